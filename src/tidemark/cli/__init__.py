@@ -1,0 +1,5 @@
+"""cli."""
+
+
+def main() -> None:
+    """Placeholder until the commands are wired."""

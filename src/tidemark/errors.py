@@ -1,0 +1,110 @@
+"""Every exception Tidemark raises on purpose, in one tree.
+
+TidemarkError
+├── SchemaError                  a schema, or a change to one, is wrong
+│   ├── SchemaSyntaxError        at a line and column of its text
+│   └── IncompatibleSchemaError  at a field path: old and new readers could not both understand it
+├── MessageError                 a value and its bytes do not fit together, at a field path
+│   ├── EncodeError              the value does not fit its schema
+│   └── DecodeError              the bytes are not a message (or batch) of the schema
+├── SelectorError                a selector is refused, at a position of its text
+│   ├── SelectorSyntaxError      it is not in the grammar
+│   ├── SelectorTypeError        a field is not there, or two types can never compare
+│   └── SelectorLimitError       it is longer, or deeper, than the limits allow
+├── TopicError                   a topic name or topic pattern is malformed
+└── TranslationError             a condition has no exact equal in the other language
+
+Each error carries what a program needs as fields and says in its text what to do next.
+"""
+
+from __future__ import annotations
+
+
+class TidemarkError(Exception):
+    """The root: catch this to catch everything Tidemark reports."""
+
+
+class SchemaError(TidemarkError):
+    """A schema, or a change to one, is wrong."""
+
+
+class SchemaSyntaxError(SchemaError):
+    """The text of a schema cannot be read."""
+
+    def __init__(self, reason: str, *, line: int, column: int) -> None:
+        super().__init__(f"line {line}, column {column}: {reason}")
+        self.reason = reason
+        self.line = line
+        self.column = column
+
+
+class IncompatibleSchemaError(SchemaError):
+    """A new version of a schema would be misread by those who know the old one, or the reverse."""
+
+    def __init__(self, reason: str, *, path: str) -> None:
+        super().__init__(f"{path or 'the whole schema'}: {reason}")
+        self.reason = reason
+        self.path = path
+
+
+class MessageError(TidemarkError):
+    """A value and its bytes do not fit together."""
+
+    def __init__(self, reason: str, *, path: str = "") -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.reason = reason
+        self.path = path
+
+
+class EncodeError(MessageError):
+    """The value does not fit its schema; nothing was encoded."""
+
+
+class DecodeError(MessageError):
+    """The bytes are not a message, or batch, of the schema they claim."""
+
+
+class SelectorError(TidemarkError):
+    """A selector is refused. `position` counts characters from 0."""
+
+    def __init__(self, reason: str, *, position: int, text: str = "") -> None:
+        super().__init__(f"{reason} (at character {position + 1})" + _pointer(text, position))
+        self.reason = reason
+        self.position = position
+        self.text = text
+
+
+class SelectorSyntaxError(SelectorError):
+    """The text is not in the selector grammar."""
+
+
+class SelectorTypeError(SelectorError):
+    """A field is not in the schema, or two types can never compare."""
+
+
+class SelectorLimitError(SelectorError):
+    """The selector is longer, or deeper, than the limits allow."""
+
+
+class TopicError(TidemarkError):
+    """A topic name or topic pattern is malformed."""
+
+    def __init__(self, reason: str, *, topic: str) -> None:
+        super().__init__(f"{topic!r}: {reason}")
+        self.reason = reason
+        self.topic = topic
+
+
+class TranslationError(TidemarkError):
+    """A condition has no exact equal in the other language; nothing was approximated."""
+
+
+def _pointer(text: str, position: int) -> str:
+    """The line of `text` around `position`, with a caret under it."""
+    if not text:
+        return ""
+    start = text.rfind("\n", 0, position) + 1
+    stop = text.find("\n", position)
+    line = text[start : len(text) if stop < 0 else stop]
+    left = max(0, position - start - 60)
+    return f"\n  {line[left : left + 100]}\n  {' ' * (position - start - left)}^"

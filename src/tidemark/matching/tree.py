@@ -1,0 +1,150 @@
+"""The selector's tree: what the parser makes and every other module of this room reads.
+
+A tree is an immutable value; `position` (the character where a node starts) is for error messages and
+takes no part in equality, so equal conditions are equal trees wherever they were written.
+
+The meaning, in one place. A condition is true, false or unknown; an event matches when it is true.
+- A field that is absent is NULL; any operation with NULL is unknown, except IS [NOT] NULL.
+- NaN, wherever it comes from, compares as unknown; it is not NULL.
+- Numbers promote as in Java: integers stay 64-bit integers, anything with a double is done in doubles.
+  Integer + - * that overflow 64 bits are NULL. `/` is true division in doubles; by zero it is NULL.
+- A decimal compares exactly with decimals, integers and literals (a literal's digits are taken as
+  written), in doubles with a double field; arithmetic on decimals is done in doubles.
+- Strings and bytes compare by code point / byte; = and <> need no order.
+- Values of unlike types (only possible for `dynamic` fields, whose type is known per event) compare as
+  unknown; a comparison that can never be of like types is refused when the selector is checked.
+Because all of these are unknown-preserving, NOT (a > b) is exactly a <= b, and normal forms are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal as Choice
+
+from tidemark.message.types import Path
+
+#: Headers of an event, usable like fields. Their types: string, long (microseconds), int, string.
+HEADERS = ("_topic", "_tick", "_priority", "_publisher")
+
+CompareOp = Choice["=", "<>", "<", "<=", ">", ">="]
+ArithmeticOp = Choice["+", "-", "*", "/"]
+
+#: What a literal can hold. float is an approximate literal, datetime is timezone-aware.
+Constant = bool | int | float | str | bytes | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant. `text` keeps a number's digits as written, for exact comparison with decimals."""
+
+    value: Constant
+    text: str = ""
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRef:
+    """A field by its path, or a header (a path of one name out of HEADERS)."""
+
+    path: Path
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    """-operand."""
+
+    operand: Node
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """left op right, over numbers."""
+
+    op: ArithmeticOp
+    left: Node
+    right: Node
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """left op right."""
+
+    op: CompareOp
+    left: Node
+    right: Node
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """operand [NOT] BETWEEN low AND high, both ends included."""
+
+    operand: Node
+    low: Node
+    high: Node
+    negated: bool = False
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """operand [NOT] IN (values)."""
+
+    operand: Node
+    values: tuple[Literal, ...]
+    negated: bool = False
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """operand [NOT] LIKE pattern [ESCAPE escape]: % any run, _ any one character."""
+
+    operand: Node
+    pattern: str
+    escape: str = ""
+    negated: bool = False
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """operand IS [NOT] NULL; never unknown."""
+
+    operand: FieldRef
+    negated: bool = False
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """NOT operand."""
+
+    operand: Node
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All operands (two or more)."""
+
+    operands: tuple[Node, ...]
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any operand (two or more)."""
+
+    operands: tuple[Node, ...]
+    position: int = field(default=0, compare=False)
+
+
+Node = Literal | FieldRef | Negate | Arithmetic | Compare | Between | In | Like | IsNull | Not | And | Or
+
+TRUE = Literal(True)
+FALSE = Literal(False)

@@ -1,0 +1,192 @@
+"""The natural schema: the tree a person writes (gryphon-scalability IV.B).
+
+A type is atomic, a tuple, a list, a variant, `dynamic`, or a reference to a named schema. Types are
+immutable values: equal trees are equal types. `message.parse` makes them from text, `message.infer` from
+Python and JSON Schema, `message.flat` flattens them.
+
+How a type looks as a Python value:
+
+| type                           | value                                                         |
+|--------------------------------|---------------------------------------------------------------|
+| `boolean`                      | bool                                                          |
+| `int`, `long`                  | int of 32 / 64 bits (never bool)                              |
+| `float`, `double`              | float (an int is taken too); `float` rounds to 32 bits        |
+| `decimal(p, s)`                | decimal.Decimal with at most s digits after the point         |
+| `string`, `bytes`              | str, bytes                                                    |
+| `timestamp`                    | timezone-aware datetime, microseconds, read back in UTC       |
+| `[a: T, b: U]`                 | {"a": ..., "b": ...}                                          |
+| `*( T )*`                      | list                                                          |
+| `T?`, which is `{ [] | T }`    | the value, or None (the key may be missing)                   |
+| `{ a: T | b: U }`              | {"a": ...} or {"b": ...}; None for the case `absent: []`      |
+| `{ red: [] | green: [] }`      | "red" or "green" (every case is empty: an enumeration)        |
+| `dynamic`                      | any of the above; its schema is inferred and travels with it  |
+
+An unnamed tuple inside a tuple, and an unnamed variant inside a tuple whose cases have names, are spliced:
+their names appear in the enclosing dict. Any other unnamed field or case is called `_0`, `_1`, ... by its
+position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+#: A field of a message, named from the top: ("payload", "request", "topic").
+Path = tuple[str, ...]
+
+#: Nesting of tuples, lists, variants and dynamics; deeper is refused wherever it comes from.
+NESTING_MAX = 16
+NAME_BYTES_MAX = 255
+
+#: The empty case of this name, or without a name, is the one that None stands for.
+ABSENT = "absent"
+
+
+class Kind(Enum):
+    """The atomic types. The value is the keyword of the schema language."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    STRING = "string"
+    BYTES = "bytes"
+    TIMESTAMP = "timestamp"
+
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash is a Python-level call
+
+
+#: Width in bytes of the kinds that have one; strings and bytes are variable.
+FIXED_WIDTH: dict[Kind, int] = {
+    Kind.BOOLEAN: 1,
+    Kind.INT: 4,
+    Kind.LONG: 8,
+    Kind.FLOAT: 4,
+    Kind.DOUBLE: 8,
+    Kind.DECIMAL: 16,
+    Kind.TIMESTAMP: 8,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """One value. `precision` and `scale` are those of a decimal, 0 for every other kind."""
+
+    kind: Kind
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a tuple, or a case of a variant. `name` is "" when it was written without one."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple:
+    """All of its fields, in order."""
+
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Zero or more of its item."""
+
+    item: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Exactly one of its cases."""
+
+    cases: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dynamic:
+    """A value whose schema travels with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The named schema `name`. One that leads back to itself is stored as a dynamic."""
+
+    name: str
+
+
+Type = Atomic | Tuple | List | Variant | Dynamic | Reference
+
+EMPTY = Tuple(())
+BOOLEAN = Atomic(Kind.BOOLEAN)
+INT = Atomic(Kind.INT)
+LONG = Atomic(Kind.LONG)
+FLOAT = Atomic(Kind.FLOAT)
+DOUBLE = Atomic(Kind.DOUBLE)
+STRING = Atomic(Kind.STRING)
+BYTES = Atomic(Kind.BYTES)
+TIMESTAMP = Atomic(Kind.TIMESTAMP)
+#: What `decimal` without numbers means: money and quantities of every usual size, exactly.
+DECIMAL = Atomic(Kind.DECIMAL, 38, 9)
+
+
+def decimal(precision: int, scale: int) -> Atomic:
+    """The decimal of `precision` digits in all, `scale` of them after the point."""
+    assert 1 <= precision <= 38
+    assert 0 <= scale <= precision
+    return Atomic(Kind.DECIMAL, precision, scale)
+
+
+def optional(item: Type) -> Variant:
+    """`T?`: the value or nothing."""
+    return Variant((Field("", EMPTY), Field("", item)))
+
+
+def absent_case(variant: Variant) -> int | None:
+    """Index of the case that None stands for, if the variant has one."""
+    for index, case in enumerate(variant.cases):
+        if case.type == EMPTY and case.name in ("", ABSENT):
+            return index
+    return None
+
+
+def option_item(item: Type) -> Type | None:
+    """T when `item` is an option of T (an absent case and one unnamed other), else None."""
+    if not isinstance(item, Variant) or len(item.cases) != 2:
+        return None
+    absent = absent_case(item)
+    if absent is None or item.cases[1 - absent].name:
+        return None
+    return item.cases[1 - absent].type
+
+
+def is_enumeration(variant: Variant) -> bool:
+    """Every case is a named empty tuple: its Python value is the name itself."""
+    return all(case.type == EMPTY and case.name for case in variant.cases)
+
+
+def is_spliced(field: Field) -> bool:
+    """An unnamed field whose own names appear in the enclosing tuple's dict."""
+    if field.name:
+        return False
+    if isinstance(field.type, Tuple):
+        return True
+    if not isinstance(field.type, Variant):
+        return False
+    absent = absent_case(field.type)
+    return all(case.name for index, case in enumerate(field.type.cases) if index != absent)
+
+
+def names_of(fields: tuple[Field, ...]) -> tuple[str, ...]:
+    """The key of each field or case in a Python value: its name, or `_` and its position."""
+    return tuple(field.name or f"_{index}" for index, field in enumerate(fields))
+
+
+def path_text(path: Path) -> str:
+    """A path as a selector writes it: dotted, odd names in double quotes."""
+    return ".".join(part if part.isidentifier() else '"' + part.replace('"', '""') + '"' for part in path)
