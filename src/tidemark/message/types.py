@@ -176,7 +176,7 @@ def is_spliced(field: Field) -> bool:
         return False
     if isinstance(field.type, Tuple):
         return True
-    if not isinstance(field.type, Variant):
+    if not isinstance(field.type, Variant) or is_enumeration(field.type):
         return False
     absent = absent_case(field.type)
     return all(case.name for index, case in enumerate(field.type.cases) if index != absent)

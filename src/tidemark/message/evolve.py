@@ -1,0 +1,230 @@
+"""Schemas change; messages already written do not (gryphon-scalability IV.D).
+
+Two properties make the untagged format as extensible as a tagged one: a reader ignores what it does not
+know, and notices what is not there. Writer and reader are matched by name once per pair, then every
+message of that pair is read through the result.
+
+- A field the writer had and the reader has not: ignored.
+- A field the reader has and the writer had not: None (NULL to a selector), also where it is not optional.
+- A variant case the reader does not have: UnknownCase with its name.
+- A number of a narrower type is widened where nothing is lost; long to double is allowed too, since an
+  open topic's shapes meet there (1 and 1.5 in one field).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tidemark.errors import IncompatibleSchemaError
+from tidemark.message.flat import (
+    Basic,
+    Box,
+    Leaf,
+    LeafNode,
+    ListNode,
+    Node,
+    Recursive,
+    TupleNode,
+    VariantNode,
+)
+from tidemark.message.schema import Schema
+from tidemark.message.text import type_text
+from tidemark.message.types import Atomic, Dynamic, Kind, Path, path_text
+
+_Project = Callable[[Any], Any]
+
+#: What a reader's kind can take from a writer's, besides its own kind.
+_WIDENS: dict[Kind, tuple[Kind, ...]] = {
+    Kind.LONG: (Kind.INT,),
+    Kind.DOUBLE: (Kind.INT, Kind.LONG, Kind.FLOAT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownCase:
+    """What a reader sees of a variant case that a newer writer added."""
+
+    name: str
+
+
+class Resolution:
+    """How a reader of one schema reads the messages of another."""
+
+    def __init__(self, writer: Schema, reader: Schema) -> None:
+        self.writer = writer
+        self.reader = reader
+        self._named: dict[str, _Project] = {}
+        self._project = _same if writer == reader else self._projection(writer.flat.root, reader.flat.root)
+
+    def decode(self, message: bytes) -> Any:
+        """The value in the reader's shape."""
+        return self._project(self.writer.decode(message))
+
+    def accessor(self, path: str | Path) -> Callable[[bytes], Any]:
+        """Like Schema.accessor, for a path of the reader."""
+        key = self.reader.path(path)
+        source = self.writer.flat.nodes.get(key)
+        if source is None:
+            return lambda _: None
+        access = self.writer.accessor(key)
+        project = self._projection(source, self.reader.flat.nodes[key])
+        return lambda message: project(access(message))
+
+    def _projection(self, writer: Node, reader: Node) -> _Project:
+        """A function from a value of the writer's shape to the reader's."""
+        writer, reader = _some(writer), _some(reader)
+        match writer, reader:
+            case TupleNode(), TupleNode():
+                return self._tuple(writer, reader)
+            case VariantNode(), VariantNode():
+                return self._variant(writer, reader)
+            case ListNode(), ListNode():
+                item = self._projection(writer.item, reader.item)
+                return lambda value: None if value is None else [item(part) for part in value]
+            case LeafNode(), LeafNode():
+                return self._leaf(writer.leaf.basic, reader.leaf.basic)
+            case _:
+                return _nothing
+
+    def _tuple(self, writer: TupleNode, reader: TupleNode) -> _Project:
+        theirs = {field.name: field.node for field in _fields(writer)}
+        parts = [
+            (field, self._projection(theirs[field.name], field.node) if field.name in theirs else _nothing)
+            for field in _fields(reader)
+        ]
+
+        def project(value: Any) -> Any:
+            if value is None:
+                return None
+            projected = {field.name: part(value.get(field.name)) for field, part in parts}
+            for field, _ in parts:
+                if field.is_case and projected[field.name] is None:
+                    del projected[field.name]
+            return projected
+
+        return project
+
+    def _variant(self, writer: VariantNode, reader: VariantNode) -> _Project:
+        theirs = dict(zip(reader.names, reader.nodes, strict=True))
+        cases = {
+            name: self._projection(node, theirs[name])
+            for name, node in zip(writer.names, writer.nodes, strict=True)
+            if name in theirs
+        }
+
+        def project(value: Any) -> Any:
+            if value is None:
+                return None
+            name, inner = (value, {}) if isinstance(value, str) else next(iter(value.items()))
+            if name not in cases:
+                return UnknownCase(name)
+            return name if reader.style == "enumeration" else {name: cases[name](inner)}
+
+        return project
+
+    def _leaf(self, source: Basic, target: Basic) -> _Project:
+        match source, target:
+            case Atomic(), Atomic() if source.kind in _WIDENS.get(target.kind, ()):
+                widen = float if target.kind is Kind.DOUBLE else int
+                return lambda value: None if value is None else widen(value)
+            case Atomic(), Atomic() if source.kind is target.kind:
+                return _same
+            case _, Dynamic():
+                return _same
+            case Box(), Box():
+                return self._projection(source.flat.root, target.flat.root)
+            case Recursive(), Recursive() if source.name == target.name:
+                return lambda value: self._named_projection(source.name)(value)
+            case _:
+                return _nothing
+
+    def _named_projection(self, name: str) -> _Project:
+        """Made when first needed: a recursive schema's projection contains itself."""
+        if name not in self._named:
+            writer, reader = self.writer.named(name), self.reader.named(name)
+            self._named[name] = self._projection(writer.flat.root, reader.flat.root)
+        return self._named[name]
+
+
+def check_compatible(old: Schema, new: Schema) -> None:
+    """Raise IncompatibleSchemaError unless readers of either read the messages of the other rightly.
+
+    Fields may come, go, move and become optional or mandatory; cases may come. What keeps its name keeps
+    its type: a widened number would surprise those who still read the narrow one.
+    """
+    _check(old.flat.root, new.flat.root, ())
+    for name in sorted(old.definitions.keys() & new.definitions.keys()):
+        _check(old.named(name).flat.root, new.named(name).flat.root, (name,))
+
+
+def _check(before: Node, after: Node, path: Path) -> None:
+    before, after = _some(before), _some(after)
+    match before, after:
+        case TupleNode(), TupleNode():
+            theirs = {field.name: field.node for field in _fields(after)}
+            for field in _fields(before):
+                if field.name in theirs:
+                    _check(field.node, theirs[field.name], (*path, field.name))
+        case VariantNode(), VariantNode():
+            _check_cases(before, after, path)
+        case ListNode(), ListNode():
+            _check(before.item, after.item, path)
+        case LeafNode(leaf=Leaf(basic=Box() as old)), LeafNode(leaf=Leaf(basic=Box() as new)):
+            _check(old.flat.root, new.flat.root, path)
+        case LeafNode(), LeafNode() if before.leaf.basic == after.leaf.basic:
+            pass
+        case _:
+            said = f"was {type_text(before.type)}, would be {type_text(after.type)}"
+            reason = f"{said}: keep the type, or add a field of another name"
+            raise IncompatibleSchemaError(reason, path=path_text(path))
+
+
+def _check_cases(before: VariantNode, after: VariantNode, path: Path) -> None:
+    theirs = dict(zip(after.names, after.nodes, strict=True))
+    for name, node in zip(before.names, before.nodes, strict=True):
+        if name not in theirs:
+            reason = f"its case {name!r} is gone: keep it, messages already written may have it"
+            raise IncompatibleSchemaError(reason, path=path_text(path))
+        _check(node, theirs[name], (*path, name))
+
+
+class _Named(NamedTuple):
+    """A field by the name it has in the tuple's dict."""
+
+    name: str
+    node: Node
+    #: It is a case of a spliced variant: its key is there only when the case is chosen.
+    is_case: bool
+
+
+def _fields(node: TupleNode) -> Iterator[_Named]:
+    for name, child, spliced in zip(node.names, node.nodes, node.spliced, strict=True):
+        if not spliced:
+            yield _Named(name, child, is_case=False)
+        elif isinstance(child, TupleNode):
+            yield from _fields(child)
+        else:
+            boxed = isinstance(child, LeafNode) and isinstance(child.leaf.basic, Box)
+            variant = child.leaf.basic.flat.root if boxed else child  # type: ignore[union-attr]  # boxed
+            assert isinstance(variant, VariantNode)
+            for case, (key, part) in enumerate(zip(variant.names, variant.nodes, strict=True)):
+                if case != variant.absent:
+                    yield _Named(key, part, is_case=True)
+
+
+def _some(node: Node) -> Node:
+    """What an option holds: optional or not makes no difference to a name."""
+    while isinstance(node, VariantNode) and node.style == "option":
+        assert node.absent is not None
+        node = node.nodes[1 - node.absent]
+    return node
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _nothing(_: Any) -> None:
+    return None

@@ -1,0 +1,218 @@
+"""A schema ready for use: its natural form, its flat form, and messages in and out of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from struct import Struct, unpack_from
+from typing import Any
+
+from tidemark.errors import DecodeError, EncodeError, SchemaError
+from tidemark.message.access import Accessor, enumeration_accessor, leaf_accessor, slot_finder
+from tidemark.message.decode import Decoder
+from tidemark.message.encode import Encoder
+from tidemark.message.flat import Flat, LeafNode, ListNode, Node, TupleNode, VariantNode
+from tidemark.message.infer import infer
+from tidemark.message.layout import FORMAT
+from tidemark.message.parse import parse, parse_type
+from tidemark.message.pyclass import from_dataclass, to_value
+from tidemark.message.text import schema_text, type_text
+from tidemark.message.types import STRING, Atomic, List, Path, Type, path_text
+from tidemark.message.validate import validate
+
+#: Text of a schema that travels inside a dynamic value.
+DYNAMIC_SCHEMA_BYTES_MAX = 16_384
+_DYNAMIC_SCHEMAS_KEPT = 256
+
+
+class Schema:
+    """One schema. Equal texts are equal schemas; `fingerprint` names it in every batch."""
+
+    def __init__(self, root: Type, definitions: Mapping[str, Type] | None = None, *, name: str = "") -> None:
+        self.root = root
+        self.definitions: dict[str, Type] = dict(definitions or {})
+        self.name = name
+        validate(root, self.definitions)
+        self.text = schema_text(root, self.definitions)
+        #: 64 bits that stand for the text wherever a message names its schema.
+        self.fingerprint = int.from_bytes(sha256(self.text.encode()).digest()[:8], "little")
+        self.flat = Flat(root, self.definitions)
+        self._encoder = Encoder(self.flat, self)
+        self._decoder = Decoder(self.flat, self)
+        self._named: dict[str, Schema] = {}
+        self._accessors: dict[Path, Accessor] = {}
+
+    @classmethod
+    def parse(cls, text: str) -> Schema:
+        """The schema that a text of the schema language says."""
+        parsed = parse(text)
+        return cls(parsed.root, parsed.definitions, name=parsed.name)
+
+    @classmethod
+    def of(cls, sample: Any) -> Schema:
+        """The schema of a dataclass, or of the shape of a sample value."""
+        if isinstance(sample, type) and is_dataclass(sample):
+            return cls(*from_dataclass(sample), name=sample.__name__)
+        return cls(infer(sample))
+
+    def encode(self, value: Any) -> bytes:
+        """A dict (or dataclass instance) as a message; EncodeError with the path if it does not fit."""
+        if is_dataclass(value) and not isinstance(value, type):
+            value = to_value(value)
+        return self._encoder.encode(value)
+
+    def decode(self, data: bytes) -> Any:
+        """The value of a message; DecodeError with the path if the bytes are not one."""
+        return self._decoder.decode(bytes(data))
+
+    def accessor(self, path: str | Path) -> Accessor:
+        """A function that reads one field from the bytes of a message, in constant time; None if absent."""
+        key = self.path(path)
+        found = self._accessors.get(key)
+        if found is None:
+            found = self._accessors[key] = self._make_accessor(key)
+        return found
+
+    def update(self, message: bytearray | memoryview, path: str | Path, value: Any) -> None:
+        """Overwrite one fixed-width field in place; EncodeError if this message does not have it."""
+        key = self.path(path)
+        node = self.flat.nodes[key]
+        where = path_text(key)
+        if (
+            not isinstance(node, LeafNode)
+            or node.leaf.width is None
+            or not isinstance(node.leaf.basic, Atomic)
+        ):
+            raise EncodeError("only a field of fixed width can be changed in place", path=where)
+        slot = slot_finder(self.flat, node.leaf)(bytes(message[: self.flat.code_width]))
+        if slot is None:
+            raise EncodeError("this message does not have the field", path=where)
+        if slot + node.leaf.width > len(message):
+            raise DecodeError("the message is truncated here", path=where)
+        stored = self._encoder.store(node.leaf, value)
+        Struct("<" + FORMAT[node.leaf.basic.kind]).pack_into(message, slot, stored)
+
+    def path(self, path: str | Path) -> Path:
+        """A path checked against the schema; a string is split at its dots."""
+        key = tuple(path.split(".")) if isinstance(path, str) else path
+        if key not in self.flat.nodes:
+            raise SchemaError(f"{path_text(key)}: the schema has no such field")
+        return key
+
+    # What the matcher asks of a topic's fields (message.columns.FieldTypes).
+
+    @property
+    def open(self) -> bool:
+        """A schema by itself is closed: it names all its fields."""
+        return False
+
+    def type_of(self, path: Path) -> Type | None:
+        """The type at `path`, options unwrapped; an enumeration reads as a string."""
+        node = self.flat.nodes.get(path)
+        return None if node is None or not path else _value_type(node)
+
+    def paths(self) -> Sequence[Path]:
+        """Every path that can be named."""
+        return self._paths
+
+    @cached_property
+    def _paths(self) -> tuple[Path, ...]:
+        return tuple(path for path in self.flat.nodes if path)
+
+    # What the codec asks for the messages inside messages.
+
+    def encode_dynamic(self, value: Any, depth: int) -> bytes:
+        """The schema's text and the message, so that a reader needs nothing else."""
+        inner, value = (value.schema, value.value) if isinstance(value, Typed) else (None, value)
+        text = (inner.text if inner else type_text(infer(value))).encode()
+        if len(text) > DYNAMIC_SCHEMA_BYTES_MAX:
+            raise EncodeError(f"the shape of a dynamic value takes over {DYNAMIC_SCHEMA_BYTES_MAX} bytes")
+        message = _dynamic_schema(text)._encoder.encode(value, depth)
+        return len(text).to_bytes(4, "little") + text + message
+
+    def decode_dynamic(self, data: bytes, depth: int) -> Any:
+        """The value, by the schema that it carries."""
+        if len(data) < 4:
+            raise DecodeError("a dynamic value without a schema")
+        (length,) = unpack_from("<I", data)
+        if length > min(DYNAMIC_SCHEMA_BYTES_MAX, len(data) - 4):
+            raise DecodeError(f"a dynamic value claims {length} bytes of schema")
+        try:
+            schema = _dynamic_schema(data[4 : 4 + length])
+        except (SchemaError, UnicodeDecodeError) as error:
+            raise DecodeError(f"the schema of a dynamic value is wrong: {error}") from None
+        return schema._decoder.decode(data[4 + length :], depth)
+
+    def encode_named(self, name: str, value: Any, depth: int) -> bytes:
+        """A message of a named schema of this one."""
+        return self.named(name)._encoder.encode(value, depth)
+
+    def decode_named(self, name: str, data: bytes, depth: int) -> Any:
+        """The value of a message of a named schema of this one."""
+        return self.named(name)._decoder.decode(data, depth)
+
+    def named(self, name: str) -> Schema:
+        """One of this schema's named schemas, as a schema of its own."""
+        found = self._named.get(name)
+        if found is None:
+            found = self._named[name] = Schema(self.definitions[name], self.definitions, name=name)
+        return found
+
+    def _make_accessor(self, path: Path) -> Accessor:
+        node = self.flat.nodes[path]
+        if isinstance(node, LeafNode):
+            leaf = node.leaf
+            return leaf_accessor(self.flat, leaf, lambda stored: self._decoder.load(leaf, stored))
+        if isinstance(node, VariantNode) and node.style == "enumeration":
+            return enumeration_accessor(self.flat, node)
+        return lambda message: value_at(self.decode(message), path)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Schema({self.text!r})"
+
+
+class Typed:
+    """A value for a `dynamic` field together with the schema to store it by, when inference won't do."""
+
+    def __init__(self, schema: Schema, value: Any) -> None:
+        if schema.definitions:
+            raise SchemaError("the schema of a dynamic value cannot refer to named schemas")
+        self.schema = schema
+        self.value = value
+
+
+def value_at(value: Any, path: Path) -> Any:
+    """The part of a decoded value that a path names; None where the message has no such part."""
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+@lru_cache(maxsize=_DYNAMIC_SCHEMAS_KEPT)
+def _dynamic_schema(text: bytes) -> Schema:
+    return Schema(parse_type(text.decode()))
+
+
+def _value_type(node: Node) -> Type:
+    """The type of a node's Python value for those who compare it."""
+    match node:
+        case LeafNode():
+            item: Type = node.type
+            for _ in range(node.leaf.depth):
+                item = List(item)
+            return item
+        case VariantNode() if node.style == "enumeration":
+            return STRING
+        case VariantNode() if node.style == "option":
+            assert node.absent is not None
+            return _value_type(node.nodes[1 - node.absent])
+        case VariantNode() | TupleNode() | ListNode():
+            return node.type

@@ -1,0 +1,116 @@
+"""Natural types as text: one line for fingerprints and errors, indented for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import assert_never
+
+from tidemark.message.types import (
+    DECIMAL,
+    EMPTY,
+    Atomic,
+    Dynamic,
+    Field,
+    Kind,
+    List,
+    Reference,
+    Tuple,
+    Type,
+    Variant,
+    option_item,
+    optional,
+)
+
+#: Words that a field may be called only in quotes, and a named schema not at all.
+KEYWORDS = frozenset({kind.value for kind in Kind} | {"dynamic"})
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+#: A type shorter than this stays on one line of the indented form.
+_LINE_CHARS_MAX = 72
+
+
+def type_text(item: Type) -> str:
+    """The canonical one-line text: equal types have equal texts, and it parses back to the same type."""
+    match item:
+        case Atomic():
+            return _atomic_text(item)
+        case Tuple():
+            return "[" + ", ".join(_field_text(field) for field in item.fields) + "]"
+        case List():
+            return f"*({type_text(item.item)})*"
+        case Variant():
+            some = _canonical_option(item)
+            if some is not None:
+                return f"{type_text(some)}?"
+            return "{" + " | ".join(_field_text(case) for case in item.cases) + "}"
+        case Dynamic():
+            return "dynamic"
+        case Reference():
+            return ".".join(name_text(part) for part in item.name.split("."))
+    assert_never(item)
+
+
+def schema_text(root: Type, definitions: Mapping[str, Type]) -> str:
+    """A whole schema on one line: the root, then the named schemas it leans on, sorted."""
+    rest = sorted(definitions)
+    parts = [type_text(root)]
+    if isinstance(root, Reference):
+        rest.remove(root.name)
+        parts = [f"{parts[0]}: {type_text(definitions[root.name])}"]
+    return "; ".join(
+        parts + [f"{type_text(Reference(name))}: {type_text(definitions[name])}" for name in rest]
+    )
+
+
+def indented(item: Type, *, depth: int = 0) -> str:
+    """The type over several lines, for people."""
+    line = type_text(item)
+    if len(line) + 2 * depth <= _LINE_CHARS_MAX or isinstance(item, Atomic | Dynamic | Reference):
+        return line
+    match item:
+        case Tuple():
+            return _block("[", ",", item.fields, "]", depth)
+        case Variant():
+            some = _canonical_option(item)
+            if some is not None:
+                return indented(some, depth=depth) + "?"
+            return _block("{", " |", item.cases, "}", depth)
+        case List():
+            return f"*({indented(item.item, depth=depth)})*"
+    assert_never(item)
+
+
+def name_text(name: str) -> str:
+    """A name as the schema language writes it."""
+    if _PLAIN_NAME.match(name) and name not in KEYWORDS:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _canonical_option(item: Variant) -> Type | None:
+    """T for exactly `{ [] | T }`; the same choice in another order or with `absent` keeps its braces."""
+    some = option_item(item)
+    if some is None or item != optional(some) or some == EMPTY:
+        return None
+    return some
+
+
+def _atomic_text(item: Atomic) -> str:
+    if item.kind is Kind.DECIMAL and item != DECIMAL:
+        return f"decimal({item.precision}, {item.scale})"
+    return item.kind.value
+
+
+def _field_text(field: Field) -> str:
+    return f"{name_text(field.name)}: {type_text(field.type)}" if field.name else type_text(field.type)
+
+
+def _block(opening: str, separator: str, fields: tuple[Field, ...], closing: str, depth: int) -> str:
+    pad = "  " * (depth + 1)
+    lines = [
+        pad + (f"{name_text(field.name)}: " if field.name else "") + indented(field.type, depth=depth + 1)
+        for field in fields
+    ]
+    return f"{opening}\n" + f"{separator}\n".join(lines) + f"\n{'  ' * depth}{closing}"
