@@ -28,6 +28,7 @@ from tidemark.message.flat import (
     Recursive,
     TupleNode,
     VariantNode,
+    held,
 )
 from tidemark.message.schema import Schema
 from tidemark.message.text import type_text
@@ -74,7 +75,7 @@ class Resolution:
 
     def _projection(self, writer: Node, reader: Node) -> _Project:
         """A function from a value of the writer's shape to the reader's."""
-        writer, reader = _some(writer), _some(reader)
+        writer, reader = held(writer), held(reader)
         match writer, reader:
             case TupleNode(), TupleNode():
                 return self._tuple(writer, reader)
@@ -160,7 +161,7 @@ def check_compatible(old: Schema, new: Schema) -> None:
 
 
 def _check(before: Node, after: Node, path: Path) -> None:
-    before, after = _some(before), _some(after)
+    before, after = held(before), held(after)
     match before, after:
         case TupleNode(), TupleNode():
             theirs = {field.name: field.node for field in _fields(after)}
@@ -212,14 +213,6 @@ def _fields(node: TupleNode) -> Iterator[_Named]:
             for case, (key, part) in enumerate(zip(variant.names, variant.nodes, strict=True)):
                 if case != variant.absent:
                     yield _Named(key, part, is_case=True)
-
-
-def _some(node: Node) -> Node:
-    """What an option holds: optional or not makes no difference to a name."""
-    while isinstance(node, VariantNode) and node.style == "option":
-        assert node.absent is not None
-        node = node.nodes[1 - node.absent]
-    return node
 
 
 def _same(value: Any) -> Any:

@@ -167,6 +167,14 @@ class Flat:
         return Layout(code, self.code_width, list(self.active(code)))
 
 
+def held(node: Node) -> Node:
+    """What an option holds; any other node itself. Optional or not makes no difference to a path."""
+    while isinstance(node, VariantNode) and node.style == "option":
+        assert node.absent is not None
+        node = node.nodes[1 - node.absent]
+    return node
+
+
 def case_codes(node: TupleNode, code: int) -> Iterator[int]:
     """Split a tuple's code into the codes of its fields, first field in the lowest digit."""
     for child in node.nodes:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from tidemark.errors import DecodeError
 from tidemark.message.batch import sliding
 from tidemark.message.columns import Bools, Bytes, Column, Decimals, Ints, Spans
-from tidemark.message.flat import Leaf, LeafNode, Node, VariantNode, code_finder
+from tidemark.message.flat import Leaf, LeafNode, Node, VariantNode, code_finder, held
 from tidemark.message.schema import Schema
-from tidemark.message.types import STRING, Atomic, Kind, Path, path_text
+from tidemark.message.types import STRING, Atomic, Dynamic, Kind, Path, path_text
 
 #: The numpy type of each fixed kind but decimal.
 _DTYPE: dict[Kind, str] = {
@@ -47,12 +47,9 @@ class Messages:
 
     def column(self, path: Path) -> Column | None:
         """The field at `path` in the writer's own type; None when the schema has no such field."""
-        node = self.schema.flat.nodes.get(path)
-        if node is None:
-            return None
-        if isinstance(node, VariantNode) and node.style == "option":
-            assert node.absent is not None
-            node = node.nodes[1 - node.absent]
+        if self.schema.holder(path) != path:
+            return None if self.schema.holder(path) is None else self.values(path)
+        node = held(self.schema.flat.nodes[path])
         if isinstance(node, LeafNode) and node.leaf.depth == 0 and isinstance(node.leaf.basic, Atomic):
             return self._atomic(node.leaf, node.leaf.basic)
         if isinstance(node, VariantNode) and node.style == "enumeration":
@@ -159,7 +156,12 @@ class Messages:
 
     def values(self, path: Path) -> Column:
         """What no array holds: decoded when looked at. Whether it is there is known from the code."""
-        node = self.schema.flat.nodes[path]
+        holder = self.schema.holder(path)
+        assert holder is not None
+        node = self.schema.flat.nodes[holder]
+        if holder != path:
+            values = LazyValues(self, path)
+            return Column(Dynamic(), values, np.array([value is not None for value in values], np.bool_))
         if isinstance(node, LeafNode):
             _, valid = self._slots(node.leaf)
         else:

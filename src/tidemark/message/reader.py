@@ -22,9 +22,6 @@ from tidemark.message.gather import Messages
 from tidemark.message.schema import Schema
 from tidemark.message.types import INT, LONG, STRING, Atomic, Kind, Path, Type
 
-#: The headers of an event, which a selector uses like fields, with their types.
-HEADER_TYPES: dict[str, Type] = {"_topic": STRING, "_tick": LONG, "_priority": INT, "_publisher": STRING}
-
 
 class Reader:
     """The view of a topic's events through one schema. Knows every schema they may be written in."""
@@ -123,7 +120,7 @@ class BatchColumns:
         values: list[Any] = [None] * self.count
         present = np.zeros(self.count, np.bool_)
         for messages, rows in self._groups:
-            if path not in messages.schema.flat.nodes:
+            if messages.schema.holder(path) is None:
                 continue
             column = messages.values(path)
             if rows is None:
@@ -203,7 +200,7 @@ def _laid_values(item: Atomic, parts: list[tuple[Column, Ints | None]], count: i
 
 
 def _laid_spans(parts: list[tuple[Column, Ints | None]], count: int) -> Spans:
-    """Spans of groups may point into different bodies (enumerations bring their own): lay those end to end."""
+    """Spans of groups may point into different bodies (an enumeration brings its own): these are joined."""
     bodies: dict[int, tuple[Bytes, int]] = {}
     size = 0
     starts, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)

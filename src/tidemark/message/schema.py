@@ -13,13 +13,13 @@ from tidemark.errors import DecodeError, EncodeError, SchemaError
 from tidemark.message.access import Accessor, enumeration_accessor, leaf_accessor, slot_finder
 from tidemark.message.decode import Decoder
 from tidemark.message.encode import Encoder
-from tidemark.message.flat import Flat, LeafNode, ListNode, Node, TupleNode, VariantNode
+from tidemark.message.flat import Flat, LeafNode, Node, VariantNode, held
 from tidemark.message.infer import infer
 from tidemark.message.layout import FORMAT
 from tidemark.message.parse import parse, parse_type
 from tidemark.message.pyclass import from_dataclass, to_value
 from tidemark.message.text import schema_text, type_text
-from tidemark.message.types import STRING, Atomic, List, Path, Type, path_text
+from tidemark.message.types import STRING, Atomic, Dynamic, List, Path, Type, path_text
 from tidemark.message.validate import validate
 
 #: Text of a schema that travels inside a dynamic value.
@@ -78,7 +78,7 @@ class Schema:
     def update(self, message: bytearray | memoryview, path: str | Path, value: Any) -> None:
         """Overwrite one fixed-width field in place; EncodeError if this message does not have it."""
         key = self.path(path)
-        node = self.flat.nodes[key]
+        node = held(self.flat.nodes[key])
         where = path_text(key)
         if (
             not isinstance(node, LeafNode)
@@ -97,9 +97,19 @@ class Schema:
     def path(self, path: str | Path) -> Path:
         """A path checked against the schema; a string is split at its dots."""
         key = tuple(path.split(".")) if isinstance(path, str) else path
-        if key not in self.flat.nodes:
+        if self.holder(key) is None:
             raise SchemaError(f"{path_text(key)}: the schema has no such field")
         return key
+
+    def holder(self, path: Path) -> Path | None:
+        """The field that holds `path`: itself, or the dynamic one it leads into; None if there is none."""
+        if path in self.flat.nodes:
+            return path
+        for length in range(len(path) - 1, 0, -1):
+            node = self.flat.nodes.get(path[:length])
+            if node is not None:
+                return path[:length] if _value_type(node) == Dynamic() else None
+        return None
 
     # What the matcher asks of a topic's fields (message.columns.FieldTypes).
 
@@ -109,9 +119,12 @@ class Schema:
         return False
 
     def type_of(self, path: Path) -> Type | None:
-        """The type at `path`, options unwrapped; an enumeration reads as a string."""
-        node = self.flat.nodes.get(path)
-        return None if node is None or not path else _value_type(node)
+        """The type at `path`, options unwrapped; an enumeration reads as a string.
+
+        What lies inside a dynamic field is dynamic too: its type is known per event.
+        """
+        holder = self.holder(path)
+        return None if not holder else _value_type(self.flat.nodes[holder])
 
     def paths(self) -> Sequence[Path]:
         """Every path that can be named."""
@@ -161,7 +174,12 @@ class Schema:
         return found
 
     def _make_accessor(self, path: Path) -> Accessor:
-        node = self.flat.nodes[path]
+        holder = self.holder(path)
+        assert holder is not None
+        if holder != path:
+            outer, rest = self.accessor(holder), path[len(holder) :]
+            return lambda message: value_at(outer(message), rest)
+        node = held(self.flat.nodes[path])
         if isinstance(node, LeafNode):
             leaf = node.leaf
             return leaf_accessor(self.flat, leaf, lambda stored: self._decoder.load(leaf, stored))
@@ -203,16 +221,13 @@ def _dynamic_schema(text: bytes) -> Schema:
 
 def _value_type(node: Node) -> Type:
     """The type of a node's Python value for those who compare it."""
-    match node:
-        case LeafNode():
-            item: Type = node.type
-            for _ in range(node.leaf.depth):
+    match held(node):
+        case LeafNode() as leaf_node:
+            item: Type = leaf_node.type
+            for _ in range(leaf_node.leaf.depth):
                 item = List(item)
             return item
-        case VariantNode() if node.style == "enumeration":
+        case VariantNode(style="enumeration"):
             return STRING
-        case VariantNode() if node.style == "option":
-            assert node.absent is not None
-            return _value_type(node.nodes[1 - node.absent])
-        case VariantNode() | TupleNode() | ListNode():
-            return node.type
+        case other:
+            return other.type

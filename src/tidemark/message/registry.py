@@ -1,0 +1,95 @@
+"""Which schemas there are, and which versions of one a topic has.
+
+A topic is *declared*: one schema, each new version checked against those before; or *open*: every shape
+that was ever published is a version, and the topic is read through the least schema that they all fit.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from tidemark.errors import SchemaError
+from tidemark.message.evolve import check_compatible
+from tidemark.message.infer import merge
+from tidemark.message.reader import Reader
+from tidemark.message.schema import Schema
+from tidemark.message.types import EMPTY, Tuple, Type
+
+#: Shapes of one open topic. A publisher that makes a new one for each event should declare a schema.
+SHAPES_MAX = 1_000
+
+
+class Registry:
+    """Every schema by its fingerprint, and every topic."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[int, Schema] = {}
+        self.topics: dict[str, TopicSchemas] = {}
+
+    def add(self, schema: Schema) -> Schema:
+        """Make a schema known; SchemaError in the one case in 2**64 that its fingerprint is taken."""
+        known = self.schemas.setdefault(schema.fingerprint, schema)
+        if known != schema:
+            raise SchemaError(
+                f"two schemas have the fingerprint {schema.fingerprint:016x}: reword one of them"
+            )
+        return known
+
+    def declare(self, topic: str, schema: Schema) -> TopicSchemas:
+        """Create a declared topic, or give it a new version."""
+        return self._topic(topic, is_open=False).register(schema)
+
+    def open(self, topic: str, shape: Schema | None = None) -> TopicSchemas:
+        """Create an open topic, or add a shape to it."""
+        found = self._topic(topic, is_open=True)
+        return found if shape is None else found.register(shape)
+
+    def _topic(self, topic: str, *, is_open: bool) -> TopicSchemas:
+        found = self.topics.get(topic)
+        if found is None:
+            found = self.topics[topic] = TopicSchemas(self, topic, is_open=is_open)
+        if found.is_open != is_open:
+            kind = "open" if found.is_open else "declared"
+            raise SchemaError(f"the topic {topic!r} is {kind} and stays so")
+        return found
+
+
+class TopicSchemas:
+    """The versions of one topic, oldest first. `reader` sees the events of all of them."""
+
+    def __init__(self, registry: Registry, topic: str, *, is_open: bool) -> None:
+        self._registry = registry
+        self.topic = topic
+        self.is_open = is_open
+        self.versions: list[Schema] = []
+        self.reader = Reader(Schema(EMPTY), registry.schemas, is_open=is_open)
+
+    def register(self, schema: Schema) -> TopicSchemas:
+        """Add a version. Nothing has changed if it is refused; one that is known already changes nothing."""
+        if schema in self.versions:
+            return self
+        if not isinstance(schema.flat.root.type, Tuple):
+            raise SchemaError(
+                f"the events of {self.topic!r} need named fields: the schema must be a tuple `[...]`"
+            )
+        if self.is_open:
+            latest = self._merged(schema)
+        else:
+            for version in self.versions:
+                check_compatible(version, schema)
+            latest = schema
+        self._registry.add(schema)
+        self.versions.append(schema)
+        self.reader = Reader(latest, self._registry.schemas, is_open=self.is_open)
+        return self
+
+    def _merged(self, shape: Schema) -> Schema:
+        if len(self.versions) >= SHAPES_MAX:
+            raise SchemaError(
+                f"the open topic {self.topic!r} has {SHAPES_MAX} different shapes of events already: "
+                "declare a schema with optional fields instead"
+            )
+        if shape.definitions:
+            raise SchemaError("a shape with named schemas does not fit an open topic: declare the topic")
+        types: list[Type] = [version.root for version in self.versions]
+        return Schema(reduce(merge, [*types, shape.root]))

@@ -1,0 +1,125 @@
+"""Event batches: built, cut, joined, and refused when damaged."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemark.errors import DecodeError
+from tidemark.message.batch import BatchBuilder, EventBatch, Shape, concatenate
+
+Row = tuple[int, str, str, bytes, bytes, int, int]  # tick, topic, publisher, message, key, priority, validity
+
+rows = st.lists(
+    st.tuples(
+        st.integers(-(2**63), 2**63 - 1),
+        st.sampled_from(["a", "a.b", "trades.equity.us"]),
+        st.sampled_from(["", "p1", "Zoë"]),
+        st.binary(max_size=20),
+        st.sampled_from([b"", b"k", b"a longer key"]),
+        st.integers(0, 9),
+        st.integers(0, 2**32 - 1),
+    ),
+    max_size=12,
+)
+
+
+def batch_of(events: list[Row]) -> EventBatch:
+    builder = BatchBuilder()
+    for _, topic, publisher, message, key, priority, validity in events:
+        shape = Shape(topic, len(topic))
+        builder.add(shape, message, publisher=publisher, key=key, priority=priority, validity_ms=validity)
+    batch = builder.build()
+    batch.fill_ticks(np.array([event[0] for event in events], np.int64))
+    return batch
+
+
+def rows_of(batch: EventBatch) -> list[Row]:
+    return [
+        (
+            int(batch.ticks[row]),
+            batch.shapes[batch.prelude("shape")[row]].topic,
+            batch.publishers[batch.prelude("publisher")[row]],
+            batch.message(row),
+            batch.key(row),
+            int(batch.prelude("priority")[row]),
+            int(batch.prelude("validity_ms")[row]),
+        )
+        for row in range(batch.count)
+    ]
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(rows)
+def test_what_was_added_is_read_back_from_the_bytes(events: list[Row]) -> None:
+    assert rows_of(EventBatch.parse(batch_of(events).data)) == events
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(rows, st.data())
+def test_take_keeps_exactly_the_rows_asked_for(events: list[Row], data: st.DataObject) -> None:
+    batch = batch_of(events)
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(events), max_size=len(events))), np.bool_)
+    taken = batch.take(mask)
+    assert rows_of(EventBatch.parse(taken.data)) == [
+        event for event, keep in zip(events, mask, strict=True) if keep
+    ]
+    order = np.array(data.draw(st.permutations(range(len(events)))), np.int64)
+    assert rows_of(batch.take(order)) == [events[at] for at in order]
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(st.lists(rows, max_size=4))
+def test_concatenation_keeps_all_rows_in_order_and_unites_the_names(parts: list[list[Row]]) -> None:
+    whole = concatenate([batch_of(part) for part in parts])
+    assert rows_of(EventBatch.parse(whole.data)) == [event for part in parts for event in part]
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(rows, st.integers(1, 400))
+def test_split_makes_parts_that_fit_and_lose_nothing(events: list[Row], bytes_max: int) -> None:
+    parts = batch_of(events).split(bytes_max)
+    assert [row for part in parts for row in rows_of(part)] == events
+    assert all(len(part.data) <= bytes_max or part.count <= 1 for part in parts)
+
+
+def test_rows_of_one_width_are_taken_in_one_gather() -> None:
+    events: list[Row] = [(tick, "a", "p", bytes([tick]) * 7, b"", 4, 0) for tick in range(50)]
+    batch = batch_of(events)
+    assert rows_of(batch.take(np.array([3, 9, 10, 49]))) == [events[at] for at in (3, 9, 10, 49)]
+
+
+def test_ticks_are_filled_into_the_very_bytes() -> None:
+    batch = batch_of([(0, "a", "p", b"m", b"", 4, 0)])
+    batch.fill_ticks(np.array([7], np.int64))
+    assert EventBatch.parse(bytes(batch.data)).ticks.tolist() == [7]
+
+
+def test_every_truncation_and_every_flipped_byte_is_refused_or_read() -> None:
+    data = bytes(batch_of([(5, "t", "p", b"hello", b"key", 4, 9), (6, "u", "q", b"", b"", 0, 0)]).data)
+    for length in range(len(data)):
+        with pytest.raises(DecodeError):
+            EventBatch.parse(data[:length])
+    for at in range(len(data)):
+        for flip in (0x01, 0x80, 0xFF):
+            mangled = bytearray(data)
+            mangled[at] ^= flip
+            with suppress(DecodeError):
+                rows_of(EventBatch.parse(mangled))
+
+
+def test_random_bytes_are_refused() -> None:
+    source = random.Random(3)
+    for _ in range(500):
+        with pytest.raises(DecodeError):
+            EventBatch.parse(b"TMB1" + source.randbytes(source.randrange(120)))
+
+
+def test_a_huge_count_is_refused_before_anything_is_built() -> None:
+    with pytest.raises(DecodeError, match="do not add up"):
+        EventBatch.parse(b"TMB1" + (2**32 - 1).to_bytes(4, "little") + bytes(8))
