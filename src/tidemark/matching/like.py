@@ -1,0 +1,135 @@
+"""LIKE patterns, in linear time.
+
+`%` cuts a pattern into segments of fixed length. The first is anchored at the start of the value, the last at
+its end, and each one between is taken at its leftmost place after the one before: if any placing works, the
+leftmost does, so nothing is ever tried twice. A segment without `_` is found by str.find, one with `_` by
+shift-and: bit i of the state says that the last i + 1 characters match the segment's first i + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tidemark.errors import SelectorSyntaxError
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of a pattern between `%`s; every value it matches has exactly its length in characters."""
+
+    #: Its characters; "_" at the places that match anything.
+    text: str
+    #: The places in `text` that match any one character, ascending.
+    wild: tuple[int, ...] = ()
+    #: `wild` as bits.
+    _anywhere: int = field(init=False, repr=False, compare=False)
+    #: Character -> the places it may stand, as bits; characters not in it may stand at `wild` only.
+    _places: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        anywhere = sum(1 << hole for hole in self.wild)
+        places: dict[str, int] = {}
+        for index, character in enumerate(self.text):
+            if not anywhere >> index & 1:
+                places[character] = places.get(character, anywhere) | 1 << index
+        object.__setattr__(self, "_anywhere", anywhere)
+        object.__setattr__(self, "_places", places)
+
+    def matches_at(self, value: str, start: int) -> bool:
+        """Does value[start : start + length] match? `start` may leave too few characters."""
+        if not self.wild:
+            return value.startswith(self.text, start)
+        begin = start
+        for hole in (*self.wild, len(self.text)):
+            if not value.startswith(self.text[begin - start : hole], begin):
+                return False
+            begin = start + hole + 1
+        return begin - 1 <= len(value)
+
+    def find(self, value: str, start: int, stop: int) -> int:
+        """The leftmost match within value[start:stop], or -1."""
+        if not self.wild:
+            return value.find(self.text, start, stop)
+        full, state = 1 << len(self.text) - 1, 0
+        for index in range(start, stop):
+            state = (state << 1 | 1) & self._places.get(value[index], self._anywhere)
+            if state & full:
+                return index + 1 - len(self.text)
+        return -1
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled LIKE pattern: its segments, as many as it has `%` (runs of them count once) and one more.
+
+    The first segment is empty when the pattern starts with `%`, the last when it ends with one; those
+    between never are. A single segment is the whole value.
+    """
+
+    segments: tuple[Segment, ...]
+
+    @classmethod
+    def compile(cls, pattern: str, escape: str = "", *, position: int = 0, text: str = "") -> Pattern:
+        """The pattern; `escape` is one character, or "" for none. `position` and `text` are for errors."""
+        if len(escape) > 1:
+            raise SelectorSyntaxError("ESCAPE takes exactly one character", position=position, text=text)
+        pieces: list[list[tuple[str, bool]]] = [[]]
+        for character, special in _characters(pattern, escape):
+            if not character:
+                reason = (
+                    f"the pattern ends in a lone escape character; write `{escape * 2}` for the character"
+                )
+                raise SelectorSyntaxError(reason, position=position, text=text)
+            if special and character == "%":
+                pieces.append([])
+            else:
+                pieces[-1].append((character, special))
+        first, *rest = map(_segment, pieces)
+        return cls((first, *(segment for segment in rest[:-1] if segment.text), *rest[-1:]))
+
+    @property
+    def prefix(self) -> str:
+        """What every match starts with: the characters before the first wildcard."""
+        first = self.segments[0]
+        return first.text[: first.wild[0]] if first.wild else first.text
+
+    @property
+    def is_exact(self) -> bool:
+        """No wildcards: only `prefix` itself matches."""
+        return len(self.segments) == 1 and not self.segments[0].wild
+
+    @property
+    def is_prefix(self) -> bool:
+        """Literal characters (or none) and then `%`: whatever starts with `prefix` matches."""
+        return len(self.segments) == 2 and not self.segments[0].wild and not self.segments[1].text
+
+    def matches(self, value: str) -> bool:
+        """Does the whole of `value` match? Looks at each of its characters a bounded number of times."""
+        first, last = self.segments[0], self.segments[-1]
+        if len(self.segments) == 1:
+            return len(value) == len(first.text) and first.matches_at(value, 0)
+        start, stop = len(first.text), len(value) - len(last.text)
+        if start > stop or not first.matches_at(value, 0) or not last.matches_at(value, stop):
+            return False
+        for segment in self.segments[1:-1]:
+            place = segment.find(value, start, stop)
+            if place < 0:
+                return False
+            start = place + len(segment.text)
+        return True
+
+
+def _characters(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
+    """Each character of the pattern, and is it a wildcard? ("", False) for a lone last escape."""
+    rest = iter(pattern)
+    for character in rest:
+        if character == escape:
+            yield next(rest, ""), False
+        else:
+            yield character, character in "%_"
+
+
+def _segment(piece: list[tuple[str, bool]]) -> Segment:
+    wild = tuple(index for index, (_, special) in enumerate(piece) if special)
+    return Segment("".join(character for character, _ in piece), wild)

@@ -1,0 +1,97 @@
+"""Topic names and topic patterns.
+
+A topic is levels joined by dots: `trades.equity.us`. In a pattern `*` stands for exactly one level, and `>`,
+as the last level only, for one or more: `trades.>` takes `trades.equity` and all below, not `trades` itself.
+A pattern stands for the set of topics it matches; `covers` and `intersects` are exact about those sets (but
+for the bound on a name's length, which no realistic pattern comes near).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from unicodedata import category
+
+from tidemark.errors import TopicError
+
+TOPIC_BYTES_MAX = 255
+
+ONE = "*"
+REST = ">"
+
+
+def parse_topic(name: str) -> tuple[str, ...]:
+    """The levels of a topic's name, or TopicError."""
+    levels = _levels(name)
+    if any(wildcard in name for wildcard in (ONE, REST)):
+        raise TopicError("a topic's name has no wildcards; `*` and `>` are for patterns", topic=name)
+    return levels
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPattern:
+    """The set of topics that match."""
+
+    #: One each for the first levels: its name, or `*`. Without the final `>`.
+    levels: tuple[str, ...]
+    #: Ended in `>`: one or more levels follow.
+    rest: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> TopicPattern:
+        """A pattern, or a topic's plain name, from its text; or TopicError."""
+        levels = _levels(text)
+        rest = levels[-1] == REST
+        named = levels[:-1] if rest else levels
+        for level in named:
+            if REST in level:
+                raise TopicError("`>` stands for the rest: it can only be the whole last level", topic=text)
+            if ONE in level and level != ONE:
+                raise TopicError(f"`*` stands for a whole level; `{level}` has more in it", topic=text)
+        return cls(named, rest)
+
+    @property
+    def is_exact(self) -> bool:
+        """No wildcards: a single topic."""
+        return not self.rest and ONE not in self.levels
+
+    def matches(self, topic: str) -> bool:
+        """Is the topic of this (valid) name in the set?"""
+        return self.covers(TopicPattern(tuple(topic.split("."))))
+
+    def covers(self, other: TopicPattern) -> bool:
+        """Is every topic that matches `other` matched by this?"""
+        if self.rest:
+            # The shortest topic of `other` must reach into the rest.
+            fits = len(other.levels) + other.rest > len(self.levels)
+        else:
+            fits = not other.rest and len(other.levels) == len(self.levels)
+        return fits and all(
+            mine in (ONE, theirs) for mine, theirs in zip(self.levels, other.levels, strict=False)
+        )
+
+    def intersects(self, other: TopicPattern) -> bool:
+        """Is there a topic that matches both?"""
+        fits = self._reaches(other) and other._reaches(self)
+        return fits and all(
+            mine == theirs or ONE in (mine, theirs)
+            for mine, theirs in zip(self.levels, other.levels, strict=False)
+        )
+
+    def _reaches(self, other: TopicPattern) -> bool:
+        """Has this a topic at least as long as the shortest of `other`?"""
+        return self.rest or len(self.levels) >= len(other.levels) + other.rest
+
+    def __str__(self) -> str:
+        return ".".join((*self.levels, REST) if self.rest else self.levels)
+
+
+def _levels(text: str) -> tuple[str, ...]:
+    if len(text.encode(errors="surrogatepass")) > TOPIC_BYTES_MAX:
+        raise TopicError(f"a topic has at most {TOPIC_BYTES_MAX} bytes", topic=text[:TOPIC_BYTES_MAX])
+    for character in text:
+        if character.isspace() or category(character) in ("Cc", "Cs"):
+            raise TopicError(f"a topic cannot have the character {character!r} in it", topic=text)
+    levels = tuple(text.split("."))
+    if not all(levels):
+        raise TopicError("a topic is names joined by single dots, none of them empty", topic=text)
+    return levels
