@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
-from tidemark.message.columns import Bools, Bytes, Ints
+from tidemark.message.columns import Bools, Bytes, Ints, Spans
+from tidemark.message.spans import joined
 
 Buffer = bytes | bytearray | memoryview
 
@@ -119,15 +120,17 @@ class EventBatch:
     def take(self, rows: Ints | Bools) -> EventBatch:
         """A new batch of these rows (indices in any order, or a mask)."""
         chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows, np.int64)
-        lengths = self.ends[chosen] - self.starts[chosen]
-        return self._with_rows(self.ticks[chosen], np.cumsum(lengths), self._bytes_of(chosen))
+        first, last = self._runs(chosen)
+        body, _ = joined(Spans(self.body, first, last))
+        ends = np.cumsum(self.ends[chosen] - self.starts[chosen])
+        return self._with_rows(self.ticks[chosen], ends, body)
 
     def slice(self, first: int, last: int) -> EventBatch:
         """A new batch of the rows first <= row < last."""
         base = int(self.ends[first - 1]) if first else 0
         stop = int(self.ends[last - 1]) if last else 0
         return self._with_rows(
-            self.ticks[first:last], self.ends[first:last] - np.uint32(base), [self.body[base:stop].data]
+            self.ticks[first:last], self.ends[first:last] - np.uint32(base), self.body[base:stop]
         )
 
     def split(self, bytes_max: int) -> list[EventBatch]:
@@ -146,25 +149,20 @@ class EventBatch:
             first = last
         return parts
 
-    def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], pieces: Sequence[Buffer]) -> EventBatch:
-        at = _HEADER.size
-        (names,) = Struct("<I").unpack_from(self.data, 8)
-        return _assemble(
-            bytes(self.data[at : at + names]), self.shapes, self.publishers, ticks, ends.astype("<u4"), pieces
-        )
+    def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], body: Bytes) -> EventBatch:
+        (size,) = Struct("<I").unpack_from(self.data, 8)
+        names = bytes(self.data[_HEADER.size : _HEADER.size + size])
+        return _assemble(names, self.shapes, self.publishers, ticks, ends.astype("<u4"), [body.data])
 
-    def _bytes_of(self, rows: Ints) -> Sequence[Buffer]:
-        """The rows' bytes, in as few pieces as can be had cheaply."""
-        if len(rows) == 0:
-            return []
-        width, rest = divmod(len(self.body), self.count)
-        if not rest and np.array_equal(self.ends, np.arange(width, len(self.body) + 1, width)):
-            return [self.body.reshape(self.count, width)[rows].data.cast("B", (len(rows) * width,))]
+    def _runs(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Where the rows' bytes start and end; neighbours in a batch of mixed widths are one stretch."""
+        width = len(self.body) // self.count if self.count else 0
+        if len(rows) < 2 or (self.ends == width * np.arange(1, self.count + 1)).all():
+            return self.starts[rows], self.ends[rows].astype(np.int64)
         breaks = np.flatnonzero(np.diff(rows) != 1) + 1
-        first = self.starts[rows[np.concatenate(([0], breaks))]]
-        last = self.ends[rows[np.concatenate((breaks - 1, [len(rows) - 1]))]]
-        view = memoryview(self.data)[len(self.data) - len(self.body) :]
-        return [view[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+        first = rows[np.concatenate(([0], breaks))]
+        last = rows[np.concatenate((breaks - 1, [len(rows) - 1]))]
+        return self.starts[first], self.ends[last].astype(np.int64)
 
     def _check_rows(self) -> None:
         ends = self.ends.astype(np.int64)

@@ -66,12 +66,14 @@ class Resolution:
     def accessor(self, path: str | Path) -> Callable[[bytes], Any]:
         """Like Schema.accessor, for a path of the reader."""
         key = self.reader.path(path)
-        source = self.writer.flat.nodes.get(key)
-        if source is None:
-            return lambda _: None
+        holder = self.writer.holder(key)
+        if holder is None:
+            return _nothing
         access = self.writer.accessor(key)
-        project = self._projection(source, self.reader.flat.nodes[key])
-        return lambda message: project(access(message))
+        if holder != key or key not in self.reader.flat.nodes:
+            return access  # inside a dynamic field of either: as it is
+        project = self._projection(self.writer.flat.nodes[key], self.reader.flat.nodes[key])
+        return access if project is _same else lambda message: project(access(message))
 
     def _projection(self, writer: Node, reader: Node) -> _Project:
         """A function from a value of the writer's shape to the reader's."""
@@ -86,6 +88,8 @@ class Resolution:
                 return lambda value: None if value is None else [item(part) for part in value]
             case LeafNode(), LeafNode():
                 return self._leaf(writer.leaf.basic, reader.leaf.basic)
+            case _, LeafNode(leaf=Leaf(basic=Dynamic(), depth=0)):
+                return _same
             case _:
                 return _nothing
 

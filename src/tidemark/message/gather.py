@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
+from tidemark.message.access import Accessor
 from tidemark.message.batch import sliding
 from tidemark.message.columns import Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.flat import Leaf, LeafNode, Node, VariantNode, code_finder, held
@@ -154,19 +155,16 @@ class Messages:
         spans = Spans(body, ends[chosen], ends[chosen] + lengths)
         return Column(STRING, spans, None if valid.all() else valid)
 
-    def values(self, path: Path) -> Column:
-        """What no array holds: decoded when looked at. Whether it is there is known from the code."""
+    def values(self, path: Path, access: Accessor | None = None) -> Column:
+        """What no array holds, read by `access` when looked at; whether it is there, the code knows."""
+        values = LazyValues(self, access or self.schema.accessor(path))
         holder = self.schema.holder(path)
         assert holder is not None
-        node = self.schema.flat.nodes[holder]
         if holder != path:
-            values = LazyValues(self, path)
             return Column(Dynamic(), values, np.array([value is not None for value in values], np.bool_))
-        if isinstance(node, LeafNode):
-            _, valid = self._slots(node.leaf)
-        else:
-            valid = self._reached(node)
-        return Column(self.schema.type_of(path) or self.schema.root, LazyValues(self, path), valid)
+        node = self.schema.flat.nodes[path]
+        valid = self._slots(node.leaf)[1] if isinstance(node, LeafNode) else self._reached(node)
+        return Column(self.schema.type_of(path) or self.schema.root, values, valid)
 
     def _reached(self, node: Node) -> Bools | None:
         """The rows whose case has `node`, and not as its absent case (None: all)."""
@@ -186,9 +184,9 @@ class Messages:
 class LazyValues(Sequence[Any]):
     """The Python values of one field, each decoded when it is asked for; None where absent."""
 
-    def __init__(self, messages: Messages, path: Path) -> None:
+    def __init__(self, messages: Messages, access: Accessor) -> None:
         self._messages = messages
-        self._access = messages.schema.accessor(path)
+        self._access = access
 
     def __len__(self) -> int:
         return len(self._messages)

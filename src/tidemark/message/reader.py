@@ -108,6 +108,8 @@ class BatchColumns:
 
     def _field(self, path: Path) -> Column:
         item = self.reader.type_of(path)
+        if item is None:
+            return Column(STRING, [None] * self.count, np.zeros(self.count, np.bool_))
         if not isinstance(item, Atomic):
             return self._values(path, item)
         parts = [(_atomic_column(messages, path, item), rows) for messages, rows in self._groups]
@@ -115,20 +117,21 @@ class BatchColumns:
             return parts[0][0]
         return _laid_together(item, parts, self.count)
 
-    def _values(self, path: Path, item: Type | None) -> Column:
+    def _values(self, path: Path, item: Type) -> Column:
         """A field that no array holds: Python values, None where absent."""
         values: list[Any] = [None] * self.count
         present = np.zeros(self.count, np.bool_)
         for messages, rows in self._groups:
             if messages.schema.holder(path) is None:
                 continue
-            column = messages.values(path)
+            access = self.reader.resolution(messages.schema.fingerprint).accessor(path)
+            column = messages.values(path, access)
             if rows is None:
-                return Column(item or column.type, column.values, column.valid)
+                return Column(item, column.values, column.valid)
             present[rows] = True if column.valid is None else column.valid
             for row, value in zip(rows.tolist(), cast(Sequence[Any], column.values), strict=True):
                 values[row] = value
-        return Column(item or STRING, values, present)
+        return Column(item, values, present)
 
 
 def _atomic_column(messages: Messages, path: Path, item: Atomic) -> Column:
