@@ -161,6 +161,19 @@ def test_an_open_topic_is_read_through_the_least_schema_of_all_its_shapes() -> N
     assert topic.reader.open
 
 
+def test_a_field_that_was_none_once_in_an_open_topic_keeps_the_type_it_has_elsewhere() -> None:
+    registry = Registry()
+    events: list[dict[str, Any]] = [{"x": None, "y": {"z": None}}, {"x": 5, "y": {"z": "s"}}]
+    for event in events:
+        topic = registry.open("loose", Schema.of(event))
+    assert topic.reader.schema.text == "[x: long?, y: [z: string?]]"
+    batch = batch_of([(Schema.of(event), event) for event in events])
+    columns = topic.reader.columns(batch)
+    assert listed(columns.column(("x",)), 2) == [None, 5]
+    assert listed(columns.column(("y", "z")), 2) == [None, "s"]
+    assert [topic.reader.decode(batch, row) for row in range(2)] == events
+
+
 def test_a_field_of_many_types_in_an_open_topic_is_dynamic() -> None:
     registry = Registry()
     events: list[dict[str, Any]] = [{"x": 1}, {"x": "one"}]

@@ -91,7 +91,7 @@ def arrow_schema(item: Type) -> pa.Schema:
 
     if isinstance(item, Tuple):
         return pa.schema([_member(member) for member in members(item)])
-    if isinstance(item, Variant) and is_spliced(Field("", item)) and not is_enumeration(item):
+    if isinstance(item, Variant) and is_spliced(Field("", item)):
         return pa.schema([_case(case) for case in cases(item)])
     return pa.schema([_field("_0", item)])
 

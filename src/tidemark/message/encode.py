@@ -28,9 +28,9 @@ from tidemark.message.flat import (
 )
 from tidemark.message.layout import FORMAT
 from tidemark.message.lists import pack_list
+from tidemark.message.members import members
 from tidemark.message.scalars import storer
 from tidemark.message.types import NESTING_MAX, Atomic, Dynamic, Kind, path_text
-from tidemark.message.validate import dict_names
 
 
 class Stored(list[Any]):
@@ -124,7 +124,7 @@ class Encoder:
                 return lambda value, depth: inner.encode(value, depth + 1)
 
     def _tuple(self, node: TupleNode, *, spliced: bool, in_list: bool) -> _Collect:
-        known = frozenset(dict_names(node.type.fields))
+        known = frozenset(member.name for member in members(node.type))
         path = path_text(node.path)
         parts: list[tuple[str, _Collect, int]] = []
         weight = 1

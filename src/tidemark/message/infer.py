@@ -78,6 +78,14 @@ def infer_many(values: Iterable[Any]) -> Type:
     return _settle(reduce(merge, shapes, _NOTHING), 0)
 
 
+def merge_shapes(shapes: Iterable[Type]) -> Type:
+    """The least type that all events of these shapes fit, each the `infer` of one event.
+
+    A field that was None in one event says nothing of what it holds in others.
+    """
+    return _settle(reduce(merge, map(_unsettled, shapes), _NOTHING), 0)
+
+
 def merge(a: Type, b: Type) -> Type:
     """The least type that values of both fit; `dynamic` when no other does.
 
@@ -249,6 +257,15 @@ def _settle_field(field: Field, depth: int) -> Field:
         return Field(field.name, _settle(field.type, depth + 1))
     except EncodeError as error:
         raise (within(field.name, error) if field.name else error) from None
+
+
+def _unsettled(item: Type) -> Type:
+    """`dynamic?` outside lists can only have come from None; in a list it may be a conflict."""
+    if item == optional(Dynamic()):
+        return optional(_NOTHING)
+    if isinstance(item, Tuple):
+        return Tuple(tuple(Field(field.name, _unsettled(field.type)) for field in item.fields))
+    return item
 
 
 def _is_hollow(item: Type) -> bool:

@@ -25,7 +25,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tidemark.errors import EncodeError, SchemaError
+from tidemark.errors import DecodeError, EncodeError, SchemaError
 from tidemark.message.binding import (
     AnyBinding,
     AtomBinding,
@@ -92,15 +92,14 @@ def from_dataclass(cls: type) -> tuple[Type, dict[str, Type]]:
 
 
 def to_value(instance: Any) -> Any:
-    """The message value of a dataclass instance, also of those in dicts and lists; others as they are."""
-    match instance:
-        case dict():
-            return {key: _entry_value(key, item) for key, item in instance.items()}
-        case list():
-            return each(to_value, instance, EncodeError)
-    if dataclasses.is_dataclass(instance) and not isinstance(instance, type):
-        return _class_binding(type(instance)).dump(instance)
-    return instance
+    """The message value of a dataclass instance, also of those in dicts and lists; others as they are.
+
+    EncodeError names the path of an attribute that is not what its annotation says.
+    """
+    try:
+        return _plain(instance)
+    except RecursionError:
+        raise EncodeError("nested without end: it contains itself") from None
 
 
 def from_value(cls: type[_Instance], value: Any) -> _Instance:
@@ -108,14 +107,28 @@ def from_value(cls: type[_Instance], value: Any) -> _Instance:
 
     Fields that the value lacks take the class's defaults, keys that the class lacks are ignored.
     """
-    instance = _class_binding(cls).load(value)
+    try:
+        instance = _class_binding(cls).load(value)
+    except RecursionError:
+        raise DecodeError("nested without end: it contains itself") from None
     assert isinstance(instance, cls)
     return instance
 
 
-def _entry_value(key: Any, item: Any) -> Any:
+def _plain(instance: Any) -> Any:
+    match instance:
+        case dict():
+            return {key: _plain_entry(key, item) for key, item in instance.items()}
+        case list():
+            return each(_plain, instance, EncodeError)
+    if dataclasses.is_dataclass(instance) and not isinstance(instance, type):
+        return _class_binding(type(instance)).dump(instance)
+    return instance
+
+
+def _plain_entry(key: Any, item: Any) -> Any:
     try:
-        return to_value(item)
+        return _plain(item)
     except EncodeError as error:
         raise within(str(key), error) from None
 
@@ -154,7 +167,7 @@ class _Annotation:
         if isinstance(annotation, type) and annotation in _ATOMS:
             return AtomBinding(_ATOMS[annotation], annotation)
         if annotation is Any:
-            return AnyBinding(to_value)
+            return AnyBinding(_plain)
         if dataclasses.is_dataclass(annotation):
             return _class_binding(annotation)
         if isinstance(annotation, type) and issubclass(annotation, Enum):

@@ -6,14 +6,12 @@ that was ever published is a version, and the topic is read through the least sc
 
 from __future__ import annotations
 
-from functools import reduce
-
 from tidemark.errors import SchemaError
 from tidemark.message.evolve import check_compatible
-from tidemark.message.infer import merge
+from tidemark.message.infer import merge_shapes
 from tidemark.message.reader import Reader
 from tidemark.message.schema import Schema
-from tidemark.message.types import EMPTY, Tuple, Type
+from tidemark.message.types import EMPTY, Tuple
 
 #: Shapes of one open topic. A publisher that makes a new one for each event should declare a schema.
 SHAPES_MAX = 1_000
@@ -91,5 +89,4 @@ class TopicSchemas:
             )
         if shape.definitions:
             raise SchemaError("a shape with named schemas does not fit an open topic: declare the topic")
-        types: list[Type] = [version.root for version in self.versions]
-        return Schema(reduce(merge, [*types, shape.root]))
+        return Schema(merge_shapes([*(version.root for version in self.versions), shape.root]))

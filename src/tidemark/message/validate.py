@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tidemark.errors import SchemaError
+from tidemark.message.members import members
 from tidemark.message.types import (
     NESTING_MAX,
     Atomic,
@@ -16,8 +17,6 @@ from tidemark.message.types import (
     Tuple,
     Type,
     Variant,
-    absent_case,
-    is_spliced,
     names_of,
     path_text,
 )
@@ -33,25 +32,13 @@ def validate(root: Type, definitions: Mapping[str, Type]) -> None:
     _check(root, definitions, (), 0)
 
 
-def dict_names(fields: tuple[Field, ...]) -> Iterator[str]:
-    """Every key that the dict of a tuple can have, spliced names included."""
-    for field, name in zip(fields, names_of(fields), strict=True):
-        if not is_spliced(field):
-            yield name
-        elif isinstance(field.type, Tuple):
-            yield from dict_names(field.type.fields)
-        elif isinstance(field.type, Variant):
-            absent = absent_case(field.type)
-            yield from (case.name for index, case in enumerate(field.type.cases) if index != absent)
-
-
 def _check(item: Type, definitions: Mapping[str, Type], path: Path, depth: int) -> None:
     where = path_text(path) or "the schema"
     if depth > NESTING_MAX:
         raise SchemaError(f"{where}: nested deeper than {NESTING_MAX} levels")
     match item:
         case Tuple():
-            keys = list(dict_names(item.fields))
+            keys = [member.name for member in members(item)]
             doubled = {key for key in keys if keys.count(key) > 1} if len(set(keys)) < len(keys) else set()
             if doubled:
                 raise SchemaError(f"{where}: the name {min(doubled)!r} would appear twice in one dict")

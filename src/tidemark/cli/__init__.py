@@ -1,5 +1,0 @@
-"""cli."""
-
-
-def main() -> None:
-    """Placeholder until the commands are wired."""

@@ -1,0 +1,132 @@
+"""Events as people write them in JSON lines, read by the topic's schema.
+
+JSON has fewer types than messages, so the schema decides: a timestamp is an ISO 8601 string, bytes are
+base64, a decimal is a number or a string of digits, and numbers keep their digits until their type is known.
+In a dynamic field JSON speaks for itself.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from binascii import Error as Base64Error
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from tidemark.errors import EncodeError, MessageError
+from tidemark.message.members import cases, members, split_option
+from tidemark.message.place import within
+from tidemark.message.schema import Schema
+from tidemark.message.types import Atomic, Dynamic, Kind, List, Reference, Tuple, Type, Variant
+
+
+def values_of_lines(text: str, schema: Schema) -> list[Any]:
+    """The event of every line that is not blank; EncodeError with the line's number for one that is none."""
+    values: list[Any] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            values.append(value_of_json(line, schema))
+        except MessageError as error:
+            raise EncodeError(f"line {number}: {error.reason}", path=error.path) from None
+    return values
+
+
+def value_of_json(text: str, schema: Schema) -> Any:
+    """The value that a JSON text stands for; EncodeError with the path if it does not fit the schema."""
+    try:
+        plain = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        raise EncodeError(f"not JSON: {error}") from None
+    value = _typed(schema.root, plain, schema)
+    schema.encode(value)
+    return value
+
+
+def _typed(item: Type, plain: Any, schema: Schema) -> Any:
+    core, _ = split_option(item)
+    if plain is None:
+        return None
+    match core:
+        case Atomic():
+            return _atomic(core, plain)
+        case Dynamic():
+            return _untyped(plain)
+        case Reference():
+            return _typed(schema.definitions[core.name], plain, schema)
+        case List() if isinstance(plain, list):
+            return [_part(at, core.item, part, schema) for at, part in enumerate(plain)]
+        case Tuple() if isinstance(plain, dict):
+            types = {member.name: member.type for member in members(core)}
+            return _fields(types, plain, schema)
+        case Variant() if isinstance(plain, dict):
+            return _fields({case.name: case.type for case in cases(core)}, plain, schema)
+        case _:
+            return plain
+
+
+def _fields(types: dict[str, Type], plain: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """A key that is not in the schema stays as it is: encoding will say what is wrong with it."""
+    return {
+        name: _part(name, types[name], part, schema) if name in types else part
+        for name, part in plain.items()
+    }
+
+
+def _part(part: str | int, item: Type, plain: Any, schema: Schema) -> Any:
+    try:
+        return _typed(item, plain, schema)
+    except MessageError as error:
+        raise within(part, error) from None
+
+
+def _atomic(item: Atomic, plain: Any) -> Any:
+    match item.kind, plain:
+        case Kind.TIMESTAMP, str():
+            return _timestamp(plain)
+        case Kind.BYTES, str():
+            return _bytes(plain)
+        case Kind.DECIMAL, str() | int() if not isinstance(plain, bool):
+            return _decimal(str(plain))
+        case Kind.FLOAT | Kind.DOUBLE, Decimal():
+            return float(plain)
+        case Kind.FLOAT | Kind.DOUBLE, "NaN" | "Infinity" | "-Infinity":
+            return float(plain)
+        case _:
+            return plain
+
+
+def _timestamp(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise EncodeError(f"{text!r} is no ISO 8601 time, such as 2026-11-15T20:00:00Z") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        raise EncodeError(f"{text!r} is not base64, which bytes are in JSON") from None
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise EncodeError(f"{text!r} is not a decimal number") from None
+
+
+def _untyped(plain: Any) -> Any:
+    match plain:
+        case Decimal():
+            return float(plain)
+        case list():
+            return [_untyped(part) for part in plain]
+        case dict():
+            return {name: _untyped(part) for name, part in plain.items()}
+        case _:
+            return plain

@@ -1,0 +1,21 @@
+"""What all tests share: one Spark session for those that need a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A local Spark session; starting it takes seconds, so there is one for the whole run."""
+    from tidemark.spark.session import session
+
+    scratch = tmp_path_factory.mktemp("spark")
+    running = session(
+        "tests", **{"spark.sql.warehouse.dir": str(scratch / "warehouse"), "spark.local.dir": str(scratch)}
+    )
+    yield running
+    running.stop()

@@ -1,0 +1,121 @@
+"""The house stays in order: who may import whom, and what the pure rooms never touch (DESIGN 2)."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "tidemark"
+
+#: room -> rooms it may import. `errors` is for all.
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "ticks": set(),
+    "message": {"ticks"},
+    "matching": {"message", "ticks"},
+    "wire": {"ticks", "message"},
+    "storage": {"ticks", "message"},
+    "broker": {"ticks", "message", "matching", "wire"},
+    "node": {"broker", "storage", "ticks", "message", "matching", "wire"},
+    "client": {"wire", "message", "ticks"},
+    "spark": {"client", "storage", "matching", "message", "ticks"},
+    "sim": {"broker", "storage", "ticks", "message", "matching", "wire"},
+    "lab": {"client", "spark", "sim", "broker", "storage", "ticks", "message", "matching", "wire", "node"},
+    "console": {"client"},
+}
+PURE = {"ticks", "message", "matching", "wire", "broker"}
+FORBIDDEN_IN_PURE = {
+    "asyncio", "multiprocessing", "os", "pyspark", "random", "secrets", "select", "selectors", "shutil",
+    "signal", "socket", "subprocess", "tempfile", "threading", "time", "uuid",
+}  # fmt: skip
+FORBIDDEN_CALLS = {"open", "datetime.now", "datetime.utcnow", "datetime.today", "date.today", "import_module"}
+LINES_MAX = 600
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: write imports out in full"
+            assert node.module is not None
+            yield node.module
+            if node.module == "tidemark":
+                yield from (f"tidemark.{alias.name}" for alias in node.names)
+
+
+def calls(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_room_imports_only_what_it_may(path: Path) -> None:
+    room = room_of(path)
+    if room not in MAY_IMPORT:
+        return
+    wanted = {name.split(".")[1] for name in imports(path) if name.startswith("tidemark.")}
+    assert wanted <= MAY_IMPORT[room] | {room, "errors"}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_pure_room_has_no_clock_no_chance_and_no_io(path: Path) -> None:
+    if room_of(path) not in PURE:
+        return
+    assert not {name.split(".")[0] for name in imports(path)} & FORBIDDEN_IN_PURE
+    assert not {name for name in calls(path) if name in FORBIDDEN_CALLS or ".random." in name}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_says_what_it_owns_and_stays_small(path: Path) -> None:
+    text = path.read_text()
+    assert ast.get_docstring(ast.parse(text)), "a module opens with what it owns and promises"
+    assert text.count("\n") <= LINES_MAX
+
+
+def test_every_room_is_known() -> None:
+    rooms = {room_of(path) for path in modules()} - {"__init__", "__main__", "cli"}
+    assert rooms <= MAY_IMPORT.keys()
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in listed.splitlines()]
+
+
+def test_the_lock_is_hashed_and_names_no_host() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "://" not in lock
+    packages = re.findall(r"^[a-z][^\s]*==", lock, re.MULTILINE)
+    assert len(packages) > 10
+    assert lock.count("--hash=sha256:") >= len(packages)
+
+
+def test_no_file_names_the_machine_it_was_written_on() -> None:
+    private = re.compile(r"(?:^|[\s\"'(=])/(?:work|root|home)/[a-z]")
+    for path in tracked():
+        if path.suffix in (".py", ".md", ".toml", ".sh", "") and path.is_file():
+            assert not private.search(path.read_text(errors="replace")), path
+
+
+def test_every_dependency_is_explained() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    explained = (ROOT / "docs" / "dependencies.md").read_text()
+    names = re.findall(r'^    "([a-z0-9-]+)[><=]', text, re.MULTILINE)
+    assert len(names) > 8
+    assert not [name for name in names if f"`{name}`" not in explained]
