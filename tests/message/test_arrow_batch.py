@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_reader import V1, V2, batch_of, reader_of
-from value_strategies import records, values
+from value_strategies import atomics, records, values
 
 from tidemark.errors import MessageError
 from tidemark.message.arrow import arrow_schema
 from tidemark.message.arrow_batch import as_read, from_record_batch, to_record_batch
 from tidemark.message.arrow_values import to_arrow_value
+from tidemark.message.scatter import is_flat_record
 from tidemark.message.schema import Schema
-from tidemark.message.types import Tuple
+from tidemark.message.types import Atomic, Field, Tuple, optional
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
@@ -66,7 +67,40 @@ def test_timestamps_and_narrow_numbers_keep_their_arrow_types() -> None:
     assert found.to_pylist() == [{"at": moment, "i": -1, "f": 0.5, "b": True}]
 
 
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(st.data(), st.lists(st.tuples(atomics(), st.booleans()), min_size=1, max_size=6))
+def test_flat_records_are_encoded_in_columns_to_the_very_bytes_of_the_codec(
+    data: st.DataObject, kinds: list[tuple[Atomic, bool]]
+) -> None:
+    fields = [Field(f"f{at}", optional(kind) if maybe else kind) for at, (kind, maybe) in enumerate(kinds)]
+    schema = Schema(Tuple(tuple(fields)))
+    assert is_flat_record(schema)
+    events = data.draw(st.lists(values(schema.root), max_size=5))
+    rows = pa.RecordBatch.from_pylist(events, arrow_schema(schema.root))
+    batch = from_record_batch(
+        rows, schema, "t", keys=pa.array([b"k" * at for at in range(len(events))], pa.binary())
+    )
+    assert [batch.message(row) for row in range(len(events))] == [schema.encode(event) for event in events]
+    assert [batch.key(row) for row in range(len(events))] == [b"k" * at for at in range(len(events))]
+    sliced = from_record_batch(rows.slice(1), schema, "t")
+    assert [sliced.message(row) for row in range(sliced.count)] == [
+        schema.encode(event) for event in events[1:]
+    ]
+
+
+def test_a_column_that_would_lose_something_is_refused() -> None:
+    rows = pa.RecordBatch.from_pydict({"symbol": ["A"], "price": [1.0], "qty": [2**40]})
+    with pytest.raises(MessageError, match="qty: Arrow's int64 does not fit"):
+        from_record_batch(rows, V1, "t")
+
+
+def test_a_column_of_an_unlike_type_is_refused_even_where_arrow_would_cast_it() -> None:
+    rows = pa.RecordBatch.from_pydict({"symbol": [5], "price": [1.0], "qty": [1]})
+    with pytest.raises(MessageError, match="symbol: Arrow's int64 is not string"):
+        from_record_batch(rows, V1, "t")
+
+
 def test_a_row_that_does_not_fit_is_refused_with_its_path() -> None:
     rows = pa.RecordBatch.from_pydict({"symbol": ["A", None], "price": [1.0, 2.0], "qty": [1, 2]})
-    with pytest.raises(MessageError, match="symbol: is missing"):
+    with pytest.raises(MessageError, match="symbol: is missing in row 1"):
         from_record_batch(rows, V1, "t")

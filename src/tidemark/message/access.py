@@ -24,6 +24,10 @@ Accessor = Callable[[bytes], Any]
 SlotOf = Callable[[bytes], int | None]
 
 _SPAN = Struct("<II")
+#: Codes that one accessor remembers at a time; a schema of many optional fields can have any number.
+CODES_KEPT_MAX = 4_096
+#: In place of a slot whose code was not met yet: no field lies before the code itself.
+_UNMET = 0
 #: Kinds whose stored form already is the Python value.
 _PLAIN = (Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE)
 
@@ -103,7 +107,7 @@ def _variable_at(offset: int, leaf: Leaf, load: Callable[[Any], Any]) -> Accesso
             try:
                 start, end = span(message, offset)
                 if start <= end <= len(message):
-                    return str(message[start:end], "utf-8")
+                    return message[start:end].decode()
             except error:
                 pass
             except UnicodeDecodeError as problem:
@@ -125,42 +129,91 @@ def _variable_at(offset: int, leaf: Leaf, load: Callable[[Any], Any]) -> Accesso
 
 
 def _optional(flat: Flat, leaf: Leaf, load: Callable[[Any], Any]) -> Accessor:
-    """Accessors by multi-choice code, made when a code is first met and forgotten with its layout."""
+    """What a code means for the leaf is asked of its layout once, then kept."""
     slot_of = slot_finder(flat, leaf)
+    if flat.code_width == 1 and leaf.depth == 0 and isinstance(leaf.basic, Atomic):
+        if leaf.basic.kind in _PLAIN:
+            return _plain_by_code(slot_of, leaf)
+        if leaf.basic.kind is Kind.STRING:
+            return _string_by_code(slot_of, leaf)
     make = _fixed_at if leaf.width is not None else lambda offset, leaf: _variable_at(offset, leaf, load)
-    at_slot: dict[int, Accessor] = {}
+    return _by_code(slot_of, flat.code_width, lambda offset: make(offset, leaf))
 
-    def get_slow(message: bytes) -> Any:
-        slot = slot_of(message)
-        if slot is None:
-            return None
-        if slot not in at_slot:
-            at_slot[slot] = make(slot, leaf)
-        return at_slot[slot](message)
 
-    if flat.count > 256:
-        return get_slow
-
-    # One byte of code: a table from code to accessor, so that optional costs what mandatory costs.
-    accessors: list[Accessor] = [_first_time] * flat.count
+def _by_code(slot_of: SlotOf, width: int, make: Callable[[int], Accessor]) -> Accessor:
+    """One of the accessors at the constant offsets, chosen by the bytes of the code."""
+    accessors: dict[bytes, Accessor] = {}
 
     def get(message: bytes) -> Any:
-        try:
-            return accessors[message[0]](message)
-        except LookupError:
-            return _fill(message)
+        found = accessors.get(message[:width])
+        return found(message) if found is not None else learn(message)
 
-    def _fill(message: bytes) -> Any:
-        value = get_slow(message)
+    def learn(message: bytes) -> Any:
         slot = slot_of(message)
-        accessors[message[0]] = at_slot[slot] if slot is not None else _absent
-        return value
+        if len(accessors) == CODES_KEPT_MAX:
+            accessors.clear()
+        accessors[message[:width]] = found = _absent if slot is None else make(slot)
+        return found(message)
 
     return get
 
 
-def _first_time(_: bytes) -> Any:
-    raise LookupError
+# With a code of one byte its offsets are a list, and the read stands in the accessor itself: an optional
+# number or string then costs what a mandatory one costs, give or take a list index.
+
+
+def _plain_by_code(slot_of: SlotOf, leaf: Leaf) -> Accessor:
+    assert isinstance(leaf.basic, Atomic)
+    path = path_text(leaf.path)
+    unpack = Struct("<" + FORMAT[leaf.basic.kind]).unpack_from
+    slots: list[int | None] = [_UNMET] * 256
+
+    def get(message: bytes) -> Any:
+        try:
+            slot = slots[message[0]]
+            if slot:
+                return unpack(message, slot)[0]
+        except IndexError:
+            slot = _UNMET
+        except error:
+            raise _truncated(path) from None
+        return None if slot is None else learn(message)
+
+    def learn(message: bytes) -> Any:
+        slot = slot_of(message)
+        slots[message[0]] = slot
+        return get(message)
+
+    return get
+
+
+def _string_by_code(slot_of: SlotOf, leaf: Leaf) -> Accessor:
+    path = path_text(leaf.path)
+    span = _SPAN.unpack_from
+    slots: list[int | None] = [_UNMET] * 256
+
+    def get(message: bytes) -> str | None:
+        try:
+            slot = slots[message[0]]
+            if slot:
+                start, end = span(message, slot)
+                if start <= end <= len(message):
+                    return message[start:end].decode()
+                raise _truncated(path)
+        except IndexError:
+            slot = _UNMET
+        except error:
+            raise _truncated(path) from None
+        except UnicodeDecodeError as problem:
+            raise DecodeError(f"not UTF-8 at byte {problem.start}", path=path) from None
+        return None if slot is None else learn(message)
+
+    def learn(message: bytes) -> str | None:
+        slot = slot_of(message)
+        slots[message[0]] = slot
+        return get(message)
+
+    return get
 
 
 def _absent(_: bytes) -> None:

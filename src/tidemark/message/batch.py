@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.errors import DecodeError
+from tidemark.errors import DecodeError, EncodeError
 from tidemark.message.columns import Bools, Bytes, Ints, Spans
-from tidemark.message.spans import joined
+from tidemark.message.spans import copy_spans, joined, windows
 
 Buffer = bytes | bytearray | memoryview
 
@@ -251,6 +251,30 @@ def _renamed(batch: EventBatch, shapes: tuple[Shape, ...], publishers: tuple[str
         table = np.array([places[item] for item in old], "<u2")
         view[batch.starts + offset] = table[batch.prelude(field)]
     return body.data
+
+
+def from_messages(
+    shape: Shape, messages: Spans, *, publisher: str = "", keys: Spans | None = None
+) -> EventBatch:
+    """A batch of messages of one shape, laid out for all rows at once; ticks are left at 0."""
+    count = len(messages)
+    key_lengths = keys.lengths if keys is not None else np.zeros(count, np.int64)
+    if count and key_lengths.max() > KEY_BYTES_MAX:
+        raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes")
+    lengths = PRELUDE.size + messages.lengths + key_lengths
+    ends = np.cumsum(lengths)
+    body = np.empty(int(ends[-1]) if count else 0, np.uint8)
+    starts = ends - lengths
+    if count:
+        prelude = np.frombuffer(PRELUDE.pack(0, 0, PRIORITY_DEFAULT, 0, 0, 0), np.uint8)
+        windows(body, PRELUDE.size)[starts] = prelude
+        sliding(body, "<u2")[starts + _PRELUDE_FIELDS["key_bytes"][0]] = key_lengths
+    copy_spans(body, starts + PRELUDE.size, messages)
+    if keys is not None:
+        copy_spans(body, ends - key_lengths, keys)
+    names = _names((shape,), (publisher,))
+    ticks = np.zeros(count, np.int64)
+    return _assemble(names, (shape,), (publisher,), ticks, ends.astype("<u4"), [body.data])
 
 
 class BatchBuilder:

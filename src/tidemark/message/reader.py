@@ -138,7 +138,7 @@ def _atomic_column(messages: Messages, path: Path, item: Atomic) -> Column:
     """The writer's column as the reader's type; all-invalid where the writer has nothing of that type."""
     column = messages.column(path)
     if column is None or not isinstance(column.type, Atomic):
-        return _empty(item, len(messages))
+        return absent_column(item, len(messages))
     if column.type.kind is Kind.DECIMAL and item.kind is Kind.DECIMAL:
         return Column(item, _rescaled(cast(Decimals, column.values), item.scale), column.valid)
     if column.type.kind is item.kind:
@@ -148,7 +148,7 @@ def _atomic_column(messages: Messages, path: Path, item: Atomic) -> Column:
         return Column(item, column.values, column.valid)
     if column.type.kind in integers + doubles and item.kind is Kind.DOUBLE:
         return Column(item, cast(Ints, column.values).astype(np.float64), column.valid)
-    return _empty(item, len(messages))
+    return absent_column(item, len(messages))
 
 
 def _rescaled(values: Decimals, scale: int) -> Decimals:
@@ -161,7 +161,7 @@ def _rescaled(values: Decimals, scale: int) -> Decimals:
     return Decimals(low, np.array([value >> 64 for value in wide], np.int64), scale)
 
 
-def _empty(item: Atomic, count: int) -> Column:
+def absent_column(item: Atomic, count: int) -> Column:
     """`count` rows without the field."""
     return Column(item, _zeros(item, count), np.zeros(count, np.bool_))
 
