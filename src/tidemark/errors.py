@@ -12,7 +12,14 @@ TidemarkError
 │   ├── SelectorTypeError        a field is not there, or two types can never compare
 │   └── SelectorLimitError       it is longer, or deeper, than the limits allow
 ├── TopicError                   a topic name or topic pattern is malformed
-└── TranslationError             a condition has no exact equal in the other language
+├── TokenError                   a checkpoint token was cut, altered, or is not one
+├── TranslationError             a condition has no exact equal in the other language
+└── StorageError                 the disk refused, or holds what cannot be used, at a path
+    ├── DiskFullError            no space: nothing was written, try again when there is some
+    ├── DiskFailedError          a write or sync failed: nothing more is written by this process
+    ├── DirectoryLockedError     another process uses the directory
+    ├── UnknownFormatError       the files are of another program, volume or version
+    └── DamagedError             bytes that were written cannot be read back, at an offset
 
 Each error carries what a program needs as fields and says in its text what to do next.
 """
@@ -95,8 +102,55 @@ class TopicError(TidemarkError):
         self.topic = topic
 
 
+class TokenError(TidemarkError):
+    """A checkpoint token was cut, altered, or is not one; no position was guessed from it."""
+
+    def __init__(self, reason: str, *, text: str) -> None:
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        super().__init__(f"{shown!r}: {reason}")
+        self.reason = reason
+        self.text = text
+
+
 class TranslationError(TidemarkError):
     """A condition has no exact equal in the other language; nothing was approximated."""
+
+
+class StorageError(TidemarkError):
+    """The disk refused, or holds what cannot be used. `path` is the file or directory."""
+
+    def __init__(self, reason: str, *, path: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.reason = reason
+        self.path = path
+
+
+class DiskFullError(StorageError):
+    """There is no space: nothing was written. Reads go on; try again when space has returned."""
+
+
+class DiskFailedError(StorageError):
+    """A write or a sync failed, so nobody knows what is on the platter: stop acknowledging, and restart."""
+
+
+class DirectoryLockedError(StorageError):
+    """Another process uses the directory; `holder` is its process id where that is known."""
+
+    def __init__(self, reason: str, *, path: str, holder: int | None = None) -> None:
+        super().__init__(reason, path=path)
+        self.holder = holder
+
+
+class UnknownFormatError(StorageError):
+    """The files are of another program, another volume or a newer version; nothing was touched."""
+
+
+class DamagedError(StorageError):
+    """Bytes that were written cannot be read back. `offset` counts bytes from the start of the file."""
+
+    def __init__(self, reason: str, *, path: str, offset: int) -> None:
+        super().__init__(f"{reason} (at byte {offset})", path=path)
+        self.offset = offset
 
 
 def _pointer(text: str, position: int) -> str:

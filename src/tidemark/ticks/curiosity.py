@@ -1,0 +1,168 @@
+"""Curiosity: what a stream still has to ask for, and when (DSN'02; DESIGN 6).
+
+Owns the wanted ranges of one stream. A range is asked for once it has been wanted for GCT, so that a mere
+reordering asks nothing; an unanswered one is asked for again after NRT, then after ever longer waits. A range
+that is being asked for is not asked for again, a large one is chopped so that a lost nack costs little, and
+the number of those outstanding is bounded: losses do not become a storm of nacks.
+
+There is no clock: `now` is an argument, in microseconds of the caller's monotonic time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
+
+from tidemark.ticks.tick import Range, Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """When to ask, and how much at once. One value serves many streams."""
+
+    #: GCT, gap curiosity threshold: a range is first asked for when it has been wanted this long
+    gct_us: int = 50_000
+    #: NRT, nack repetition threshold: the wait after the first nack of a range
+    nrt_us: int = 200_000
+    #: each further wait is this many times the one before, up to nrt_us_max
+    backoff: int = 2
+    nrt_us_max: int = 10_000_000
+    #: the largest range of one nack
+    chop_ticks_max: int = 1_000_000
+    #: no new range is asked for while this many are outstanding
+    outstanding_ranges_max: int = 64
+
+    def __post_init__(self) -> None:
+        assert self.gct_us >= 0
+        assert 1 <= self.nrt_us <= self.nrt_us_max
+        assert self.backoff >= 1
+        assert self.chop_ticks_max >= 1
+        assert self.outstanding_ranges_max >= 1
+
+    def patience_us(self, tries: int) -> int:
+        """How long to wait for an answer to the nack number `tries` of a range, counted from 1."""
+        # Past 2**62 microseconds no back-off matters; a larger power would only be a larger integer.
+        return min(self.nrt_us * int(self.backoff ** min(tries - 1, 62)), self.nrt_us_max)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A wanted range whose ticks have the same history."""
+
+    base: Tick
+    upto: Tick
+    #: when to ask for it, or to ask again
+    due: int
+    #: nacks sent so far
+    tries: int = 0
+    #: the last nack may still be answered: the piece counts as outstanding
+    asked: bool = False
+
+    def without(self, base: Tick, upto: Tick) -> list[_Piece]:
+        """What `(base, upto]` leaves of the piece: nothing, one end, or both."""
+        ends = ((self.base, min(self.upto, base)), (max(self.base, upto), self.upto))
+        return [_Piece(start, stop, self.due, self.tries, self.asked) for start, stop in ends if start < stop]
+
+
+_BASE = attrgetter("base")
+_UPTO = attrgetter("upto")
+_URGENCY = attrgetter("due", "base")
+
+
+class Curiosity:
+    """The ranges one stream wants, each waiting to be asked for or outstanding."""
+
+    __slots__ = ("_pieces", "_thresholds")
+
+    def __init__(self, thresholds: Thresholds | None = None) -> None:
+        self._thresholds = thresholds or Thresholds()
+        #: in tick order, disjoint
+        self._pieces: list[_Piece] = []
+
+    def want(self, base: Tick, upto: Tick, now: int) -> None:
+        """`(base, upto]` is missing. What is wanted already keeps its place in time."""
+        assert base <= upto
+        if base == upto:
+            return
+        low, high = self._overlapping(base, upto)
+        due = now + self._thresholds.gct_us
+        pieces: list[_Piece] = []
+        for piece in self._pieces[low:high]:
+            if base < piece.base:
+                pieces.append(_Piece(base, piece.base, due))
+            pieces.append(piece)
+            base = piece.upto
+        if base < upto:
+            pieces.append(_Piece(base, upto, due))
+        self._pieces[low:high] = pieces
+
+    def answered(self, base: Tick, upto: Tick) -> None:
+        """`(base, upto]` is known, or nobody wants it any more."""
+        assert base <= upto
+        low, high = self._overlapping(base, upto)
+        self._pieces[low:high] = [
+            rest for piece in self._pieces[low:high] for rest in piece.without(base, upto)
+        ]
+
+    def _overlapping(self, base: Tick, upto: Tick) -> tuple[int, int]:
+        """Indices low:high of the pieces that share a tick with `(base, upto]`."""
+        low = bisect_right(self._pieces, base, key=_UPTO)
+        return low, max(low, bisect_left(self._pieces, upto, key=_BASE))
+
+    def due(self, now: int) -> list[Range]:
+        """The ranges to nack now, in tick order. They are outstanding from now on."""
+        wake = self.next_due()
+        if wake is None or wake > now:
+            return []
+        self._expire(now)
+        slots = self._thresholds.outstanding_ranges_max - self.outstanding
+        ready = [piece for piece in self._pieces if piece.due <= now]
+        asked: list[_Piece] = []
+        # Longest due first, not lowest tick first: ranges that nobody can answer must not keep the slots.
+        for piece in sorted(ready, key=_URGENCY):
+            while piece.base < piece.upto and len(asked) < slots:
+                asked.append(self._ask(piece, now))
+        left = [piece for piece in self._pieces if piece.base < piece.upto]
+        self._pieces = sorted(left + asked, key=_BASE)
+        return sorted((piece.base, piece.upto) for piece in asked)
+
+    def _expire(self, now: int) -> None:
+        """Nothing due at `now` is outstanding; neighbours that are due with equal tries become one piece."""
+        pieces: list[_Piece] = []
+        for piece in self._pieces:
+            last = pieces[-1] if pieces else None
+            if piece.due > now:
+                pieces.append(piece)
+            elif last and last.due <= now and last.upto == piece.base and last.tries == piece.tries:
+                last.upto = piece.upto
+                last.due = min(last.due, piece.due)
+            else:
+                piece.asked = False
+                pieces.append(piece)
+        self._pieces = pieces
+
+    def _ask(self, piece: _Piece, now: int) -> _Piece:
+        """Cut what one nack may ask for off the start of `piece`."""
+        base, tries = piece.base, piece.tries + 1
+        piece.base = min(piece.upto, base + self._thresholds.chop_ticks_max)
+        return _Piece(base, piece.base, now + self._thresholds.patience_us(tries), tries, asked=True)
+
+    def next_due(self) -> int | None:
+        """When to call `due` next unless something changes before; None while nothing is wanted."""
+        full = self.outstanding >= self._thresholds.outstanding_ranges_max
+        return min((piece.due for piece in self._pieces if piece.asked or not full), default=None)
+
+    def reset(self, now: int) -> None:
+        """The link changed: nothing is outstanding, everything wanted is to be asked for at once."""
+        for piece in self._pieces:
+            piece.due, piece.tries, piece.asked = now, 0, False
+
+    @property
+    def outstanding(self) -> int:
+        """Ranges asked for whose answer may still come."""
+        return sum(piece.asked for piece in self._pieces)
+
+    def wanted(self) -> list[Range]:
+        """Every range wanted, in tick order; neighbours with a different history stay apart."""
+        return [(piece.base, piece.upto) for piece in self._pieces]

@@ -1,0 +1,103 @@
+"""Knowledge: what a stream knows of each tick of one pubend (DSN'03 3).
+
+    L  lost     at or below `lost`: what was there has been discarded
+    D  data     there is an event
+    S  silence  there is none, or none for the selectors in force where this was learnt
+    Q  unknown  everything else
+
+Knowledge is learnt in any order and as often as one likes; a duplicate changes nothing. Because silence is
+relative to selectors, D replaces S and S never replaces D. L is final.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidemark.ticks.ranges import RangeSet
+from tidemark.ticks.tick import NO_TICKS, TICK_MIN, Mask, Range, Tick, Ticks
+from tidemark.ticks.tickset import TickSet
+
+State = Literal["Q", "S", "D", "L"]
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What a piece of knowledge changed."""
+
+    #: were Q and are not any more, in order
+    resolved: list[Range]
+    #: new[i]: the event at data_ticks[i] was not known before; a row that is not new is a duplicate, or lost
+    new: Mask
+
+
+class Knowledge:
+    """The state of every tick of one pubend, as one stream sees it."""
+
+    __slots__ = ("data", "known", "lost")
+
+    def __init__(self, lost: Tick = TICK_MIN) -> None:
+        #: every tick at or below is L
+        self.lost = lost
+        #: S or D, beyond `lost`
+        self.known = RangeSet()
+        #: D, a part of `known`
+        self.data = TickSet()
+
+    def learn(self, base: Tick, upto: Tick, data_ticks: Ticks = NO_TICKS) -> Learnt:
+        """In `(base, upto]` there are events at `data_ticks`, strictly increasing, and silence elsewhere."""
+        assert base <= upto
+        if len(data_ticks):
+            assert base < data_ticks[0]
+            assert data_ticks[-1] <= upto
+            assert (data_ticks[1:] > data_ticks[:-1]).all()
+        if base < self.lost:
+            return self._learn_beyond_lost(upto, data_ticks)
+        return Learnt(self.known.add(base, upto), self.data.add(data_ticks))
+
+    def _learn_beyond_lost(self, upto: Tick, data_ticks: Ticks) -> Learnt:
+        new = data_ticks > self.lost
+        new[new] = self.data.add(data_ticks[new])
+        return Learnt(self.known.add(self.lost, max(upto, self.lost)), new)
+
+    def lose(self, upto: Tick) -> list[Range]:
+        """Everything at or below `upto` is L; the parts that were Q, in order."""
+        if upto <= self.lost:
+            return []
+        resolved = self.known.gaps(self.lost, upto)
+        self.known.remove_upto(upto)
+        self.data.remove(self.lost, upto)
+        self.lost = upto
+        return resolved
+
+    def forget(self, base: Tick, upto: Tick) -> int:
+        """S and D in `(base, upto]` are Q again, as when a cache evicts; how many were D."""
+        self.known.remove(base, upto)
+        return self.data.remove(base, upto)
+
+    def horizon(self, base: Tick) -> Tick:
+        """The doubt horizon: the last tick t such that no tick in `(base, t]` is Q; at least `base`."""
+        return self.known.end_of_run(max(base, self.lost))
+
+    def unknown(self, base: Tick, upto: Tick) -> list[Range]:
+        """The parts of `(base, upto]` that are Q, in order."""
+        return self.known.gaps(max(base, self.lost), max(upto, self.lost))
+
+    def data_in(self, base: Tick, upto: Tick) -> Ticks:
+        """The D ticks in `(base, upto]`."""
+        return self.data.within(base, upto)
+
+    def state(self, tick: Tick) -> State:
+        """What is known of one tick."""
+        if tick <= self.lost:
+            return "L"
+        if not self.known.contains(tick):
+            return "Q"
+        return "D" if self.data.contains(tick) else "S"
+
+    def text(self, first: Tick, last: Tick) -> str:
+        """The states of the ticks from `first` to `last` inclusive, a letter each: "DQS"."""
+        return "".join(self.state(tick) for tick in range(first, last + 1))
+
+    def __repr__(self) -> str:
+        return f"Knowledge(lost={self.lost}, known={self.known!r}, data={len(self.data)} ticks)"

@@ -1,0 +1,161 @@
+"""RangeSet: a set of ticks that come in runs.
+
+Kept as sorted ranges `(base, upto]` that neither overlap nor touch, so equal sets have equal ranges. Adding
+at the end, which is what an undisturbed stream does, looks at the last range only; everything else bisects
+and then touches the ranges it changes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from tidemark.ticks.tick import TICK_MAX, Mask, Range, Tick, Ticks
+
+
+class RangeSet:
+    """A mutable set of ticks."""
+
+    __slots__ = ("_bases", "_uptos")
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        #: parallel and increasing: base[i] < upto[i] < base[i + 1]
+        self._bases: list[Tick] = []
+        self._uptos: list[Tick] = []
+        for base, upto in ranges:
+            self.add(base, upto)
+
+    def add(self, base: Tick, upto: Tick) -> list[Range]:
+        """Put `(base, upto]` in; the parts of it that were not in before."""
+        assert base <= upto
+        uptos = self._uptos
+        if base == upto:
+            return []
+        if not uptos or base > uptos[-1]:
+            self._bases.append(base)
+            uptos.append(upto)
+            return [(base, upto)]
+        if base == uptos[-1]:
+            uptos[-1] = upto
+            return [(base, upto)]
+        return self._add_inside(base, upto)
+
+    def _add_inside(self, base: Tick, upto: Tick) -> list[Range]:
+        added = self.gaps(base, upto)
+        if not added:
+            return added
+        # Ranges that only touch the new one melt into it too.
+        low, high = bisect_left(self._uptos, base), bisect_right(self._bases, upto)
+        if low < high:
+            base, upto = min(base, self._bases[low]), max(upto, self._uptos[high - 1])
+        self._bases[low:high] = [base]
+        self._uptos[low:high] = [upto]
+        return added
+
+    def remove(self, base: Tick, upto: Tick) -> list[Range]:
+        """Take `(base, upto]` out; the parts of it that were in before."""
+        low, high = self._overlapping(base, upto)
+        if low == high:
+            return []
+        removed = self.parts(base, upto)
+        first, last = self._bases[low], self._uptos[high - 1]
+        kept = [part for part in ((first, base), (upto, last)) if part[0] < part[1]]
+        self._bases[low:high] = [part[0] for part in kept]
+        self._uptos[low:high] = [part[1] for part in kept]
+        return removed
+
+    def remove_upto(self, upto: Tick) -> None:
+        """Take every tick at or below `upto` out."""
+        gone = bisect_right(self._uptos, upto)
+        del self._bases[:gone], self._uptos[:gone]
+        if self._bases and self._bases[0] < upto:
+            self._bases[0] = upto
+
+    def contains(self, tick: Tick) -> bool:
+        """Is `tick` in the set?"""
+        at = bisect_left(self._uptos, tick)
+        return at < len(self._uptos) and self._bases[at] < tick
+
+    def contains_each(self, ticks: Ticks) -> Mask:
+        """ticks[i], in any order -> contained[i]."""
+        uptos = np.array(self._uptos, np.int64)
+        # A tick beyond the last range meets a base that is below no tick.
+        bases = np.array([*self._bases, TICK_MAX], np.int64)
+        contained: Mask = bases[uptos.searchsorted(ticks)] < ticks
+        return contained
+
+    def covers(self, base: Tick, upto: Tick) -> bool:
+        """Is all of `(base, upto]` in the set?"""
+        return self.end_of_run(base) >= upto
+
+    def end_of_run(self, base: Tick) -> Tick:
+        """The last tick t such that all of `(base, t]` is in the set; `base` itself if there is none."""
+        at = bisect_right(self._uptos, base)
+        return self._uptos[at] if at < len(self._uptos) and self._bases[at] <= base else base
+
+    def gaps(self, base: Tick, upto: Tick) -> list[Range]:
+        """The parts of `(base, upto]` that are not in the set, in order."""
+        assert base <= upto
+        low, high = self._overlapping(base, upto)
+        edges = zip([base, *self._uptos[low:high]], [*self._bases[low:high], upto], strict=True)
+        return [(start, stop) for start, stop in edges if start < stop]
+
+    def parts(self, base: Tick, upto: Tick) -> list[Range]:
+        """The parts of `(base, upto]` that are in the set, in order."""
+        assert base <= upto
+        low, high = self._overlapping(base, upto)
+        inside = zip(self._bases[low:high], self._uptos[low:high], strict=True)
+        return [(max(start, base), min(stop, upto)) for start, stop in inside]
+
+    def _overlapping(self, base: Tick, upto: Tick) -> tuple[int, int]:
+        """Indices low:high of the ranges that share a tick with `(base, upto]`."""
+        if base == upto:
+            return 0, 0
+        return bisect_right(self._uptos, base), bisect_left(self._bases, upto)
+
+    def union(self, other: RangeSet) -> RangeSet:
+        """The ticks in either."""
+        return RangeSet(sorted([*self, *other]))
+
+    def intersection(self, other: RangeSet) -> RangeSet:
+        """The ticks in both."""
+        few, many = sorted((self, other), key=len)
+        return RangeSet(part for base, upto in few for part in many.parts(base, upto))
+
+    def difference(self, other: RangeSet) -> RangeSet:
+        """The ticks in this set and not in `other`."""
+        return RangeSet(gap for base, upto in self for gap in other.gaps(base, upto))
+
+    def copy(self) -> RangeSet:
+        """An equal set that changes by itself."""
+        twin = RangeSet()
+        twin._bases, twin._uptos = self._bases.copy(), self._uptos.copy()
+        return twin
+
+    @property
+    def span(self) -> Range | None:
+        """The smallest range that covers the set; None when it is empty."""
+        return (self._bases[0], self._uptos[-1]) if self._bases else None
+
+    def ticks(self) -> int:
+        """How many ticks are in the set."""
+        return sum(self._uptos) - sum(self._bases)
+
+    def __len__(self) -> int:
+        """How many ranges the set has."""
+        return len(self._bases)
+
+    def __iter__(self) -> Iterator[Range]:
+        return zip(self._bases, self._uptos, strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RangeSet):
+            return NotImplemented
+        return self._bases == other._bases and self._uptos == other._uptos
+
+    __hash__ = None  # type: ignore[assignment]  # a set that changes has no hash; mypy wants a method
+
+    def __repr__(self) -> str:
+        return f"RangeSet({', '.join(f'({base}, {upto}]' for base, upto in self)})"
