@@ -1,0 +1,70 @@
+"""Names and constants as the text of Spark SQL, read the same under every setting of the session.
+
+Settings that would change what plain text means: `spark.sql.parser.escapedStringLiterals` (are backslashes
+escapes?), `spark.sql.variable.substitute` (`${name}` is replaced wherever it stands, also inside quotes),
+`spark.sql.session.timeZone` and ANSI mode. So text that any of them could touch is written as the bytes of
+its UTF-8, an instant as its microseconds, and a number with the letter of its type.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from decimal import Decimal
+from math import isfinite
+
+from tidemark.errors import TranslationError
+from tidemark.matching.domains import microseconds
+from tidemark.message.types import Atomic, Path, path_text
+
+#: Characters that mean themselves between single quotes, whatever the settings.
+_PLAIN = re.compile(r"[ !#%&()*+,\-./0-9:;<=>?@A-Z\[\]^_a-z|~]*")
+
+
+def column_text(path: Path) -> str:
+    """The column of that name, or the field of that name in a column that is a struct."""
+    if any("${" in name for name in path):
+        raise TranslationError(
+            f"{path_text(path)}: Spark would take `${{` in a name for a variable of its own"
+        )
+    return ".".join("`" + name.replace("`", "``") + "`" for name in path)
+
+
+def string_text(value: str) -> str:
+    """A string."""
+    if _PLAIN.fullmatch(value):
+        return f"'{value}'"
+    try:
+        return f"CAST({bytes_text(value.encode())} AS STRING)"
+    except UnicodeEncodeError:
+        raise TranslationError(f"{value!r} is not valid Unicode; no string of Spark's equals it") from None
+
+
+def bytes_text(value: bytes) -> str:
+    """A binary."""
+    return f"X'{value.hex()}'"
+
+
+def long_text(value: int) -> str:
+    """A BIGINT."""
+    return f"{value}L"
+
+
+def double_text(value: float) -> str:
+    """A DOUBLE: the very one, as the shortest digits that read back as it."""
+    return f"{value!r}D" if isfinite(value) else f"CAST('{value!r}' AS DOUBLE)"
+
+
+def decimal_text(value: Decimal, type_: Atomic) -> str:
+    """A DECIMAL of just this type, which holds `value` without rounding."""
+    return f"CAST('{value:f}' AS {decimal_type(type_)})"
+
+
+def decimal_type(type_: Atomic) -> str:
+    """The name of a decimal type."""
+    return f"DECIMAL({type_.precision}, {type_.scale})"
+
+
+def timestamp_text(value: datetime) -> str:
+    """A TIMESTAMP."""
+    return f"timestamp_micros({long_text(microseconds(value))})"
