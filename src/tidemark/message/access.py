@@ -9,6 +9,7 @@ dynamics and boxes costs a step for each of them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from struct import Struct, error
 from typing import Any
 
@@ -137,11 +138,11 @@ def _optional(flat: Flat, leaf: Leaf, load: Callable[[Any], Any]) -> Accessor:
         if leaf.basic.kind is Kind.STRING:
             return _string_by_code(slot_of, leaf)
     make = _fixed_at if leaf.width is not None else lambda offset, leaf: _variable_at(offset, leaf, load)
-    return _by_code(slot_of, flat.code_width, lambda offset: make(offset, leaf))
+    return _by_code(slot_of, flat.code_width, cache(lambda offset: make(offset, leaf)))
 
 
 def _by_code(slot_of: SlotOf, width: int, make: Callable[[int], Accessor]) -> Accessor:
-    """One of the accessors at the constant offsets, chosen by the bytes of the code."""
+    """One of the accessors at constant offsets, which codes share, chosen by the bytes of the code."""
     accessors: dict[bytes, Accessor] = {}
 
     def get(message: bytes) -> Any:

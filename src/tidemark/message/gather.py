@@ -105,10 +105,10 @@ class Messages:
             # A row without the field reads the start of its own message: always there, never used.
             at = np.where(valid, at, 0)
         if item.kind is Kind.DECIMAL:
-            return Column(item, self._decimals(at, item), valid)
+            return Column(item, self._decimals(at, item, valid), valid)
         if item.kind in (Kind.STRING, Kind.BYTES):
             return Column(item, self._spans(leaf, at, valid), valid)
-        raw = self._gather(at, _DTYPE[item.kind])
+        raw = self._gather(at, _DTYPE[item.kind], valid)
         if item.kind is Kind.BOOLEAN:
             wrong = raw > 1 if valid is None else (raw > 1) & valid
             if wrong.any():
@@ -118,19 +118,22 @@ class Messages:
             return Column(item, raw.astype(np.float64, copy=False), valid)
         return Column(item, raw.astype(np.int64, copy=False), valid)
 
-    def _gather(self, at: Ints, dtype: str) -> NDArray[Any]:
+    def _gather(self, at: Ints, dtype: str, valid: Bools | None) -> NDArray[Any]:
         view = sliding(self.body, dtype)
         if len(view) == 0:
             return np.zeros(len(at), dtype)
-        # Only rows without the field, which read at 0, can point where fewer bytes than `dtype` remain.
-        return view.take(at, mode="clip")
+        if valid is not None:
+            # Only rows without the field can point where fewer bytes than `dtype` remain.
+            at = np.minimum(at, len(view) - 1)
+        # Not `take`: of a view like this it makes a copy of the whole body first.
+        return view[at]
 
-    def _decimals(self, at: Ints, item: Atomic) -> Decimals:
-        return Decimals(self._gather(at, "<u8"), self._gather(at + 8, "<i8"), item.scale)
+    def _decimals(self, at: Ints, item: Atomic, valid: Bools | None) -> Decimals:
+        return Decimals(self._gather(at, "<u8", valid), self._gather(at + 8, "<i8", valid), item.scale)
 
     def _spans(self, leaf: Leaf, at: Ints, valid: Bools | None) -> Spans:
-        first = self._gather(at, "<u4").astype(np.int64)
-        last = self._gather(at + 4, "<u4").astype(np.int64)
+        pairs = self._gather(at, "<u8", valid).view("<u4").reshape(-1, 2).astype(np.int64)
+        first, last = pairs[:, 0], pairs[:, 1]
         if valid is not None:
             first, last = np.where(valid, first, 0), np.where(valid, last, 0)
         if ((first > last) | (last > self.ends - self.starts)).any():

@@ -1,0 +1,65 @@
+"""Benches: what Tidemark costs, beside others where there are any, and whether it is right meanwhile.
+
+A bench yields sections of measurements. Every run checks what it measures exactly; a goal that is missed is
+reported, a wrong answer fails the run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from tidemark.lab.bench.report import JsonReport, Section, TableReport
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A bench, and what it is about in a line."""
+
+    name: str
+    about: str
+    #: the sections, in full or (True) with less effort
+    sections: Callable[[bool], Iterator[Section]]
+
+
+def run(name: str, json_output: bool = False, quick: bool = False, out: IO[str] | None = None) -> int:
+    """Run a bench and show what it finds; 0 when all it saw was right, missed goals or not."""
+    report = JsonReport(name, out) if json_output else TableReport(name, out)
+    try:
+        for section in BENCHES[name].sections(quick):
+            report.show(section)
+    except AssertionError as wrong:
+        print(f"bench {name}: WRONG: {wrong}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as missing:
+        print(f"bench {name} needs {missing.name}: pip install 'tidemark[dev]'", file=sys.stderr)
+        return 1
+    return 0
+
+
+# Each bench is imported when it runs: the command line lists them all and should not wait for their peers.
+
+
+def _messages(quick: bool) -> Iterator[Section]:
+    from tidemark.lab.bench import messages
+
+    return messages.bench_messages(messages.QUICK if quick else messages.FULL)
+
+
+def _matching(quick: bool) -> Iterator[Section]:
+    from tidemark.lab.bench import matching
+
+    return matching.bench_matching(matching.QUICK if quick else matching.FULL)
+
+
+BENCHES: dict[str, Bench] = {
+    bench.name: bench
+    for bench in (
+        Bench(
+            "messages", "fields out of raw bytes, beside XML, JSON, msgpack and protobuf; columns", _messages
+        ),
+        Bench("matching", "events a second by number of selectors, memory, a selector's scan", _matching),
+    )
+}
