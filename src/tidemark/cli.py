@@ -109,6 +109,42 @@ def bench(name: str | None, quick: bool, as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--seeds", default=50, show_default=True, help="How many worlds to run.")
+@click.option("--from", "first", default=0, show_default=True, help="The first seed.")
+@click.option("--calm", is_flag=True, help="No faults.")
+@JSON
+def sim(seeds: int, first: int, calm: bool, as_json: bool) -> None:
+    """Run whole simulated networks, each from one seed, with faults, judged by an oracle.
+
+    Exits 1 if a world broke a promise, and says how to run that seed again.
+
+    \b
+    tidemark sim --seeds 200
+    tidemark sim --from 17 --seeds 1
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from tidemark.sim.swarm import run_many
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("worlds", total=seeds)
+
+        def report(seed: int, problem: str | None) -> None:
+            progress.advance(task)
+            if as_json:
+                click.echo(json.dumps({"seed": seed, "ok": problem is None, "problem": problem}))
+            elif problem is not None:
+                again = f"tidemark sim --from {seed} --seeds 1" + (" --calm" if calm else "")
+                click.echo(f"seed {seed}: {problem}\n  again: {again}")
+
+        failed = run_many(first, seeds, faults=not calm, report=report)
+    if not as_json:
+        click.echo(f"{seeds - failed} of {seeds} worlds kept every promise")
+    sys.exit(1 if failed else 0)
+
+
+@main.command()
 @JSON
 def demo(as_json: bool) -> None:
     """A short story that shows what Tidemark does, and checks it."""

@@ -1,0 +1,350 @@
+"""Broker: the roles of one broker put together. One stimulus in, its effects out.
+
+For each pubend it is publisher hosting (the pubend is here), subscriber hosting (subscribers are here) and
+relay (neighbours are behind it), in any mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from tidemark.broker.commit import GroupCommit
+from tidemark.broker.effects import (
+    ClientFrameReceived,
+    ClientGone,
+    CommitTables,
+    Effect,
+    LinkDown,
+    LinkUp,
+    LogRead,
+    LogSynced,
+    Outbox,
+    PeerFrameReceived,
+    PfsRead,
+    PfsSynced,
+    SendClient,
+    SendPeer,
+    Stimulus,
+    SyncLog,
+    SyncPfs,
+    TablesCommitted,
+    Woken,
+)
+from tidemark.broker.host import Host, HostPolicy, SavedSubscription
+from tidemark.broker.interest import HERE, Interests
+from tidemark.broker.pubend import Pubend, PubendPolicy, PubendState
+from tidemark.broker.release import Minima
+from tidemark.broker.stream import Stream
+from tidemark.message.batch import EventBatch
+from tidemark.message.registry import Registry
+from tidemark.ticks import Thresholds
+from tidemark.wire.frames import (
+    Ack,
+    AckExpected,
+    ClientFrame,
+    Credit,
+    Hello,
+    Interest,
+    Knowledge,
+    Nack,
+    PeerFrame,
+    Publish,
+    Refused,
+    Release,
+    Subscribe,
+    Unsubscribe,
+)
+
+MILLISECOND = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where one pubend lies, seen from a broker. `upstream` is None at the broker that hosts it."""
+
+    upstream: str | None
+    downstream: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """Everything about a broker that does not change in its life."""
+
+    name: str
+    #: grows with every life; kept on disk
+    incarnation: int
+    routes: Mapping[str, Route]
+    pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
+    host_policy: HostPolicy = field(default_factory=HostPolicy)
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    window_bytes_max: int = 64 << 20
+    #: periodic work: silence, releases, saving
+    period: int = 50 * MILLISECOND
+    pfs_sync: int = 100 * MILLISECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a broker's disk has to say when it starts."""
+
+    pubends: Mapping[str, PubendState] = field(default_factory=dict)
+    subscriptions: Iterable[SavedSubscription] = ()
+    #: pubend -> how far the PFS goes
+    delivered: Mapping[str, int] = field(default_factory=dict)
+
+
+class Broker:
+    """One broker. `handle` is its only door."""
+
+    def __init__(self, config: BrokerConfig, registry: Registry, recovered: Recovered) -> None:
+        self.config = config
+        self._out = Outbox()
+        self._now = self._wall = 0
+        self._woken_at = 0
+        self._pfs_synced_at = 0
+        self._peers = sorted({peer for route in config.routes.values() for peer in _neighbours(route)})
+        self._interests = Interests(self._peers, config.incarnation, registry)
+        #: incarnation of each neighbour whose Hello was heard on the link that is up
+        self._lives: dict[str, int] = {}
+        self._last_life: dict[str, int] = {}
+        self._log_commit = GroupCommit(lambda ticket: self._out.add(SyncLog(ticket)))
+        self._pfs_commit = GroupCommit(lambda ticket: self._out.add(SyncPfs(ticket)))
+        self._tables_commit = GroupCommit(lambda ticket: self._out.add(CommitTables(ticket)))
+        self._streams = {
+            name: Stream(
+                name,
+                route.upstream,
+                route.downstream,
+                self._interests,
+                self._out,
+                config.window_bytes_max,
+                config.thresholds,
+            )
+            for name, route in config.routes.items()
+        }
+        self._minima = {name: Minima([HERE, *route.downstream]) for name, route in config.routes.items()}
+        self._reported: dict[str, tuple[int, int]] = {}
+        self._pubends = {
+            name: self._pubend(name, recovered.pubends.get(name, PubendState()))
+            for name, route in config.routes.items()
+            if route.upstream is None
+        }
+        self._host = Host(
+            self._streams,
+            self._interests,
+            registry,
+            self._out,
+            config.host_policy,
+            self._pfs_commit,
+            self._tables_commit,
+            self._interest_changed,
+        )
+        for name, stream in self._streams.items():
+            stream.listener = self._host
+            if name in self._pubends:
+                pubend = self._pubends[name]
+                stream.position = pubend.position
+                stream.window.lose(pubend.lost)
+        self._host.recover(recovered.subscriptions, recovered.delivered)
+        for name, pubend in self._pubends.items():
+            if self._host.delivered(name) is None:
+                self._streams[name].window.raise_floor(pubend.position)
+
+    def handle(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
+        """Take one stimulus; what is to be done about it.
+
+        `now` is monotonic and drives thresholds; `wall` is the time of day, gives ticks, and may jump.
+        """
+        self._now = self._host.now = now
+        self._wall = self._host.wall = wall
+        self._dispatch(stimulus)
+        if isinstance(stimulus, Woken):
+            self._periodic()
+        for stream in self._streams.values():
+            stream.wake(now)
+        self._log_commit.flush()
+        self._tables_commit.flush()
+        return self._out.take()
+
+    def next_wake(self) -> int:
+        """When, in monotonic time, the broker wants a Woken at the latest."""
+        times = [self._woken_at + self.config.period]
+        times += [at for stream in self._streams.values() if (at := stream.next_wake()) is not None]
+        return min(times)
+
+    def _dispatch(self, stimulus: Stimulus) -> None:
+        match stimulus:
+            case PeerFrameReceived(peer, frame):
+                self._peer_frame(peer, frame)
+            case ClientFrameReceived(client, frame):
+                self._client_frame(client, frame)
+            case ClientGone(client):
+                self._host.gone(client)
+            case LinkUp(peer):
+                self._lives.pop(peer, None)
+                self._out.add(SendPeer(peer, Hello(self.config.name, self.config.incarnation)))
+            case LinkDown(peer):
+                self._link_down(peer)
+            case LogSynced(ticket):
+                self._log_commit.synced(ticket)
+            case PfsSynced(ticket):
+                self._pfs_commit.synced(ticket)
+            case TablesCommitted(ticket):
+                self._tables_commit.synced(ticket)
+            case LogRead():
+                self._streams[stimulus.pubend].read(stimulus)
+            case PfsRead():
+                self._host.read(stimulus)
+            case Woken():
+                pass
+            case _:
+                assert_never(stimulus)
+
+    # Neighbours.
+
+    def _peer_frame(self, peer: str, frame: PeerFrame) -> None:
+        if isinstance(frame, Hello):
+            self._hello(peer, frame)
+            return
+        if peer not in self._lives:
+            return  # of a former life, or before it introduced itself
+        match frame:
+            case Knowledge():
+                self._knowledge(peer, frame)
+            case Nack(pubend, ranges):
+                self._streams[pubend].nacked(peer, ranges, self._now)
+            case AckExpected(pubend, tick):
+                self._streams[pubend].ack_expected(tick)
+            case Release(pubend, released, delivered):
+                self._minima[pubend].report(peer, released, delivered)
+                self._report(pubend)
+            case Interest():
+                self._interests.heard(peer, frame)
+                if frame.wanted is None or frame.wanted:
+                    for minima in self._minima_of(peer):
+                        minima.doubt(peer)
+                self._interest_changed()
+            case _:
+                assert_never(frame)
+
+    def _hello(self, peer: str, frame: Hello) -> None:
+        """A neighbour introduces itself. Born again, it has forgotten all, and what it said is forgotten."""
+        if frame.incarnation < self._last_life.get(peer, 0):
+            return
+        self._lives[peer] = frame.incarnation
+        if self._last_life.get(peer) != frame.incarnation:
+            self._last_life[peer] = frame.incarnation
+            self._interests.forget(peer)
+            for minima in self._minima_of(peer):
+                minima.doubt(peer)
+        said = self._interests.say(peer, again=True)
+        assert said is not None
+        self._out.add(SendPeer(peer, said))
+        for name, stream in self._streams.items():
+            stream.link_up(peer, self._now)
+            if stream.upstream == peer and name in self._reported:
+                self._out.add(SendPeer(peer, Release(name, *self._reported[name])))
+        self._interest_changed()
+
+    def _link_down(self, peer: str) -> None:
+        self._lives.pop(peer, None)
+        for stream in self._streams.values():
+            stream.link_down(peer)
+
+    def _minima_of(self, peer: str) -> list[Minima]:
+        return [self._minima[name] for name, route in self.config.routes.items() if peer in route.downstream]
+
+    def _knowledge(self, peer: str, frame: Knowledge) -> None:
+        stream = self._streams[frame.pubend]
+        if peer != stream.upstream:
+            return
+        if frame.first:
+            stream.first(frame.base, frame.upto, frame.lost, frame.version, frame.batch)
+        else:
+            stream.answer(frame.base, frame.upto, frame.lost, frame.batch)
+
+    def _interest_changed(self) -> None:
+        if self._host.minima_unknown:
+            for minima in self._minima.values():
+                minima.doubt(HERE)
+        for peer in self._peers:
+            if peer in self._lives:
+                said = self._interests.say(peer)
+                if said is not None:
+                    self._out.add(SendPeer(peer, said))
+
+    # Clients.
+
+    def _client_frame(self, client: int, frame: ClientFrame) -> None:
+        match frame:
+            case Publish():
+                pubend = self._pubends.get(frame.pubend)
+                if pubend is None:
+                    reason = f"the pubend {frame.pubend!r} is not hosted here"
+                    self._out.add(SendClient(client, Refused(f"publish {frame.publisher}", reason)))
+                else:
+                    pubend.received(client, frame, self._wall)
+            case Subscribe():
+                self._host.subscribe(client, frame)
+            case Ack():
+                self._host.acknowledge(frame)
+            case Credit():
+                self._host.grant(frame)
+            case Unsubscribe():
+                self._host.unsubscribe(frame)
+            case _:
+                self._out.add(
+                    SendClient(client, Refused(type(frame).__name__, "a broker says this, not a client"))
+                )
+
+    # Pubends, release and time.
+
+    def _pubend(self, name: str, state: PubendState) -> Pubend:
+        stream = self._streams[name]
+
+        def publish(base: int, upto: int, batch: EventBatch | None) -> None:
+            stream.first(base, upto, self._pubends[name].lost, 0, batch)
+
+        return Pubend(name, state, self.config.pubend_policy, self._out, self._log_commit, publish)
+
+    def _periodic(self) -> None:
+        self._woken_at = self._now
+        self._host.wake(self._now)
+        for name, pubend in self._pubends.items():
+            pubend.beat(self._wall)
+            tick = pubend.announcement(self._now)
+            if tick is not None:
+                self._streams[name].ack_expected(tick)
+        for name in self._streams:
+            here = self._host.minima(name)
+            if here is None:
+                self._minima[name].doubt(HERE)
+            else:
+                self._minima[name].report(HERE, *here)
+            self._report(name)
+        if self._now - self._pfs_synced_at >= self.config.pfs_sync:
+            self._pfs_synced_at = self._now
+            self._pfs_commit.flush()
+
+    def _report(self, name: str) -> None:
+        """Pass the minima on: to the pubend if it is here, else upstream, when they have changed."""
+        total = self._minima[name].total()
+        if total is None:
+            return
+        if name in self._pubends:
+            pubend = self._pubends[name]
+            released, delivered = total
+            limit = pubend.position
+            pubend.released(min(released, limit), min(delivered, limit), self._now, self._wall)
+            self._streams[name].lose(pubend.lost)
+            return
+        upstream = self._streams[name].upstream
+        if total != self._reported.get(name) and upstream in self._lives and upstream is not None:
+            self._reported[name] = total
+            self._out.add(SendPeer(upstream, Release(name, *total)))
+
+
+def _neighbours(route: Route) -> tuple[str, ...]:
+    return route.downstream if route.upstream is None else (route.upstream, *route.downstream)

@@ -1,0 +1,205 @@
+"""Pubend: a publishing endpoint, the root of one stream (DSN'03 3, DESIGN 6).
+
+Owns the ticks of its events, what its publishers have sent, and what may be let go. Promises: an
+acknowledged event is on disk; a retried one is not logged again; what was said to be silent stays silent,
+also after a crash with a clock that went back; a tick turns L only when everyone has released it, or policy
+says so and everyone who is not catching up has it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidemark.broker.commit import GroupCommit
+from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, Outbox, SendClient
+from tidemark.message.batch import EventBatch
+from tidemark.ticks import TICK_MIN
+from tidemark.wire.frames import Publish, Published, Refused
+
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PubendPolicy:
+    """Thresholds in microseconds and bytes; None means no limit."""
+
+    #: Silence is made explicit at least this often.
+    heartbeat: int = SECOND // 10
+    #: Ticks promised ahead on disk, so that heartbeats need no sync of their own.
+    lease_ahead: int = 10 * SECOND
+    #: AET: no release of the last event for this long, and its tick is announced again.
+    ack_expected: int = 2 * SECOND
+    #: Early release of what is older than this, or more than this in all.
+    max_retain: int | None = None
+    max_bytes: int | None = None
+    #: Policy may let go what the archive does not have yet.
+    release_unarchived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PubendState:
+    """What the event log knows after recovery."""
+
+    last: int = TICK_MIN
+    lease: int = TICK_MIN
+    lost: int = TICK_MIN
+    #: publisher -> its last sequence number and the tick of that event
+    publishers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+class Pubend:
+    """One pubend at the broker that hosts it."""
+
+    def __init__(
+        self,
+        name: str,
+        state: PubendState,
+        policy: PubendPolicy,
+        out: Outbox,
+        commit: GroupCommit,
+        publish: Callable[[int, int, EventBatch | None], None],
+    ) -> None:
+        """`publish(base, upto, batch)` passes durable first-time knowledge on."""
+        self.name = name
+        self._policy = policy
+        self._out = out
+        self._commit = commit
+        self._publish = publish
+        #: the last tick given to an event, durable or not
+        self._last = state.last
+        #: no event will get a tick at or below this: it was, or may have been, said to be silent
+        self._silent = max(state.lease, state.last)
+        #: durable promise; silence is advertised only up to here
+        self._lease = state.lease
+        self._leasing = False
+        #: everything at or below has been passed on
+        self.position = max(state.last, state.lost)
+        self.lost = state.lost
+        self._publishers = dict(state.publishers)
+        #: appended and not yet durable
+        self._unsynced = 0
+        self._sizes: deque[tuple[int, int]] = deque()
+        self._bytes = 0
+        self._released = TICK_MIN
+        self._delivered = TICK_MIN
+        self.archived: int | None = None
+        self._release_heard = TICK_MIN
+        self._announce = state.last > state.lost
+
+    # Publishing.
+
+    def received(self, client: int, frame: Publish, wall: int) -> None:
+        """A publisher's batch: log what is new, acknowledge what is durable."""
+        last = frame.sequence + frame.batch.count - 1
+        known = self._publishers.get(frame.publisher)
+        expected = known[0] + 1 if known is not None else 1
+        if frame.sequence > expected:
+            # Taking a later one first would make the earlier look like a repetition when it comes.
+            reason = f"expected sequence {expected}, got {frame.sequence}: send again from there"
+            self._out.add(SendClient(client, Refused(f"publish {frame.publisher}", reason)))
+            return
+        if known is None or last > known[0]:
+            batch = frame.batch
+            if known is not None and frame.sequence <= known[0]:
+                batch = batch.slice(known[0] + 1 - frame.sequence, batch.count)
+            self._append(frame.publisher, last, batch, wall)
+        sequence, tick = self._publishers[frame.publisher]
+        acknowledgement = Published(self.name, frame.publisher, max(last, sequence), tick)
+        # Also for a duplicate: the original may still be on its way to the disk.
+        self._when_durable(lambda: self._out.add(SendClient(client, acknowledgement)))
+
+    def _append(self, publisher: str, last: int, batch: EventBatch, wall: int) -> None:
+        first = max(self._last + 1, self._silent + 1, wall)
+        batch.fill_ticks(np.arange(first, first + batch.count, dtype=np.int64))
+        self._last = self._silent = first + batch.count - 1
+        self._publishers[publisher] = (last, self._last)
+        self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
+        self._unsynced += 1
+        self._commit.after(lambda: self._durable(batch))
+
+    def _durable(self, batch: EventBatch) -> None:
+        self._unsynced -= 1
+        base, upto = self.position, int(batch.ticks[-1])
+        self.position = upto
+        self._sizes.append((upto, len(batch.data)))
+        self._bytes += len(batch.data)
+        self._publish(base, upto, batch)
+
+    def _when_durable(self, action: Callable[[], None]) -> None:
+        if self._unsynced:
+            self._commit.after(action)
+        else:
+            action()
+
+    # Silence.
+
+    def beat(self, wall: int) -> None:
+        """Make silence explicit up to now, as far as the lease on disk reaches; renew the lease in time."""
+        if self._lease < wall + self._policy.lease_ahead // 2 and not self._leasing:
+            reserved = wall + self._policy.lease_ahead
+            self._leasing = True
+            self._out.add(AppendLease(self.name, reserved))
+            self._commit.after(lambda: self._leased(reserved))
+        if self._unsynced or wall < self.position + self._policy.heartbeat:
+            return
+        upto = min(wall, self._lease)
+        if upto > self.position:
+            base, self.position = self.position, upto
+            self._silent = max(self._silent, upto)
+            self._publish(base, upto, None)
+
+    def _leased(self, upto: int) -> None:
+        self._leasing = False
+        self._lease = max(self._lease, upto)
+
+    def announcement(self, now: int) -> int | None:
+        """AckExpected: the last event's tick, if nobody has released it for too long, or after recovery."""
+        pending = self._released < self._last and self._last <= self.position
+        overdue = pending and now - self._release_heard > self._policy.ack_expected
+        if not overdue and not (self._announce and pending):
+            return None
+        self._announce = False
+        self._release_heard = now
+        return self._last
+
+    # Release.
+
+    def released(self, released: int, delivered: int, now: int, wall: int) -> None:
+        """The minima over all subscriber hosting brokers; they never go back."""
+        if released > self._released:
+            self._release_heard = now
+        self._released = max(self._released, released)
+        self._delivered = max(self._delivered, delivered)
+        self.release(wall)
+
+    def release(self, wall: int) -> None:
+        """Turn to L what may be; never beyond what everyone who is not catching up has."""
+        archived = self._released if self.archived is None else self.archived
+        let_go = min(self._released, archived)
+        early = min(self._delivered, self._early(wall))
+        if not self._policy.release_unarchived and self.archived is not None:
+            early = min(early, self.archived)
+        upto = min(max(let_go, early), self.position)
+        if upto > self.lost:
+            self.lost = upto
+            while self._sizes and self._sizes[0][0] <= upto:
+                self._bytes -= self._sizes.popleft()[1]
+            self._out.add(LoseLog(self.name, upto))
+
+    def _early(self, wall: int) -> int:
+        """Up to where the administrator's policy would let history go."""
+        upto = TICK_MIN
+        if self._policy.max_retain is not None:
+            upto = wall - self._policy.max_retain
+        if self._policy.max_bytes is not None and self._bytes > self._policy.max_bytes:
+            excess = self._bytes - self._policy.max_bytes
+            for tick, size in self._sizes:
+                upto = max(upto, tick)
+                excess -= size
+                if excess <= 0:
+                    break
+        return upto

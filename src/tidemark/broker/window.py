@@ -1,0 +1,99 @@
+"""The window: what a broker remembers of a stream, bounded in bytes.
+
+Knowledge of the ticks beyond `floor`, with the events themselves. When it grows over its bound the oldest
+part is forgotten and the floor rises: soft state, which can be asked for again.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+import numpy as np
+
+from tidemark.message.batch import EventBatch, concatenate
+from tidemark.ticks import TICK_MIN, Knowledge
+
+
+class Window:
+    """Knowledge and events of one stream beyond `floor`."""
+
+    def __init__(self, bytes_max: int, floor: int = TICK_MIN) -> None:
+        self.knowledge = Knowledge()
+        self.floor = floor
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        #: (last tick, number, batch), by last tick; no event is in two of them
+        self._batches: list[tuple[int, int, EventBatch]] = []
+        self._number = 0
+
+    def learn(self, base: int, upto: int, batch: EventBatch | None) -> None:
+        """Add knowledge; what lies at or below the floor, and what is known already, is dropped."""
+        base = max(base, self.floor, self.knowledge.lost)
+        if upto <= base:
+            return
+        kept = _within(batch, base, upto)
+        ticks = kept.ticks if kept is not None else np.zeros(0, np.int64)
+        learnt = self.knowledge.learn(base, upto, ticks)
+        if kept is None or not learnt.new.any():
+            return
+        if not learnt.new.all():
+            kept = kept.take(learnt.new)
+        self._number += 1
+        insort(self._batches, (int(kept.ticks[-1]), self._number, kept), key=lambda entry: entry[:2])
+        self._bytes += len(kept.data)
+
+    def lose(self, upto: int) -> None:
+        """Everything at or below `upto` is L, and its events are gone."""
+        self.knowledge.lose(upto)
+        self._drop(upto)
+
+    def shrink(self, keep_beyond: int | None) -> None:
+        """Forget the oldest until the bound holds, but nothing beyond `keep_beyond` (None: no limit)."""
+        while self._bytes > self._bytes_max and self._batches:
+            last = self._batches[0][0]
+            if keep_beyond is not None and last > keep_beyond:
+                return
+            self.raise_floor(last)
+
+    def raise_floor(self, floor: int) -> None:
+        """Forget everything at or below `floor`."""
+        if floor <= self.floor:
+            return
+        self.knowledge.forget(self.floor, floor)
+        self.floor = floor
+        self._drop(floor)
+
+    @property
+    def is_full(self) -> bool:
+        """Over its bound: nothing more should be learnt before something is forgotten."""
+        return self._bytes > self._bytes_max
+
+    def events(self, base: int, upto: int) -> EventBatch | None:
+        """The events in `(base, upto]`, in order; None if there are none."""
+        parts = [
+            part
+            for last, _, batch in self._batches
+            if last > base
+            for part in [_within(batch, base, upto)]
+            if part
+        ]
+        if not parts:
+            return None
+        whole = concatenate(parts)
+        if len(parts) > 1 and (np.diff(whole.ticks) < 0).any():
+            whole = whole.take(np.argsort(whole.ticks, kind="stable"))
+        return whole
+
+    def _drop(self, upto: int) -> None:
+        while self._batches and self._batches[0][0] <= upto:
+            self._bytes -= len(self._batches.pop(0)[2].data)
+
+
+def _within(batch: EventBatch | None, base: int, upto: int) -> EventBatch | None:
+    """The rows in `(base, upto]` of a batch whose ticks increase."""
+    if batch is None or batch.count == 0:
+        return None
+    first, last = np.searchsorted(batch.ticks, (base, upto), side="right").tolist()
+    if first == last:
+        return None
+    return batch if (first, last) == (0, batch.count) else batch.slice(first, last)

@@ -1,0 +1,74 @@
+"""Network: links between machines that delay, lose, repeat and reorder frames, and go up and down.
+
+Hello and Interest travel as over TCP: in order and, while the link is up, without loss. Everything else may
+be lost, repeated or overtaken, which the protocol has to bear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from tidemark.sim.engine import Engine
+from tidemark.wire.frames import Hello, Interest, PeerFrame
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFaults:
+    """How bad links are. Chances are per frame, times in microseconds."""
+
+    delay_min: int = 100
+    delay_max: int = 5_000
+    loss: float = 0.0
+    repeat: float = 0.0
+    reorder: float = 0.0
+
+
+class Network:
+    """All links. A link's `session` changes when it goes down: frames of an old session never arrive."""
+
+    def __init__(
+        self, engine: Engine, chance: Random, deliver: Callable[[str, str, PeerFrame], None]
+    ) -> None:
+        self._engine = engine
+        self._chance = chance
+        self._deliver = deliver
+        self.faults = LinkFaults()
+        self._session: dict[frozenset[str], int] = {}
+        #: the last time something arrives in order, per direction
+        self._arrival: dict[tuple[str, str], int] = {}
+        self.sent: dict[str, int] = {}
+
+    def cut(self, a: str, b: str) -> None:
+        """End the session: what is on the way is lost."""
+        pair = frozenset((a, b))
+        self._session[pair] = self._session.get(pair, 0) + 1
+
+    def send(self, sender: str, receiver: str, frame: PeerFrame) -> None:
+        """Put a frame on the link."""
+        faults = self.faults
+        kind = type(frame).__name__
+        self.sent[kind] = self.sent.get(kind, 0) + 1
+        sturdy = isinstance(frame, Hello | Interest)
+        if not sturdy and self._chance.random() < faults.loss:
+            return
+        copies = 2 if not sturdy and self._chance.random() < faults.repeat else 1
+        for _ in range(copies):
+            self._schedule(
+                sender, receiver, frame, in_order=sturdy or self._chance.random() >= faults.reorder
+            )
+
+    def _schedule(self, sender: str, receiver: str, frame: PeerFrame, *, in_order: bool) -> None:
+        pair = frozenset((sender, receiver))
+        session = self._session.get(pair, 0)
+        at = self._engine.now + self._chance.randint(self.faults.delay_min, self.faults.delay_max)
+        if in_order:
+            at = max(at, self._arrival.get((sender, receiver), 0))
+            self._arrival[sender, receiver] = at
+
+        def arrive() -> None:
+            if self._session.get(pair, 0) == session:
+                self._deliver(sender, receiver, frame)
+
+        self._engine.at(at, arrive)

@@ -1,0 +1,1 @@
+"""What travels between brokers, and between brokers and clients."""
