@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidemark.lab.bench import BENCHES, matching, messages, run
+from tidemark.lab.bench import BENCHES, matching, messages, pfs, run
 from tidemark.lab.bench.contender import Contender
 from tidemark.lab.bench.measure import check_exact, race
 from tidemark.lab.bench.peers import TIDEMARK, Protobuf, Tidemark
@@ -33,6 +33,7 @@ def _little_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "QUICK", messages.Effort(messages=12, rounds=1))
     tiny = matching.Effort((60, 600), rounds=1, batches=2, changes=8, checked=100, scanned=300)
     monkeypatch.setattr(matching, "QUICK", tiny)
+    monkeypatch.setattr(pfs, "QUICK", pfs.Effort(seconds=1, rounds=1))
 
 
 def json_lines(name: str) -> list[dict[str, Any]]:

@@ -54,6 +54,12 @@ def _matching(quick: bool) -> Iterator[Section]:
     return matching.bench_matching(matching.QUICK if quick else matching.FULL)
 
 
+def _pfs(quick: bool) -> Iterator[Section]:
+    from tidemark.lab.bench import pfs
+
+    return pfs.bench_pfs(pfs.QUICK if quick else pfs.FULL)
+
+
 BENCHES: dict[str, Bench] = {
     bench.name: bench
     for bench in (
@@ -61,5 +67,6 @@ BENCHES: dict[str, Bench] = {
             "messages", "fields out of raw bytes, beside XML, JSON, msgpack and protobuf; columns", _messages
         ),
         Bench("matching", "events a second by number of selectors, memory, a selector's scan", _matching),
+        Bench("pfs", "which events matched whom, beside logging them for each subscriber", _pfs),
     )
 }

@@ -1,0 +1,16 @@
+"""CRC32C of any buffer."""
+
+from __future__ import annotations
+
+import google_crc32c
+import numpy as np
+
+from tidemark.message.batch import Buffer
+
+
+def crc32c(data: Buffer, before: int = 0) -> int:
+    """The checksum of what `before` is the checksum of, followed by `data`."""
+    # The library takes bytes and arrays, but no bytearray or memoryview; an array over them copies nothing.
+    readable = data if isinstance(data, bytes) else np.frombuffer(data, np.uint8)
+    result: int = google_crc32c.extend(before, readable)
+    return result

@@ -1,0 +1,90 @@
+"""The volume file: which volume the directory holds, and in which version of the format.
+
+It says so twice, a sector apart, so that a rotten byte does not lock anyone out of the log.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from struct import Struct
+
+from tidemark.errors import DamagedError, StorageError, UnknownFormatError
+from tidemark.storage.disk import Disk
+from tidemark.storage.log.checksum import crc32c
+from tidemark.storage.log.segment import VERSION, parse_name, read_all
+
+VOLUME = "volume"
+RESERVE = "reserve"
+_UNFINISHED = "volume.new"
+_SECTOR_BYTES = 4_096
+_MAGIC = b"TMVOLUME"
+_FORM = Struct("<8sIIQ")
+_CHECKED = Struct("<8sIQ")
+
+
+def identify(disk: Disk, fresh: int) -> int:
+    """The identity of the volume in the directory; a new volume with the identity `fresh` if it is empty."""
+    names = disk.list()
+    foreign = [name for name in names if name not in (VOLUME, RESERVE, _UNFINISHED) and not parse_name(name)]
+    if foreign:
+        raise UnknownFormatError(
+            f"holds files that are not a log volume's ({', '.join(foreign[:3])}); move them elsewhere",
+            path=disk.path,
+        )
+    if VOLUME in names:
+        return _read(disk)
+    if any(parse_name(name) for name in names):
+        raise DamagedError(
+            f"segments without the file {VOLUME!r}; put it back from a copy", path=disk.path, offset=0
+        )
+    _create(disk, fresh, unfinished=_UNFINISHED in names)
+    return fresh
+
+
+def _create(disk: Disk, identity: int, *, unfinished: bool) -> None:
+    if unfinished:
+        disk.remove(_UNFINISHED)
+    form = _encode(identity)
+    file = disk.create(_UNFINISHED)
+    try:
+        file.append([form.ljust(_SECTOR_BYTES, b"\0"), form])
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(_UNFINISHED, VOLUME)
+    disk.sync_directory()
+
+
+def _read(disk: Disk) -> int:
+    file = disk.open(VOLUME)
+    try:
+        data, _ = read_all(file)
+        for at in (0, _SECTOR_BYTES):
+            with suppress(DamagedError):
+                return _decode(data[at : at + _FORM.size], file.path)
+        raise _refusal(data, file.path)
+    finally:
+        file.close()
+
+
+def _encode(identity: int) -> bytes:
+    return _FORM.pack(_MAGIC, VERSION, crc32c(_CHECKED.pack(_MAGIC, VERSION, identity)), identity)
+
+
+def _decode(data: bytes, path: str) -> int:
+    if len(data) < _FORM.size:
+        raise DamagedError("too short", path=path, offset=0)
+    magic, version, check, identity = _FORM.unpack(data)
+    if magic != _MAGIC or crc32c(_CHECKED.pack(magic, version, identity)) != check:
+        raise DamagedError("rotten", path=path, offset=0)
+    if version != VERSION:
+        raise UnknownFormatError(f"a volume of version {version}; this is version {VERSION}", path=path)
+    return int(identity)
+
+
+def _refusal(data: bytes, path: str) -> StorageError:
+    if not data.startswith(_MAGIC):
+        return UnknownFormatError("not the file of a log volume", path=path)
+    return DamagedError(
+        "cannot be read, in neither of its copies; put it back from a copy", path=path, offset=0
+    )

@@ -1,0 +1,205 @@
+"""Recovery: what a log volume is, told from its files alone.
+
+Reads the footers of sealed segments and every record of the last one. Changes nothing but a torn tail, which
+it cuts behind the last whole record, and a segment that a crash kept from being born; it can be interrupted
+anywhere and done again. What it finds is on the platter when it returns: a process may have died, with the
+machine alive, between a write and its sync, and what is told to be in the log must not vanish later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidemark.errors import DamagedError
+from tidemark.storage.disk import Disk
+from tidemark.storage.log.catalogue import Entry, decode_catalogue
+from tidemark.storage.log.damage import Damage
+from tidemark.storage.log.record import CATALOGUE_STREAM
+from tidemark.storage.log.scan import Region
+from tidemark.storage.log.segment import (
+    Contents,
+    newborn,
+    parse_name,
+    read_contents,
+    read_record,
+    segment_name,
+)
+from tidemark.storage.log.segments import Segments
+from tidemark.storage.log.stream import LogStream
+from tidemark.storage.log.tail import Tail
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A volume as it was left."""
+
+    segments: Segments
+    streams: dict[int, LogStream] = field(default_factory=dict)
+    #: the segment to go on writing to, None when a new one has to be made
+    tail: Tail | None = None
+    #: no segment there is, or in quarantine, has a greater number
+    last_number: int = 0
+    #: greater than that of every record, by 1
+    epoch: int = 1
+    #: no catalogue record has a greater index
+    catalogue_last: int = 0
+    #: greater than every stream's number
+    next_stream: int = CATALOGUE_STREAM + 1
+    damage: list[Damage] = field(default_factory=list)
+
+
+def recover(disk: Disk, identity: int) -> Recovered:
+    """Find out what is in the directory; UnknownFormatError or DamagedError if that cannot be told."""
+    found = Recovered(Segments(disk, identity))
+    try:
+        _read_segments(disk, identity, found)
+    except Exception:
+        found.segments.close_all()
+        raise
+    return found
+
+
+def _read_segments(disk: Disk, identity: int, found: Recovered) -> None:
+    numbers = _numbers(disk, found)
+    if numbers:
+        disk.open(segment_name(numbers[-1]), uncached=True).close()
+    contents = [
+        read_contents(found.segments.file(number), identity, number, last=number == numbers[-1])
+        for number in numbers
+    ]
+    if contents and not contents[-1].rows.size:
+        number = contents[-1].number
+        if newborn(found.segments.file(number), identity, number):
+            _unmake(disk, contents.pop().number, found)
+    if not contents:
+        return
+    told = _read_catalogue(found, contents)
+    for content in contents:
+        _take_rows(found, content)
+    _take_damage(found, contents)
+    found.epoch = max(content.epoch for content in contents) + 1
+    _settle_tail(disk, identity, contents[-1], found, whole=told == contents[-1].number)
+
+
+def _numbers(disk: Disk, found: Recovered) -> list[int]:
+    """The segments that are there, in order."""
+    parsed = [place for place in map(parse_name, disk.list()) if place]
+    found.last_number = max((number for number, _ in parsed), default=0)
+    return sorted(number for number, quarantined in parsed if not quarantined)
+
+
+def _unmake(disk: Disk, number: int, found: Recovered) -> None:
+    """Remove a last segment that a crash kept from being born."""
+    found.segments.close(number)
+    disk.remove(segment_name(number))
+    disk.sync_directory()
+
+
+def _read_catalogue(found: Recovered, contents: list[Contents]) -> int:
+    """Learn the streams from the newest whole catalogue, and what was logged since; the segment it is in."""
+    newer: list[list[tuple[bool, list[Entry]]]] = []
+    for content in reversed(contents):
+        newer.append(_catalogue_of(found.segments, content))
+        if any(whole for whole, _ in newer[-1]):
+            break
+    else:
+        path = found.segments.file(contents[-1].number).path
+        raise DamagedError("no segment has a catalogue of the streams that can be read", path=path, offset=0)
+    for _, entries in (record for records in reversed(newer) for record in records):
+        for entry in entries:
+            _learn(found, entry)
+    return content.number
+
+
+def _catalogue_of(segments: Segments, content: Contents) -> list[tuple[bool, list[Entry]]]:
+    """The catalogue records of one segment that can be read."""
+    rows = content.rows.select(content.rows.homes == CATALOGUE_STREAM)
+    file, seed = segments.file(content.number), segments.seed(content.number)
+    places = zip(rows.offsets.tolist(), rows.lengths.tolist(), strict=True)
+    payloads = [read_record(file, offset, length, seed) for offset, length in places]
+    return [decode_catalogue(payload) for payload in payloads if payload is not None]
+
+
+def _learn(found: Recovered, entry: Entry) -> None:
+    known = found.streams.get(entry.stream)
+    if known is None:
+        known = found.streams[entry.stream] = LogStream(entry)
+    known.last = max(known.last, entry.last)
+    if entry.chopped > known.chopped:
+        known.chopped, known.chopped_mark = entry.chopped, entry.chopped_mark
+    found.next_stream = max(found.next_stream, entry.stream + 1)
+
+
+def _take_rows(found: Recovered, content: Contents) -> None:
+    """Give each stream its rows of this segment."""
+    number, rows = content.number, content.rows
+    found.segments.live[number] = 0
+    for home in np.unique(rows.homes).tolist():
+        own = rows.select(rows.homes == home)
+        if home == CATALOGUE_STREAM:
+            found.catalogue_last = max(found.catalogue_last, int(own.indexes[-1]))
+            continue
+        found.next_stream = max(found.next_stream, home + 1)
+        stream = found.streams.get(home)
+        if stream is None:
+            # Its name is lost. The records stay where they are: someone may know what they are.
+            found.damage.append(Damage(None, 0, 0, number, int(own.offsets[0]), True))
+            found.segments.damaged.add(number)
+            found.segments.live[number] += own.size
+            continue
+        own = own.select(own.indexes > max(stream.chopped, *stream.table.rows.indexes[-1:].tolist(), 0))
+        stream.table.extend(own._replace(homes=np.full(own.size, number, np.uint32)))
+        stream.last = max(stream.last, *own.indexes[-1:].tolist(), 0)
+        found.segments.live[number] += own.size
+
+
+def _take_damage(found: Recovered, contents: list[Contents]) -> None:
+    """Find out which records are missing, and say so."""
+    places: dict[tuple[int, int], tuple[int, Region]] = {}
+    doubt: Region | None = None
+    for content in contents:
+        for region in content.damage:
+            found.segments.damaged.add(content.number)
+            if region.header is None:
+                found.damage.append(Damage(None, 0, 0, content.number, region.offset, region.synced))
+                doubt = region if content is contents[-1] and region.offset else doubt
+                continue
+            places[region.header.stream, region.header.serial] = content.number, region
+            stream = found.streams.get(region.header.stream)
+            if stream is not None:
+                stream.last = max(stream.last, region.header.serial)
+    if doubt is not None:
+        _suspect(found, contents[-1].number, doubt)
+    for stream in found.streams.values():
+        for first, last in stream.holes():
+            number, region = places.get((stream.id, first), (0, Region(0, 0, None, True)))
+            found.damage.append(Damage(stream.name, first, last, number, region.offset, region.synced))
+
+
+def _suspect(found: Recovered, number: int, region: Region) -> None:
+    """Bytes of the last segment are unreadable, headers and all.
+
+    A stream without a record after them may have lost its last ones there. It gets a hole at its end, which
+    the owner of the stream sees like any other.
+    """
+    for stream in found.streams.values():
+        rows = stream.table.rows
+        after = rows.size and rows.homes[-1] == number and rows.offsets[-1] >= region.end
+        whole = stream.last == (int(rows.indexes[-1]) if rows.size else stream.chopped)
+        if not after and whole:
+            stream.last += 1
+
+
+def _settle_tail(disk: Disk, identity: int, content: Contents, found: Recovered, *, whole: bool) -> None:
+    """Cut a torn tail, and make sure of the rest. A segment without a good catalogue is not written to."""
+    file = disk.open(segment_name(content.number))
+    if content.growing and content.size != content.end:
+        file.truncate(content.end)
+    file.sync()
+    disk.sync_directory()
+    if content.growing and whole:
+        found.tail = Tail(file, identity, content.number, content.end, content.rows, found.epoch)
+    else:
+        file.close()

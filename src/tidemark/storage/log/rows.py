@@ -1,0 +1,125 @@
+"""Where the records are: one row a record, in columns that grow.
+
+The same table serves a stream (its records, wherever they lie) and a segment (its records, whosever they
+are): `homes` is the segment of each record in the first case and the stream in the second.
+28 bytes a record, and at most an eighth of that in reserve.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.message.columns import Bools, Ints
+
+Words = NDArray[np.uint32]
+
+_TYPES = ("<i8", "<i8", "<u4", "<u4", "<u4")
+ROW_BYTES = sum(np.dtype(kind).itemsize for kind in _TYPES)
+_GROWTH = 8
+
+
+class Rows(NamedTuple):
+    """Columns of one length; indexes increase, marks never decrease within a stream."""
+
+    indexes: NDArray[Any]
+    marks: NDArray[Any]
+    homes: NDArray[Any]
+    offsets: NDArray[Any]
+    lengths: NDArray[Any]
+
+    @property
+    def size(self) -> int:
+        """How many rows."""
+        return len(self.indexes)
+
+    def select(self, chosen: slice | Bools | Ints) -> Rows:
+        """Some of the rows."""
+        return Rows(*(column[chosen] for column in self))
+
+    def copy(self) -> Rows:
+        """Rows that stay as they are."""
+        return Rows(*(column.copy() for column in self))
+
+    def tobytes(self) -> bytes:
+        """One column after the other."""
+        return b"".join(column.tobytes() for column in self)
+
+    @classmethod
+    def frombytes(cls, data: memoryview) -> Rows:
+        """The rows that `tobytes` wrote."""
+        count, at = len(data) // ROW_BYTES, 0
+        columns: list[NDArray[Any]] = []
+        for kind in _TYPES:
+            columns.append(np.frombuffer(data, kind, count, at))
+            at += columns[-1].nbytes
+        return cls(*columns)
+
+
+NO_ROWS = Rows(*(np.zeros(0, kind) for kind in _TYPES))
+
+
+class RowTable:
+    """Rows that are added at the end and dropped from the start."""
+
+    def __init__(self, rows: Rows = NO_ROWS) -> None:
+        self._columns: list[NDArray[Any]] = [column.copy() for column in rows]
+        #: the rows in use are columns[first:last]
+        self._first = 0
+        self._last = rows.size
+
+    def __len__(self) -> int:
+        return self._last - self._first
+
+    @property
+    def rows(self) -> Rows:
+        """A view of all rows, valid until the table changes."""
+        return Rows(*(column[self._first : self._last] for column in self._columns))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the columns."""
+        return sum(column.nbytes for column in self._columns)
+
+    def add(self, index: int, mark: int, home: int, offset: int, length: int) -> None:
+        """One more row."""
+        if self._last == len(self._columns[0]):
+            self._make_room(1)
+        for column, value in zip(self._columns, (index, mark, home, offset, length), strict=True):
+            column[self._last] = value
+        self._last += 1
+
+    def extend(self, rows: Rows) -> None:
+        """Many more rows."""
+        if self._last + rows.size > len(self._columns[0]):
+            self._make_room(rows.size)
+        for column, values in zip(self._columns, rows, strict=True):
+            column[self._last : self._last + rows.size] = values
+        self._last += rows.size
+
+    def drop_first(self, count: int) -> None:
+        """Forget the first rows."""
+        assert 0 <= count <= len(self)
+        self._first += count
+        if self._first > len(self._columns[0]) // _GROWTH:
+            self._make_room(0)
+
+    def remove(self, position: int) -> None:
+        """Forget one row."""
+        keep = np.arange(len(self)) != position
+        self._columns = list(self.rows.select(keep))
+        self._first, self._last = 0, len(self._columns[0])
+
+    def _make_room(self, more: int) -> None:
+        room = len(self) + more
+        room += room // _GROWTH + _GROWTH
+        kept, self._last, self._first = self.rows, len(self), 0
+        self._columns = [_with_room(column, room) for column in kept]
+
+
+def _with_room(column: NDArray[Any], room: int) -> NDArray[Any]:
+    grown = np.empty(room, column.dtype)
+    grown[: len(column)] = column
+    return grown

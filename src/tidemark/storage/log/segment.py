@@ -1,0 +1,173 @@
+"""A segment file: a header, records, and once it is full a footer that says where they are.
+
+    segment := "TMSEGMNT" | version u32 | check u32 | identity u64 | number u64 | records | [footer | trailer]
+    footer  := a record of the stream FOOTER_STREAM: the rows of all others
+    trailer := "TMSEGEND" | offset of the footer u32 | check u32
+
+The first record of a segment is the catalogue of all streams (catalogue.py), twice. A segment is sealed, and
+synced, before the next one is made; so only the last one can have a torn tail.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from struct import Struct
+
+from tidemark.errors import DamagedError, UnknownFormatError
+from tidemark.storage.disk import File
+from tidemark.storage.log.checksum import crc32c
+from tidemark.storage.log.record import FOOTER_STREAM, HEADER_BYTES, header_at, payload_at, seed_of
+from tidemark.storage.log.rows import Rows
+from tidemark.storage.log.scan import Region, scan
+
+VERSION = 1
+SEGMENT_BYTES = 64 << 20
+#: Segments are read in pieces of this size where a whole one cannot be read.
+_SECTOR_BYTES = 4_096
+
+_HEADER = Struct("<8sIIQQ")
+_HEADED = Struct("<8sIQQ")
+_TRAILER = Struct("<8sII")
+_MAGIC = b"TMSEGMNT"
+_END_MAGIC = b"TMSEGEND"
+_NAME = re.compile(r"(\d{10})\.(segment|damaged)")
+
+SEGMENT_HEADER_BYTES = _HEADER.size
+
+
+def segment_name(number: int) -> str:
+    """The file of a segment."""
+    return f"{number:010d}.segment"
+
+
+def quarantine_name(number: int) -> str:
+    """The file of a segment that nobody reads any more, kept because it is damaged."""
+    return f"{number:010d}.damaged"
+
+
+def parse_name(name: str) -> tuple[int, bool] | None:
+    """A segment's number, and whether it is in quarantine; None when the name is not a segment's."""
+    found = _NAME.fullmatch(name)
+    return (int(found[1]), found[2] == "damaged") if found else None
+
+
+def encode_segment_header(identity: int, number: int) -> bytes:
+    """The first bytes of a segment."""
+    check = crc32c(_HEADED.pack(_MAGIC, VERSION, identity, number))
+    return _HEADER.pack(_MAGIC, VERSION, check, identity, number)
+
+
+def encode_trailer(footer: int, seed: int) -> bytes:
+    """The last bytes of a sealed segment."""
+    return _TRAILER.pack(_END_MAGIC, footer, crc32c(_END_MAGIC + footer.to_bytes(4, "little"), seed))
+
+
+@dataclass(slots=True)
+class Contents:
+    """What is in a segment file."""
+
+    number: int
+    #: `homes` are streams
+    rows: Rows
+    #: where the last whole record ends
+    end: int
+    size: int
+    #: not sealed, and nothing but a torn tail can be behind `end`
+    growing: bool
+    #: the greatest epoch of its records, 0 if there are none
+    epoch: int
+    #: bytes that are not whole records; in a growing segment, those before `end`
+    damage: list[Region] = field(default_factory=list)
+
+
+def read_contents(file: File, identity: int, number: int, *, last: bool) -> Contents:
+    """The rows of a segment: from its footer, or else from its records. `last`: it may have a torn tail."""
+    headed = _check_header(file, identity, number)
+    seed, size = seed_of(identity, number), file.size()
+    sealed = _from_footer(file, number, size, seed)
+    if sealed is not None:
+        return sealed
+    data, readable = read_all(file)
+    scanned = scan(data, SEGMENT_HEADER_BYTES, seed)
+    # A crash tears what was being written. It neither makes bytes unreadable nor harms the first records.
+    growing = last and readable and scanned.rows.size > 0
+    damage = [region for region in scanned.regions if not growing or region.offset < scanned.end]
+    if not headed:
+        damage.append(Region(0, SEGMENT_HEADER_BYTES, None, True))
+    return Contents(number, scanned.rows, scanned.end, size, growing, scanned.epoch, damage)
+
+
+def _check_header(file: File, identity: int, number: int) -> bool:
+    """Whether the header holds; UnknownFormatError when it does and says that the file is not ours."""
+    data = _sector(file, 0, _HEADER.size)
+    if len(data) < _HEADER.size:
+        return False
+    magic, version, check, volume, own = _HEADER.unpack(data)
+    if crc32c(_HEADED.pack(magic, version, volume, own)) != check:
+        return False
+    if magic != _MAGIC or version != VERSION:
+        raise UnknownFormatError(f"a segment of version {version}; this is version {VERSION}", path=file.path)
+    if (volume, own) != (identity, number):
+        raise UnknownFormatError(
+            f"this is segment {own} of volume {volume:016x}, not segment {number} of {identity:016x}; "
+            "move it back to where it belongs",
+            path=file.path,
+        )
+    return True
+
+
+def newborn(file: File, identity: int, number: int) -> bool:
+    """Whether a crash came before the header was synced: the file is a part of it, or it and no record."""
+    header = encode_segment_header(identity, number)
+    data, readable = read_all(file)
+    return readable and (data.startswith(header) or header.startswith(data.rstrip(b"\0")))
+
+
+def read_all(file: File) -> tuple[bytes, bool]:
+    """All bytes of a file, zeros where they cannot be read; whether all can."""
+    size = file.size()
+    try:
+        return file.pread(0, size), True
+    except DamagedError:
+        sectors = range(0, size, _SECTOR_BYTES)
+        return b"".join(_sector(file, at, min(_SECTOR_BYTES, size - at)) for at in sectors), False
+
+
+def _sector(file: File, at: int, length: int) -> bytes:
+    try:
+        return file.pread(at, length)
+    except DamagedError:
+        return bytes(length)
+
+
+def _from_footer(file: File, number: int, size: int, seed: int) -> Contents | None:
+    """What a sealed segment's footer tells; None when there is none, or none that can be trusted."""
+    trailer = size - _TRAILER.size
+    if trailer < SEGMENT_HEADER_BYTES:
+        return None
+    try:
+        last = file.pread(trailer, _TRAILER.size)
+        _, footer, _ = _TRAILER.unpack(last)
+        if footer > trailer or last != encode_trailer(footer, seed):
+            return None
+        data = memoryview(file.pread(footer, trailer - footer))
+    except DamagedError:
+        return None
+    header = header_at(data, 0, footer, seed)
+    if header is None or header.stream != FOOTER_STREAM or header.serial != number:
+        return None
+    payload = payload_at(data, 0, header)
+    if payload is None:
+        return None
+    return Contents(number, Rows.frombytes(payload), footer, size, False, header.epoch)
+
+
+def read_record(file: File, offset: int, length: int, seed: int) -> memoryview | None:
+    """The payload of one record of this length; None when it is damaged."""
+    try:
+        data = memoryview(file.pread(offset, HEADER_BYTES + length))
+    except DamagedError:
+        return None
+    header = header_at(data, 0, offset, seed)
+    return payload_at(data, 0, header) if header and header.length == length else None

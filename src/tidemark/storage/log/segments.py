@@ -1,0 +1,73 @@
+"""The segments of a volume: which are alive, and open files to read them.
+
+A segment dies when its last live record is chopped. A dead one is removed, unless it was found damaged since
+the volume was opened: then its file is renamed and left to the administrator.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+
+from tidemark.storage.disk import Disk, File
+from tidemark.storage.log.record import seed_of
+from tidemark.storage.log.rows import Words
+from tidemark.storage.log.segment import quarantine_name, segment_name
+
+FILES_OPEN_MAX = 64
+
+
+class Segments:
+    """Counts of live records, and the files opened last."""
+
+    def __init__(self, disk: Disk, identity: int) -> None:
+        self._disk = disk
+        self._identity = identity
+        #: records in each segment that are not chopped; the catalogue's do not count
+        self.live: dict[int, int] = {}
+        #: segments with bytes that cannot be read
+        self.damaged: set[int] = set()
+        self._files: OrderedDict[int, File] = OrderedDict()
+
+    def file(self, number: int) -> File:
+        """The segment's file, open."""
+        file = self._files.pop(number, None) or self._disk.open(segment_name(number))
+        self._files[number] = file
+        if len(self._files) > FILES_OPEN_MAX:
+            self._files.popitem(last=False)[1].close()
+        return file
+
+    def seed(self, number: int) -> int:
+        """What the checks of the segment's records start from."""
+        return seed_of(self._identity, number)
+
+    def let_go(self, numbers: Words) -> None:
+        """One record less for each time a segment is listed."""
+        for number, count in zip(*np.unique(numbers, return_counts=True), strict=True):
+            self.live[int(number)] -= int(count)
+            assert self.live[int(number)] >= 0
+
+    def dead(self, tail: int) -> list[int]:
+        """Segments that hold nothing any more; never the tail."""
+        return [number for number, count in self.live.items() if count == 0 and number != tail]
+
+    def retire(self, number: int) -> None:
+        """Remove a dead segment's file, or put it in quarantine."""
+        self.close(number)
+        if number in self.damaged:
+            self._disk.rename(segment_name(number), quarantine_name(number))
+        else:
+            self._disk.remove(segment_name(number))
+        del self.live[number]
+
+    def close(self, number: int) -> None:
+        """Close the segment's file, if it is open."""
+        file = self._files.pop(number, None)
+        if file is not None:
+            file.close()
+
+    def close_all(self) -> None:
+        """Close every file."""
+        for number in list(self._files):
+            self.close(number)

@@ -1,0 +1,113 @@
+"""The tail: the one segment that is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.errors import DiskFullError
+from tidemark.message.batch import Buffer
+from tidemark.storage.disk import Disk, File
+from tidemark.storage.log.checksum import crc32c
+from tidemark.storage.log.record import (
+    ALIGNMENT,
+    FOOTER_STREAM,
+    Header,
+    encode_header,
+    record_bytes,
+    seed_of,
+)
+from tidemark.storage.log.rows import NO_ROWS, Rows, RowTable
+from tidemark.storage.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    encode_segment_header,
+    encode_trailer,
+    segment_name,
+)
+from tidemark.storage.log.stream import Pending
+
+_PADDING = [bytes(count) for count in range(ALIGNMENT)]
+
+
+class Tail:
+    """A segment file that grows. A write is one call to the disk and is done wholly or not at all."""
+
+    def __init__(self, file: File, identity: int, number: int, size: int, rows: Rows, epoch: int) -> None:
+        self.file = file
+        self.number = number
+        self.size = size
+        #: bytes below this offset are on the platter
+        self.synced = size
+        #: nothing was written but the first records
+        self.fresh = False
+        self._epoch = epoch
+        self._seed = seed_of(identity, number)
+        #: for the footer; `homes` are streams
+        self._table = RowTable(rows)
+
+    @classmethod
+    def create(cls, disk: Disk, identity: int, number: int, epoch: int, first: Sequence[Pending]) -> Tail:
+        """A new segment with its first records, on the platter, name and all."""
+        name = segment_name(number)
+        file = disk.create(name)
+        tail = cls(file, identity, number, SEGMENT_HEADER_BYTES, NO_ROWS, epoch)
+        tail.synced = 0
+        tail.fresh = True
+        try:
+            tail._write([encode_segment_header(identity, number)], first)
+        except DiskFullError:
+            file.close()
+            disk.remove(name)
+            raise
+        tail.sync()
+        disk.sync_directory()
+        return tail
+
+    def write(self, records: Sequence[Pending]) -> list[int]:
+        """Append the records; their offsets."""
+        offsets = self._write([], records)
+        self.fresh = False
+        return offsets
+
+    def sync(self) -> None:
+        """Return when all that was written is on the platter."""
+        if self.synced < self.size:
+            self.file.sync()
+            self.synced = self.size
+
+    def seal(self) -> None:
+        """Write the footer and sync: nothing is written to the segment after that."""
+        rows = self._table.rows.tobytes()
+        footer = Pending(FOOTER_STREAM, self.number, 0, len(rows), crc32c(rows), [rows])
+        pieces, _ = self._encode([footer])
+        self.file.append([*pieces, encode_trailer(self.size, self._seed)])
+        self.file.sync()
+
+    def _write(self, before: list[Buffer], records: Sequence[Pending]) -> list[int]:
+        pieces, offsets = self._encode(records)
+        self.file.append(before + pieces)
+        for record, offset in zip(records, offsets, strict=True):
+            self._table.add(record.index, record.mark, record.stream, offset, record.length)
+        self.size = offsets[-1] + record_bytes(records[-1].length)
+        return offsets
+
+    def _encode(self, records: Sequence[Pending]) -> tuple[list[Buffer], list[int]]:
+        """The bytes of the records, and the offset where each starts."""
+        pieces: list[Buffer] = []
+        offsets: list[int] = []
+        at = self.size
+        for record in records:
+            header = Header(
+                record.length,
+                record.payload_check,
+                record.stream,
+                record.index,
+                record.mark,
+                self._epoch,
+                self.synced,
+            )
+            pieces += (encode_header(header, at, self._seed), *record.pieces)
+            if record.length % ALIGNMENT:
+                pieces.append(_PADDING[-record.length % ALIGNMENT])
+            offsets.append(at)
+            at += record_bytes(record.length)
+        return pieces, offsets

@@ -1,0 +1,305 @@
+"""A disk in memory that can do to storage what real disks do, on command and the same way every time.
+
+It knows which writes were synced. A crash keeps all of those; of the others each file keeps a prefix of what
+was written to it, the last write of it possibly torn, and the directory a prefix of what was done to it; how
+much is for a `Choice` to say. Files choose apart, so writes to two files may survive in either order.
+A failed sync forgets what it was to write, as operating systems do: it reads well until the crash, and a
+later sync that succeeds does not bring it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from tidemark.errors import DamagedError, DirectoryLockedError, DiskFailedError, DiskFullError
+from tidemark.message.batch import Buffer
+
+#: n -> how many of n things survive, 0 to n.
+Choice = Callable[[int], int]
+
+
+def lose_all(_: int) -> int:
+    """A crash that keeps nothing that was not synced."""
+    return 0
+
+
+def keep_all(count: int) -> int:
+    """A crash by which everything that was written got to the platter in time."""
+    return count
+
+
+def by_chance(random: Random) -> Choice:
+    """A crash that keeps anything from nothing to all."""
+    return lambda count: random.randint(0, count)
+
+
+class PowerLossError(BaseException):
+    """The machine is off; nothing may catch this but who switched it off. `crash` switches it on again."""
+
+
+@dataclass(slots=True)
+class _Change:
+    """Bytes written at an offset, or if there are none the size the file is cut or lengthened to."""
+
+    at: int
+    data: bytes | None
+
+    def apply(self, content: bytearray, kept: int | None = None) -> None:
+        """Do it, or the first `kept` bytes of it."""
+        if self.data is None:
+            del content[self.at :]
+            content.extend(bytes(self.at - len(content)))
+            return
+        content.extend(bytes(max(0, self.at - len(content))))
+        content[self.at : self.at + len(self.data)] = self.data[:kept]
+
+
+@dataclass(slots=True)
+class _Inode:
+    """A file, whatever its names."""
+
+    content: bytearray = field(default_factory=bytearray)
+    #: what is on the platter, and what was done since
+    synced: bytearray = field(default_factory=bytearray)
+    changes: list[_Change] = field(default_factory=list)
+    #: offsets that cannot be read
+    unreadable: set[int] = field(default_factory=set)
+
+    def change(self, change: _Change) -> None:
+        change.apply(self.content)
+        self.changes.append(change)
+
+    def sync(self) -> None:
+        for change in self.changes:
+            change.apply(self.synced)
+        self.changes.clear()
+
+    def crash(self, choose: Choice) -> None:
+        kept = choose(len(self.changes))
+        torn = self.changes[kept : kept + 1]
+        del self.changes[kept:]
+        self.sync()
+        for change in torn:
+            if change.data is not None:
+                self._tear(change, change.data, choose)
+        self.content = bytearray(self.synced)
+
+    def _tear(self, change: _Change, data: bytes, choose: Choice) -> None:
+        """A write that was under way: its first bytes, and perhaps zeros for the rest."""
+        length = choose(len(data))
+        change.apply(self.synced, length)
+        if length and choose(1):
+            self.synced.extend(bytes(len(data) - length))
+
+
+#: (name, inode) to give a name, (name, None) to take it away, (old, new) to change it.
+_NameChange = tuple[str, "_Inode | str | None"]
+
+
+class MemoryDisk:
+    """One directory in memory. Usable again after `crash` or `kill`; what was open before is dead then."""
+
+    def __init__(self, path: str = "memory") -> None:
+        self.path = path
+        #: bytes that fit on the disk; None for no limit
+        self.bytes_max: int | None = None
+        #: how many changes and syncs were asked for
+        self.operations = 0
+        #: the machine goes off in the course of the operation with this number
+        self.power_off_at: int | None = None
+        #: syncs of files and of the directory that will fail from now on
+        self.syncs_to_fail = 0
+        self._names: dict[str, _Inode] = {}
+        self._synced_names: dict[str, _Inode] = {}
+        self._name_changes: list[_NameChange] = []
+        self._locked = False
+        self._off = False
+        #: lives of the machine: handles of an earlier one are dead
+        self._life = 0
+
+    def list(self) -> list[str]:
+        """Names of all files, sorted."""
+        self._check_power()
+        return sorted(self._names)
+
+    def create(self, name: str) -> MemoryFile:
+        """A new, empty file."""
+        assert name not in self._names
+        self._check_power()
+        self._rename(name, _Inode())
+        return MemoryFile(self, name, self._names[name])
+
+    def open(self, name: str, *, uncached: bool = False) -> MemoryFile:
+        """A file that is there. There is no cache that a crash does not empty."""
+        del uncached
+        self._check_power()
+        return MemoryFile(self, name, self._names[name])
+
+    def remove(self, name: str) -> None:
+        """Take the name away."""
+        self._check_power()
+        assert name in self._names
+        self._rename(name, None)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the file another name, replacing what had it."""
+        self._check_power()
+        assert old in self._names
+        self._rename(old, new)
+
+    def sync_directory(self) -> None:
+        """Return when the names are on the platter."""
+        self.step()
+        self.fail_if_told(self.path)
+        for change in self._name_changes:
+            _apply(self._synced_names, change)
+        self._name_changes.clear()
+
+    def lock(self) -> None:
+        """Keep all others out."""
+        self._check_power()
+        if self._locked:
+            raise DirectoryLockedError("in use", path=self.path)
+        self._locked = True
+
+    def unlock(self) -> None:
+        """Let others in."""
+        self._locked = False
+
+    def crash(self, choose: Choice) -> None:
+        """Lose power and get it back. `choose` says how much of what was not synced survives."""
+        inodes = {id(inode): inode for inode in (*self._synced_names.values(), *self._names.values())}
+        inodes |= {id(inode): inode for _, inode in self._name_changes if isinstance(inode, _Inode)}
+        for inode in inodes.values():
+            inode.crash(choose)
+        for change in self._name_changes[: choose(len(self._name_changes))]:
+            _apply(self._synced_names, change)
+        self._name_changes.clear()
+        self._names = dict(self._synced_names)
+        self.kill()
+
+    def kill(self) -> None:
+        """Let the process die and the machine live: all that was written is there, and still not synced."""
+        self._locked = self._off = False
+        self.power_off_at = None
+        self._life += 1
+
+    def rot(self, name: str, offset: int, flip: int = 0xFF) -> None:
+        """Flip bits of a byte, on the platter."""
+        for content in (self._names[name].content, self._names[name].synced):
+            if offset < len(content):
+                content[offset] ^= flip
+
+    def make_unreadable(self, name: str, offset: int) -> None:
+        """Every read of this byte fails from now on."""
+        self._names[name].unreadable.add(offset)
+
+    def contents(self) -> dict[str, bytes]:
+        """All files as a reader sees them."""
+        return {name: bytes(inode.content) for name, inode in sorted(self._names.items())}
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Make this the file's contents, on the platter, name and all."""
+        self._names[name] = self._synced_names[name] = _Inode(bytearray(data), bytearray(data))
+
+    def room(self) -> int | None:
+        """Bytes that can be written before the disk is full."""
+        if self.bytes_max is None:
+            return None
+        return self.bytes_max - sum(len(inode.content) for inode in self._names.values())
+
+    def fail_if_told(self, path: str) -> None:
+        """For the files: let this sync fail if it is to."""
+        if self.syncs_to_fail:
+            self.syncs_to_fail -= 1
+            raise DiskFailedError("sync failed, as told", path=path)
+
+    @property
+    def life(self) -> int:
+        """For the files: how often the machine was switched on again."""
+        return self._life
+
+    def step(self) -> None:
+        """For the files: count an operation, and lose power if it is the one."""
+        self._check_power()
+        self.operations += 1
+        if self.operations == self.power_off_at:
+            self._off = True
+            raise PowerLossError
+
+    def _check_power(self) -> None:
+        if self._off:
+            raise PowerLossError
+
+    def _rename(self, name: str, to: _Inode | str | None) -> None:
+        _apply(self._names, (name, to))
+        self._name_changes.append((name, to))
+        self.step()
+
+
+class MemoryFile:
+    """An open file of a memory disk."""
+
+    def __init__(self, disk: MemoryDisk, name: str, inode: _Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self._life = disk.life
+        self.path = f"{disk.path}/{name}"
+
+    def append(self, pieces: Sequence[Buffer]) -> None:
+        """Write at the end, all or nothing."""
+        self._check_alive()
+        data = b"".join(pieces)
+        room = self._disk.room()
+        if room is not None and len(data) > room:
+            raise DiskFullError("no space left on device", path=self.path)
+        self._inode.change(_Change(len(self._inode.content), data))
+        self._disk.step()
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """The bytes at `offset`, short only at the end of the file."""
+        self._check_alive()
+        bad = [at for at in self._inode.unreadable if offset <= at < offset + length]
+        if bad:
+            raise DamagedError("cannot be read, as told", path=self.path, offset=min(bad))
+        return bytes(self._inode.content[offset : offset + length])
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return len(self._inode.content)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or lengthen it with zeros."""
+        self._check_alive()
+        self._inode.change(_Change(size, None))
+        self._disk.step()
+
+    def sync(self) -> None:
+        """Return when all bytes are on the platter; if it fails they never will be."""
+        self._check_alive()
+        self._disk.step()
+        try:
+            self._disk.fail_if_told(self.path)
+        except DiskFailedError:
+            self._inode.changes.clear()
+            raise
+        self._inode.sync()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _check_alive(self) -> None:
+        assert self._life == self._disk.life, "a handle of before the crash"
+
+
+def _apply(names: dict[str, _Inode], change: _NameChange) -> None:
+    """Do it to the names; a removal or renaming of what is not there (any more) does nothing."""
+    name, to = change
+    if isinstance(to, _Inode):
+        names[name] = to
+        return
+    inode = names.pop(name, None)
+    if isinstance(to, str) and inode is not None:
+        names[to] = inode

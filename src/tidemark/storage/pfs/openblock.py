@@ -1,0 +1,164 @@
+"""The block that is being written: it gathers rows and numbers match sets until it is closed.
+
+A block has its own numbering of sets, each defined once in it. So a block can be read, chopped or damaged
+without regard to any other; sets that live on are defined again in the next block, and a number of the
+caller's that has come to mean another set does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tidemark.storage.pfs.columns import Columns
+from tidemark.storage.pfs.growing import Growing
+from tidemark.storage.pfs.record import Definitions, Head, Ids, Record, Summary
+from tidemark.ticks import Tick, Ticks
+
+#: A block ends after so many rows, or later while its definitions outweigh its rows.
+BLOCK_ROWS = 8192
+BLOCK_ROWS_MAX = 8 * BLOCK_ROWS
+BLOCK_MEMBERS_MAX = 1 << 20
+#: Or after so many records, however little is in them: a quiet pubend has to be chopped too.
+BLOCK_RECORDS_MAX = 1024
+#: More than this is not held back until the next flush.
+RECORD_ROWS_MAX = 16384
+RECORD_MEMBERS_MAX = 1 << 18
+
+#: set number -> its subscribers, ascending
+Members = Callable[[int], Ids]
+
+
+class OpenBlock:
+    """Rows of `(base, upto]` and the sets they name."""
+
+    def __init__(self, base: Tick, group_bits: int) -> None:
+        self.base = self.upto = base
+        #: how many records hold what was written so far, the index of the first, and up to which tick
+        self.records = 0
+        self.first = -1
+        self._written_upto = base
+        self._written_rows = self._written_sets = self._written_members = 0
+        self._group_bits = group_bits
+        self._ticks, self._sets = Growing(np.int64), Growing(np.uint32)
+        #: set n is members[ends[n - 1] : ends[n]]
+        self._ends, self._members = Growing(np.int64), Growing(np.uint32)
+        self._set_of: dict[bytes, int] = {}
+        #: the caller's number -> ours, true as long as the caller asks with the same `members`
+        self._known: dict[int, int] = {}
+        self._asked: Members | None = None
+        #: the caller's numbers of the last rows, whose sets are not in the column yet
+        self._waiting = Growing(np.uint32)
+
+    def add(self, upto: Tick, ticks: Ticks, numbers: Ids, members: Members) -> int:
+        """In `(self.upto, upto]` these ticks matched these sets, and nothing else anyone. No number is 0.
+
+        How many rows there was room for in a record; if not for all, the block ends at the last of them.
+        """
+        if len(ticks) == 0:
+            self.upto = upto
+            return 0
+        assert self.upto < ticks[0]
+        assert ticks[-1] <= upto
+        room = RECORD_ROWS_MAX - len(self._ticks) + self._written_rows
+        taken = self._learn(numbers[:room], members)
+        self._ticks.extend(ticks[:taken])
+        self._waiting.extend(numbers[:taken])
+        self.upto = upto if taken == len(ticks) else int(ticks[taken - 1])
+        return taken
+
+    def columns(self) -> Columns:
+        """All rows so far."""
+        self._settle()
+        views = self._ticks.view(), self._sets.view(), self._ends.view(), self._members.view()
+        return Columns(*views, self._group_bits)
+
+    @property
+    def unwritten(self) -> bool:
+        """Is there anything that no record holds?"""
+        return self._written_upto < self.upto
+
+    @property
+    def pressing(self) -> bool:
+        """Should a record be written without waiting for the next flush?"""
+        rows = len(self._ticks) - self._written_rows
+        return rows >= RECORD_ROWS_MAX or self._unwritten_members >= RECORD_MEMBERS_MAX
+
+    @property
+    def full(self) -> bool:
+        """Should the block end here?"""
+        rows, members = len(self._ticks), len(self._members)
+        rows_max = BLOCK_ROWS if members <= 2 * rows else BLOCK_ROWS_MAX
+        return rows >= rows_max or members >= BLOCK_MEMBERS_MAX or self.records >= BLOCK_RECORDS_MAX
+
+    def record(self, before: Summary | None) -> Record:
+        """What no record holds yet; `before` is what came before this block."""
+        self._settle()
+        head = Head(self._group_bits, before) if self.records == 0 else None
+        rows = self._written_rows
+        ticks, sets = self._ticks.view(rows), self._sets.view(rows)
+        assert (ticks[1:] > ticks[:-1]).all(), "ticks increase"
+        sizes = np.diff(self._ends.view(self._written_sets), prepend=self._written_members)
+        new = Definitions(sizes, self._members.view(self._written_members))
+        return Record(self.records, self._written_upto, self.upto, ticks, sets, self._written_sets, new, head)
+
+    def written(self, index: int) -> None:
+        """The last `record` is in the log, under this index."""
+        if self.records == 0:
+            self.first = index
+        assert index == self.first + self.records, "a block's records follow one another"
+        self.records += 1
+        self._written_upto = self.upto
+        self._written_rows = len(self._ticks)
+        self._written_sets, self._written_members = len(self._ends), len(self._members)
+
+    def summary(self) -> Summary:
+        """What the head of the next block will say of this one."""
+        assert not self.unwritten
+        columns = self.columns()
+        return Summary(
+            self.records, self.base, self.upto, len(columns.ticks), self._group_bits, columns.present()
+        )
+
+    def _learn(self, numbers: Ids, members: Members) -> int:
+        """Number the sets not met before, while the caller still knows them; of how many rows they are."""
+        # A bound method equals itself and no other object's: numbers of two matchers are never mixed up.
+        if members != self._asked:
+            self._settle()
+            self._known.clear()
+            self._asked = members
+        listed = numbers.tolist()
+        return len(listed) if self._known.keys() >= set(listed) else self._learn_in_order(listed, members)
+
+    def _learn_in_order(self, numbers: list[int], members: Members) -> int:
+        for row, number in enumerate(numbers):
+            if number in self._known:
+                continue
+            if self._unwritten_members >= RECORD_MEMBERS_MAX:
+                return row
+            self._known[number] = self._define(np.asarray(members(number), np.uint32))
+        return len(numbers)
+
+    def _define(self, ids: Ids) -> int:
+        assert len(ids) > 0, "only set 0 is empty"
+        groups = np.unique(ids >> np.uint32(self._group_bits)) if self._group_bits else ids
+        content = groups.tobytes()
+        number = self._set_of.setdefault(content, len(self._set_of))
+        if number == len(self._ends):
+            self._members.extend(groups)
+            self._ends.extend(np.array([len(self._members)]))
+        return number
+
+    def _settle(self) -> None:
+        """Fill the column of sets up to the last row."""
+        if len(self._waiting) == 0:
+            return
+        distinct, inverse = np.unique(self._waiting.view(), return_inverse=True)
+        ours = np.array([self._known[number] for number in distinct.tolist()], np.uint32)
+        self._sets.extend(ours[inverse])
+        self._waiting = Growing(np.uint32)
+
+    @property
+    def _unwritten_members(self) -> int:
+        return len(self._members) - self._written_members

@@ -1,0 +1,205 @@
+"""A record of the PFS: what one flush of one pubend adds to its log stream.
+
+    record := format u8 | base i64 | back, span, rows, first set, new sets | [head] | ticks | sets | sizes,
+              members, present
+    head   := group bits, blocks records | [group bits, base i64, span, rows]    of the block before, if any
+
+A record says of `(base, base + span]` which match set each tick had; a tick that is not listed is silence for
+every subscriber of that time. `ticks` are differences to the tick before, `sets` are numbers that count from
+0 in each block; both as narrow as the largest in the record. A set is defined in the record that names it
+first. All else are varints; members are differences within their set. A record with `back` 0 is the head of a
+block and sums up the block before it, so that recovery reads one record a block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.errors import DecodeError
+from tidemark.message.batch import Buffer
+from tidemark.storage.pfs.varints import pack, put, take, unpack
+from tidemark.ticks import Tick, Ticks
+
+#: Subscribers, or groups of them, ascending; also set numbers of a block.
+Ids = NDArray[np.uint32]
+Index = NDArray[np.int64]
+
+FORMAT = 1
+_WIDTHS = ("<u1", "<u2", "<u4", "<u8")
+_START = Struct("<Bq")
+_BASE = Struct("<q")
+_NONE: Ids = np.zeros(0, np.uint32)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is known of a block without reading it."""
+
+    #: how many records the block has
+    records: int
+    base: Tick
+    upto: Tick
+    rows: int
+    #: `present` holds subscribers shifted right by so many bits
+    group_bits: int
+    #: every group that is in one of the block's sets
+    present: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What only the first record of a block says."""
+
+    group_bits: int
+    #: of the block before this one, None if there is none
+    before: Summary | None
+
+
+class Definitions(NamedTuple):
+    """Match sets one after the other: sizes[set], and the members of all."""
+
+    sizes: Index
+    members: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record, decoded."""
+
+    #: how many records of its block precede it
+    back: int
+    base: Tick
+    upto: Tick
+    #: ticks[row] in `(base, upto]`, and the number of each one's set
+    ticks: Ticks
+    sets: Ids
+    #: how many sets the records before it define; `new` are the ones that follow
+    first_set: int
+    new: Definitions
+    #: present when back is 0
+    head: Head | None
+
+
+def encode(record: Record) -> list[bytes]:
+    """The record as pieces to be written one after the other."""
+    assert (record.back == 0) == (record.head is not None)
+    deltas = _differences(record.ticks, record.base)
+    tick_width, set_width = _width(deltas), _width(record.sets)
+    out = bytearray(_START.pack(FORMAT << 4 | tick_width << 2 | set_width, record.base))
+    for number in (record.back, record.upto - record.base, len(record.ticks), record.first_set):
+        put(out, number)
+    put(out, len(record.new.sizes))
+    if record.head is not None:
+        _put_head(out, record.head)
+    before = record.head.before if record.head else None
+    present = before.present if before else _NONE
+    sizes = record.new.sizes.astype(np.uint64)
+    members = _gaps(record.new)
+    varints = (sizes, members, _gaps(Definitions(np.array([len(present)]), present)))
+    return [
+        bytes(out),
+        deltas.astype(_WIDTHS[tick_width]).tobytes(),
+        record.sets.astype(_WIDTHS[set_width]).tobytes(),
+        pack(np.concatenate(varints)),
+    ]
+
+
+def decode(data: Buffer) -> Record:
+    """The record in `data`; DecodeError when there is none, or one of a later version."""
+    if len(data) < _START.size:
+        raise DecodeError("a record of the PFS is cut off")
+    form, base = _START.unpack_from(data)
+    if form >> 4 != FORMAT:
+        raise DecodeError(f"a record of the PFS is in format {form >> 4}; this version reads format {FORMAT}")
+    at = _START.size
+    back, at = take(data, at)
+    span, at = take(data, at)
+    rows, at = take(data, at)
+    first_set, at = take(data, at)
+    new_sets, at = take(data, at)
+    head, at = _take_head(data, at) if back == 0 else (None, at)
+    deltas, at = _column(data, at, rows, _WIDTHS[form >> 2 & 3])
+    sets, at = _column(data, at, rows, _WIDTHS[form & 3])
+    new, present = _definitions(unpack(memoryview(data)[at:]), new_sets)
+    ticks = (deltas.astype(np.uint64).cumsum() + np.uint64(base % 2**64)).view(np.int64)
+    if head is not None and head.before is not None:
+        head = Head(head.group_bits, replace(head.before, present=present))
+    return Record(back, base, base + span, ticks, sets.astype(np.uint32), first_set, new, head)
+
+
+def _differences(ticks: Ticks, base: Tick) -> NDArray[np.uint64]:
+    """Each tick less the one before, the first less `base`. Wraps, so that any two ticks have one."""
+    if len(ticks) == 0:
+        return np.zeros(0, np.uint64)
+    unsigned = ticks.view(np.uint64)
+    return np.diff(unsigned, prepend=np.uint64(base % 2**64))
+
+
+def _width(values: NDArray[np.unsignedinteger]) -> int:
+    """The place in _WIDTHS of the narrowest that holds them all."""
+    largest = int(values.max()) if len(values) else 0
+    return next(place for place in range(4) if largest < 1 << (8 << place))
+
+
+def _gaps(sets: Definitions) -> NDArray[np.uint64]:
+    """Each member less the one before in its set; the first as it is."""
+    members = sets.members.astype(np.int64)
+    if len(members) == 0:
+        return np.zeros(0, np.uint64)
+    gaps = np.diff(members, prepend=0)
+    starts = (sets.sizes.cumsum() - sets.sizes)[sets.sizes > 0]
+    gaps[starts] = members[starts]
+    assert (np.delete(gaps, starts) > 0).all(), "the members of a set ascend"
+    return gaps.astype(np.uint64)
+
+
+def _put_head(out: bytearray, head: Head) -> None:
+    put(out, head.group_bits)
+    before = head.before
+    put(out, before.records if before else 0)
+    if before:
+        put(out, before.group_bits)
+        out += _BASE.pack(before.base)
+        put(out, before.upto - before.base)
+        put(out, before.rows)
+
+
+def _take_head(data: Buffer, at: int) -> tuple[Head, int]:
+    """The head, what was present in the block before not filled in yet, and where it ends."""
+    group_bits, at = take(data, at)
+    records, at = take(data, at)
+    if records == 0:
+        return Head(group_bits, None), at
+    bits_before, at = take(data, at)
+    if at + _BASE.size > len(data):
+        raise DecodeError("the head of a block is cut off")
+    (base,) = _BASE.unpack_from(data, at)
+    span, at = take(data, at + _BASE.size)
+    rows, at = take(data, at)
+    return Head(group_bits, Summary(records, base, base + span, rows, bits_before, _NONE)), at
+
+
+def _column(data: Buffer, at: int, rows: int, width: str) -> tuple[NDArray[np.unsignedinteger], int]:
+    """`rows` numbers at `at`, and where they end."""
+    dtype = np.dtype(width)
+    if rows * dtype.itemsize > len(data) - at:
+        raise DecodeError("a column of the PFS is cut off")
+    return np.frombuffer(data, dtype, rows, at), at + rows * dtype.itemsize
+
+
+def _definitions(numbers: NDArray[np.uint64], new_sets: int) -> tuple[Definitions, Ids]:
+    """The new sets, and what follows them: who was present in the block before."""
+    sizes = numbers[:new_sets].astype(np.int64)
+    stop = new_sets + int(sizes.sum())
+    if len(sizes) < new_sets or (sizes < 0).any() or stop > len(numbers):
+        raise DecodeError("the definitions of a record of the PFS do not add up")
+    totals = numbers[new_sets:stop].cumsum()
+    starts = sizes.cumsum() - sizes
+    before = np.concatenate((np.zeros(1, np.uint64), totals))[starts]
+    members = (totals - before.repeat(sizes)).astype(np.uint32)
+    return Definitions(sizes, members), numbers[stop:].cumsum().astype(np.uint32)

@@ -1,0 +1,207 @@
+"""The PFS of one pubend: blocks on disk, the open block in memory, and what is unknown between them.
+
+Everything appended is known once: what comes again, as after a crash, changes nothing, and what was unknown,
+as after damage, is filled in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from tidemark.storage.pfs.blocklog import BlockLog, Loaded
+from tidemark.storage.pfs.cache import BlockCache
+from tidemark.storage.pfs.columns import Columns
+from tidemark.storage.pfs.extents import Block, Extents
+from tidemark.storage.pfs.openblock import Members, OpenBlock
+from tidemark.storage.pfs.reading import Stretch
+from tidemark.storage.pfs.record import Ids, Summary
+from tidemark.ticks import Range, Tick, Ticks
+
+#: Who is present is remembered for blocks up to this much memory a pubend; others have to be read to know.
+PRESENT_BYTES_MAX = 64 << 20
+
+
+class FilteredStream:
+    """Which ticks of a pubend matched which subscribers."""
+
+    def __init__(self, log: BlockLog, cache: BlockCache, group_bits: int) -> None:
+        #: everything up to here was appended, if it has not been lost; None before there was anything
+        self.last: Tick | None = None
+        self._log = log
+        self._cache = cache
+        self._group_bits = group_bits
+        #: on disk, in the order they were written; their ticks are in `extents`
+        self._blocks: deque[Block] = deque()
+        self._extents = Extents()
+        self._present_bytes = 0
+        #: of the last block on disk
+        self._before: Summary | None = None
+        #: its ticks follow all extents
+        self._open: OpenBlock | None = None
+        self._recover()
+
+    def append(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: Members) -> None:
+        """Learn `(base, upto]`, as far as it was unknown."""
+        assert base <= upto
+        if not sets.all():
+            ticks, sets = ticks[sets != 0], sets[sets != 0]
+        last = base if self.last is None else self.last
+        if last <= base:
+            self._extend(base, upto, ticks, sets, members)
+        else:
+            for start, stop in self.gaps(base, upto):
+                low, high = ticks.searchsorted((start, stop), "right")
+                fill = self._extend if start >= last else self._patch
+                fill(start, stop, ticks[low:high], sets[low:high], members)
+        self.last = max(last, upto)
+
+    def gaps(self, base: Tick, upto: Tick) -> list[Range]:
+        """The parts of `(base, upto]` that are unknown, as far as it was noticed."""
+        opened = self._open
+        if opened is None:
+            return self._extents.gaps(base, upto)
+        beyond = (max(base, opened.upto), upto)
+        gaps = self._extents.gaps(base, min(upto, opened.base))
+        return [*gaps, beyond] if beyond[0] < beyond[1] else gaps
+
+    def check(self, base: Tick, upto: Tick) -> list[Range]:
+        """The parts of `(base, upto]` that are unknown, after reading what is known."""
+        extent = self._extents.after(base)
+        while extent is not None and extent.base < upto:
+            self._columns(extent.block)
+            extent = self._extents.after(extent.upto)
+        return self.gaps(base, upto)
+
+    def flush(self) -> None:
+        """Hand everything to the log volume; it is safe after the volume's next sync."""
+        if self._open is not None:
+            self._write(self._open)
+            if self._open.full:
+                self._close()
+
+    def chop(self, upto: Tick) -> None:
+        """Let go of blocks at or below `upto`, as many as the log can."""
+        # The open block can only go as a whole. Of a quiet pubend it must, or it keeps a segment alive.
+        if self._open is not None and self._open.upto <= upto and self._log.lags():
+            self._close()
+        gone: list[Block] = []
+        while self._blocks and self._blocks[0].upto <= upto:
+            gone.append(self._blocks.popleft())
+        if not gone:
+            return
+        self._log.chop(gone[-1].last)
+        self._extents.remove(set(gone), upto)
+        for block in gone:
+            self._cache.drop(block)
+        kept = {
+            id(block.present): block.present.nbytes for block in self._blocks if block.present is not None
+        }
+        self._present_bytes = sum(kept.values())
+
+    def stretch(self, tick: Tick, subscribers: Ids) -> Stretch | None:
+        """The first known stretch beyond `tick`; its columns unless it surely concerns none of these."""
+        extent = self._extents.after(tick)
+        while extent is not None:
+            present = extent.block.present
+            groups = subscribers >> np.uint32(extent.block.group_bits)
+            if present is not None and not np.isin(groups, present).any():
+                return Stretch(extent.base, extent.upto, None)
+            columns = self._columns(extent.block)
+            # Reading may have found damage: then the extents are others now.
+            same = self._extents.after(tick)
+            if same == extent:
+                return Stretch(extent.base, extent.upto, columns)
+            extent = same
+        if self._open is None or self._open.upto <= tick:
+            return None
+        return Stretch(self._open.base, self._open.upto, self._open.columns())
+
+    def _extend(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: Members) -> None:
+        """Go on behind the last tick, in as many records and blocks as it takes."""
+        if self._open is not None and self._open.upto != base:
+            self._close()
+        while base < upto:
+            opened = self._open = self._open or OpenBlock(base, self._group_bits)
+            taken = opened.add(upto, ticks, sets, members)
+            ticks, sets, base = ticks[taken:], sets[taken:], opened.upto
+            if opened.full:
+                self._close()
+            elif opened.pressing:
+                self._write(opened)
+
+    def _patch(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: Members) -> None:
+        """Fill a gap before the last tick with blocks of its own."""
+        self._close()
+        while base < upto:
+            patch = OpenBlock(base, self._group_bits)
+            taken = patch.add(upto, ticks, sets, members)
+            ticks, sets, base = ticks[taken:], sets[taken:], patch.upto
+            self._finish(patch)
+
+    def _write(self, opened: OpenBlock) -> None:
+        if opened.unwritten:
+            opened.written(self._log.write(opened.record(self._before)))
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._finish(self._open)
+            self._open = None
+
+    def _finish(self, opened: OpenBlock) -> None:
+        """The block is complete: from now on it is read from disk."""
+        self._write(opened)
+        self._before = opened.summary()
+        block = self._closed(opened.first, self._before)
+        self._cache.put(block, opened.columns())
+
+    def _closed(self, first: int, summary: Summary) -> Block:
+        """Enter a block that was written after all others."""
+        block = Block(
+            first,
+            first + summary.records - 1,
+            summary.base,
+            summary.upto,
+            summary.rows,
+            summary.group_bits,
+            self._remembered(summary.present),
+        )
+        self._blocks.append(block)
+        self._extents.put(block.base, block.upto, block)
+        return block
+
+    def _remembered(self, present: Ids) -> Ids | None:
+        """Blocks in a row with the same subscribers, as usual, share an array; None if it is too much."""
+        before = self._blocks[-1].present if self._blocks else None
+        if before is not None and np.array_equal(present, before):
+            return before
+        if self._present_bytes + present.nbytes > PRESENT_BYTES_MAX:
+            return None
+        self._present_bytes += present.nbytes
+        return present
+
+    def _columns(self, block: Block) -> Columns:
+        """The block's columns, read if need be. What turns out to be damaged is unknown from now on."""
+        columns = self._cache.get(block)
+        if columns is None:
+            columns = self._take_in(block, self._log.load(block.first, block.last))
+        return columns
+
+    def _take_in(self, block: Block, loaded: Loaded | None) -> Columns:
+        if loaded is None:
+            self._extents.cut(block, [(block.base, block.upto)])
+            return Columns.nothing(block.group_bits)
+        holes = loaded.known.gaps(block.base, block.upto)
+        if holes:
+            self._extents.cut(block, holes)
+        self._cache.put(block, loaded.columns)
+        return loaded.columns
+
+    def _recover(self) -> None:
+        for found in self._log.recover():
+            block = self._closed(found.first, found.summary)
+            self._before = found.summary
+            if found.loaded is not None:
+                self._take_in(block, found.loaded)
+        self.last = self._extents.last

@@ -1,0 +1,112 @@
+"""The tables' rows as SQLite keeps them, each under a checksum of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from zlib import crc32
+
+from tidemark.storage.subscription import SelectorVersion, Subscription
+from tidemark.storage.tables import Contents, PfsMark, Positions
+from tidemark.ticks import CheckpointToken
+
+#: The columns of a row in the order of SCHEMA, without the checksum.
+Row = tuple[Any, ...]
+
+#: table -> its columns, those of the key first and marked
+SCHEMA: dict[str, tuple[str, ...]] = {
+    "subscriptions": (
+        "id INTEGER KEY", "name TEXT", "principal TEXT", "epoch INTEGER", "start TEXT", "created INTEGER"
+    ),
+    "selectors": (
+        "subscriber INTEGER KEY", "version INTEGER KEY", "pattern TEXT", "selector TEXT", "since TEXT"
+    ),
+    "released": ("subscriber INTEGER KEY", "pubend TEXT KEY", "tick INTEGER"),
+    "tokens": ("subscriber INTEGER KEY", "pubend TEXT KEY", "tick INTEGER"),
+    "latest_delivered": ("pubend TEXT KEY", "tick INTEGER"),
+    "pfs": ("pubend TEXT KEY", "upto INTEGER", "chopped INTEGER"),
+    "counters": ("name TEXT KEY", "value INTEGER"),
+}  # fmt: skip
+
+#: Removing a subscriber removes its rows of these tables, found by this column.
+SUBSCRIBER_COLUMN = {
+    "subscriptions": "id",
+    "selectors": "subscriber",
+    "released": "subscriber",
+    "tokens": "subscriber",
+}
+
+
+def create_statement(table: str) -> str:
+    """The SQL that makes a table."""
+    keys = [column.split()[0] for column in SCHEMA[table] if column.endswith(" KEY")]
+    columns = [f"{column.removesuffix(' KEY')} NOT NULL" for column in SCHEMA[table]]
+    parts = [*columns, "checksum INTEGER NOT NULL", f"PRIMARY KEY ({', '.join(keys)})"]
+    return f"CREATE TABLE {table} ({', '.join(parts)}) WITHOUT ROWID"
+
+
+def replace_statement(table: str) -> str:
+    """The SQL that adds a sealed row, or changes the one of its key."""
+    return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * (len(SCHEMA[table]) + 1))})"
+
+
+def sealed(table: str, row: Row) -> Row:
+    """The row with its checksum. Of which table it is counts too."""
+    return (*row, crc32("\0".join((table, *map(str, row))).encode()))
+
+
+def rows_of(contents: Contents) -> Iterator[tuple[str, list[Row]]]:
+    """Each table with its rows."""
+    subscriptions = contents.subscriptions.values()
+    yield "subscriptions", [_subscription_row(each) for each in subscriptions]
+    yield "selectors", [_selector_row(each.id, version) for each in subscriptions for version in each.history]
+    yield "released", _position_rows(contents.released)
+    yield "tokens", _position_rows(contents.tokens)
+    yield "latest_delivered", list(contents.latest_delivered.items())
+    yield "pfs", [(pubend, mark.upto, mark.chopped) for pubend, mark in contents.pfs.items()]
+    yield "counters", list(contents.counters.items())
+
+
+def contents_of(rows: Mapping[str, Iterable[Row]]) -> Contents:
+    """The reverse; KeyError, ValueError or TokenError when the rows do not belong together."""
+    history: dict[int, list[SelectorVersion]] = {}
+    for subscriber, version, pattern, selector, since in sorted(rows["selectors"]):
+        of_token = CheckpointToken.parse(since)
+        history.setdefault(subscriber, []).append(SelectorVersion(version, pattern, selector, of_token))
+    subscriptions = {
+        number: Subscription(
+            number, name, principal, epoch, CheckpointToken.parse(start), created, tuple(history[number])
+        )
+        for number, name, principal, epoch, start, created in rows["subscriptions"]
+    }
+    return Contents(
+        subscriptions,
+        _positions(rows["released"]),
+        _positions(rows["tokens"]),
+        dict(rows["latest_delivered"]),
+        {pubend: PfsMark(upto, chopped) for pubend, upto, chopped in rows["pfs"]},
+        dict(rows["counters"]),
+    )
+
+
+def _subscription_row(each: Subscription) -> Row:
+    return each.id, each.name, each.principal, each.epoch, each.start.text(), each.created
+
+
+def _selector_row(subscriber: int, each: SelectorVersion) -> Row:
+    return subscriber, each.version, each.pattern, each.selector, each.since.text()
+
+
+def _position_rows(positions: Positions) -> list[Row]:
+    return [
+        (subscriber, pubend, tick)
+        for subscriber, ticks in positions.items()
+        for pubend, tick in ticks.items()
+    ]
+
+
+def _positions(rows: Iterable[Row]) -> Positions:
+    positions: Positions = {}
+    for subscriber, pubend, tick in rows:
+        positions.setdefault(subscriber, {})[pubend] = tick
+    return positions

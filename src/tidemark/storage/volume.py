@@ -1,0 +1,344 @@
+"""LogVolume: many log streams on one sequence of segment files (DSN'03 4.2).
+
+A stream is a named sequence of records, numbered from 1 as they are appended; a record also has a mark, a
+number of its owner's that never decreases. Records wait in memory until `flush`; one flush is one write, and
+all that it writes is there or nothing is. The volume promises:
+- What was synced stays until it is chopped, and is read as it was written or reported as damaged.
+- A flush that finds the disk full takes everything back that was appended since the last one; reads go on,
+  and appends are welcome again at once.
+- After a failed write or sync nothing is written any more; reads go on.
+- A record that is damaged is missed by its index, which no other record gets; its segment's file is kept.
+- Nothing is deleted that was not chopped, and no file is touched that is not understood.
+
+Bounds: 32 bytes of memory a record, one write's worth of records in waiting, a few open files.
+One thread at a time: the owner's disk thread gathers what has come while a sync was under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.errors import DamagedError, DiskFailedError, DiskFullError
+from tidemark.message.batch import Buffer
+from tidemark.storage.disk import Disk
+from tidemark.storage.log.catalogue import MARK_MIN, STREAM_NAME_BYTES_MAX, Entry
+from tidemark.storage.log.checksum import crc32c
+from tidemark.storage.log.damage import Damage
+from tidemark.storage.log.identity import identify
+from tidemark.storage.log.reader import read_rows
+from tidemark.storage.log.record import RECORD_BYTES_MAX
+from tidemark.storage.log.recovery import Recovered, recover
+from tidemark.storage.log.reserve import Reserve
+from tidemark.storage.log.rows import Rows
+from tidemark.storage.log.segment import SEGMENT_BYTES, segment_name
+from tidemark.storage.log.stream import LogStream, Pending
+from tidemark.storage.log.writer import Writer
+
+#: What may wait for one flush; the owner's back-pressure has to set in before.
+PENDING_BYTES_MAX = 128 << 20
+READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it was appended."""
+
+    index: int
+    mark: int
+    payload: bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Records in order, damaged ones left out; complete up to the index `last`."""
+
+    records: list[Record]
+    last: int
+
+
+class LogVolume:
+    """See above. Streams go by name; one that nobody has appended to is empty."""
+
+    def __init__(self, disk: Disk, identity: int, found: Recovered, segment_bytes: int) -> None:
+        """Use `open`."""
+        self._disk = disk
+        self._segments = found.segments
+        self._writer = Writer(disk, identity, found, segment_bytes)
+        self._reserve = Reserve(disk)
+        self._streams = {stream.name: stream for stream in found.streams.values()}
+        self._by_id = found.streams
+        self._next_stream = found.next_stream
+        self._damage = found.damage
+        #: what the next flush writes, in order: streams the catalogue does not have yet, records, chops
+        self._unlisted: list[LogStream] = []
+        self._group: list[Pending] = []
+        self._group_bytes = 0
+        self._chops: dict[str, int] = {}
+        self._failure: DiskFailedError | None = None
+
+    @classmethod
+    def open(cls, disk: Disk, *, identity: int, segment_bytes: int = SEGMENT_BYTES) -> LogVolume:
+        """Lock the directory and recover the volume in it; the damage found is in `damage`.
+
+        `identity` is a random number of 64 bits, for a volume that has to be made. DirectoryLockedError,
+        UnknownFormatError or DamagedError if the directory cannot be used: it is left alone then.
+        """
+        disk.lock()
+        try:
+            identity = identify(disk, identity)
+            return cls(disk, identity, recover(disk, identity), segment_bytes)
+        except Exception:
+            disk.unlock()
+            raise
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """All damage found so far, by recovery and by reading; sealed segments are not read through."""
+        return tuple(self._damage)
+
+    @property
+    def streams(self) -> list[str]:
+        """Names of the streams, sorted."""
+        return sorted(self._streams)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Payload that waits for the next flush."""
+        return self._group_bytes
+
+    @property
+    def failure(self) -> DiskFailedError | None:
+        """Why nothing is written any more."""
+        return self._failure
+
+    def append(
+        self,
+        stream: str,
+        pieces: Sequence[Buffer],
+        mark: int = MARK_MIN,
+        undo: Callable[[], None] | None = None,
+    ) -> int:
+        """Add a record at the end of the stream; its index.
+
+        The pieces are written as they are at the next flush and must not change before. If the flush has to
+        take the record back, `undo` is called, the last record's first; its index is given away again.
+        """
+        self._refuse_after_failure()
+        log = self._stream(stream)
+        length = sum(map(len, pieces))
+        assert length <= RECORD_BYTES_MAX
+        assert self._group_bytes + length <= PENDING_BYTES_MAX
+        assert mark >= log.mark_upto(log.next)
+        record = Pending(log.id, log.next, mark, length, _check(pieces), pieces, undo)
+        log.pending.append(record)
+        self._group.append(record)
+        self._group_bytes += length
+        return record.index
+
+    def chop(self, stream: str, upto: int) -> None:
+        """Let go of the stream's records up to the index `upto`, as far as they are flushed; again is fine.
+
+        It is part of the next flush. Once that is synced, segments in which nothing is left are removed.
+        """
+        self._refuse_after_failure()
+        log = self._stream(stream)
+        upto = min(upto, log.last)
+        if upto > max(log.chopped, self._chops.get(stream, 0)):
+            self._chops[stream] = upto
+
+    def flush(self) -> None:
+        """Hand everything that waits to the operating system, in one write.
+
+        DiskFullError: everything since the last flush is taken back, chops too. DiskFailedError: nothing is
+        written any more, now or later.
+        """
+        self._refuse_after_failure()
+        if not self._group and not self._chops:
+            return
+        try:
+            self._write_with_reserve()
+        except DiskFullError:
+            self._take_back()
+            raise
+        except DiskFailedError as error:
+            self._take_back()
+            self._failure = error
+            raise
+
+    def sync(self) -> None:
+        """Flush, and return when everything is on the platter; errors as `flush`."""
+        self.flush()
+        try:
+            self._writer.sync()
+            self._writer.reclaim()
+            self._reserve.refill()
+        except DiskFailedError as error:
+            self._failure = error
+            raise
+
+    def bounds(self, stream: str) -> tuple[int, int]:
+        """First and last index of the records there are; the first is above the last when there are none."""
+        log = self._stream(stream)
+        return log.chopped + 1, log.next - 1
+
+    def last_mark(self, stream: str) -> int:
+        """The mark of the last record that is whole, or else of the last one chopped; MARK_MIN if none."""
+        log = self._stream(stream)
+        return log.mark_upto(log.next)
+
+    def mark_upto(self, stream: str, index: int) -> int:
+        """As `last_mark`, of the records up to this index."""
+        return self._stream(stream).mark_upto(index)
+
+    def chopped_mark(self, stream: str) -> int:
+        """The mark of the last record that was chopped; MARK_MIN if none was."""
+        return self._stream(stream).chopped_mark
+
+    def after_mark(self, stream: str, mark: int) -> int:
+        """The index of the first record whose mark is above this one; one above the last if there is none."""
+        return self._stream(stream).after_mark(mark)
+
+    def holes(self, stream: str) -> list[tuple[int, int]]:
+        """First and last index of every run of damaged records, in order."""
+        return self._stream(stream).holes()
+
+    def segments_behind(self, stream: str) -> int:
+        """How many segments ago the first record was written: it keeps a whole one on the disk."""
+        rows = self._stream(stream).table.rows
+        return self._writer.number - int(rows.homes[0]) if rows.size else 0
+
+    def read(self, stream: str, index: int) -> bytes:
+        """The payload of one record; DamagedError if it is lost."""
+        return bytes(self.read_range(stream, index, index)[0])
+
+    def read_range(self, stream: str, first: int, last: int) -> list[bytes | memoryview]:
+        """The payloads of these records, both ends included; DamagedError if one of them is lost."""
+        records = self.read_some(stream, first, last, bytes_max=None).records
+        if len(records) < last + 1 - first:
+            lost = set(range(first, last + 1)) - {record.index for record in records}
+            raise self._lost(stream, min(lost))
+        return [record.payload for record in records]
+
+    def read_some(self, stream: str, first: int, last: int, *, bytes_max: int | None = READ_BYTES) -> Reading:
+        """Records of these indexes, both ends included: as many as fit in `bytes_max`, but one at least."""
+        log = self._stream(stream)
+        assert log.chopped < first
+        assert last < log.next
+        rows = log.between(first, last)
+        if bytes_max is not None and rows.size:
+            fit = max(1, int(rows.lengths.cumsum(dtype=np.int64).searchsorted(bytes_max, "right")))
+            last = int(rows.indexes[fit - 1]) if fit < rows.size else min(last, log.last)
+            rows = rows.select(slice(0, fit))
+        waiting = log.pending[max(0, first - log.last - 1) : max(0, last - log.last)]
+        records = self._read(log, rows)
+        records += [Record(record.index, record.mark, record.payload) for record in waiting]
+        return Reading(records, last)
+
+    def close(self) -> None:
+        """Sync if that is possible, and let go of the directory."""
+        try:
+            with suppress(DiskFullError, DiskFailedError):
+                self.sync()
+                self._writer.close()
+                return
+            self._writer.abandon()
+        finally:
+            self._segments.close_all()
+            self._disk.unlock()
+
+    def _stream(self, name: str) -> LogStream:
+        log = self._streams.get(name)
+        if log is None:
+            assert len(name.encode()) <= STREAM_NAME_BYTES_MAX
+            log = LogStream(Entry(self._next_stream, name, 0, 0, MARK_MIN))
+            self._next_stream += 1
+            self._streams[name] = self._by_id[log.id] = log
+            self._unlisted.append(log)
+        return log
+
+    def _known(self) -> list[Entry]:
+        """The streams that the catalogue has."""
+        unlisted = {log.id for log in self._unlisted}
+        return [log.entry for log in self._by_id.values() if log.id not in unlisted]
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure is not None:
+            reason = f"stopped after an earlier failure ({self._failure.reason}); restart to go on"
+            raise DiskFailedError(reason, path=self._failure.path)
+
+    def _write_with_reserve(self) -> None:
+        try:
+            self._write()
+        except DiskFullError:
+            # Chops make space, so they may use what is kept for them.
+            if not self._chops or not self._reserve.spend():
+                raise
+            self._write()
+
+    def _write(self) -> None:
+        chops = [self._streams[name].chopped_to(upto) for name, upto in self._chops.items()]
+        listed = [log.entry for log in self._unlisted]
+        number, offsets = self._writer.write(self._group, listed, chops, self._known)
+        for record, offset in zip(self._group, offsets, strict=True):
+            log = self._by_id[record.stream]
+            log.table.add(record.index, record.mark, number, offset, record.length)
+            log.last = record.index
+        self._segments.live[number] += len(self._group)
+        self._unlisted.clear()
+        self._forget_group()
+        for entry in chops:
+            self._segments.let_go(self._by_id[entry.stream].chop(entry))
+
+    def _take_back(self) -> None:
+        """What waits was never appended."""
+        group = self._group
+        self._forget_group()
+        for record in reversed(group):
+            if record.undo is not None:
+                record.undo()
+
+    def _forget_group(self) -> None:
+        for record in self._group:
+            self._by_id[record.stream].pending.clear()
+        self._group = []
+        self._group_bytes = 0
+        self._chops = {}
+
+    def _read(self, log: LogStream, rows: Rows) -> list[Record]:
+        """The records of the rows that are whole; the others are damaged from now on."""
+        rows = rows.copy()
+        indexes, marks = rows.indexes.tolist(), rows.marks.tolist()
+        payloads = read_rows(self._segments, log.id, rows) if indexes else []
+        for at, payload in enumerate(payloads):
+            if payload is None:
+                self._lose(log, indexes[at], int(rows.homes[at]), int(rows.offsets[at]))
+        return [
+            Record(index, mark, payload)
+            for index, mark, payload in zip(indexes, marks, payloads, strict=True)
+            if payload is not None
+        ]
+
+    def _lose(self, log: LogStream, index: int, number: int, offset: int) -> None:
+        """A record turned out to be damaged."""
+        self._damage.append(Damage(log.name, index, index, number, offset, True))
+        self._segments.damaged.add(number)
+        self._segments.live[number] -= 1
+        log.table.remove(int(log.table.rows.indexes.searchsorted(index)))
+
+    def _lost(self, stream: str, index: int) -> DamagedError:
+        for damage in self._damage:
+            if damage.stream == stream and damage.first_index <= index <= damage.last_index:
+                path = f"{self._disk.path}/{segment_name(damage.segment)}"
+                return DamagedError(f"record {index} of {stream} is lost", path=path, offset=damage.offset)
+        raise AssertionError(f"record {index} of {stream} is neither there nor damaged")
+
+
+def _check(pieces: Sequence[Buffer]) -> int:
+    check = 0
+    for piece in pieces:
+        check = crc32c(piece, check)
+    return check
