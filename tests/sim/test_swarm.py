@@ -16,6 +16,9 @@ REGRESSIONS = {
     0: "a recovered host at the pubend's own broker could never learn what lay before the pubend's position",
     6: "a publisher's second batch was taken before its first, which then looked like a repetition",
     7: "a subscriber was started by silence of an older interest that nothing had been left out of",
+    8: "a host that had never synced its PFS forgot how far its subscribers were",
+    68: "late word that nobody was behind a link undid word that somebody was, and events were let go",
+    87: "after a link came back, word that nobody was there was repeated although somebody had come",
 }
 
 

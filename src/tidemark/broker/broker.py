@@ -39,7 +39,7 @@ from tidemark.broker.release import Minima
 from tidemark.broker.stream import Stream
 from tidemark.message.batch import EventBatch
 from tidemark.message.registry import Registry
-from tidemark.ticks import Thresholds
+from tidemark.ticks import TICK_MAX, Thresholds
 from tidemark.wire.frames import (
     Ack,
     AckExpected,
@@ -217,9 +217,11 @@ class Broker:
                 self._streams[pubend].nacked(peer, ranges, self._now)
             case AckExpected(pubend, tick):
                 self._streams[pubend].ack_expected(tick)
-            case Release(pubend, released, delivered):
-                self._minima[pubend].report(peer, released, delivered)
-                self._report(pubend)
+            case Release(pubend, released, delivered, version):
+                # Word that nobody is there, overtaken by word that somebody is, must not undo it.
+                if released < TICK_MAX or version >= self._interests.heard_version(peer):
+                    self._minima[pubend].report(peer, released, delivered)
+                    self._report(pubend)
             case Interest():
                 self._interests.heard(peer, frame)
                 if frame.wanted is None or frame.wanted:
@@ -244,8 +246,9 @@ class Broker:
         self._out.add(SendPeer(peer, said))
         for name, stream in self._streams.items():
             stream.link_up(peer, self._now)
-            if stream.upstream == peer and name in self._reported:
-                self._out.add(SendPeer(peer, Release(name, *self._reported[name])))
+            if stream.upstream == peer:
+                self._reported.pop(name, None)  # say again what holds now, if anything is known
+                self._report(name)
         self._interest_changed()
 
     def _link_down(self, peer: str) -> None:
@@ -343,7 +346,8 @@ class Broker:
         upstream = self._streams[name].upstream
         if total != self._reported.get(name) and upstream in self._lives and upstream is not None:
             self._reported[name] = total
-            self._out.add(SendPeer(upstream, Release(name, *total)))
+            version = self._interests.said_version(upstream)
+            self._out.add(SendPeer(upstream, Release(name, *total, version)))
 
 
 def _neighbours(route: Route) -> tuple[str, ...]:

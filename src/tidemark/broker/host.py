@@ -117,10 +117,13 @@ class Host:
             subscription.released = dict(each.released)
             self._register(subscription)
         for pubend, constream in self._constreams.items():
-            if self._subscriptions and pubend in delivered:
-                constream.delivered = constream.synced = delivered[pubend]
-                constream.stream.position = max(constream.stream.position, delivered[pubend])
-                constream.stream.window.raise_floor(delivered[pubend])
+            # Without a PFS - it was never synced - all since the first start is matched again.
+            starts = [each.starts[pubend] for each in self._subscriptions.values() if pubend in each.starts]
+            tick = delivered.get(pubend, min(starts, default=None)) if self._subscriptions else None
+            if tick is not None:
+                constream.delivered = constream.synced = tick
+                constream.stream.position = max(constream.stream.position, tick)
+                constream.stream.window.raise_floor(tick)
         version = self._attend()
         for subscription in self._subscriptions.values():
             subscription.version = version

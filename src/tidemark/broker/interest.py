@@ -132,6 +132,14 @@ class Interests:
             del said.made_of[min(said.made_of)]
         return Interest(said.version, wanted)
 
+    def said_version(self, peer: str) -> int:
+        """The version that a neighbour was told last."""
+        return self._said[peer].version
+
+    def heard_version(self, peer: str) -> int:
+        """The version that a neighbour said last."""
+        return self._heard[peer].version
+
     def selection(self, peer: str) -> Selection | None:
         """What may be left out for a neighbour; None when nothing may."""
         return self._heard[peer].selection

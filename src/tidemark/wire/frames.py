@@ -59,11 +59,15 @@ class AckExpected:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Minima over all behind the sender: acknowledged by every durable subscriber, delivered to all live."""
+    """Minima over all behind the sender: acknowledged by every durable subscriber, delivered to all live.
+
+    TICK_MAX says that nobody is there, as of the sender's interest of `version`: it may come late.
+    """
 
     pubend: str
     released: int
     delivered: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
