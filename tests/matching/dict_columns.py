@@ -57,7 +57,8 @@ def column_of(values: Sequence[Any], field_type: Type) -> Column:
     if kind is Kind.BOOLEAN:
         return Column(field_type, np.array([bool(value) for value in values], bool), valid)
     if kind in (Kind.FLOAT, Kind.DOUBLE):
-        return Column(field_type, np.array([value or 0.0 for value in values], np.float64), valid)
+        numbers = [0.0 if value is None else value for value in values]  # `or` would lose -0.0
+        return Column(field_type, np.array(numbers, np.float64), valid)
     if kind is Kind.DECIMAL:
         return Column(field_type, _decimals(values, field_type.scale), valid)
     if kind in (Kind.STRING, Kind.BYTES):

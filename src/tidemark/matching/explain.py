@@ -1,0 +1,119 @@
+"""What a selector means and how it is found, for `tidemark explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidemark.matching.clause_tree import clauses_to_tree
+from tidemark.matching.evaluate import evaluate
+from tidemark.matching.matcher import Matcher
+from tidemark.matching.normal import normalise
+from tidemark.matching.render import render as render_node
+from tidemark.matching.selector import Selector, children_of
+from tidemark.matching.tree import (
+    And,
+    Arithmetic,
+    Between,
+    Compare,
+    FieldRef,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Node,
+    Not,
+    Or,
+)
+from tidemark.message.schema import Schema, value_at
+
+_WORDS: dict[type[Node], str] = {
+    And: "AND",
+    Or: "OR",
+    Not: "NOT",
+    Negate: "minus",
+    Between: "BETWEEN",
+    In: "IN",
+    Like: "LIKE",
+    IsNull: "IS NULL",
+    Literal: "literal",
+    FieldRef: "field",
+}
+_TRUTHS = {True: "true", False: "false", None: "unknown"}
+
+
+def describe(text: str, schema: Schema, events: Sequence[Any] | None = None) -> dict[str, Any]:
+    """What `tidemark explain --json` prints; with events, the truth of the selector for each."""
+    selector = Selector.parse(text, schema)
+    clauses = normalise(selector.tree, schema)
+    description: dict[str, Any] = {
+        "selector": text,
+        "canonical": render_node(selector.tree),
+        "tree": _tree(selector.tree),
+        "normal_form": None
+        if clauses is None
+        else [render_node(clauses_to_tree([c], schema)) for c in clauses],
+        "index": Matcher(schema).explain(selector)["clauses"],
+    }
+    if events is not None:
+        truths = [_truth(selector.tree, event) for event in events]
+        description["events"] = [_TRUTHS[truth] for truth in truths]
+        description["matched"] = sum(truth is True for truth in truths)
+    return description
+
+
+def render(description: dict[str, Any]) -> str:
+    """The same as text."""
+    parts = [
+        f"selector   {description['canonical']}",
+        "tree\n" + "\n".join(_tree_lines(description["tree"], 1)),
+    ]
+    normal = description["normal_form"]
+    if normal is None:
+        parts.append("normal form: too many clauses; the whole tree is evaluated once a batch")
+    elif not normal:
+        parts.append("normal form: none; no event can ever match")
+    else:
+        parts.append("normal form (any of)\n" + "\n".join(f"  {clause}" for clause in normal))
+    parts.append("index\n" + "\n".join(_index_lines(description["index"])))
+    if "events" in description:
+        lines = [f"  {number:>4}  {truth}" for number, truth in enumerate(description["events"], start=1)]
+        total = len(description["events"])
+        parts.append("\n".join(["events", *lines, f"  {description['matched']} of {total} match"]))
+    return "\n\n".join(parts)
+
+
+def _truth(tree: Node, event: Any) -> bool | None:
+    return evaluate(tree, lambda path: value_at(event, path))
+
+
+def _tree(node: Node) -> dict[str, Any]:
+    match node:
+        case Compare(op) | Arithmetic(op):
+            word: str = op
+        case Literal() | FieldRef():
+            word = f"{_WORDS[type(node)]} {render_node(node)}"
+        case Like(_, pattern):
+            word = f"LIKE {pattern!r}"
+        case _:
+            word = _WORDS[type(node)]
+    negated = "NOT " if getattr(node, "negated", False) else ""
+    return {"node": negated + word, "children": [_tree(child) for child in children_of(node)]}
+
+
+def _tree_lines(tree: dict[str, Any], depth: int) -> list[str]:
+    lines = ["  " * depth + tree["node"]]
+    for child in tree["children"]:
+        lines += _tree_lines(child, depth + 1)
+    return lines
+
+
+def _index_lines(clauses: Sequence[dict[str, Any]]) -> list[str]:
+    lines: list[str] = []
+    for number, clause in enumerate(clauses, start=1):
+        lines.append(f"  clause {number}")
+        for key, what in clause.items():
+            text = ", ".join(map(str, what)) if isinstance(what, list | tuple | set) else str(what)
+            lines.append(f"    {key:<11} {text or 'none'}")
+    return lines or ["  nothing is indexed"]

@@ -1,0 +1,176 @@
+"""Boxes: the conjunctions that the index looks for, as ranges of keys in arrays.
+
+A box is a run of ranges, and its number is where the run starts. They are checked in order up to the one
+marked LAST; those behind it are known to hold for every candidate, because of the way it was found. The first
+range, the head, is also kept beside the box's posting: most candidates are checked where they are listed, in
+the order of memory, and never looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tidemark.matching.index.arrays import Ids, Index, Words, grown
+from tidemark.matching.index.postings import Postings
+from tidemark.message.columns import Bools
+
+_COLUMN = 2**16 - 1
+_LAST = 1 << 16
+_END = 1 << 17
+_CONDITIONAL = 1 << 18
+_RULE_SHIFT = 32
+
+#: what, low and span of a box's first range
+Head = tuple[int, int, int]
+HEAD = (np.uint64, np.uint64, np.uint64)
+
+
+class Side(NamedTuple):
+    """The range of a box in one column: keys low to high, both included."""
+
+    column: int
+    low: int
+    high: int
+
+
+class Boxes:
+    """Every box with the rule it belongs to. Boxes of one rule may overlap."""
+
+    def __init__(self) -> None:
+        #: a key is inside when key - low, without sign, is at most span
+        self._low: Words = np.zeros(64, np.uint64)
+        self._span: Words = np.zeros(64, np.uint64)
+        #: rule, _CONDITIONAL, _END, _LAST and column of each range
+        self._what: Words = np.zeros(64, np.uint64)
+        #: by box: where the trie filed it
+        self.home: Ids = np.zeros(64, np.uint32)
+        self._size = 0
+        #: starts of the runs given back, by length
+        self._free: dict[int, list[int]] = {}
+        #: by the place of the LAST range: conditions that must hold too
+        self._conditions: dict[int, tuple[int, ...]] = {}
+
+    def add(self, rule: int, sides: Sequence[Side], conditions: tuple[int, ...]) -> int:
+        """A new box of a rule; it has at least one side and at most one a column."""
+        free = self._free.get(len(sides))
+        box = free.pop() if free else self._run(len(sides))
+        if conditions:
+            self._conditions[box + len(sides) - 1] = conditions
+        self._write(box, sides, len(sides), rule << _RULE_SHIFT | (_CONDITIONAL if conditions else 0))
+        return box
+
+    def remove(self, box: int) -> None:
+        """Its number may come back."""
+        self._conditions.pop(self.last(box), None)
+        self._free.setdefault(self._length(box, _END), []).append(box)
+
+    def sides(self, box: int) -> list[Side]:
+        """The ranges of a box, in the order in which they are checked."""
+        run = slice(box, box + self._length(box, _END))
+        parts = zip(self._what[run].tolist(), self._low[run].tolist(), self._span[run].tolist(), strict=True)
+        return [Side(what & _COLUMN, low, low + span) for what, low, span in parts]
+
+    def arrange(self, box: int, used: Collection[int], known: Collection[int]) -> Head:
+        """Check the columns that led to the box after all others, and those `known` to hold not at all."""
+        sides = self.sides(box)
+        sides.sort(key=lambda side: (side.column in known, side.column in used))
+        checked = max(1, sum(side.column not in known for side in sides))
+        conditions = self._conditions.pop(self.last(box), None)
+        if conditions:
+            self._conditions[box + checked - 1] = conditions
+        self._write(box, sides, checked, int(self._what[box]) & ~(_COLUMN | _LAST | _END))
+        return int(self._what[box]), int(self._low[box]), int(self._span[box])
+
+    def last(self, box: int) -> int:
+        """Where the LAST range of a box is."""
+        return box + self._length(box, _LAST) - 1
+
+    def check(
+        self, keys: Words, rows: Index, listed: Postings, position: Index, holds: Callable[[int], Bools]
+    ) -> tuple[Index, Index]:
+        """keys[column, row], candidates (rows[n], position[n] in the pool) -> (row, rule) that match.
+
+        The last three things beside a posting are its head.
+        """
+        flat, width = keys.reshape(-1), keys.shape[1]
+        what, low, span = (array.take(position) for array in listed.beside[-3:])
+        kept = _inside(flat, width, rows, what, low, span)
+        rows, what = rows.take(kept), what.take(kept)
+        at = listed.items.take(position.take(kept)).astype(np.int64)
+        found: list[tuple[Index, Index, Words]] = []
+        while len(going := np.flatnonzero((what & np.uint64(_LAST)) == 0)):
+            done = np.flatnonzero(what & np.uint64(_LAST))
+            found.append((rows.take(done), at.take(done), what.take(done)))
+            rows, at = rows.take(going), at.take(going) + 1
+            what = self._what.take(at)
+            kept = _inside(flat, width, rows, what, self._low.take(at), self._span.take(at))
+            rows, what, at = rows.take(kept), what.take(kept), at.take(kept)
+        if found:
+            found.append((rows, at, what))
+            rows, at, what = (np.concatenate(part) for part in zip(*found, strict=True))
+        return self._confirmed(rows, at, what, holds)
+
+    def confirm(self, rows: Index, at: Index, holds: Callable[[int], Bools]) -> tuple[Index, Index]:
+        """rows[n] and the LAST range of a box that holds each, at[n] -> (row, rule) where conditions hold."""
+        return self._confirmed(rows, at, self._what.take(at), holds)
+
+    def _confirmed(
+        self, rows: Index, at: Index, what: Words, holds: Callable[[int], Bools]
+    ) -> tuple[Index, Index]:
+        conditional = np.flatnonzero(what & np.uint64(_CONDITIONAL))
+        rules = (what >> np.uint64(_RULE_SHIFT)).view(np.int64)
+        if len(conditional) == 0:
+            return rows, rules
+        holding = np.ones(len(rows), np.bool_)
+        for group in _groups(conditional, at.take(conditional)):
+            for condition in self._conditions[int(at[group[0]])]:
+                holding[group] &= holds(condition).take(rows.take(group))
+        return rows[holding], rules[holding]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays, and of the conditions roughly."""
+        arrays = self._low.nbytes + self._span.nbytes + self._what.nbytes + self.home.nbytes
+        return arrays + 200 * len(self._conditions)
+
+    def _run(self, length: int) -> int:
+        box = self._size
+        self._size += length
+        self._low = grown(self._low, self._size)
+        self._span = grown(self._span, self._size)
+        self._what = grown(self._what, self._size)
+        self.home = grown(self.home, self._size)
+        return box
+
+    def _length(self, box: int, upto: int) -> int:
+        length = 1
+        while not int(self._what[box + length - 1]) & upto:
+            length += 1
+        return length
+
+    def _write(self, box: int, sides: Sequence[Side], checked: int, what: int) -> None:
+        """Write the run; the first `checked` sides are to be checked."""
+        for number, side in enumerate(sides, start=1):
+            at = box + number - 1
+            self._low[at] = side.low
+            self._span[at] = side.high - side.low
+            marks = (_LAST if number == checked else 0) | (_END if number == len(sides) else 0)
+            self._what[at] = what | marks | side.column
+
+
+def _inside(flat: Words, width: int, rows: Index, what: Words, low: Words, span: Words) -> Index:
+    """flat[column * width + row], and a range for each of rows[n] -> the n whose key is in the range."""
+    place = (what & np.uint64(_COLUMN)).view(np.int64)
+    place *= width
+    place += rows
+    return np.flatnonzero(flat.take(place) - low <= span)
+
+
+def _groups(items: Index, by: Index) -> Iterator[Index]:
+    """items[n] with equal by[n] together."""
+    order = by.argsort(kind="stable")
+    edges = np.flatnonzero(np.diff(by.take(order))) + 1
+    yield from np.split(items.take(order), edges)

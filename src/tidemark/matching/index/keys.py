@@ -1,0 +1,214 @@
+"""Key columns: a batch of events as points of the key space (`ranges` says what a key is).
+
+Holds which columns the boxes in the index use, and makes only those. Column EVERY_ROW has the same key in
+every row: a box without constraints has its range there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.matching.index.arrays import Index, Words
+from tidemark.matching.index.ranges import (
+    ABSENT_KEY,
+    HIGHEST,
+    LOWEST,
+    NULLNESS,
+    PRESENT_KEY,
+    WORD_BYTES,
+)
+from tidemark.matching.promotion import INT64_MAX, INT64_MIN
+from tidemark.matching.rowwise import present
+from tidemark.message.columns import Column, Columns, Decimals, Doubles, Ints, Spans
+from tidemark.message.types import DOUBLE, FLOAT, INT, LONG, Atomic, Kind, Path, Type
+
+EVERY_ROW = 0
+#: A column is 16 bits of a box's range.
+COLUMNS_MAX = 1 << 16
+
+_SIGN = np.uint64(2**63)
+_MINUS_INFINITY = np.uint64(0x000FFFFFFFFFFFFF)
+_INFINITIES_APART = np.uint64(0xFFF0000000000000 - 0x000FFFFFFFFFFFFF)
+_MINUS_ZERO = np.uint64(2**63 - 1)
+_WORD_VIEW_BYTES = 8
+#: by how many bytes there are from the word on: the mask of those that belong to it
+_WORD_MASKS = np.array([HIGHEST - (HIGHEST >> 8 * min(n, WORD_BYTES)) for n in range(9)], np.uint64)
+#: (held, said): types whose values have the same keys
+_SAME_KEYS = {(INT, LONG), (FLOAT, DOUBLE), (DOUBLE, FLOAT)}
+
+
+@dataclass(slots=True)
+class _Field:
+    """A field in use, with the type that was said."""
+
+    type: Type
+    #: how many rules read it
+    readers: int = 0
+    #: by part
+    columns: dict[int, int] = field(default_factory=dict)
+
+
+class Keys:
+    """The fields and key columns in use, counted."""
+
+    def __init__(self) -> None:
+        self._fields: dict[Path, _Field] = {}
+        #: column -> its field and part; EVERY_ROW and columns given back have none
+        self._places: list[tuple[Path, int] | None] = [None]
+        self._uses: list[int] = [1]
+        self._unused: list[int] = []
+
+    def watch(self, path: Path, item: Type) -> None:
+        """A rule reads the field and counts on its type, also where no key of it is left in its boxes."""
+        held = self._fields.setdefault(path, _Field(item))
+        assert held.type == item
+        held.readers += 1
+
+    def unwatch(self, path: Path) -> None:
+        """One reader less; its columns have been released before."""
+        held = self._fields[path]
+        held.readers -= 1
+        if held.readers == 0:
+            assert not held.columns
+            del self._fields[path]
+
+    def acquire(self, path: Path, part: int) -> int:
+        """The column of a part of a field that is watched; to be released as often as it was acquired."""
+        columns = self._fields[path].columns
+        column = columns.get(part)
+        if column is None:
+            column = columns[part] = self._create((path, part))
+        self._uses[column] += 1
+        return column
+
+    def release(self, column: int) -> None:
+        """One use less."""
+        self._uses[column] -= 1
+        place = self._places[column]
+        if self._uses[column] or place is None:
+            return
+        path, part = place
+        del self._fields[path].columns[part]
+        self._places[column] = None
+        self._unused.append(column)
+
+    def path(self, column: int) -> Path:
+        """The field that a column is a part of."""
+        place = self._places[column]
+        assert place is not None
+        return place[0]
+
+    def read(self, columns: Columns) -> Words | None:
+        """keys[column, row], or None when a field is not of the type that was said."""
+        keys = np.zeros((len(self._places), columns.count), np.uint64)
+        keys[EVERY_ROW] = LOWEST
+        for path, held in self._fields.items():
+            if not held.columns and not isinstance(held.type, Atomic):
+                continue  # only conditions read it, if they are asked at all
+            column = columns.column(path)
+            is_as_said = _has_same_keys(column.type, held.type)
+            if not is_as_said and not _is_all_null(column):
+                return None
+            for part, target in held.columns.items():
+                if part == NULLNESS:
+                    _nullness(column, keys[target])
+                elif is_as_said:
+                    _value(column, part, keys[target])
+        return keys
+
+    def _create(self, place: tuple[Path, int]) -> int:
+        if self._unused:
+            column = self._unused.pop()
+            self._places[column] = place
+            return column
+        self._places.append(place)
+        self._uses.append(0)
+        assert len(self._places) <= COLUMNS_MAX
+        return len(self._places) - 1
+
+
+def _has_same_keys(held: Type, said: Type) -> bool:
+    """A field that was not said to be atomic has no keys but for NULL, so anything will do for it."""
+    if held == said or not isinstance(said, Atomic) or (held, said) in _SAME_KEYS:
+        return True
+    if not isinstance(held, Atomic) or not held.kind is said.kind is Kind.DECIMAL:
+        return False
+    return held.scale == said.scale
+
+
+def _is_all_null(column: Column) -> bool:
+    return column.valid is not None and not column.valid.any()
+
+
+def _nullness(column: Column, keys: Words) -> None:
+    known = present(column)
+    keys[:] = PRESENT_KEY
+    if known is not None:
+        keys[~known] = ABSENT_KEY
+
+
+def _value(column: Column, part: int, keys: Words) -> None:
+    """column, part -> keys[row], 0 where the field has no value."""
+    values = column.values
+    if isinstance(values, Spans):
+        _words(values, part, keys)
+    elif isinstance(values, Decimals):
+        _decimals(values, keys)
+    elif isinstance(values, np.ndarray):
+        _numbers(values, keys)
+    else:
+        assert _is_all_null(column)
+    if column.valid is not None:
+        keys *= column.valid
+
+
+def _numbers(values: NDArray[Any], keys: Words) -> None:
+    match values.dtype.kind:
+        case "f":
+            _doubles(values, keys)
+        case "b":
+            np.add(values, LOWEST, out=keys, casting="unsafe")
+        case _:
+            _integers(values, keys)
+
+
+def _integers(values: Ints, keys: Words) -> None:
+    np.maximum(values, INT64_MIN + 1, out=keys.view(np.int64))
+    keys ^= _SIGN
+
+
+def _doubles(values: Doubles, keys: Words) -> None:
+    """All on the bits: a NaN of any sort must not trouble the floating-point unit."""
+    bits = values.view(np.int64)
+    np.right_shift(bits, 63, out=keys.view(np.int64))
+    keys |= _SIGN
+    keys ^= values.view(np.uint64)
+    keys += keys == _MINUS_ZERO
+    keys *= (keys - _MINUS_INFINITY) <= _INFINITIES_APART
+
+
+def _decimals(values: Decimals, keys: Words) -> None:
+    short = values.low.view(np.int64)
+    is_short = values.high == short >> 63
+    clamped = np.where(is_short, short, np.where(values.high < 0, INT64_MIN, INT64_MAX))
+    _integers(clamped, keys)
+
+
+def _words(values: Spans, word: int, keys: Words) -> None:
+    """Each word is read as 8 bytes where it lies; what does not belong to it is masked out."""
+    body = values.body
+    if len(body) < _WORD_VIEW_BYTES:
+        body = np.concatenate((body, np.zeros(_WORD_VIEW_BYTES, np.uint8)))
+    words = np.ndarray((len(body) - 7,), ">u8", body, strides=(1,))
+    wanted = values.starts + word * WORD_BYTES
+    # Near the end of the body the 8 bytes are read earlier and shifted into place.
+    read = np.minimum(wanted, len(words) - 1)
+    keys[:] = words[read]
+    keys <<= np.minimum((wanted - read) << 3, 63).view(np.uint64)
+    left: Index = np.minimum(np.maximum(values.ends - wanted, 0), 8)
+    keys &= _WORD_MASKS.take(left)
+    keys |= (left + 1).view(np.uint64)

@@ -1,0 +1,103 @@
+"""Match sets: the distinct sets of subscribers that events matched, each with a number.
+
+A number means the same set for as long as it can be asked for: always for the numbers that the latest batch
+got, and longer until more than MATCH_SETS_MAX sets or MATCH_SET_MEMBERS_MAX members are held. Then all are
+forgotten together and the next sets get new numbers; a number is used again only after two billion others.
+
+A set is known by a digest of the rules in it (`rules.Rules`), so a batch costs one look-up a row, however
+many subscribers there are; members are put together once for every new set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tidemark.matching.index.arrays import Ids, Index, grown
+
+NOBODY = 0
+MATCH_SETS_MAX = 1 << 18
+MATCH_SET_MEMBERS_MAX = 1 << 24
+
+DIGEST_BYTES = 16
+_NO_RULES = bytes(DIGEST_BYTES)
+_NUMBER_MAX = 1 << 31
+
+
+class MatchSets:
+    """Sets of subscribers by number, and by digest."""
+
+    def __init__(self) -> None:
+        #: set n is members[ends[n - first - 1] : ends[n - first]]
+        self._members: Ids = np.zeros(64, np.uint32)
+        self._ends: Index = np.zeros(64, np.int64)
+        #: sets are put in order when they are first asked for
+        self._is_sorted = np.zeros(64, np.bool_)
+        self._held = 0
+        self._numbers: dict[bytes, int] = {_NO_RULES: NOBODY}
+        self._first = self._next = NOBODY + 1
+
+    def __len__(self) -> int:
+        """Sets held, the empty one not counted."""
+        return len(self._numbers) - 1
+
+    def renew(self) -> None:
+        """To be called between batches: forget everything when too much is held."""
+        if len(self) > MATCH_SETS_MAX or self._held > MATCH_SET_MEMBERS_MAX:
+            self._forget()
+
+    def intern(self, digests: list[bytes], members_of: Callable[[list[int]], tuple[Index, Ids]]) -> Ids:
+        """digests[row] -> number[row].
+
+        `members_of` rows is asked once for all sets not met before: lengths[row], and the members of all.
+        """
+        numbers = list(map(self._numbers.get, digests))
+        if None in numbers:
+            self._add(digests, members_of)
+            numbers = list(map(self._numbers.get, digests))
+        return np.array(numbers, np.uint32)
+
+    def members(self, number: int) -> Ids:
+        """The subscribers of a set, ascending and read-only."""
+        if number == NOBODY:
+            return self._members[:0]
+        index = number - self._first
+        assert 0 <= index < len(self), "this match set has been forgotten"
+        start = int(self._ends[index - 1]) if index else 0
+        members = self._members[start : int(self._ends[index])]
+        if not self._is_sorted[index]:
+            members.sort()
+            self._is_sorted[index] = True
+        members.flags.writeable = False
+        return members
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, of what is not an array roughly."""
+        return self._members.nbytes + self._ends.nbytes + 200 * len(self._numbers)
+
+    def _add(self, digests: list[bytes], members_of: Callable[[list[int]], tuple[Index, Ids]]) -> None:
+        known = self._numbers
+        new = {digest: row for row, digest in enumerate(digests) if digest not in known}
+        lengths, members = members_of(list(new.values()))
+        before = len(self)
+        known.update(zip(new, range(self._next, self._next + len(new)), strict=True))
+        self._next += len(new)
+        self._ends = grown(self._ends, len(self))
+        self._is_sorted = grown(self._is_sorted, len(self))
+        self._ends[before : len(self)] = lengths.cumsum() + self._held
+        self._members = grown(self._members, self._held + len(members))
+        self._members[self._held : self._held + len(members)] = members
+        self._held += len(members)
+
+    def _forget(self) -> None:
+        if self._next > _NUMBER_MAX:
+            self._next = NOBODY + 1
+        self._first = self._next
+        self._numbers = {_NO_RULES: NOBODY}
+        # New arrays, not the old ones emptied: whoever still holds members may read on.
+        self._members = np.zeros(64, np.uint32)
+        self._ends = np.zeros(64, np.int64)
+        self._is_sorted = np.zeros(64, np.bool_)
+        self._held = 0

@@ -1,0 +1,90 @@
+"""Plans: a selector as boxes to be, before they have columns and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from tidemark.matching.clause_tree import clauses_to_tree
+from tidemark.matching.clauses import Clause, Constraint, OneOf
+from tidemark.matching.constraints import as_interval
+from tidemark.matching.domains import type_at
+from tidemark.matching.index.ranges import Range, Ranges, ranges_of
+from tidemark.matching.normal import normalise
+from tidemark.matching.render import render
+from tidemark.matching.tree import Node
+from tidemark.message.columns import FieldTypes
+from tidemark.message.types import Dynamic, Path, Type
+
+#: A clause that lists values for several fields may need a box for every combination.
+BOXES_PER_CLAUSE_MAX = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One box of a clause: ranges of fields, and conditions that must be true too."""
+
+    clause: Clause
+    ranges: tuple[tuple[Path, Range], ...]
+    conditions: tuple[Node, ...]
+
+
+def plans_of(tree: Node, fields: FieldTypes) -> list[Plan]:
+    """Boxes that together hold exactly the events for which the selector is true."""
+    clauses = normalise(tree, fields)
+    if clauses is None:
+        return [Plan(Clause((), (tree,)), (), (tree,))]
+    return [plan for clause in clauses for plan in _plans(clause, tree, fields)]
+
+
+def said_type(path: Path, fields: FieldTypes) -> Type:
+    """The type of a field or header; one that an open topic does not know yet may be anything."""
+    return type_at(path, fields) or Dynamic()
+
+
+def _plans(clause: Clause, tree: Node, fields: FieldTypes) -> list[Plan]:
+    found: list[tuple[Path, Ranges]] = []
+    boxes = 1
+    for path, constraint in clause.constraints:
+        item = said_type(path, fields)
+        ranges = ranges_of(constraint, item)
+        if boxes * len(ranges.alternatives) > BOXES_PER_CLAUSE_MAX:
+            assert isinstance(constraint, OneOf)
+            ranges = Ranges(ranges_of(as_interval(constraint), item).alternatives, exact=False)
+        boxes *= len(ranges.alternatives)
+        found.append((path, ranges))
+    # Where keys are not exact the whole selector decides: it is true for no event that it should not be.
+    conditions = clause.residuals if all(ranges.exact for _, ranges in found) else (tree,)
+    return [Plan(clause, ranges, conditions) for ranges in _combinations(found)]
+
+
+def _combinations(found: Sequence[tuple[Path, Ranges]]) -> list[tuple[tuple[Path, Range], ...]]:
+    """Every choice of one alternative for each field."""
+    choices = [
+        [[(path, each) for each in alternative] for alternative in ranges.alternatives]
+        for path, ranges in found
+    ]
+    return [tuple(side for sides in chosen for side in sides) for chosen in product(*choices)]
+
+
+def explained(plans: Sequence[Plan], ways: Sequence[Set[Path]], fields: FieldTypes) -> list[dict[str, Any]]:
+    """For people, a dict for each clause; ways[plan] are the fields that lead to a plan's box."""
+    clauses: dict[Clause, dict[str, Any]] = {}
+    for plan, way in zip(plans, ways, strict=True):
+        if plan.clause in clauses:
+            clauses[plan.clause]["boxes"] += 1
+            continue
+        texts = {path: _text(path, constraint, fields) for path, constraint in plan.clause.constraints}
+        clauses[plan.clause] = {
+            "access": [text for path, text in texts.items() if path in way],
+            "checks": [text for path, text in texts.items() if path not in way],
+            "conditions": [render(condition) for condition in plan.conditions],
+            "boxes": 1,
+        }
+    return list(clauses.values())
+
+
+def _text(path: Path, constraint: Constraint, fields: FieldTypes) -> str:
+    return render(clauses_to_tree((Clause(((path, constraint),)),), fields))

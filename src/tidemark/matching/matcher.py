@@ -1,0 +1,169 @@
+"""The batch matcher: which subscribers want which events of a topic.
+
+One index for all subscriptions of a topic. A batch of events comes in as columns and leaves as one number a
+row: its match set, the set of subscribers whose selectors are true for it. Selectors that are equal share a
+rule; a rule is one or more boxes in the space of keys (`index.ranges`), found through a trie of grid cells
+(`index.trie`); what is no box is evaluated once a batch (`index.conditions`).
+
+Everything is exact: three-valued logic as `matching.tree` defines it, on any value, whatever was added and
+removed before.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.matching.index.arrays import Index, keep_freed_memory
+from tidemark.matching.index.boxes import Side
+from tidemark.matching.index.conditions import Conditions, Truths
+from tidemark.matching.index.index import BoxIndex
+from tidemark.matching.index.keys import Keys
+from tidemark.matching.index.matchsets import MatchSets
+from tidemark.matching.index.plans import Plan, explained, plans_of, said_type
+from tidemark.matching.index.rules import Rules
+from tidemark.matching.render import render
+from tidemark.matching.selector import Selector
+from tidemark.matching.vector import compile_condition
+from tidemark.message.columns import Columns, FieldTypes
+
+SUBSCRIBER_MAX = 2**32 - 1
+
+
+class Matcher:
+    """All subscriptions of one topic."""
+
+    def __init__(self, fields: FieldTypes) -> None:
+        keep_freed_memory()
+        self._fields = fields
+        self._keys = Keys()
+        self._conditions = Conditions()
+        self._index = BoxIndex(self._conditions)
+        self._rules = Rules()
+        self._sets = MatchSets()
+        #: subscriber -> rule
+        self._rule_of: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        """Number of subscribers."""
+        return len(self._rule_of)
+
+    def add(self, subscriber: int, selector: Selector) -> None:
+        """Index a selector, checked against the matcher's fields; it replaces the subscriber's older one."""
+        assert 0 <= subscriber <= SUBSCRIBER_MAX
+        number = self._rules.number(selector.tree)
+        if number is None:
+            plans = plans_of(selector.tree, self._fields)
+            number = self._rules.create(selector.tree)
+            self._index_rule(number, plans)
+        elif self._rule_of.get(subscriber) == number:
+            return
+        if subscriber in self._rule_of:
+            self.remove(subscriber)
+        self._rules.subscribe(number, subscriber)
+        self._rule_of[subscriber] = number
+
+    def remove(self, subscriber: int) -> None:
+        """Forget a subscriber, which must be there."""
+        number = self._rule_of.pop(subscriber)
+        if self._rules.unsubscribe(number, subscriber) == 0:
+            self._unindex_rule(number)
+            self._rules.remove(number)
+
+    def match(self, columns: Columns) -> NDArray[np.uint32]:
+        """set[row]: the number of the match set of each event; 0 when nobody wants it.
+
+        The sets of the latest call can be asked for with `members`; older ones may have been forgotten.
+        """
+        self._sets.renew()
+        truths = Truths(self._conditions, columns)
+        keys = self._keys.read(truths)
+        if keys is None:
+            return self._intern(*self._match_one_by_one(truths), columns.count)
+        parts = self._index.match(keys, truths)
+        sets = [self._intern(part.rows, part.rules, part.count) for part in parts]
+        return sets[0] if len(sets) == 1 else np.concatenate((*sets, np.zeros(0, np.uint32)))
+
+    def members(self, match_set: int) -> NDArray[np.uint32]:
+        """The subscribers in a set that `match` returned, ascending. What a number means never changes."""
+        return self._sets.members(match_set)
+
+    def retype(self, fields: FieldTypes) -> None:
+        """The schema has evolved: index those selectors anew that read a field of another type now."""
+        paths = self._rules.paths()
+        changed = {path for path in paths if said_type(path, fields) != said_type(path, self._fields)}
+        concerned = self._rules.reading(changed)
+        for number in concerned:
+            self._unindex_rule(number)
+        self._fields = fields
+        for number in concerned:
+            self._index_rule(number, plans_of(self._rules.tree(number), fields))
+
+    def explain(self, selector: Selector) -> dict[str, Any]:
+        """How the index finds the events of a selector, were it added now.
+
+        For each clause: `access`, the constraints that lead to it once there are more than a few dozen (none:
+        every event is checked); `checks`, the others; `conditions`, what is evaluated for a whole batch; and
+        its number of boxes.
+        """
+        known = self._rules.number(selector.tree)
+        plans = plans_of(selector.tree, self._fields)
+        number = self._rules.create(selector.tree) if known is None else known
+        if known is None:
+            self._index_rule(number, plans)
+        boxes = self._rules.boxes(number)
+        ways = [{self._keys.path(column) for column in self._index.way_to(box)} for box in boxes]
+        if known is None:
+            self._unindex_rule(number)
+            self._rules.remove(number)
+        return {"selector": render(selector.tree), "clauses": explained(plans, ways, self._fields)}
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the index holds, without the selectors themselves: exact for arrays, about for the rest."""
+        parts = self._index.nbytes + self._conditions.nbytes + self._rules.nbytes + self._sets.nbytes
+        return parts + sys.getsizeof(self._rule_of) + 64 * len(self._rule_of)
+
+    def _index_rule(self, number: int, plans: Sequence[Plan]) -> None:
+        for path in self._rules.reads(number):
+            self._keys.watch(path, said_type(path, self._fields))
+        boxes: list[int] = []
+        used: list[int] = []
+        for plan in plans:
+            sides = [
+                Side(self._keys.acquire(path, part), low, high) for path, (part, low, high) in plan.ranges
+            ]
+            conditions = tuple(self._conditions.acquire(tree, self._fields) for tree in plan.conditions)
+            boxes.append(self._index.add(number, sides, conditions))
+            used += conditions
+        self._rules.place(number, boxes, tuple(used))
+
+    def _unindex_rule(self, number: int) -> None:
+        for box in self._rules.boxes(number):
+            for column in self._index.remove(box):
+                self._keys.release(column)
+        for condition in self._rules.conditions(number):
+            self._conditions.release(condition)
+        for path in self._rules.reads(number):
+            self._keys.unwatch(path)
+
+    def _intern(self, rows: Index, rules: Index, count: int) -> NDArray[np.uint32]:
+        """rows[n], rules[n] of `count` rows -> set[row]."""
+        rows, rules = self._rules.distinct(rows, rules)
+        digests = self._rules.digests(rows, rules, count)
+        return self._sets.intern(digests, lambda wanted: self._rules.members(rows, rules, wanted, count))
+
+    def _match_one_by_one(self, columns: Columns) -> tuple[Index, Index]:
+        """(row, rule) when a field is not of the type that the matcher was told: right, but slow.
+
+        Happens only to batches in between, of a schema version that `retype` has not been told of yet.
+        """
+        rows, rules = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for number, tree in self._rules:
+            rows.append(np.flatnonzero(compile_condition(tree, self._fields).matched(columns)))
+            rules.append(np.full(len(rows[-1]), number))
+        return np.concatenate(rows), np.concatenate(rules)
