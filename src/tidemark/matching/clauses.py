@@ -6,8 +6,8 @@ type, so clauses are boxes and events are points: the index asks which boxes hol
 which boxes hold a box.
 
 Constants in constraints are in the field's own domain, so that they compare with plain Python operators:
-int for int/long, float for float/double (never NaN, -0.0 folded into 0.0), Decimal for decimal, str for string,
-bytes for bytes, bool for boolean, int microseconds for timestamp.
+int for int/long, float for float/double (never NaN, -0.0 folded into 0.0), Decimal for decimal, str for
+string, bytes for bytes, bool for boolean, int microseconds for timestamp.
 """
 
 from __future__ import annotations
