@@ -28,6 +28,21 @@ def test_both_ends_of_a_range_lie_in_its_cell(one: int, other: int) -> None:
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
+@given(KEYS, st.integers(0, 12), st.integers(0, 1), st.integers(-1, 1), st.integers(-1, 1))
+def test_a_range_fills_its_cell_when_nothing_else_is_in_it(
+    key: int, level: int, moved: int, earlier: int, later: int
+) -> None:
+    grid = Grid(level, moved if level else 0)
+    half = grid.moved << level >> 1
+    first = (grid.cell(key) << level) - half
+    last = first + (1 << level) - 1
+    assert grid.cell(first) == grid.cell(last) == grid.cell(key)
+    low, high = first + earlier, last + later
+    if 0 < low <= key <= high < 2**64 - 1 and grid.cell(low) == grid.cell(high):
+        assert grid.fills(low, high) == (level == 0 or (low, high) == (first, last))
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
 @given(st.lists(KEYS, min_size=1, max_size=5), st.integers(0, LEVEL_MAX + 1), st.integers(0, 1))
 def test_probes_compute_the_cells_of_their_grid(keys: list[int], level: int, moved: int) -> None:
     grid = Grid(level, moved if level else 0)

@@ -42,8 +42,8 @@ FIELDS = SimpleFields(TYPES)
 @contextmanager
 def splitting(boxes_max: int | None) -> Iterator[None]:
     """Lists of the trie are split when they are longer than this, so that a few boxes go deep."""
-    limits = {} if boxes_max is None else {"SPLIT_BOXES_MAX": boxes_max, "ROOT_BOXES_MAX": boxes_max}
-    with mock.patch.multiple(trie, **limits):
+    split, root = boxes_max or trie.SPLIT_BOXES_MAX, boxes_max or trie.ROOT_BOXES_MAX
+    with mock.patch.object(trie, "SPLIT_BOXES_MAX", split), mock.patch.object(trie, "ROOT_BOXES_MAX", root):
         yield
 
 

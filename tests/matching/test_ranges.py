@@ -17,6 +17,7 @@ from selector_strategies import values
 from tidemark.matching.clauses import Absent, Constraint, Interval, OneOf, Present
 from tidemark.matching.constraints import admits, interval, one_of
 from tidemark.matching.domains import domain_value
+from tidemark.matching.index.grid import grid_for
 from tidemark.matching.index.keys import EVERY_ROW, Keys
 from tidemark.matching.index.ranges import WORD_BYTES, WORDS_MAX, ranges_of
 from tidemark.message.columns import Column
@@ -183,6 +184,22 @@ def test_what_keys_cannot_tell_is_said_to_be_inexact(constraint: Constraint, ite
     assert not ranges_of(constraint, item).exact
 
 
+@pytest.mark.parametrize("prefix", ["a", "ab", "abcdef", "é", "a\0b"])
+def test_a_prefix_fills_a_cell_of_the_grid(prefix: str) -> None:
+    high = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    ((part, low_key, high_key),) = ranges_of(Interval(prefix, high, high_open=True), STRING).alternatives[0]
+    grid = grid_for(low_key, high_key)
+    assert part == 0
+    assert grid is not None
+    assert grid.level == 8 * (8 - len(prefix.encode()))
+    assert grid.fills(low_key, high_key)
+
+
+def test_equality_is_one_key_in_every_word() -> None:
+    (ranges,) = ranges_of(OneOf(frozenset(("customer-000123",))), STRING).alternatives
+    assert [part for part, low, high in ranges if low == high] == [0, 1, 2]
+
+
 def test_a_value_between_the_decimals_of_a_type_is_never_met() -> None:
     assert ranges_of(OneOf(frozenset((Decimal("0.0000000001"),))), MONEY).alternatives == ()
 
@@ -234,6 +251,18 @@ def test_a_batch_of_another_type_is_refused_unless_it_is_all_null() -> None:
     assert keys.read(DictColumns([{FIELD: datetime.now(UTC)}], {FIELD: TIMESTAMP})) is None
     keys.unwatch(FIELD)
     assert keys.read(DictColumns([{FIELD: "text"}], {FIELD: STRING})) is not None
+
+
+def test_a_field_that_no_event_has_may_come_without_arrays() -> None:
+    class NoArrays(DictColumns):
+        def column(self, path: Path) -> Column:  # noqa: ARG002
+            return Column(STRING, [None] * self.count, np.zeros(self.count, np.bool_))
+
+    keys = watching(STRING)
+    column = keys.acquire(FIELD, 0)
+    table = keys.read(NoArrays([{}, {}], {}))
+    assert table is not None
+    assert table[column].tolist() == [0, 0]
 
 
 def test_decimals_of_another_precision_have_the_same_keys_and_of_another_scale_not() -> None:

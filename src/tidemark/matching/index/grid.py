@@ -30,9 +30,8 @@ class Grid(NamedTuple):
 
     def fills(self, low: int, high: int) -> bool:
         """Are low and high the first and the last key of their cell, which they share?"""
-        return self.level == 0 or (
-            self.cell(low - 1) != self.cell(low) and self.cell(high + 1) != self.cell(high)
-        )
+        before, inside, after = self.cell(low - 1), self.cell(low), self.cell(high + 1)
+        return self.level == 0 or before != inside != after
 
 
 def grid_for(low: int, high: int) -> Grid | None:
