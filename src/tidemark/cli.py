@@ -154,7 +154,7 @@ def demo(as_json: bool) -> None:
 
 
 def _schema(file: Path) -> Any:
-    from tidemark.message.jsonschema import from_json_schema
+    from tidemark.message.foreign.jsonschema import from_json_schema
     from tidemark.message.schema import Schema
 
     text = file.read_text()
@@ -164,7 +164,7 @@ def _schema(file: Path) -> Any:
 
 
 def _events(file: Path | None, schema: Any) -> list[Any]:
-    from tidemark.message.jsonvalues import values_of_lines
+    from tidemark.message.foreign.jsonvalues import values_of_lines
 
     return [] if file is None else values_of_lines(file.read_text(), schema)
 

@@ -11,7 +11,7 @@ from tidemark.broker.interest import HERE, STARTED_ONLY, Interests
 from tidemark.broker.pubend import Pubend, PubendPolicy, PubendState
 from tidemark.broker.release import Minima
 from tidemark.broker.window import Window
-from tidemark.message.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema
 from tidemark.ticks import TICK_MAX

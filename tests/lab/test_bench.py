@@ -19,10 +19,10 @@ from tidemark.lab.bench.report import Goal, JsonReport, Measurement, Section, Ta
 from tidemark.lab.bench.samples import at, samples
 from tidemark.lab.bench.workload import SCHEMA, event, holds, selectors
 from tidemark.matching.matcher import Matcher
-from tidemark.matching.selector import Selector
-from tidemark.matching.vector import Condition
-from tidemark.message.columns import Column
-from tidemark.message.reader import BatchColumns
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.vectors.vector import Condition
+from tidemark.message.batches.columns import Column
+from tidemark.message.batches.reader import BatchColumns
 from tidemark.message.schema import Schema
 
 KEYS = {"bench", "case", "metric", "value", "unit", "goal", "ok"}

@@ -9,16 +9,16 @@ import numpy as np
 from dict_columns import DictColumns
 from selector_strategies import Event, SimpleFields
 
-from tidemark.matching.evaluate import evaluate
-from tidemark.matching.parser import parse
-from tidemark.matching.tree import Node
-from tidemark.matching.vector import compile_condition
-from tidemark.message.columns import Column, Decimals, Spans
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.tree import Node
+from tidemark.matching.vectors.vector import compile_condition
+from tidemark.message.batches.columns import Column, Decimals, Spans
 from tidemark.message.types import Path, Type
 
 
 class ScatteredColumns(DictColumns):
-    """DictColumns that promise no more than `message.columns`: strings far apart, garbage where NULL."""
+    """DictColumns that promise no more than a Column does: strings far apart, garbage where NULL."""
 
     def __init__(
         self,

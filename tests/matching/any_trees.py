@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tidemark.matching.tree import (
+from tidemark.matching.selectors.tree import (
     And,
     Arithmetic,
     Between,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.message.columns import Column, Decimals, Spans
+from tidemark.message.batches.columns import Column, Decimals, Spans
 from tidemark.message.types import Atomic, Dynamic, Kind, Path, Type
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -16,11 +16,11 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tidemark.matching.clauses import Clause
-from tidemark.matching.constraints import admits
-from tidemark.matching.domains import domain_value
-from tidemark.matching.evaluate import evaluate
-from tidemark.matching.tree import (
+from tidemark.matching.forms.clauses import Clause
+from tidemark.matching.forms.constraints import admits
+from tidemark.matching.forms.domains import domain_value
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.tree import (
     And,
     Arithmetic,
     Between,

@@ -10,11 +10,11 @@ from any_trees import trees
 from hypothesis import given, settings
 
 from tidemark.errors import SelectorError, SelectorSyntaxError, SelectorTypeError
-from tidemark.matching.check import check
-from tidemark.matching.evaluate import evaluate
-from tidemark.matching.parser import parse
-from tidemark.matching.selector import EVERYTHING, Selector, nodes_of, paths_of
-from tidemark.matching.tree import TRUE, FieldRef, Like, Node
+from tidemark.matching.selectors.check import check
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.selector import EVERYTHING, Selector, nodes_of, paths_of
+from tidemark.matching.selectors.tree import TRUE, FieldRef, Like, Node
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,

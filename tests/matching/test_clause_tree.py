@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from selector_strategies import FIELDS, trees
 
-from tidemark.matching.check import check
-from tidemark.matching.clause_tree import clauses_to_tree
-from tidemark.matching.clauses import EVERYTHING
-from tidemark.matching.normal import normalise
-from tidemark.matching.parser import parse
-from tidemark.matching.render import render
-from tidemark.matching.tree import FALSE, TRUE, Node
+from tidemark.matching.forms.clause_tree import clauses_to_tree
+from tidemark.matching.forms.clauses import EVERYTHING
+from tidemark.matching.forms.normal import normalise
+from tidemark.matching.selectors.check import check
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.tree import FALSE, TRUE, Node
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tidemark.matching.clauses import Absent, Constraint, Interval, OneOf, Present
-from tidemark.matching.constraints import admits, contains, hull, intersect, interval, one_of, order_key
+from tidemark.matching.forms.clauses import Absent, Constraint, Interval, OneOf, Present
+from tidemark.matching.forms.constraints import admits, contains, hull, intersect, interval, one_of, order_key
 
 #: One pool of values a domain, closely packed so that edges meet.
 DOMAINS: tuple[tuple[Any, ...], ...] = (

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from selector_strategies import FIELDS, TYPES, Event, SimpleFields, events, leaves, matches, trees
 
-from tidemark.matching.covering import Subscription, covers, covers_selector, covers_subscription
-from tidemark.matching.normal import normalise
-from tidemark.matching.parser import parse
-from tidemark.matching.selector import Selector
+from tidemark.matching.forms.covering import Subscription, covers, covers_selector, covers_subscription
+from tidemark.matching.forms.normal import normalise
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.selectors.tree import And, Node, Or
 from tidemark.matching.topics import TopicPattern
-from tidemark.matching.tree import And, Node, Or
 from tidemark.message.types import BOOLEAN, DOUBLE, LONG, STRING, Dynamic, Path, Type
 
 NARROW: dict[Path, Type] = {

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.matching.evaluate import evaluate, value_of
-from tidemark.matching.parser import parse
-from tidemark.matching.tree import Compare, CompareOp, FieldRef, Not
+from tidemark.matching.selectors.evaluate import evaluate, value_of
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.tree import Compare, CompareOp, FieldRef, Not
 from tidemark.message.types import Path
 
 NAN, INF = float("nan"), float("inf")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import SelectorSyntaxError
-from tidemark.matching.like import Pattern, Segment
+from tidemark.matching.selectors.like import Pattern, Segment
 
 
 def naive(pattern: str, escape: str, value: str) -> bool:

@@ -19,8 +19,8 @@ from selector_strategies import Event, SimpleFields, events, matches, trees
 
 from tidemark.matching.index import descent, index, matchsets, rules, trie
 from tidemark.matching.matcher import Matcher
-from tidemark.matching.selector import EVERYTHING, Selector
-from tidemark.matching.tree import Node
+from tidemark.matching.selectors.selector import EVERYTHING, Selector
+from tidemark.matching.selectors.tree import Node
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selector_strategies import FIELDS, SimpleFields, clauses_match, events, matches, trees
 
-from tidemark.matching.clauses import CLAUSES_MAX, EVERYTHING, Absent, Clause, Interval, OneOf, Present
-from tidemark.matching.normal import normalise
-from tidemark.matching.parser import parse
-from tidemark.matching.render import render
-from tidemark.matching.tree import Node
+from tidemark.matching.forms.clauses import CLAUSES_MAX, EVERYTHING, Absent, Clause, Interval, OneOf, Present
+from tidemark.matching.forms.normal import normalise
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.tree import Node
 from tidemark.message.types import LONG
 
 NOON = 1_709_208_000_000_000

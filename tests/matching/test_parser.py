@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import SelectorError, SelectorLimitError, SelectorSyntaxError, SelectorTypeError
-from tidemark.matching import parser
-from tidemark.matching.parser import parse
-from tidemark.matching.render import render
-from tidemark.matching.tree import (
+from tidemark.matching.selectors import parser
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.tree import (
     FALSE,
     TRUE,
     And,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidemark.matching.promotion import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, integer_bounds
-from tidemark.matching.tree import CompareOp
+from tidemark.matching.selectors.tree import CompareOp
+from tidemark.matching.vectors.promotion import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, integer_bounds
 
 OPERATORS: dict[Any, Any] = {
     "=": operator.eq,

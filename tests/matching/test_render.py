@@ -9,9 +9,9 @@ from any_trees import trees
 from hypothesis import given, settings
 
 from tidemark.errors import SelectorError
-from tidemark.matching.parser import parse
-from tidemark.matching.render import render, render_path
-from tidemark.matching.tree import FieldRef, Literal, Negate, Node
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.render import render, render_path
+from tidemark.matching.selectors.tree import FieldRef, Literal, Negate, Node
 
 
 @given(trees)

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selector_strategies import TYPES, Event, SimpleFields, events, matches, trees
 
-from tidemark.matching.covering import Subscription, covers_subscription
-from tidemark.matching.merging import VALUES_MAX
-from tidemark.matching.normal import normalise
-from tidemark.matching.parser import parse
-from tidemark.matching.render import render
-from tidemark.matching.summary import summarise
+from tidemark.matching.forms.covering import Subscription, covers_subscription
+from tidemark.matching.forms.merging import VALUES_MAX
+from tidemark.matching.forms.normal import normalise
+from tidemark.matching.forms.summary import summarise
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.render import render
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.types import DOUBLE, LONG, STRING, Path, Type
 

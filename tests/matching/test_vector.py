@@ -18,10 +18,9 @@ from selector_strategies import TYPES as USUAL_TYPES
 from selector_strategies import Event, SimpleFields, events, literals, trees
 from selector_strategies import values as field_values
 
-from tidemark.matching import vector
-from tidemark.matching.evaluate import evaluate
-from tidemark.matching.parser import parse
-from tidemark.matching.tree import (
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.tree import (
     Arithmetic,
     Compare,
     CompareOp,
@@ -32,8 +31,9 @@ from tidemark.matching.tree import (
     Node,
     Not,
 )
-from tidemark.matching.vector import compile_condition
-from tidemark.message.columns import Bools, Column, Columns
+from tidemark.matching.vectors import vector
+from tidemark.matching.vectors.vector import compile_condition
+from tidemark.message.batches.columns import Bools, Column, Columns
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,
@@ -202,7 +202,7 @@ def test_only_the_rows_left_to_decide_are_asked_one_by_one(monkeypatch: pytest.M
         asked.append(lookup(("i",)))
         return evaluate(node, lookup)
 
-    monkeypatch.setattr("tidemark.matching.rowwise.evaluate", spy)
+    monkeypatch.setattr("tidemark.matching.vectors.rowwise.evaluate", spy)
     rows: list[Event] = [{("i",): i, ("z",): i if i % 2 else None} for i in range(10)]
     columns = DictColumns(rows, TYPES)
     tree = parse("z + i > 4 AND (i < 4 OR z + i > 16) AND i <> 1")

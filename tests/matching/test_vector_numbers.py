@@ -10,7 +10,7 @@ import pytest
 from agreement import assert_agrees, truths
 from selector_strategies import Event
 
-from tidemark.matching.parser import parse
+from tidemark.matching.selectors.parser import parse
 from tidemark.message.types import (
     BOOLEAN,
     DOUBLE,

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selector_strategies import Event, SimpleFields
 
-from tidemark.matching.parser import parse
-from tidemark.matching.tree import Compare, CompareOp, FieldRef, In, Like, Literal
-from tidemark.matching.vector import compile_condition
-from tidemark.message.columns import Column
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.tree import Compare, CompareOp, FieldRef, In, Like, Literal
+from tidemark.matching.vectors.vector import compile_condition
+from tidemark.message.batches.columns import Column
 from tidemark.message.types import BYTES, STRING, Dynamic, Path, Type
 
 OPERATORS: tuple[CompareOp, ...] = ("=", "<>", "<", "<=", ">", ">=")

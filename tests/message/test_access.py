@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidemark.errors import DecodeError
-from tidemark.message import access
+from tidemark.message.codec import access
 from tidemark.message.schema import Schema
 
 KINDS: dict[str, Any] = {"int": 7, "double": 0.5, "boolean": True, "string": "héllo", "bytes": b"\xff\x00"}

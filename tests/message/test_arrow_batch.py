@@ -14,10 +14,10 @@ from test_reader import V1, V2, batch_of, reader_of
 from value_strategies import atomics, records, values
 
 from tidemark.errors import MessageError
-from tidemark.message.arrow import arrow_schema
-from tidemark.message.arrow_batch import as_read, from_record_batch, to_record_batch
-from tidemark.message.arrow_values import to_arrow_value
-from tidemark.message.scatter import is_flat_record
+from tidemark.message.batches.scatter import is_flat_record
+from tidemark.message.foreign.arrow import arrow_schema
+from tidemark.message.foreign.arrow_batch import as_read, from_record_batch, to_record_batch
+from tidemark.message.foreign.arrow_values import to_arrow_value
 from tidemark.message.schema import Schema
 from tidemark.message.types import Atomic, Field, Tuple, optional
 

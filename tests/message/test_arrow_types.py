@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import DecodeError, EncodeError, SchemaError
-from tidemark.message.arrow import (
+from tidemark.message.evolve import UnknownCase
+from tidemark.message.foreign.arrow import (
     arrow_schema,
     arrow_type,
     from_arrow_schema,
     from_arrow_value,
     to_arrow_value,
 )
-from tidemark.message.evolve import UnknownCase
-from tidemark.message.jsontext import from_json_text, to_json_text
+from tidemark.message.foreign.jsontext import from_json_text, to_json_text
+from tidemark.message.foreign.references import write_out
 from tidemark.message.parse import parse, parse_type
-from tidemark.message.references import write_out
 from tidemark.message.text import type_text
 from tidemark.message.types import Type
 from type_strategies import dynamic_values, events, plain_types, same, tuples, types, values_of

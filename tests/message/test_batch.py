@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import DecodeError
-from tidemark.message.batch import BatchBuilder, EventBatch, Shape, concatenate
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape, concatenate
 
 Row = tuple[int, str, str, bytes, bytes, int, int]  # tick, topic, publisher, message, key, priority, validity
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark.message.flat import Box, Flat, Recursive
-from tidemark.message.layout import Layout
+from tidemark.message.codec.flat import Box, Flat, Recursive
+from tidemark.message.codec.layout import Layout
 from tidemark.message.schema import Schema
 
 ENVELOPE = (

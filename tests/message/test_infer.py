@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import EncodeError
-from tidemark.message.infer import infer, infer_many, merge
+from tidemark.message.foreign.infer import infer, infer_many, merge
 from tidemark.message.parse import parse_type
 from tidemark.message.schema import Schema
 from tidemark.message.text import type_text

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from value_strategies import records, values
 
 from tidemark.errors import DecodeError, SchemaError
-from tidemark.message.batch import BatchBuilder, EventBatch, Shape
-from tidemark.message.columns import Column, Decimals, Spans
-from tidemark.message.reader import Reader
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.columns import Column, Decimals, Spans
+from tidemark.message.batches.reader import Reader
+from tidemark.message.codec.scalars import load_decimal, load_timestamp
 from tidemark.message.registry import SHAPES_MAX, Registry
-from tidemark.message.scalars import load_decimal, load_timestamp
 from tidemark.message.schema import Schema, value_at
 from tidemark.message.types import Atomic, Kind, Tuple
 

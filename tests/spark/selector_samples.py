@@ -15,8 +15,8 @@ from decimal import Decimal
 from random import Random
 from typing import Any, cast
 
-from tidemark.matching.literals import number
-from tidemark.matching.tree import (
+from tidemark.matching.selectors.literals import number
+from tidemark.matching.selectors.tree import (
     And,
     Arithmetic,
     ArithmeticOp,

@@ -17,10 +17,10 @@ from pyarrow.parquet import filters_to_expression
 from selector_samples import FIELDS, TYPES, Samples, SimpleFields
 
 from tidemark.errors import TranslationError
-from tidemark.matching.check import check
-from tidemark.matching.evaluate import evaluate
-from tidemark.matching.render import render
-from tidemark.message.arrow import arrow_type
+from tidemark.matching.selectors.check import check
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.render import render
+from tidemark.message.foreign.arrow import arrow_type
 from tidemark.message.schema import Schema
 from tidemark.message.types import STRING, Dynamic
 from tidemark.spark.filters import from_arrow_expression

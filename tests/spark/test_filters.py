@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
 )
 from selector_samples import FIELDS, SimpleFields
 
-from tidemark.matching.check import check
-from tidemark.matching.render import render
+from tidemark.matching.selectors.check import check
+from tidemark.matching.selectors.render import render
 from tidemark.message.types import DOUBLE, STRING, Dynamic, List, Path, Tuple
 from tidemark.spark.filters import from_spark_filters
 

@@ -26,9 +26,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StringType, StructField, StructType
 from selector_samples import FIELDS, TYPES, Samples
 
-from tidemark.matching.evaluate import evaluate
-from tidemark.matching.render import render
-from tidemark.matching.tree import HEADERS
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.tree import HEADERS
 from tidemark.message.schema import Schema
 from tidemark.message.text import type_text
 from tidemark.message.types import STRING, Atomic, Field, Path, Tuple, optional

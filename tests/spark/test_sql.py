@@ -10,13 +10,13 @@ from event_frames import frame_of, settings, truths
 from selector_samples import FIELDS, TYPES, Samples, SimpleFields
 
 from tidemark.errors import TranslationError
-from tidemark.matching.evaluate import evaluate
-from tidemark.matching.parser import NESTING_LEVELS_MAX, parse
-from tidemark.matching.render import render
-from tidemark.matching.selector import Selector
-from tidemark.matching.tree import And, Compare, FieldRef, Literal, Node
-from tidemark.message.arrow import arrow_schema
-from tidemark.message.arrow_values import to_arrow_value
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.parser import NESTING_LEVELS_MAX, parse
+from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.selectors.tree import And, Compare, FieldRef, Literal, Node
+from tidemark.message.foreign.arrow import arrow_schema
+from tidemark.message.foreign.arrow_values import to_arrow_value
 from tidemark.message.schema import Schema, value_at
 from tidemark.message.types import STRING, Dynamic, List, Path, Reference, Type, decimal
 from tidemark.spark.columns import EventColumns

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tidemark.message.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.storage.log.identity import RESERVE
 from tidemark.storage.memorydisk import MemoryDisk, PowerLossError
 from tidemark.storage.volume import LogVolume

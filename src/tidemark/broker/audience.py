@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from tidemark.errors import TidemarkError
 from tidemark.matching.matcher import Matcher
-from tidemark.matching.selector import Selector
+from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
-from tidemark.message.batch import EventBatch
+from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 
 Rows = NDArray[np.int64]

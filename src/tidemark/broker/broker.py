@@ -37,7 +37,7 @@ from tidemark.broker.interest import HERE, Interests
 from tidemark.broker.pubend import Pubend, PubendPolicy, PubendState
 from tidemark.broker.release import Minima
 from tidemark.broker.stream import Stream
-from tidemark.message.batch import EventBatch
+from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 from tidemark.ticks import TICK_MAX, Thresholds
 from tidemark.wire.frames import (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.message.batch import EventBatch, concatenate
+from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.ticks import NO_TICKS
 from tidemark.wire.frames import Range
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.message.batch import EventBatch
+from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import ClientFrame, PeerFrame
 

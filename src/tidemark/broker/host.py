@@ -33,9 +33,9 @@ from tidemark.broker.interest import HERE, Interests
 from tidemark.broker.stream import Stream
 from tidemark.broker.subscription import Subscription
 from tidemark.errors import TidemarkError
-from tidemark.matching.parser import parse
+from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
-from tidemark.message.batch import EventBatch
+from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.frames import Ack, Credit, Deliver, Gap, Refused, Subscribe, Subscribed, Unsubscribe

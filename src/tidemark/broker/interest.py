@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidemark.errors import TidemarkError
-from tidemark.matching.selector import Selector
+from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
-from tidemark.matching.vector import Condition, compile_condition
-from tidemark.message.batch import EventBatch
-from tidemark.message.columns import Bools
+from tidemark.matching.vectors.vector import Condition, compile_condition
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Bools
 from tidemark.message.registry import Registry
 from tidemark.wire.frames import Interest, Wanted
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, Outbox, SendClient
-from tidemark.message.batch import EventBatch
+from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
 from tidemark.wire.frames import Publish, Published, Refused
 

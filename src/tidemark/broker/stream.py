@@ -13,7 +13,7 @@ from typing import Protocol
 from tidemark.broker.effects import LogRead, Outbox, ReadLog, SendPeer
 from tidemark.broker.interest import HERE, STARTED_ONLY, Interests
 from tidemark.broker.window import Window
-from tidemark.message.batch import EventBatch
+from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants
 from tidemark.wire.frames import AckExpected, Knowledge, Nack, Range
 

@@ -10,7 +10,7 @@ from bisect import insort
 
 import numpy as np
 
-from tidemark.message.batch import EventBatch, concatenate
+from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.ticks import TICK_MIN, Knowledge
 
 

@@ -1,1 +1,1 @@
-"""lab."""
+"""The lab: benchmarks, the demo, and later the papers' experiments."""

@@ -18,10 +18,10 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from tidemark.matching.evaluate import evaluate
 from tidemark.matching.matcher import Matcher
-from tidemark.matching.selector import Selector
-from tidemark.message.batch import BatchBuilder, EventBatch, Shape
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.selector import Selector
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidemark.matching.clause_tree import clauses_to_tree
-from tidemark.matching.evaluate import evaluate
+from tidemark.matching.forms.clause_tree import clauses_to_tree
+from tidemark.matching.forms.normal import normalise
 from tidemark.matching.matcher import Matcher
-from tidemark.matching.normal import normalise
-from tidemark.matching.render import render as render_node
-from tidemark.matching.selector import Selector, children_of
-from tidemark.matching.tree import (
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.render import render as render_node
+from tidemark.matching.selectors.selector import Selector, children_of
+from tidemark.matching.selectors.tree import (
     And,
     Arithmetic,
     Between,

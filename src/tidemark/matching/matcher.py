@@ -5,8 +5,8 @@ row: its match set, the set of subscribers whose selectors are true for it. Sele
 rule; a rule is one or more boxes in the space of keys (`index.ranges`), found through a trie of grid cells
 (`index.trie`); what is no box is evaluated once a batch (`index.conditions`).
 
-Everything is exact: three-valued logic as `matching.tree` defines it, on any value, whatever was added and
-removed before.
+Everything is exact: three-valued logic as `matching.selectors.tree` defines it, on any value, whatever was
+added and removed before.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tidemark.matching.index.keys import Keys
 from tidemark.matching.index.matchsets import MatchSets
 from tidemark.matching.index.plans import Plan, explained, plans_of, said_type
 from tidemark.matching.index.rules import Rules
-from tidemark.matching.render import render
-from tidemark.matching.selector import Selector
-from tidemark.matching.vector import compile_condition
-from tidemark.message.columns import Columns, FieldTypes
+from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.vectors.vector import compile_condition
+from tidemark.message.batches.columns import Columns, FieldTypes
 
 SUBSCRIBER_MAX = 2**32 - 1
 

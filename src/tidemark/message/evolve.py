@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidemark.errors import IncompatibleSchemaError
-from tidemark.message.flat import (
+from tidemark.message.codec.flat import (
     Basic,
     Box,
     Leaf,

@@ -7,9 +7,9 @@ that was ever published is a version, and the topic is read through the least sc
 from __future__ import annotations
 
 from tidemark.errors import SchemaError
+from tidemark.message.batches.reader import Reader
 from tidemark.message.evolve import check_compatible
-from tidemark.message.infer import merge_shapes
-from tidemark.message.reader import Reader
+from tidemark.message.foreign.infer import merge_shapes
 from tidemark.message.schema import Schema
 from tidemark.message.types import EMPTY, Tuple
 

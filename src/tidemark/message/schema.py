@@ -10,14 +10,14 @@ from struct import Struct, unpack_from
 from typing import Any
 
 from tidemark.errors import DecodeError, EncodeError, SchemaError
-from tidemark.message.access import Accessor, enumeration_accessor, leaf_accessor, slot_finder
-from tidemark.message.decode import Decoder
-from tidemark.message.encode import Encoder
-from tidemark.message.flat import Flat, LeafNode, Node, VariantNode, held
-from tidemark.message.infer import infer
-from tidemark.message.layout import FORMAT
+from tidemark.message.codec.access import Accessor, enumeration_accessor, leaf_accessor, slot_finder
+from tidemark.message.codec.decode import Decoder
+from tidemark.message.codec.encode import Encoder
+from tidemark.message.codec.flat import Flat, LeafNode, Node, VariantNode, held
+from tidemark.message.codec.layout import FORMAT
+from tidemark.message.foreign.infer import infer
+from tidemark.message.foreign.pyclass import from_dataclass, to_value
 from tidemark.message.parse import parse, parse_type
-from tidemark.message.pyclass import from_dataclass, to_value
 from tidemark.message.text import schema_text, type_text
 from tidemark.message.types import STRING, Atomic, Dynamic, List, Path, Type, path_text
 from tidemark.message.validate import validate

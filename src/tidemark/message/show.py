@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tidemark.message.flat import Box, Leaf, Recursive
-from tidemark.message.layout import Layout
+from tidemark.message.codec.flat import Box, Leaf, Recursive
+from tidemark.message.codec.layout import Layout
 from tidemark.message.schema import Schema
 from tidemark.message.text import indented, type_text
 from tidemark.message.types import Atomic, Dynamic, Reference, path_text

@@ -1,8 +1,8 @@
 """The natural schema: the tree a person writes (gryphon-scalability IV.B).
 
 A type is atomic, a tuple, a list, a variant, `dynamic`, or a reference to a named schema. Types are
-immutable values: equal trees are equal types. `message.parse` makes them from text, `message.infer` from
-Python and JSON Schema, `message.flat` flattens them.
+immutable values: equal trees are equal types. `message.parse` makes them from text, `message.foreign.infer`
+from Python and JSON Schema, `message.codec.flat` flattens them.
 
 How a type looks as a Python value:
 

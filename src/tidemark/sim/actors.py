@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tidemark.message.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     Ack,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark.matching.evaluate import evaluate
-from tidemark.matching.selector import Selector
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
 from tidemark.sim.actors import Received, Subscriber, ViolationError
 from tidemark.sim.world import World

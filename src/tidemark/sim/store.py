@@ -27,7 +27,7 @@ from tidemark.broker.effects import (
 )
 from tidemark.broker.host import SavedSubscription
 from tidemark.broker.pubend import PubendState
-from tidemark.message.batch import EventBatch
+from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
 
 LogEffect = AppendEvents | AppendLease | LoseLog

@@ -13,10 +13,10 @@ from struct import pack, unpack
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import TranslationError
-from tidemark.matching.domains import type_at
-from tidemark.matching.tree import FALSE, HEADERS, And, CompareOp, Literal, Node, Or
-from tidemark.message.arrow import arrow_type
-from tidemark.message.columns import FieldTypes
+from tidemark.matching.forms.domains import type_at
+from tidemark.matching.selectors.tree import FALSE, HEADERS, And, CompareOp, Literal, Node, Or
+from tidemark.message.batches.columns import FieldTypes
+from tidemark.message.foreign.arrow import arrow_type
 from tidemark.message.types import DOUBLE, FLOAT, INT, LONG, Atomic, Path, path_text
 from tidemark.spark.pushdown import Test, TextOp, is_writable, joined, selector
 from tidemark.spark.substrait import Call, Column, Constant, OneOf, Part, read_expression

@@ -1,4 +1,4 @@
-"""Where the fields of events lie among the columns that `tidemark.message.arrow` gives them, and back.
+"""Where the fields of events lie among the columns that `message.foreign.arrow` gives them, and back.
 
 A field's column has the field's own path but for one case: what is chosen in a variant and may itself be None
 is a field `value` of a struct, so that choosing it shows. Headers are columns by their own names.
@@ -7,7 +7,7 @@ is a field `value` of a struct, so that choosing it shows. Headers are columns b
 from __future__ import annotations
 
 from tidemark.errors import TranslationError
-from tidemark.matching.tree import HEADERS
+from tidemark.matching.selectors.tree import HEADERS
 from tidemark.message.members import Member, cases, members, split_option
 from tidemark.message.types import Path, Tuple, Type, Variant, is_enumeration, path_text
 from tidemark.spark.sqltext import column_text

@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from tidemark.errors import TranslationError
-from tidemark.matching.tree import And, CompareOp, Node
-from tidemark.message.columns import FieldTypes
+from tidemark.matching.selectors.tree import And, CompareOp, Node
+from tidemark.message.batches.columns import FieldTypes
 from tidemark.message.types import Path
 from tidemark.spark.arrowfilters import from_arrow_expression
 from tidemark.spark.pushdown import Test, TextOp, is_writable, joined, selector

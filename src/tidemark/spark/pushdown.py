@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 from typing import Literal as Choice
 
 from tidemark.errors import SelectorError, TranslationError
-from tidemark.matching.domains import type_at
-from tidemark.matching.parser import parse
-from tidemark.matching.render import render
-from tidemark.matching.tree import (
+from tidemark.matching.forms.domains import type_at
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.tree import (
     FALSE,
     And,
     Compare,
@@ -35,7 +35,7 @@ from tidemark.matching.tree import (
     Node,
     Or,
 )
-from tidemark.message.columns import FieldTypes
+from tidemark.message.batches.columns import FieldTypes
 from tidemark.message.types import BOOLEAN, STRING, Atomic, Dynamic, Kind, Path, Reference, path_text
 
 TextOp = Choice["starts", "ends", "contains"]

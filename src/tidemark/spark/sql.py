@@ -4,7 +4,7 @@ What the expression promises, so that it can be put anywhere, also under a NOT:
 - it never fails at run time, in ANSI mode or out of it: sums that overflow and division by zero are NULL;
 - it depends on no setting of the session (see `spark.sqltext`);
 - NaN, which Spark orders above all numbers, is NULL wherever it is compared.
-Columns are those of `tidemark.message.arrow`; headers are columns by their own names.
+Columns are those of `tidemark.message.foreign.arrow`; headers are columns by their own names.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from math import isnan
 from typing import NoReturn
 
 from tidemark.errors import TranslationError
-from tidemark.matching.domains import type_at
-from tidemark.matching.like import Pattern
-from tidemark.matching.render import render
-from tidemark.matching.tree import (
+from tidemark.matching.forms.domains import type_at
+from tidemark.matching.selectors.like import Pattern
+from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.tree import (
     And,
     Arithmetic,
     ArithmeticOp,
@@ -37,7 +37,7 @@ from tidemark.matching.tree import (
     Not,
     Or,
 )
-from tidemark.message.columns import FieldTypes
+from tidemark.message.batches.columns import FieldTypes
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,

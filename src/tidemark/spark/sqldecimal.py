@@ -10,7 +10,7 @@ from __future__ import annotations
 from decimal import ROUND_FLOOR, Context, Decimal
 
 from tidemark.errors import TranslationError
-from tidemark.matching.tree import CompareOp, Literal, Node
+from tidemark.matching.selectors.tree import CompareOp, Literal, Node
 from tidemark.message.types import Atomic, Kind, decimal
 from tidemark.spark.sqltext import decimal_text, decimal_type
 

@@ -2,12 +2,12 @@
 
 Spark runs a LIKE as a Java regular expression. One `%` after another makes that expression try every place
 of the first for every place of the second: a thousand characters that `'%a%a%b'` does not match take
-seconds. There, atomic groups do what `matching.like` does: the leftmost place, never a second try.
+seconds. There, atomic groups do what `matching.selectors.like` does: the leftmost place, never a second try.
 """
 
 from __future__ import annotations
 
-from tidemark.matching.like import Pattern, Segment
+from tidemark.matching.selectors.like import Pattern, Segment
 from tidemark.spark.sqltext import string_text
 
 _ESCAPE = "!"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 
 
 class File(Protocol):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from tidemark.message.batch import Buffer, EventBatch
+from tidemark.message.batches.batch import Buffer, EventBatch
 from tidemark.ticks.tick import Tick
 
 _EVENTS, _EVENTS_OF_FIRST, _RESUME = 1, 2, 3

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tidemark.errors import DamagedError, DirectoryLockedError, DiskFailedError, DiskFullError
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 
 #: n -> how many of n things survive, 0 to n.
 Choice = Callable[[int], int]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tidemark.errors import DamagedError, DirectoryLockedError, DiskFailedError, DiskFullError, StorageError
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 
 LOCK = "lock"
 #: Pieces that one system call takes (IOV_MAX on Linux and macOS).

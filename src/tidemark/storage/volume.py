@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.errors import DamagedError, DiskFailedError, DiskFullError
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 from tidemark.storage.disk import Disk
 from tidemark.storage.log.catalogue import MARK_MIN, STREAM_NAME_BYTES_MAX, Entry
 from tidemark.storage.log.checksum import crc32c

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.message.batch import EventBatch
+from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
 
 Range = tuple[int, int]

@@ -9,9 +9,9 @@ from typing import Any
 from tidemark.lab.bench.measure import check_exact, race
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.samples import Sample, at, samples
-from tidemark.message.batch import BatchBuilder, EventBatch, Shape
-from tidemark.message.columns import Column, Spans
-from tidemark.message.reader import Reader
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.columns import Column, Spans
+from tidemark.message.batches.reader import Reader
 from tidemark.message.schema import Schema
 
 FIXED_WIDTH_VALUES_A_SECOND = 20e6

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tidemark.lab.bench.measure import check_exact, each, repeat
 from tidemark.lab.bench.workload import READER, SCHEMA, Event, batch_of, holds, selectors
 from tidemark.matching.matcher import Matcher
-from tidemark.matching.selector import Selector
-from tidemark.message.batch import EventBatch
+from tidemark.matching.selectors.selector import Selector
+from tidemark.message.batches.batch import EventBatch
 
 #: Selectors whose tree, which the workload builds by itself, is compared with what their text parses to.
 PARSED_TOO = 100

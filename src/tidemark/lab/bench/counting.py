@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 from tidemark.storage.realdisk import RealDisk, RealFile
 
 

@@ -17,10 +17,10 @@ from tidemark.lab.bench.contender import Contender
 from tidemark.lab.bench.measure import check_exact, heap_frozen, race
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.workload import MATCHING_TEN, READER, SCHEMA, Event, batch_of, event, holds, selectors
-from tidemark.matching.selector import Selector
-from tidemark.matching.vector import compile_condition
-from tidemark.message.batch import EventBatch
-from tidemark.message.columns import Bools
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.vectors.vector import compile_condition
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Bools
 
 BATCH_EVENTS = 256
 SCAN = "price > 10 AND qty < 5"

@@ -12,11 +12,11 @@ from random import Random
 from string import ascii_letters
 from typing import Any
 
-from tidemark.matching.evaluate import evaluate
-from tidemark.matching.selector import Selector
-from tidemark.matching.tree import And, Between, Compare, FieldRef, Like, Literal
-from tidemark.message.batch import BatchBuilder, Shape
-from tidemark.message.reader import Reader
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.selectors.tree import And, Between, Compare, FieldRef, Like, Literal
+from tidemark.message.batches.batch import BatchBuilder, Shape
+from tidemark.message.batches.reader import Reader
 from tidemark.message.schema import Schema
 
 SCHEMA = Schema.parse("[symbol: string, price: double, account: string, qty: int, payload: string]")

@@ -15,7 +15,7 @@ import numpy as np
 
 from tidemark.matching.index.arrays import Ids, Index, Words, grown
 from tidemark.matching.index.postings import Postings
-from tidemark.message.columns import Bools
+from tidemark.message.batches.columns import Bools
 
 _COLUMN = 2**16 - 1
 _LAST = 1 << 16

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidemark.matching.index.postings import Postings
-from tidemark.matching.tree import Node
-from tidemark.matching.vector import Condition, compile_condition
-from tidemark.message.columns import Bools, Column, Columns, FieldTypes
+from tidemark.matching.selectors.tree import Node
+from tidemark.matching.vectors.vector import Condition, compile_condition
+from tidemark.message.batches.columns import Bools, Column, Columns, FieldTypes
 from tidemark.message.types import Path
 
 

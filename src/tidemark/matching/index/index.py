@@ -18,7 +18,7 @@ from tidemark.matching.index.descent import Candidates
 from tidemark.matching.index.keys import EVERY_ROW
 from tidemark.matching.index.ranges import HIGHEST, LOWEST
 from tidemark.matching.index.trie import Trie
-from tidemark.message.columns import Bools
+from tidemark.message.batches.columns import Bools
 
 #: Rows looked up together, and candidates found for them: they bound the memory that a batch needs.
 ROWS_AT_ONCE_MAX = 1 << 11

@@ -21,9 +21,9 @@ from tidemark.matching.index.ranges import (
     PRESENT_KEY,
     WORD_BYTES,
 )
-from tidemark.matching.promotion import INT64_MAX, INT64_MIN
-from tidemark.matching.rowwise import present
-from tidemark.message.columns import Column, Columns, Decimals, Doubles, Ints, Spans
+from tidemark.matching.vectors.promotion import INT64_MAX, INT64_MIN
+from tidemark.matching.vectors.rowwise import present
+from tidemark.message.batches.columns import Column, Columns, Decimals, Doubles, Ints, Spans
 from tidemark.message.types import DOUBLE, FLOAT, INT, LONG, Atomic, Kind, Path, Type
 
 EVERY_ROW = 0

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from tidemark.matching.clause_tree import clauses_to_tree
-from tidemark.matching.clauses import Clause, Constraint, OneOf
-from tidemark.matching.constraints import as_interval
-from tidemark.matching.domains import type_at
+from tidemark.matching.forms.clause_tree import clauses_to_tree
+from tidemark.matching.forms.clauses import Clause, Constraint, OneOf
+from tidemark.matching.forms.constraints import as_interval
+from tidemark.matching.forms.domains import type_at
+from tidemark.matching.forms.normal import normalise
 from tidemark.matching.index.ranges import Range, Ranges, ranges_of
-from tidemark.matching.normal import normalise
-from tidemark.matching.render import render
-from tidemark.matching.tree import Node
-from tidemark.message.columns import FieldTypes
+from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.tree import Node
+from tidemark.message.batches.columns import FieldTypes
 from tidemark.message.types import Dynamic, Path, Type
 
 #: A clause that lists values for several fields may need a box for every combination.

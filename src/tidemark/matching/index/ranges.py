@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
-from tidemark.matching.clauses import Absent, Constraint, Interval, Present, Value
-from tidemark.matching.constraints import as_interval, ordered
-from tidemark.matching.decimals import unscaled_bounds
-from tidemark.matching.promotion import INT64_MAX, INT64_MIN
+from tidemark.matching.forms.clauses import Absent, Constraint, Interval, Present, Value
+from tidemark.matching.forms.constraints import as_interval, ordered
+from tidemark.matching.vectors.decimals import unscaled_bounds
+from tidemark.matching.vectors.promotion import INT64_MAX, INT64_MIN
 from tidemark.message.types import Atomic, Kind, Type
 
 LOWEST = 1

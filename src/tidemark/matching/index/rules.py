@@ -15,8 +15,8 @@ import numpy as np
 from tidemark.matching.index.arrays import Ids, Index, Words, grown, spread
 from tidemark.matching.index.matchsets import DIGEST_BYTES
 from tidemark.matching.index.postings import Postings
-from tidemark.matching.selector import paths_of
-from tidemark.matching.tree import Node
+from tidemark.matching.selectors.selector import paths_of
+from tidemark.matching.selectors.tree import Node
 from tidemark.message.types import Path
 
 #: Members of new sets put in order together: it bounds the memory that a batch needs beside them.

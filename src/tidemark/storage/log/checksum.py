@@ -5,7 +5,7 @@ from __future__ import annotations
 import google_crc32c
 import numpy as np
 
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 
 
 def crc32c(data: Buffer, before: int = 0) -> int:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 from tidemark.storage.log.checksum import crc32c
 
 #: Payload of one record; the largest is an event batch and its publisher.

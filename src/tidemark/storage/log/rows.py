@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.message.columns import Bools, Ints
+from tidemark.message.batches.columns import Bools, Ints
 
 Words = NDArray[np.uint32]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tidemark.message.columns import Ints
+from tidemark.message.batches.columns import Ints
 from tidemark.storage.log.record import (
     ALIGNMENT,
     FOOTER_STREAM,

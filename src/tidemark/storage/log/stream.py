@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 from tidemark.storage.log.catalogue import Entry
 from tidemark.storage.log.rows import Rows, RowTable, Words
 

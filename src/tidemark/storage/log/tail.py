@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.errors import DiskFullError
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 from tidemark.storage.disk import Disk, File
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.record import (

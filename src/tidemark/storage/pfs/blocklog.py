@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tidemark.errors import DecodeError, UnknownFormatError
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 from tidemark.storage.pfs.columns import Columns
 from tidemark.storage.pfs.record import Index, Record, Summary, decode, encode
 from tidemark.storage.volume import LogVolume

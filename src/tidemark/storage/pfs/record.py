@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 from tidemark.storage.pfs.varints import pack, put, take, unpack
 from tidemark.ticks import Tick, Ticks
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
-from tidemark.message.batch import Buffer
+from tidemark.message.batches.batch import Buffer
 
 Numbers = NDArray[np.uint64]
 

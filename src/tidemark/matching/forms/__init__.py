@@ -1,0 +1,1 @@
+"""Normal forms: selectors as boxes, what covers what, and summaries of many."""

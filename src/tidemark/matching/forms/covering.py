@@ -1,0 +1,92 @@
+"""Covering: does one selector match all that another matches?
+
+Says yes only when sure: an upstream broker that forwards for `a` alone then loses nothing for `b`. A clause
+covers another when its box contains the other's and its residuals follow from what the other has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tidemark.matching.forms.clause_algebra import covers_clause, make_clause
+from tidemark.matching.forms.clauses import EVERYTHING, Clause, OneOf, Value
+from tidemark.matching.forms.normal import normalise
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.selectors.tree import Node
+from tidemark.matching.topics import TopicPattern
+from tidemark.message.batches.columns import FieldTypes
+from tidemark.message.types import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What is asked of an upstream broker: the events of some topics that a selector is true for."""
+
+    pattern: TopicPattern
+    selector: Node
+    #: Of every topic that the pattern matches: a field that differs between them has no static type here.
+    #: A snapshot: when a schema changes a field's type, the subscription is made anew.
+    fields: FieldTypes = field(compare=False, repr=False)
+    #: normalise(selector, fields)
+    clauses: tuple[Clause, ...] | None = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, pattern: TopicPattern, selector: Node, fields: FieldTypes) -> Subscription:
+        """The subscription with its normal form."""
+        return cls(pattern, selector, fields, normalise(selector, fields))
+
+
+def covers(a: Sequence[Clause], b: Sequence[Clause]) -> bool:
+    """Does every event in a clause of `b` lie in one of `a`? Both are normal forms over the same fields."""
+    return all(_covers_one(a, narrow) or _covers_pieces(a, narrow) for narrow in b)
+
+
+def covers_selector(a: Selector | Node, b: Selector | Node, fields: FieldTypes) -> bool:
+    """Does `a` match every event that `b` matches?"""
+    wide = a.tree if isinstance(a, Selector) else a
+    narrow = b.tree if isinstance(b, Selector) else b
+    return wide == narrow or _covers_normal(normalise(wide, fields), normalise(narrow, fields))
+
+
+def covers_subscription(a: Subscription, b: Subscription) -> bool:
+    """Does `a` get every event that `b` gets?"""
+    if b.clauses == ():
+        return True
+    if not a.pattern.covers(b.pattern):
+        return False
+    return a.selector == b.selector or _covers_normal(clauses_under(a, b.fields), b.clauses)
+
+
+def clauses_under(subscription: Subscription, fields: FieldTypes) -> tuple[Clause, ...] | None:
+    """Its normal form among the events of topics with these fields.
+
+    A subscription to `trades.>` knows less of its fields than one to `trades.equity.us`: on the events of
+    the latter both mean what they mean by the latter's types.
+    """
+    if subscription.fields is fields or subscription.clauses == (EVERYTHING,):
+        return subscription.clauses
+    return normalise(subscription.selector, fields)
+
+
+def _covers_normal(a: Sequence[Clause] | None, b: Sequence[Clause] | None) -> bool:
+    """Without a normal form only what holds for any selector is known."""
+    if a is None or b is None:
+        return b == () or a == (EVERYTHING,)
+    return covers(a, b)
+
+
+def _covers_one(a: Sequence[Clause], narrow: Clause) -> bool:
+    return any(covers_clause(wide, narrow) for wide in a)
+
+
+def _covers_pieces(a: Sequence[Clause], narrow: Clause) -> bool:
+    """Has each value of some list in `narrow` a clause of `a` that covers it? i > 5 OR i < 3 has 1 and 9."""
+    if len(a) < 2:
+        return False
+    lists = ((path, held.values) for path, held in narrow.constraints if isinstance(held, OneOf))
+    return any(all(_covers_one(a, _piece(narrow, path, value)) for value in values) for path, values in lists)
+
+
+def _piece(whole: Clause, path: Path, value: Value) -> Clause:
+    return make_clause({**dict(whole.constraints), path: OneOf(frozenset((value,)))}, whole.residuals)

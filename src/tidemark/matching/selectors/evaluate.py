@@ -1,0 +1,178 @@
+"""One event against one selector: the reference.
+
+Says what a selector means, by the rules in `matching.selectors.tree`, in the plainest way there is. The
+batch matcher is tested against it, and asks it about what has no array: fields whose type is known per
+event. A value is None (NULL), bool, int, float, Decimal, str, bytes or an aware datetime; anything else (a
+list, a dict) is unknown to all but IS NULL.
+
+Trees are expected to have passed `matching.selectors.check`: a condition never stands where a value should.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from math import isnan
+from typing import Any
+
+from tidemark.matching.selectors.like import Pattern
+from tidemark.matching.selectors.literals import LONG_MAX, LONG_MIN
+from tidemark.matching.selectors.tree import (
+    And,
+    Arithmetic,
+    ArithmeticOp,
+    Between,
+    Compare,
+    CompareOp,
+    FieldRef,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Node,
+    Not,
+    Or,
+)
+from tidemark.message.types import Path
+
+#: What an event has at a path; None when it has nothing there.
+Lookup = Callable[[Path], Any]
+
+#: Compiled LIKE patterns kept between calls.
+PATTERNS_KEPT_MAX = 256
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+_COMPARE: dict[CompareOp, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_ARITHMETIC: dict[ArithmeticOp, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+
+
+def evaluate(node: Node, lookup: Lookup) -> bool | None:
+    """Is the condition true, false or unknown (None) for the event behind `lookup`?"""
+    match node:
+        case And(operands):
+            return _all(evaluate(operand, lookup) for operand in operands)
+        case Or(operands):
+            return _not(_all(_not(evaluate(operand, lookup)) for operand in operands))
+        case Not(operand):
+            return _not(evaluate(operand, lookup))
+        case IsNull(operand, negated):
+            return (value_of(operand, lookup) is None) != negated
+        case Compare(op, left, right):
+            return _compare(op, left, right, lookup)
+        case Between(operand, low, high, negated):
+            ends = (_compare(">=", operand, low, lookup), _compare("<=", operand, high, lookup))
+            return _not_if(negated, _all(ends))
+        case In(operand, values, negated):
+            differs = _all(_compare("<>", operand, value, lookup) for value in values)
+            return _not_if(not negated, differs)
+        case Like(operand, pattern, escape, negated):
+            value = value_of(operand, lookup)
+            known = _pattern(pattern, escape).matches(value) if isinstance(value, str) else None
+            return _not_if(negated, known)
+        case Literal() | FieldRef():
+            value = value_of(node, lookup)
+            return value if isinstance(value, bool) else None
+        case Negate() | Arithmetic():
+            raise AssertionError("a number stands where a condition should")
+
+
+def value_of(node: Node, lookup: Lookup) -> Any:
+    """The value of a literal, field or calculation; None is NULL."""
+    match node:
+        case Literal(value):
+            return value
+        case FieldRef(path):
+            return lookup(path)
+        case Negate(operand):
+            return _calculate("-", 0, value_of(operand, lookup))
+        case Arithmetic(op, left, right):
+            return _calculate(op, value_of(left, lookup), value_of(right, lookup))
+        case _:
+            raise AssertionError("a condition stands where a value should")
+
+
+@lru_cache(PATTERNS_KEPT_MAX)
+def _pattern(pattern: str, escape: str) -> Pattern:
+    return Pattern.compile(pattern, escape)
+
+
+def _all(truths: Iterable[bool | None]) -> bool | None:
+    """False wins over unknown, unknown over true."""
+    seen = set(truths)
+    return False if False in seen else None if None in seen else True
+
+
+def _not(truth: bool | None) -> bool | None:
+    return None if truth is None else not truth
+
+
+def _not_if(negated: bool, truth: bool | None) -> bool | None:
+    return _not(truth) if negated else truth
+
+
+def _compare(op: CompareOp, left: Node, right: Node, lookup: Lookup) -> bool | None:
+    a, b = value_of(left, lookup), value_of(right, lookup)
+    if isinstance(a, Decimal):
+        b = _as_written(right, b)
+    elif isinstance(b, Decimal):
+        a = _as_written(left, a)
+    if _is_number(a) and _is_number(b):
+        return _compare_numbers(op, a, b)
+    if isinstance(a, bool) and isinstance(b, bool):
+        return _COMPARE[op](a, b) if op in ("=", "<>") else None
+    if isinstance(a, datetime) and isinstance(b, datetime):
+        return _COMPARE[op](_microseconds(a), _microseconds(b))
+    if any(isinstance(a, kind) and isinstance(b, kind) for kind in (str, bytes)):
+        return _COMPARE[op](a, b)
+    return None
+
+
+def _as_written(node: Node, value: Any) -> Any:
+    """An approximate literal beside a decimal means its digits, not the nearest double."""
+    return Decimal(node.text) if isinstance(node, Literal) and isinstance(value, float) else value
+
+
+def _compare_numbers(op: CompareOp, a: int | float | Decimal, b: int | float | Decimal) -> bool | None:
+    if isinstance(a, float) or isinstance(b, float):
+        a, b = float(a), float(b)
+        if isnan(a) or isnan(b):
+            return None
+    return _COMPARE[op](a, b)
+
+
+def _calculate(op: ArithmeticOp, a: Any, b: Any) -> int | float | None:
+    if not (_is_number(a) and _is_number(b)):
+        return None
+    if op == "/" or not (isinstance(a, int) and isinstance(b, int)):
+        a, b = float(a), float(b)
+    if op == "/" and b == 0:
+        return None
+    result: int | float = _ARITHMETIC[op](a, b)
+    return None if isinstance(result, int) and not LONG_MIN <= result <= LONG_MAX else result
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _microseconds(instant: datetime) -> int:
+    """Since 1970 in UTC; datetimes of different zones do not always compare as instants by themselves."""
+    return (instant - _EPOCH) // _MICROSECOND

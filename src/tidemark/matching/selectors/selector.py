@@ -1,0 +1,79 @@
+"""A selector as the rest of Tidemark holds it: its text and the tree that was checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidemark.matching.selectors.check import check
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.tree import (
+    TRUE,
+    And,
+    Arithmetic,
+    Between,
+    Compare,
+    FieldRef,
+    In,
+    IsNull,
+    Like,
+    Negate,
+    Node,
+    Not,
+    Or,
+)
+from tidemark.message.batches.columns import FieldTypes
+from tidemark.message.types import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A condition on events: as written, and what it means."""
+
+    text: str
+    tree: Node
+
+    @classmethod
+    def parse(cls, text: str, fields: FieldTypes) -> Selector:
+        """The selector `text` for a topic with these fields, or a SelectorError."""
+        tree = parse(text)
+        check(tree, fields, text)
+        return cls(text, tree)
+
+    def __str__(self) -> str:
+        return self.text or "TRUE"
+
+
+#: What a subscriber without a selector gets.
+EVERYTHING = Selector("", TRUE)
+
+
+def children_of(node: Node) -> tuple[Node, ...]:
+    """The nodes directly under `node`, left to right."""
+    match node:
+        case And(operands) | Or(operands):
+            return operands
+        case Compare(_, left, right) | Arithmetic(_, left, right):
+            return left, right
+        case Between(operand, low, high):
+            return operand, low, high
+        case In(operand, values):
+            return operand, *values
+        case Like(operand) | IsNull(operand) | Not(operand) | Negate(operand):
+            return (operand,)
+        case _:
+            return ()
+
+
+def nodes_of(tree: Node) -> Iterator[Node]:
+    """`tree` and every node under it, each before its children."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(children_of(node)))
+
+
+def paths_of(tree: Node) -> frozenset[Path]:
+    """Every field and header that the condition reads."""
+    return frozenset(node.path for node in nodes_of(tree) if isinstance(node, FieldRef))

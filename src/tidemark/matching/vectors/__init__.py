@@ -1,0 +1,1 @@
+"""Selectors over whole batches, as array operations."""

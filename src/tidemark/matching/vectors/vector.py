@@ -1,0 +1,165 @@
+"""A selector over a whole batch at once, as numpy.
+
+Agrees with `matching.selectors.evaluate` on every event, by compiling the tree to predicates: arrays in,
+one array out (`matching.vectors.predicates`). What a column holds is known only when it arrives - a schema
+evolves, an open topic's events differ - so a condition is compiled for the types the columns have, and the
+programs are kept for the combinations of types met. The types said beforehand only decide which program is
+ready first.
+
+Conditions on fields without arrays (`dynamic`, lists, tuples, variants) are asked row by row
+(`matching.vectors.rowwise`); all else touches no row in Python but for the rare ones that
+`matching.vectors.strings`, `matching.vectors.spanlike` and `matching.vectors.decimals` name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidemark.matching.forms.domains import type_at
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.selector import paths_of
+from tidemark.matching.selectors.tree import (
+    And,
+    Between,
+    Compare,
+    FieldRef,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+)
+from tidemark.matching.vectors.comparisons import OPPOSITE, among, compare
+from tidemark.matching.vectors.operands import Constant, Domain, operand
+from tidemark.matching.vectors.predicates import ALWAYS, NEVER, Cost, Inputs, Predicate, all_of, any_of
+from tidemark.matching.vectors.rowwise import hold_rows, present
+from tidemark.matching.vectors.spanlike import SpanPattern
+from tidemark.message.batches.columns import Bools, Columns, FieldTypes
+from tidemark.message.types import Atomic, Path, Type
+
+#: Combinations of column types a condition keeps programs for; one more, and it starts afresh.
+PROGRAMS_MAX = 16
+
+
+@dataclass(slots=True, eq=False)
+class Condition:
+    """A compiled selector. Arrays it returns are the caller's to keep and to change."""
+
+    tree: Node
+    paths: tuple[Path, ...]
+    _programs: dict[tuple[bool, tuple[Type, ...]], Predicate] = field(default_factory=dict)
+
+    def matched(self, columns: Columns) -> Bools:
+        """matched[row]: the selector is TRUE."""
+        return self._run(columns, True)
+
+    def truth(self, columns: Columns) -> tuple[Bools, Bools]:
+        """(is_true[row], is_false[row]); unknown where neither."""
+        return self._run(columns, True), self._run(columns, False)
+
+    def __reduce__(self) -> tuple[type[Condition], tuple[Node, tuple[Path, ...]]]:
+        """Programs are closures and stay behind: a condition compiles again where it is unpickled."""
+        return Condition, (self.tree, self.paths)
+
+    def _run(self, columns: Columns, truth: bool) -> Bools:
+        held = {path: columns.column(path) for path in self.paths}
+        program = self._program(truth, tuple([column.type for column in held.values()]))
+        return program.run(Inputs(columns.count, held))
+
+    def _program(self, truth: bool, types: tuple[Type, ...]) -> Predicate:
+        program = self._programs.get((truth, types))
+        if program is None:
+            if len(self._programs) == PROGRAMS_MAX:
+                self._programs.clear()
+            program = _holds(self.tree, truth, dict(zip(self.paths, types, strict=True)))
+            self._programs[truth, types] = program
+        return program
+
+
+def compile_condition(tree: Node, fields: FieldTypes) -> Condition:
+    """Compile a checked tree; `fields` may be wrong about what the columns will hold."""
+    condition = Condition(tree, tuple(sorted(paths_of(tree))))
+    expected = [type_at(path, fields) for path in condition.paths]
+    known = tuple([item for item in expected if item is not None])
+    if len(known) == len(expected):
+        condition._program(True, known)
+    return condition
+
+
+def _holds(node: Node, truth: bool, types: Mapping[Path, Type]) -> Predicate:
+    """Where is the condition `truth`? NOT asks its operand for the other truth, all else keeps to its own."""
+    match node:
+        case Not(inner):
+            return _holds(inner, not truth, types)
+        case And(operands) | Or(operands):
+            parts = [_holds(each, truth, types) for each in operands]
+            return all_of(parts) if isinstance(node, And) == truth else any_of(parts)
+        case Between(inner, low, high, negated):
+            ends = And((Compare(">=", inner, low), Compare("<=", inner, high)))
+            return _holds(ends, truth != negated, types)
+        case IsNull(FieldRef(path), negated):
+            return _present(path, truth == negated)
+        case Compare() | In() | Like() | FieldRef() | Literal():
+            return _leaf(node, truth, types)
+        case _:
+            raise AssertionError("a number stands where a condition should")
+
+
+def _leaf(
+    node: Compare | In | Like | FieldRef | Literal, truth: bool, types: Mapping[Path, Type]
+) -> Predicate:
+    paths = sorted(paths_of(node))
+    if not paths:
+        return ALWAYS if evaluate(node, lambda _: None) is truth else NEVER
+    assert not isinstance(node, Literal)
+    if not all(isinstance(types[path], Atomic) for path in paths):
+        return hold_rows(node, paths, truth)
+    match node:
+        case Compare(op, left, right):
+            return compare(op if truth else OPPOSITE[op], operand(left, types), operand(right, types))
+        case In(inner, values, negated):
+            return _among(inner, values, truth == negated, types)
+        case Like(inner, pattern, escape, negated):
+            return _like(inner, SpanPattern(pattern, escape), truth == negated, types)
+        case _:
+            return compare("=", operand(node, types), Constant(truth))
+
+
+def _among(inner: Node, values: tuple[Literal, ...], negated: bool, types: Mapping[Path, Type]) -> Predicate:
+    series = operand(inner, types)
+    assert not isinstance(series, Constant)
+    constants = [Constant(literal.value, literal.text) for literal in values]
+    return NEVER if series is None else among(series, constants, negated)
+
+
+def _like(inner: Node, pattern: SpanPattern, negated: bool, types: Mapping[Path, Type]) -> Predicate:
+    series = operand(inner, types)
+    assert not isinstance(series, Constant)
+    if series is None or series.domain is not Domain.STRING:
+        return NEVER
+
+    def run(inputs: Inputs) -> Bools:
+        values, valid = series.read(inputs)
+        matched = pattern.matches(values, inputs.wanted)
+        if negated:
+            np.logical_not(matched, out=matched)
+        if valid is not None:
+            matched &= valid
+        return matched
+
+    return Predicate(run, Cost.SEARCH)
+
+
+def _present(path: Path, is_present: bool) -> Predicate:
+    def run(inputs: Inputs) -> Bools:
+        known = present(inputs.columns[path])
+        if known is None:
+            return np.full(inputs.count, is_present)
+        return known.copy() if is_present else ~known
+
+    return Predicate(run)

@@ -1,0 +1,1 @@
+"""Event batches: many messages in one buffer, and their fields as columns."""

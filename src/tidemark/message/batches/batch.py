@@ -1,0 +1,371 @@
+"""The event batch: many events in one contiguous buffer (DESIGN 3).
+
+    header | ticks int64[n] | ends uint32[n] | body
+
+    header := "TMB1" | count u32 | dictionary bytes u32 | body bytes u32 | dictionary, padded to 8 bytes
+    dictionary := shapes u16, publishers u16, then (fingerprint u64, topic) per shape, (name) per publisher
+    body := rows; row r ends at ends[r] and starts where the one before ended
+    row := shape u16 | publisher u16 | priority u8 | 0 u8 | key bytes u16 | validity ms u32 | message | key
+
+A shape is a topic and the schema its message is written in; names are said once a batch. The same bytes are
+built by a publisher, get their ticks at the pubend, are logged, sent and delivered; a view of them with
+numpy is never rebuilt. Rows that leave the batch are copied as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from struct import Struct, error
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.errors import DecodeError, EncodeError
+from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
+from tidemark.message.batches.spans import copy_spans, joined, windows
+
+Buffer = bytes | bytearray | memoryview
+
+BATCH_BYTES_MAX = 16 << 20
+EVENT_BYTES_MAX = 1 << 20
+PRIORITY_MAX = 9
+PRIORITY_DEFAULT = 4
+KEY_BYTES_MAX = 0xFFFF
+VALIDITY_MS_MAX = 0xFFFF_FFFF
+
+MAGIC = b"TMB1"
+_HEADER = Struct("<4sIII")
+_COUNTS = Struct("<HH")
+_SHAPE = Struct("<QH")
+_NAME = Struct("<H")
+#: shape, publisher, priority, zero, key bytes, validity in milliseconds from the tick (0: for ever)
+PRELUDE = Struct("<HHBBHI")
+
+
+class Shape(NamedTuple):
+    """What a row's message is: an event of this topic, in the schema of this fingerprint."""
+
+    topic: str
+    fingerprint: int
+
+
+class EventBatch:
+    """A view of one batch. `ticks`, `ends` and `body` are arrays over the buffer itself."""
+
+    def __init__(self, data: Buffer, shapes: tuple[Shape, ...], publishers: tuple[str, ...]) -> None:
+        """Trusts its arguments: bytes from elsewhere come through `parse`."""
+        _, count, names, body = _HEADER.unpack_from(data)
+        self.data = data
+        self.count: int = count
+        self.shapes = shapes
+        self.publishers = publishers
+        at = _HEADER.size + names
+        self.ticks: Ints = np.frombuffer(data, "<i8", count, at)
+        self.ends: NDArray[np.uint32] = np.frombuffer(data, "<u4", count, at + 8 * count)
+        self.body: Bytes = np.frombuffer(data, np.uint8, body, at + 12 * count)
+
+    @classmethod
+    def parse(cls, data: Buffer) -> EventBatch:
+        """A batch from untrusted bytes; DecodeError unless every number in them holds."""
+        if len(data) > BATCH_BYTES_MAX:
+            raise DecodeError(f"a batch of {len(data)} bytes is over the limit of {BATCH_BYTES_MAX}")
+        if len(data) < _HEADER.size or bytes(data[:4]) != MAGIC:
+            raise DecodeError("not an event batch")
+        _, count, names, body = _HEADER.unpack_from(data)
+        if _HEADER.size + names + 12 * count + body != len(data) or names % 8:
+            raise DecodeError("the parts of the batch do not add up to its size")
+        shapes, publishers = _parse_names(bytes(data[_HEADER.size : _HEADER.size + names]))
+        batch = cls(data, shapes, publishers)
+        batch._check_rows()
+        return batch
+
+    @cached_property
+    def starts(self) -> Ints:
+        """starts[row] of each row in the body."""
+        starts = np.zeros(self.count, np.int64)
+        starts[1:] = self.ends[:-1]
+        return starts
+
+    @cached_property
+    def message_starts(self) -> Ints:
+        """message_starts[row] in the body."""
+        return self.starts + PRELUDE.size
+
+    @cached_property
+    def message_ends(self) -> Ints:
+        """message_ends[row] in the body."""
+        ends: Ints = self.ends.astype(np.int64) - self.prelude("key_bytes")
+        return ends
+
+    def prelude(self, field: str) -> NDArray[Any]:
+        """One of shape, publisher, priority, key_bytes, validity_ms of every row."""
+        offset, dtype = _PRELUDE_FIELDS[field]
+        return sliding(self.body, dtype)[self.starts + offset] if self.count else np.zeros(0, dtype)
+
+    def message(self, row: int) -> bytes:
+        """The message of one row."""
+        return self.body[self.message_starts[row] : self.message_ends[row]].tobytes()
+
+    def key(self, row: int) -> bytes:
+        """The key of one row, b"" if it has none."""
+        return self.body[self.message_ends[row] : self.ends[row]].tobytes()
+
+    def fill_ticks(self, ticks: Ints) -> None:
+        """Write the ticks into the buffer itself, which must be writable (a bytearray)."""
+        assert len(ticks) == self.count
+        self.ticks[:] = ticks
+
+    def take(self, rows: Ints | Bools) -> EventBatch:
+        """A new batch of these rows (indices in any order, or a mask)."""
+        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows, np.int64)
+        first, last = self._runs(chosen)
+        body, _ = joined(Spans(self.body, first, last))
+        ends = np.cumsum(self.ends[chosen] - self.starts[chosen])
+        return self._with_rows(self.ticks[chosen], ends, body)
+
+    def slice(self, first: int, last: int) -> EventBatch:
+        """A new batch of the rows first <= row < last."""
+        base = int(self.ends[first - 1]) if first else 0
+        stop = int(self.ends[last - 1]) if last else 0
+        return self._with_rows(
+            self.ticks[first:last], self.ends[first:last] - np.uint32(base), self.body[base:stop]
+        )
+
+    def split(self, bytes_max: int) -> list[EventBatch]:
+        """Batches of at most `bytes_max` bytes each, in order; a larger row stands alone."""
+        if len(self.data) <= bytes_max:
+            return [self]
+        overhead = len(self.data) - 12 * self.count - len(self.body)
+        reach = self.ends.astype(np.int64) + 12 * np.arange(1, self.count + 1)
+        parts: list[EventBatch] = []
+        first = 0
+        while first < self.count:
+            used = int(reach[first - 1]) if first else 0
+            last = int(np.searchsorted(reach, used + bytes_max - overhead, side="right"))
+            last = max(last, first + 1)
+            parts.append(self.slice(first, last))
+            first = last
+        return parts
+
+    def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], body: Bytes) -> EventBatch:
+        (size,) = Struct("<I").unpack_from(self.data, 8)
+        names = bytes(self.data[_HEADER.size : _HEADER.size + size])
+        return _assemble(names, self.shapes, self.publishers, ticks, ends.astype("<u4"), [body.data])
+
+    def _runs(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Where the rows' bytes start and end; neighbours in a batch of mixed widths are one stretch."""
+        width = len(self.body) // self.count if self.count else 0
+        if len(rows) < 2 or (self.ends == width * np.arange(1, self.count + 1)).all():
+            return self.starts[rows], self.ends[rows].astype(np.int64)
+        breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+        first = rows[np.concatenate(([0], breaks))]
+        last = rows[np.concatenate((breaks - 1, [len(rows) - 1]))]
+        return self.starts[first], self.ends[last].astype(np.int64)
+
+    def _check_rows(self) -> None:
+        ends = self.ends.astype(np.int64)
+        lengths = np.diff(ends, prepend=0)
+        if self.count and (lengths.min() < PRELUDE.size or ends[-1] != len(self.body)):
+            raise DecodeError("the rows of the batch do not tile its body")
+        if not self.count and len(self.body):
+            raise DecodeError("a batch without rows has a body")
+        if self.count == 0:
+            return
+        if lengths.max() > EVENT_BYTES_MAX:
+            raise DecodeError(f"an event is over the limit of {EVENT_BYTES_MAX} bytes")
+        if self.prelude("shape").max() >= len(self.shapes):
+            raise DecodeError("a row names a shape that the batch does not define")
+        if self.prelude("publisher").max() >= len(self.publishers):
+            raise DecodeError("a row names a publisher that the batch does not define")
+        if self.prelude("priority").max() > PRIORITY_MAX or self.prelude("reserved").any():
+            raise DecodeError("a row has a priority or flags that this version does not know")
+        if (self.message_ends < self.message_starts).any():
+            raise DecodeError("a row's key is longer than the row")
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EventBatch) and bytes(self.data) == bytes(other.data)
+
+    __hash__ = None  # type: ignore[assignment]  # batches are filled in place: never a key
+
+    def __repr__(self) -> str:
+        return f"<EventBatch of {self.count} events, {len(self.data)} bytes>"
+
+
+_PRELUDE_FIELDS: dict[str, tuple[int, str]] = {
+    "shape": (0, "<u2"),
+    "publisher": (2, "<u2"),
+    "priority": (4, "u1"),
+    "reserved": (5, "u1"),
+    "key_bytes": (6, "<u2"),
+    "validity_ms": (8, "<u4"),
+}
+
+
+def sliding(body: Bytes, dtype: str) -> NDArray[Any]:
+    """view[at] is the number that starts at byte `at` of the body: a gather is one fancy index."""
+    width = np.dtype(dtype).itemsize
+    return np.ndarray((max(0, len(body) - width + 1),), dtype, body, strides=(1,))
+
+
+def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
+    """One batch of all rows in order; the dictionaries are united."""
+    if len(batches) == 1:
+        return batches[0]
+    shapes = tuple(dict.fromkeys(shape for batch in batches for shape in batch.shapes))
+    publishers = tuple(dict.fromkeys(name for batch in batches for name in batch.publishers))
+    pieces = [_renamed(batch, shapes, publishers) for batch in batches]
+    ticks = np.concatenate([batch.ticks for batch in batches]) if batches else np.zeros(0, np.int64)
+    base = np.cumsum([0] + [len(batch.body) for batch in batches])
+    if base[-1] > BATCH_BYTES_MAX:
+        raise DecodeError(f"{base[-1]} bytes in one batch are over the limit of {BATCH_BYTES_MAX}")
+    ends = [batch.ends + np.uint32(start) for batch, start in zip(batches, base, strict=False)]
+    return _assemble(
+        _names(shapes, publishers),
+        shapes,
+        publishers,
+        ticks,
+        np.concatenate(ends) if ends else np.zeros(0, "<u4"),
+        pieces,
+    )
+
+
+def _renamed(batch: EventBatch, shapes: tuple[Shape, ...], publishers: tuple[str, ...]) -> Buffer:
+    """The batch's body with its rows pointing into another dictionary."""
+    if (
+        batch.shapes == shapes[: len(batch.shapes)]
+        and batch.publishers == publishers[: len(batch.publishers)]
+    ):
+        return batch.body.data
+    body = batch.body.copy()
+    view = sliding(body, "<u2")
+    for offset, field, old, new in (
+        (0, "shape", batch.shapes, shapes),
+        (2, "publisher", batch.publishers, publishers),
+    ):
+        places: dict[object, int] = {item: at for at, item in enumerate(new)}
+        table = np.array([places[item] for item in old], "<u2")
+        view[batch.starts + offset] = table[batch.prelude(field)]
+    return body.data
+
+
+def from_messages(
+    shape: Shape, messages: Spans, *, publisher: str = "", keys: Spans | None = None
+) -> EventBatch:
+    """A batch of messages of one shape, laid out for all rows at once; ticks are left at 0."""
+    count = len(messages)
+    key_lengths = keys.lengths if keys is not None else np.zeros(count, np.int64)
+    if count and key_lengths.max() > KEY_BYTES_MAX:
+        raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes")
+    lengths = PRELUDE.size + messages.lengths + key_lengths
+    ends = np.cumsum(lengths)
+    body = np.empty(int(ends[-1]) if count else 0, np.uint8)
+    starts = ends - lengths
+    if count:
+        prelude = np.frombuffer(PRELUDE.pack(0, 0, PRIORITY_DEFAULT, 0, 0, 0), np.uint8)
+        windows(body, PRELUDE.size)[starts] = prelude
+        sliding(body, "<u2")[starts + _PRELUDE_FIELDS["key_bytes"][0]] = key_lengths
+    copy_spans(body, starts + PRELUDE.size, messages)
+    if keys is not None:
+        copy_spans(body, ends - key_lengths, keys)
+    names = _names((shape,), (publisher,))
+    ticks = np.zeros(count, np.int64)
+    return _assemble(names, (shape,), (publisher,), ticks, ends.astype("<u4"), [body.data])
+
+
+class BatchBuilder:
+    """Gathers what was published in one turn into one batch, tick slots left at 0."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[Shape, int] = {}
+        self._publishers: dict[str, int] = {}
+        self._pieces: list[bytes] = []
+        self._ends: list[int] = []
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(
+        self,
+        shape: Shape,
+        message: bytes,
+        *,
+        publisher: str = "",
+        key: bytes = b"",
+        priority: int = PRIORITY_DEFAULT,
+        validity_ms: int = 0,
+    ) -> None:
+        """One more event."""
+        assert 0 <= priority <= PRIORITY_MAX
+        assert 0 <= validity_ms <= VALIDITY_MS_MAX
+        assert len(key) <= KEY_BYTES_MAX
+        of_shape = self._shapes.setdefault(shape, len(self._shapes))
+        of_publisher = self._publishers.setdefault(publisher, len(self._publishers))
+        self._pieces += (
+            PRELUDE.pack(of_shape, of_publisher, priority, 0, len(key), validity_ms),
+            message,
+            key,
+        )
+        self.size += PRELUDE.size + len(message) + len(key)
+        self._ends.append(self.size)
+
+    def build(self) -> EventBatch:
+        """The batch, in a buffer of its own that can be written to."""
+        shapes, publishers = tuple(self._shapes), tuple(self._publishers)
+        ticks = np.zeros(len(self._ends), np.int64)
+        ends = np.array(self._ends, "<u4")
+        return _assemble(_names(shapes, publishers), shapes, publishers, ticks, ends, self._pieces)
+
+
+def _assemble(
+    names: bytes,
+    shapes: tuple[Shape, ...],
+    publishers: tuple[str, ...],
+    ticks: Ints,
+    ends: NDArray[np.uint32],
+    pieces: Sequence[Buffer],
+) -> EventBatch:
+    body = int(ends[-1]) if len(ends) else 0
+    header = _HEADER.pack(MAGIC, len(ends), len(names), body)
+    data = bytearray().join((header, names, ticks.tobytes(), ends.tobytes(), *pieces))
+    return EventBatch(data, shapes, publishers)
+
+
+def _names(shapes: Sequence[Shape], publishers: Sequence[str]) -> bytes:
+    parts = [_COUNTS.pack(len(shapes), len(publishers))]
+    for shape in shapes:
+        topic = shape.topic.encode()
+        parts += (_SHAPE.pack(shape.fingerprint, len(topic)), topic)
+    for publisher in publishers:
+        name = publisher.encode()
+        parts += (_NAME.pack(len(name)), name)
+    names = b"".join(parts)
+    return names + bytes(-len(names) % 8)
+
+
+def _parse_names(data: bytes) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
+    try:
+        shape_count, publisher_count = _COUNTS.unpack_from(data)
+        at = _COUNTS.size
+        shapes: list[Shape] = []
+        publishers: list[str] = []
+        for _ in range(shape_count):
+            fingerprint, length = _SHAPE.unpack_from(data, at)
+            at += _SHAPE.size + length
+            shapes.append(Shape(data[at - length : at].decode(), fingerprint))
+        for _ in range(publisher_count):
+            (length,) = _NAME.unpack_from(data, at)
+            at += _NAME.size + length
+            publishers.append(data[at - length : at].decode())
+    except (error, UnicodeDecodeError):
+        raise DecodeError("the batch's dictionary is damaged") from None
+    if at > len(data) or len(data) - at >= 8 or any(data[at:]):
+        raise DecodeError("the batch's dictionary does not fill its place")
+    if len(set(shapes)) < shape_count or len(set(publishers)) < publisher_count:
+        raise DecodeError("the batch's dictionary names a thing twice")
+    return tuple(shapes), tuple(publishers)

@@ -1,0 +1,205 @@
+"""Columns out of many messages by vectorised gathers (DESIGN 3).
+
+In the flat-tuple format a field's offset is a constant of the multi-choice code. So the codes of all rows
+are read first; each distinct code says once where the field lies; then one fancy index over the body
+fetches the field of all rows. No message is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.errors import DecodeError
+from tidemark.message.batches.batch import sliding
+from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.codec.access import Accessor
+from tidemark.message.codec.flat import Leaf, LeafNode, Node, VariantNode, code_finder, held
+from tidemark.message.schema import Schema
+from tidemark.message.types import STRING, Atomic, Dynamic, Kind, Path, path_text
+
+#: The numpy type of each fixed kind but decimal.
+_DTYPE: dict[Kind, str] = {
+    Kind.BOOLEAN: "u1",
+    Kind.INT: "<i4",
+    Kind.LONG: "<i8",
+    Kind.FLOAT: "<f4",
+    Kind.DOUBLE: "<f8",
+    Kind.TIMESTAMP: "<i8",
+}
+
+
+class Messages:
+    """Rows of a body that hold messages of one schema: row r is body[starts[r]:ends[r]]."""
+
+    def __init__(self, schema: Schema, body: Bytes, starts: Ints, ends: Ints) -> None:
+        self.schema = schema
+        self.body = body
+        self.starts = starts
+        self.ends = ends
+        self._check_headers()
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def column(self, path: Path) -> Column | None:
+        """The field at `path` in the writer's own type; None when the schema has no such field."""
+        if self.schema.holder(path) != path:
+            return None if self.schema.holder(path) is None else self.values(path)
+        node = held(self.schema.flat.nodes[path])
+        if isinstance(node, LeafNode) and node.leaf.depth == 0 and isinstance(node.leaf.basic, Atomic):
+            return self._atomic(node.leaf, node.leaf.basic)
+        if isinstance(node, VariantNode) and node.style == "enumeration":
+            return self._enumeration(node)
+        return self.values(path)
+
+    def per_code(self, fact: Callable[[int], int]) -> Ints:
+        """fact[row] of each row's multi-choice code; computed once for each distinct code."""
+        codes, inverse = self._codes
+        facts = np.array([fact(code) for code in codes], np.int64)
+        return facts[inverse] if inverse is not None else np.broadcast_to(facts, len(self))
+
+    @cached_property
+    def _codes(self) -> tuple[list[int], NDArray[np.intp] | None]:
+        """The distinct codes, and which of them each row has (None when there is only one)."""
+        width = self.schema.flat.code_width
+        if width == 0 or len(self) == 0:
+            return [0], None
+        if int((self.ends - self.starts).min()) < width:
+            raise DecodeError("a message is shorter than its multi-choice code")
+        if width > 8:
+            wide = self.body[self.starts[:, None] + np.arange(width)]
+            rows, inverse = np.unique(wide, axis=0, return_inverse=True)
+            return [int.from_bytes(row.tobytes(), "little") for row in rows], inverse.reshape(-1)
+        raw = sliding(self.body, f"<u{width}")[self.starts]
+        if (raw == raw[0]).all():
+            return [int(raw[0])], None
+        distinct, inverse = np.unique(raw, return_inverse=True)
+        return distinct.tolist(), inverse
+
+    def _check_headers(self) -> None:
+        """Every message is as long as its case's header, so that no gather reads another row's bytes."""
+        flat = self.schema.flat
+        codes, _ = self._codes
+        if any(code >= flat.count for code in codes):
+            raise DecodeError(f"no case has the multi-choice code {max(codes)}")
+        if len(self) and (self.ends - self.starts < self.per_code(lambda code: flat.layout(code).size)).any():
+            raise DecodeError("a message is shorter than the header of its case")
+
+    def _slots(self, leaf: Leaf) -> tuple[Ints, Bools | None]:
+        """Where the leaf's slot lies in the body, and which rows have it (None: all)."""
+        flat = self.schema.flat
+        if not leaf.optional:
+            return self.starts + flat.layout(0).slots[leaf.index], None
+        slots = self.per_code(lambda code: flat.layout(code).slots.get(leaf.index, -1))
+        valid = slots >= 0
+        return self.starts + np.maximum(slots, 0), None if valid.all() else valid
+
+    def _atomic(self, leaf: Leaf, item: Atomic) -> Column:
+        at, valid = self._slots(leaf)
+        if len(self) and valid is not None:
+            # A row without the field reads the start of its own message: always there, never used.
+            at = np.where(valid, at, 0)
+        if item.kind is Kind.DECIMAL:
+            return Column(item, self._decimals(at, item, valid), valid)
+        if item.kind in (Kind.STRING, Kind.BYTES):
+            return Column(item, self._spans(leaf, at, valid), valid)
+        raw = self._gather(at, _DTYPE[item.kind], valid)
+        if item.kind is Kind.BOOLEAN:
+            wrong = raw > 1 if valid is None else (raw > 1) & valid
+            if wrong.any():
+                raise DecodeError("a byte is neither false nor true", path=path_text(leaf.path))
+            return Column(item, raw.astype(np.bool_), valid)
+        if item.kind in (Kind.FLOAT, Kind.DOUBLE):
+            return Column(item, raw.astype(np.float64, copy=False), valid)
+        return Column(item, raw.astype(np.int64, copy=False), valid)
+
+    def _gather(self, at: Ints, dtype: str, valid: Bools | None) -> NDArray[Any]:
+        view = sliding(self.body, dtype)
+        if len(view) == 0:
+            return np.zeros(len(at), dtype)
+        if valid is not None:
+            # Only rows without the field can point where fewer bytes than `dtype` remain.
+            at = np.minimum(at, len(view) - 1)
+        # Not `take`: of a view like this it makes a copy of the whole body first.
+        return view[at]
+
+    def _decimals(self, at: Ints, item: Atomic, valid: Bools | None) -> Decimals:
+        return Decimals(self._gather(at, "<u8", valid), self._gather(at + 8, "<i8", valid), item.scale)
+
+    def _spans(self, leaf: Leaf, at: Ints, valid: Bools | None) -> Spans:
+        pairs = self._gather(at, "<u8", valid).view("<u4").reshape(-1, 2).astype(np.int64)
+        first, last = pairs[:, 0], pairs[:, 1]
+        if valid is not None:
+            first, last = np.where(valid, first, 0), np.where(valid, last, 0)
+        if ((first > last) | (last > self.ends - self.starts)).any():
+            raise DecodeError("a field reaches beyond its message", path=path_text(leaf.path))
+        return Spans(self.body, self.starts + first, self.starts + last)
+
+    def _enumeration(self, node: VariantNode) -> Column:
+        """The names of the cases, laid end to end, are the body that the rows' spans point into."""
+        find = code_finder(self.schema.flat.root, node)
+        names = [name.encode() for name in node.names]
+        ends = np.cumsum([0] + [len(name) for name in names])
+
+        def case(code: int) -> int:
+            inner = find(code)
+            return -1 if node.name_of(inner) is None else node.case_of(inner or 0)
+
+        cases = self.per_code(case)
+        valid = cases >= 0
+        chosen = np.maximum(cases, 0)
+        lengths = np.where(valid, ends[chosen + 1] - ends[chosen], 0)
+        body = np.frombuffer(b"".join(names), np.uint8)
+        spans = Spans(body, ends[chosen], ends[chosen] + lengths)
+        return Column(STRING, spans, None if valid.all() else valid)
+
+    def values(self, path: Path, access: Accessor | None = None) -> Column:
+        """What no array holds, read by `access` when looked at; whether it is there, the code knows."""
+        values = LazyValues(self, access or self.schema.accessor(path))
+        holder = self.schema.holder(path)
+        assert holder is not None
+        if holder != path:
+            return Column(Dynamic(), values, np.array([value is not None for value in values], np.bool_))
+        node = self.schema.flat.nodes[path]
+        valid = self._slots(node.leaf)[1] if isinstance(node, LeafNode) else self._reached(node)
+        return Column(self.schema.type_of(path) or self.schema.root, values, valid)
+
+    def _reached(self, node: Node) -> Bools | None:
+        """The rows whose case has `node`, and not as its absent case (None: all)."""
+        find = code_finder(self.schema.flat.root, node)
+
+        def reached(code: int) -> int:
+            inner = find(code)
+            absent = (
+                isinstance(node, VariantNode) and inner is not None and node.case_of(inner) == node.absent
+            )
+            return int(inner is not None and not absent)
+
+        valid = self.per_code(reached).astype(np.bool_)
+        return None if valid.all() else valid
+
+
+class LazyValues(Sequence[Any]):
+    """The Python values of one field, each decoded when it is asked for; None where absent."""
+
+    def __init__(self, messages: Messages, access: Accessor) -> None:
+        self._messages = messages
+        self._access = access
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, row: int) -> Any: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[Any]: ...
+    def __getitem__(self, row: int | slice) -> Any:
+        if isinstance(row, slice):
+            return [self[at] for at in range(*row.indices(len(self)))]
+        messages = self._messages
+        return self._access(messages.body[messages.starts[row] : messages.ends[row]].tobytes())

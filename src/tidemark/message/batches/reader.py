@@ -1,0 +1,238 @@
+"""Reading a topic's events, whatever version of its schema each was written in.
+
+A Reader sees every event in the shape of one schema, the reader's. It tells the matcher the types of the
+fields and, for a batch, serves them as columns: rows are grouped by the schema they were written in, each
+group is gathered by its own layout, and the groups are laid together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.errors import DecodeError
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.batches.gather import Messages
+from tidemark.message.evolve import Resolution
+from tidemark.message.schema import Schema
+from tidemark.message.types import INT, LONG, STRING, Atomic, Kind, Path, Type
+
+
+class Reader:
+    """The view of a topic's events through one schema. Knows every schema they may be written in."""
+
+    def __init__(self, schema: Schema, schemas: Mapping[int, Schema], *, is_open: bool = False) -> None:
+        self.schema = schema
+        self._schemas = schemas
+        self._open = is_open
+        self._resolutions: dict[int, Resolution] = {}
+
+    @property
+    def open(self) -> bool:
+        """True when events may have fields that no schema has named yet."""
+        return self._open
+
+    def type_of(self, path: Path) -> Type | None:
+        """The type at `path`, options unwrapped; None when there is no such field."""
+        return self.schema.type_of(path)
+
+    def paths(self) -> Sequence[Path]:
+        """Every path that can be named."""
+        return self.schema.paths()
+
+    def columns(self, batch: EventBatch) -> BatchColumns:
+        """The batch, field by field."""
+        return BatchColumns(batch, self)
+
+    def decode(self, batch: EventBatch, row: int) -> Any:
+        """One event's value in the reader's shape."""
+        shape = batch.shapes[int(batch.prelude("shape")[row])]
+        return self.resolution(shape.fingerprint).decode(batch.message(row))
+
+    def resolution(self, fingerprint: int) -> Resolution:
+        """How messages of that schema are read; DecodeError when the schema is not known here."""
+        found = self._resolutions.get(fingerprint)
+        if found is None:
+            found = self._resolutions[fingerprint] = Resolution(self.writer(fingerprint), self.schema)
+        return found
+
+    def writer(self, fingerprint: int) -> Schema:
+        """The schema of that fingerprint."""
+        try:
+            return self._schemas[fingerprint]
+        except KeyError:
+            raise DecodeError(f"no schema with the fingerprint {fingerprint:016x} is known here") from None
+
+
+class BatchColumns:
+    """One batch as columns; each is gathered when first asked for and kept."""
+
+    def __init__(self, batch: EventBatch, reader: Reader) -> None:
+        self.batch = batch
+        self.reader = reader
+        self._columns: dict[Path, Column] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of events."""
+        return self.batch.count
+
+    def column(self, path: Path) -> Column:
+        """The field, or header, at `path`; an all-invalid column when no event has it."""
+        found = self._columns.get(path)
+        if found is None:
+            header = _HEADERS.get(path[0]) if len(path) == 1 else None
+            found = self._columns[path] = header(self.batch) if header else self._field(path)
+        return found
+
+    @cached_property
+    def _groups(self) -> list[tuple[Messages, Ints | None]]:
+        """The rows by the schema they are written in; None stands for all rows."""
+        batch = self.batch
+        starts, ends = batch.message_starts, batch.message_ends
+        prints = np.array([shape.fingerprint for shape in batch.shapes], np.uint64)
+        if len(set(prints.tolist())) == 1:
+            return [(Messages(self.reader.writer(int(prints[0])), batch.body, starts, ends), None)]
+        of_row = prints[batch.prelude("shape")]
+        groups: list[tuple[Messages, Ints | None]] = []
+        for fingerprint in np.unique(of_row):
+            rows = np.flatnonzero(of_row == fingerprint)
+            schema = self.reader.writer(int(fingerprint))
+            groups.append((Messages(schema, batch.body, starts[rows], ends[rows]), rows))
+        return groups
+
+    def _field(self, path: Path) -> Column:
+        item = self.reader.type_of(path)
+        if item is None:
+            return Column(STRING, [None] * self.count, np.zeros(self.count, np.bool_))
+        if not isinstance(item, Atomic):
+            return self._values(path, item)
+        parts = [(_atomic_column(messages, path, item), rows) for messages, rows in self._groups]
+        if len(parts) == 1 and parts[0][1] is None:
+            return parts[0][0]
+        return _laid_together(item, parts, self.count)
+
+    def _values(self, path: Path, item: Type) -> Column:
+        """A field that no array holds: Python values, None where absent."""
+        values: list[Any] = [None] * self.count
+        present = np.zeros(self.count, np.bool_)
+        for messages, rows in self._groups:
+            if messages.schema.holder(path) is None:
+                continue
+            access = self.reader.resolution(messages.schema.fingerprint).accessor(path)
+            column = messages.values(path, access)
+            if rows is None:
+                return Column(item, column.values, column.valid)
+            present[rows] = True if column.valid is None else column.valid
+            for row, value in zip(rows.tolist(), cast(Sequence[Any], column.values), strict=True):
+                values[row] = value
+        return Column(item, values, present)
+
+
+def _atomic_column(messages: Messages, path: Path, item: Atomic) -> Column:
+    """The writer's column as the reader's type; all-invalid where the writer has nothing of that type."""
+    column = messages.column(path)
+    if column is None or not isinstance(column.type, Atomic):
+        return absent_column(item, len(messages))
+    if column.type.kind is Kind.DECIMAL and item.kind is Kind.DECIMAL:
+        return Column(item, _rescaled(cast(Decimals, column.values), item.scale), column.valid)
+    if column.type.kind is item.kind:
+        return Column(item, column.values, column.valid)
+    integers, doubles = (Kind.INT, Kind.LONG), (Kind.FLOAT, Kind.DOUBLE)
+    if column.type.kind in integers and item.kind is Kind.LONG:
+        return Column(item, column.values, column.valid)
+    if column.type.kind in integers + doubles and item.kind is Kind.DOUBLE:
+        return Column(item, cast(Ints, column.values).astype(np.float64), column.valid)
+    return absent_column(item, len(messages))
+
+
+def _rescaled(values: Decimals, scale: int) -> Decimals:
+    if values.scale == scale:
+        return values
+    assert values.scale < scale, "a reader's decimal is at least as wide as any writer's"
+    factor = 10 ** (scale - values.scale)
+    wide = [value * factor for value in values.tolist()]
+    low = np.array([value & 0xFFFF_FFFF_FFFF_FFFF for value in wide], np.uint64)
+    return Decimals(low, np.array([value >> 64 for value in wide], np.int64), scale)
+
+
+def absent_column(item: Atomic, count: int) -> Column:
+    """`count` rows without the field."""
+    return Column(item, _zeros(item, count), np.zeros(count, np.bool_))
+
+
+def _zeros(item: Atomic, count: int) -> Any:
+    match item.kind:
+        case Kind.BOOLEAN:
+            return np.zeros(count, np.bool_)
+        case Kind.FLOAT | Kind.DOUBLE:
+            return np.zeros(count, np.float64)
+        case Kind.STRING | Kind.BYTES:
+            return Spans(np.zeros(0, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.int64))
+        case Kind.DECIMAL:
+            return Decimals(np.zeros(count, np.uint64), np.zeros(count, np.int64), item.scale)
+        case _:
+            return np.zeros(count, np.int64)
+
+
+def _laid_together(item: Atomic, parts: list[tuple[Column, Ints | None]], count: int) -> Column:
+    """Columns of disjoint groups of rows -> one column of all rows."""
+    valid = np.ones(count, np.bool_)
+    for column, rows in parts:
+        if column.valid is not None:
+            valid[rows] = column.valid
+    return Column(item, _laid_values(item, parts, count), None if valid.all() else valid)
+
+
+def _laid_values(item: Atomic, parts: list[tuple[Column, Ints | None]], count: int) -> Any:
+    if item.kind in (Kind.STRING, Kind.BYTES):
+        return _laid_spans(parts, count)
+    result = _zeros(item, count)
+    for column, rows in parts:
+        if isinstance(result, Decimals):
+            source = cast(Decimals, column.values)
+            result.low[rows], result.high[rows] = source.low, source.high
+        else:
+            result[rows] = column.values
+    return result
+
+
+def _laid_spans(parts: list[tuple[Column, Ints | None]], count: int) -> Spans:
+    """Spans of groups may point into different bodies (an enumeration brings its own): these are joined."""
+    bodies: dict[int, tuple[Bytes, int]] = {}
+    size = 0
+    starts, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for column, rows in parts:
+        spans = cast(Spans, column.values)
+        if id(spans.body) not in bodies:
+            bodies[id(spans.body)] = (spans.body, size)
+            size += len(spans.body)
+        base = bodies[id(spans.body)][1]
+        starts[rows], ends[rows] = spans.starts + base, spans.ends + base
+    only = [body for body, _ in bodies.values()]
+    return Spans(only[0] if len(only) == 1 else np.concatenate(only), starts, ends)
+
+
+def _named(names: Sequence[str], of_row: NDArray[Any]) -> Column:
+    """names[of_row[row]] as a string column: the names are the body."""
+    encoded = [name.encode() for name in names]
+    ends = np.cumsum([0] + [len(name) for name in encoded])
+    body = np.frombuffer(b"".join(encoded), np.uint8)
+    return Column(STRING, Spans(body, ends[of_row], ends[of_row.astype(np.int64) + 1]))
+
+
+def _priority(batch: EventBatch) -> Column:
+    return Column(INT, batch.prelude("priority").astype(np.int64))
+
+
+_HEADERS: dict[str, Callable[[EventBatch], Column]] = {
+    "_topic": lambda batch: _named([shape.topic for shape in batch.shapes], batch.prelude("shape")),
+    "_tick": lambda batch: Column(LONG, batch.ticks),
+    "_priority": _priority,
+    "_publisher": lambda batch: _named(batch.publishers, batch.prelude("publisher")),
+}

@@ -1,0 +1,135 @@
+"""Messages out of columns: the inverse of `message.batches.gather`, for records of atomic fields.
+
+Rows are grouped by the multi-choice code that their absent fields give them; each group's headers are one
+matrix, filled a column at a time, and variable fields are copied in whole stretches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.errors import EncodeError
+from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.batches.spans import copy_spans, windows
+from tidemark.message.codec.flat import Flat, Leaf, LeafNode, TupleNode, VariantNode, held
+from tidemark.message.codec.layout import Layout
+from tidemark.message.schema import Schema
+from tidemark.message.types import Atomic, Kind, Path, path_text
+
+_STORED: dict[Kind, str] = {
+    Kind.BOOLEAN: "u1",
+    Kind.INT: "<i4",
+    Kind.LONG: "<i8",
+    Kind.FLOAT: "<f4",
+    Kind.DOUBLE: "<f8",
+    Kind.TIMESTAMP: "<i8",
+}
+
+
+def is_flat_record(schema: Schema) -> bool:
+    """True of a tuple of atomic fields, optional or not, with few enough cases to number in an array."""
+    root = schema.flat.root
+    if not isinstance(root, TupleNode) or schema.flat.code_width > 4 or any(root.spliced):
+        return False
+    return all(
+        isinstance(leaf := held(node), LeafNode)
+        and isinstance(leaf.leaf.basic, Atomic)
+        and leaf.leaf.depth == 0
+        for node in root.nodes
+    )
+
+
+def encode_columns(schema: Schema, columns: Mapping[Path, Column], count: int) -> Spans:
+    """The messages of `count` rows, end to end in a body of their own.
+
+    `columns` has one for every field, in the field's own type; EncodeError names a mandatory field that a
+    row lacks. Only for flat records.
+    """
+    assert is_flat_record(schema)
+    codes = _codes(schema.flat, columns, count)
+    lengths = np.zeros(count, np.int64)
+    groups = [(schema.flat.layout(int(code)), np.flatnonzero(codes == code)) for code in np.unique(codes)]
+    for layout, rows in groups:
+        lengths[rows] = layout.size + sum(_spans(leaf, columns).lengths[rows] for leaf in _variable(layout))
+    ends = np.cumsum(lengths)
+    body = np.zeros(int(ends[-1]) if count else 0, np.uint8)
+    spans = Spans(body, ends - lengths, ends)
+    for layout, rows in groups:
+        _write(layout, schema.flat.code_width, columns, rows, body, spans.starts[rows])
+    return spans
+
+
+def _codes(flat: Flat, columns: Mapping[Path, Column], count: int) -> Ints:
+    """codes[row]: which of its optional fields each row has."""
+    assert isinstance(flat.root, TupleNode)
+    codes = np.zeros(count, np.int64)
+    weight = 1
+    for node in flat.root.nodes:
+        leaf = held(node)
+        assert isinstance(leaf, LeafNode)
+        valid = columns[leaf.leaf.path].valid
+        if isinstance(node, VariantNode):
+            assert node.absent is not None
+            absent, present = node.starts[node.absent], node.starts[1 - node.absent]
+            codes += weight * (present if valid is None else np.where(valid, present, absent))
+        else:
+            _require(leaf.leaf, valid)
+        weight *= node.count
+    return codes
+
+
+def _require(leaf: Leaf, valid: Bools | None) -> None:
+    if valid is not None and not valid.all():
+        row = int(np.argmin(valid))
+        raise EncodeError(f"is missing in row {row}", path=path_text(leaf.path))
+
+
+def _variable(layout: Layout) -> list[Leaf]:
+    """The layout's variable fields in the order of their bytes."""
+    return sorted(
+        (leaf for leaf in layout.leaves if leaf.width is None), key=lambda leaf: layout.slots[leaf.index]
+    )
+
+
+def _spans(leaf: Leaf, columns: Mapping[Path, Column]) -> Spans:
+    return cast(Spans, columns[leaf.path].values)
+
+
+def _write(
+    layout: Layout, code_width: int, columns: Mapping[Path, Column], rows: Ints, body: Bytes, starts: Ints
+) -> None:
+    """Headers and variable bytes of the rows of one case, each message at its start in the body."""
+    header = np.zeros((len(rows), layout.size), np.uint8)
+    header[:, :code_width] = np.frombuffer(layout.code.to_bytes(code_width, "little"), np.uint8)
+    for leaf in layout.leaves:
+        if leaf.width is not None:
+            _put(header, layout.slots[leaf.index], _stored(leaf, columns[leaf.path], rows))
+    mark = np.full(len(rows), layout.size, np.int64)
+    for leaf in _variable(layout):
+        spans = _spans(leaf, columns)
+        chosen = Spans(spans.body, spans.starts[rows], spans.ends[rows])
+        copy_spans(body, starts + mark, chosen)
+        slot = layout.slots[leaf.index]
+        _put(header, slot, mark.astype("<u4"))
+        mark = mark + chosen.lengths
+        _put(header, slot + 4, mark.astype("<u4"))
+    if layout.size:
+        windows(body, layout.size)[starts] = header
+
+
+def _stored(leaf: Leaf, column: Column, rows: Ints) -> NDArray[np.generic]:
+    assert isinstance(leaf.basic, Atomic)
+    if isinstance(column.values, Decimals):
+        return np.stack((column.values.low[rows], column.values.high[rows].view(np.uint64)), axis=1)
+    values = cast("NDArray[np.generic]", column.values)[rows]
+    return values.astype(_STORED[leaf.basic.kind])
+
+
+def _put(header: Bytes, at: int, values: NDArray[np.generic]) -> None:
+    """Write a number a row into the header's columns from `at` on."""
+    raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(header), -1)
+    header[:, at : at + raw.shape[1]] = raw

@@ -1,0 +1,156 @@
+"""Bytes to Python values, strictly.
+
+Whatever the bytes, the outcome is a value or one DecodeError with the field's path, in time and memory
+proportional to the bytes: a count is checked against the bytes that remain before anything is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, assert_never
+
+from tidemark.errors import DecodeError
+from tidemark.message.codec.flat import (
+    Basic,
+    Box,
+    Flat,
+    Leaf,
+    LeafNode,
+    ListNode,
+    Node,
+    Recursive,
+    TupleNode,
+    VariantNode,
+    case_codes,
+)
+from tidemark.message.codec.layout import FORMAT, Layout
+from tidemark.message.codec.lists import unpack_list
+from tidemark.message.codec.scalars import loader
+from tidemark.message.types import FIXED_WIDTH, NESTING_MAX, Atomic, Dynamic, path_text
+
+#: Stored form and the number of messages around it -> Python value.
+_Load = Callable[[Any, int], Any]
+
+
+class Nested(Protocol):
+    """How a schema decodes the messages that lie inside its own."""
+
+    def decode_dynamic(self, data: bytes, depth: int) -> Any:
+        """A dynamic value from the schema and message that it carries."""
+
+    def decode_named(self, name: str, data: bytes, depth: int) -> Any:
+        """A message of the named schema."""
+
+
+class Decoder:
+    """Decodes messages of one flat form."""
+
+    def __init__(self, flat: Flat, nested: Nested) -> None:
+        self._flat = flat
+        self._nested = nested
+        self._loads: list[_Load] = [self._leaf(leaf) for leaf in flat.leaves]
+
+    def decode(self, data: bytes, depth: int = 0) -> Any:
+        """The value; `depth` counts the messages this one lies in."""
+        if depth > NESTING_MAX:
+            raise DecodeError(f"nested deeper than {NESTING_MAX} messages")
+        layout = self.layout_of(data)
+        values = self._load_all(layout, data, depth)
+        return _rebuild(self._flat.root, layout.code, iter(values))
+
+    def layout_of(self, data: bytes) -> Layout:
+        """The layout of the case that a message says it is."""
+        width = self._flat.code_width
+        code = int.from_bytes(data[:width], "little")
+        if len(data) < width or code >= self._flat.count:
+            raise DecodeError(f"no case has the multi-choice code {code}")
+        return self._flat.layout(code)
+
+    def load(self, leaf: Leaf, stored: Any) -> Any:
+        """The Python value of one leaf's stored form."""
+        return self._loads[leaf.index](stored, 0)
+
+    def _load_all(self, layout: Layout, data: bytes, depth: int) -> list[Any]:
+        return [
+            self._loads[leaf.index](stored, depth)
+            for leaf, stored in zip(layout.leaves, layout.unpack(data), strict=True)
+        ]
+
+    def _leaf(self, leaf: Leaf) -> _Load:
+        basic, path = leaf.basic, path_text(leaf.path)
+        load = self._loader(basic)
+        letter, width = None, 0
+        if isinstance(basic, Atomic):
+            letter, width = FORMAT.get(basic.kind), FIXED_WIDTH.get(basic.kind, 0)
+
+        def load_leaf(stored: Any, depth: int) -> Any:
+            try:
+                if leaf.depth == 0:
+                    return load(stored, depth)
+                nested = unpack_list(stored, letter, width, leaf.depth)
+                return _map_nested(nested, leaf.depth, lambda item: load(item, depth))
+            except DecodeError as error:
+                raise DecodeError(error.reason, path=error.path or path) from None
+
+        return load_leaf
+
+    def _loader(self, basic: Basic) -> _Load:
+        match basic:
+            case Atomic():
+                load = loader(basic)
+                return lambda stored, _: load(stored)
+            case Dynamic():
+                return lambda stored, depth: self._nested.decode_dynamic(stored, depth + 1)
+            case Recursive():
+                return lambda stored, depth: self._nested.decode_named(basic.name, stored, depth + 1)
+            case Box():
+                inner = Decoder(basic.flat, self._nested)
+                return lambda stored, depth: inner.decode(stored, depth + 1)
+        assert_never(basic)
+
+
+def _map_nested(items: list[Any], depth: int, load: Callable[[Any], Any]) -> list[Any]:
+    if depth == 1:
+        return [load(item) for item in items]
+    return [_map_nested(item, depth - 1, load) for item in items]
+
+
+def _rebuild(node: Node, code: int, leaves: Iterator[Any]) -> Any:
+    """The natural value of `node` under `code`, taking its leaves' values off the iterator."""
+    match node:
+        case LeafNode():
+            return next(leaves)
+        case TupleNode():
+            return _rebuild_tuple(node, code, leaves)
+        case VariantNode():
+            return _rebuild_variant(node, code, leaves)
+        case ListNode():
+            columns = [next(leaves) for _ in node.leaves]
+            if any(len(column) != len(columns[0]) for column in columns):
+                raise DecodeError("the lists of its fields differ in length", path=path_text(node.path))
+            return [_rebuild(node.item, 0, iter(row)) for row in zip(*columns, strict=True)]
+    assert_never(node)
+
+
+def _rebuild_tuple(node: TupleNode, code: int, leaves: Iterator[Any]) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    parts = zip(node.names, node.nodes, node.spliced, case_codes(node, code), strict=True)
+    for name, child, spliced, digit in parts:
+        inner = _rebuild(child, digit, leaves)
+        if not spliced:
+            value[name] = inner
+        elif inner is not None:
+            value.update(inner)
+    return value
+
+
+def _rebuild_variant(node: VariantNode, code: int, leaves: Iterator[Any]) -> Any:
+    case = node.case_of(code)
+    if case == node.absent:
+        return None
+    inner = _rebuild(node.nodes[case], code - node.starts[case], leaves)
+    if node.style == "option":
+        return inner
+    if node.style == "enumeration":
+        return node.names[case]
+    return {node.names[case]: inner}

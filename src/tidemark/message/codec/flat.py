@@ -1,0 +1,325 @@
+"""The flat-tuple transformation (gryphon-scalability IV.C): a natural schema becomes a super-variant of
+flat tuples.
+
+The tree of nodes here mirrors the natural type after three rewrites: references are resolved (one that
+recurs becomes a leaf of its own), lists are pushed down to the leaves (list of tuples -> tuple of lists),
+and a variant that a list holds becomes a leaf, its *variant box*. Lists come before distribution, so
+only the variant itself is boxed and its neighbours in the list's tuple keep lists of their own.
+
+What is left is tuples and variants over leaves. Distributing tuples over variants gives one flat tuple
+for each way of choosing cases; the *multi-choice code* numbers those ways. Nothing is enumerated: a code
+is a mixed-radix number read off the tree, and the layout of a code is derived when it is first met.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from math import prod
+from typing import Literal, assert_never
+
+from tidemark.errors import SchemaError
+from tidemark.message.codec.layout import Layout
+from tidemark.message.types import (
+    FIXED_WIDTH,
+    Atomic,
+    Dynamic,
+    List,
+    Path,
+    Reference,
+    Tuple,
+    Type,
+    Variant,
+    absent_case,
+    is_enumeration,
+    is_spliced,
+    names_of,
+    option_item,
+    path_text,
+)
+
+#: Leaves of one schema after references are written out; guards against schemas that explode.
+LEAVES_MAX = 4_096
+#: Flat-tuple cases whose layout is kept; the least recently used goes.
+LAYOUTS_MAX = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Recursive:
+    """A reference that leads back into itself: a nested message of the named schema."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Box:
+    """A variant under a list: a nested message of the variant's own flat form."""
+
+    flat: Flat
+
+
+#: What a leaf holds, inside `depth` lists.
+Basic = Atomic | Dynamic | Recursive | Box
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """A field of the flat tuples: one basic value, or lists of lists of it."""
+
+    index: int
+    path: Path
+    basic: Basic
+    #: Lists around the basic value.
+    depth: int
+    #: Under a variant: present only in the flat tuples of some codes.
+    optional: bool
+
+    @property
+    def width(self) -> int | None:
+        """Bytes when fixed; None for what lies at the end of a message."""
+        fixed = isinstance(self.basic, Atomic) and self.depth == 0
+        return FIXED_WIDTH.get(self.basic.kind) if fixed and isinstance(self.basic, Atomic) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafNode:
+    """A leaf in its place in the tree."""
+
+    type: Type
+    leaf: Leaf
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TupleNode:
+    """Fields by name; a spliced field lends its names to this tuple's dict."""
+
+    type: Tuple
+    path: Path
+    names: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    spliced: tuple[bool, ...]
+    #: Number of codes: the product of the fields'.
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VariantNode:
+    """Cases by name. Case c takes the codes starts[c] up to starts[c] + nodes[c].count - 1."""
+
+    type: Variant
+    path: Path
+    names: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    absent: int | None
+    style: Literal["option", "enumeration", "named"]
+    starts: tuple[int, ...]
+    #: Number of codes: the sum of the cases'.
+    count: int
+
+    def case_of(self, code: int) -> int:
+        """Index of the case that `code`, this node's own, chooses."""
+        return bisect_right(self.starts, code) - 1
+
+    def name_of(self, code: int | None) -> str | None:
+        """Name of the case that `code` chooses; None for the absent one, or when there is no code."""
+        case = None if code is None else self.case_of(code)
+        return None if case is None or case == self.absent else self.names[case]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListNode:
+    """A list whose item has been pushed down: its leaves hold lists of equal length."""
+
+    type: List
+    path: Path
+    item: Node
+    leaves: tuple[Leaf, ...]
+    count: int = 1
+
+
+Node = LeafNode | TupleNode | VariantNode | ListNode
+
+
+class Flat:
+    """The flat form of one schema. Immutable but for its cache of layouts."""
+
+    def __init__(self, root: Type, definitions: Mapping[str, Type]) -> None:
+        builder = _Builder(definitions)
+        self.root: Node = builder.build(root, (), 0, optional=False)
+        self.leaves: tuple[Leaf, ...] = tuple(builder.leaves)
+        #: Every path that can be named, to the node it reaches.
+        self.nodes: dict[Path, Node] = builder.nodes
+        #: Number of flat tuples in the super-variant.
+        self.count: int = self.root.count
+        self.code_width: int = _code_width(self.count)
+        self.layout = lru_cache(maxsize=LAYOUTS_MAX)(self._derive)
+
+    def active(self, code: int) -> Iterator[Leaf]:
+        """The leaves of one flat tuple, in natural order."""
+        assert 0 <= code < self.count
+        return _active(self.root, code)
+
+    def _derive(self, code: int) -> Layout:
+        return Layout(code, self.code_width, list(self.active(code)))
+
+
+def held(node: Node) -> Node:
+    """What an option holds; any other node itself. Optional or not makes no difference to a path."""
+    while isinstance(node, VariantNode) and node.style == "option":
+        assert node.absent is not None
+        node = node.nodes[1 - node.absent]
+    return node
+
+
+def case_codes(node: TupleNode, code: int) -> Iterator[int]:
+    """Split a tuple's code into the codes of its fields, first field in the lowest digit."""
+    for child in node.nodes:
+        code, digit = divmod(code, child.count)
+        yield digit
+
+
+def code_finder(root: Node, target: Node) -> Callable[[int], int | None]:
+    """A function from a message's code to that of `target` within it; None where it is not reached."""
+    steps = _route(root, target)
+    assert steps is not None
+
+    def find(code: int) -> int | None:
+        for divisor, modulus, start in steps:
+            code = code // divisor % modulus if modulus else code - start
+            if not modulus and not 0 <= code < divisor:
+                return None
+        return code
+
+    return find
+
+
+def _route(node: Node, target: Node) -> list[tuple[int, int, int]] | None:
+    """Steps from the code of `node` to that of `target`.
+
+    (weight, count, 0) takes a field's digit out of a tuple's code; (count, 0, start) enters a case.
+    """
+    if node is target:
+        return []
+    weight = 1
+    for at, child in enumerate(node.nodes if isinstance(node, TupleNode | VariantNode) else ()):
+        rest = _route(child, target)
+        if rest is not None and isinstance(node, VariantNode):
+            return [(child.count, 0, node.starts[at]), *rest]
+        if rest is not None:
+            return [(weight, child.count, 0), *rest]
+        weight *= child.count
+    return None
+
+
+def _active(node: Node, code: int) -> Iterator[Leaf]:
+    match node:
+        case LeafNode():
+            yield node.leaf
+        case ListNode():
+            yield from node.leaves
+        case TupleNode():
+            for child, digit in zip(node.nodes, case_codes(node, code), strict=True):
+                yield from _active(child, digit)
+        case VariantNode():
+            case = node.case_of(code)
+            yield from _active(node.nodes[case], code - node.starts[case])
+        case _:
+            assert_never(node)
+
+
+def _code_width(count: int) -> int:
+    """Bytes of a multi-choice code; 1, 2, 4 or 8 while that is enough, so that arrays can hold codes."""
+    if count == 1:
+        return 0
+    width = ((count - 1).bit_length() + 7) // 8
+    return next((size for size in (1, 2, 4, 8) if width <= size), width)
+
+
+class _Builder:
+    """Writes out references and pushes lists down, numbering leaves and naming paths on the way."""
+
+    def __init__(self, definitions: Mapping[str, Type]) -> None:
+        self._definitions = definitions
+        self._open: list[str] = []  # references being written out around the current place
+        self.leaves: list[Leaf] = []
+        self.nodes: dict[Path, Node] = {}
+
+    def build(self, item: Type, path: Path, depth: int, *, optional: bool) -> Node:
+        node = self._node(item, path, depth, optional)
+        self.nodes[path] = node
+        return node
+
+    def _node(self, item: Type, path: Path, depth: int, optional: bool) -> Node:
+        match item:
+            case Atomic() | Dynamic():
+                return self._leaf(item, item, path, depth, optional)
+            case Reference():
+                return self._reference(item, path, depth, optional)
+            case List():
+                before = len(self.leaves)
+                inner = self._node(item.item, path, depth + 1, optional)
+                self._keep_only_leaves_below(path)
+                return ListNode(item, path, inner, tuple(self.leaves[before:]))
+            case Variant() if depth:
+                box = Box(Flat(item, self._definitions))
+                return self._leaf(item, box, path, depth, optional)
+            case Variant():
+                return self._variant(item, path)
+            case Tuple():
+                return self._tuple(item, path, depth, optional)
+        assert_never(item)
+
+    def _keep_only_leaves_below(self, path: Path) -> None:
+        """Inside a list only leaves have a value of their own: the list of all their values."""
+        inside = [key for key in self.nodes if len(key) > len(path) and key[: len(path)] == path]
+        for key in inside:
+            if not isinstance(self.nodes[key], LeafNode):
+                del self.nodes[key]
+
+    def _leaf(self, item: Type, basic: Basic, path: Path, depth: int, optional: bool) -> LeafNode:
+        if len(self.leaves) >= LEAVES_MAX:
+            raise SchemaError(f"{path_text(path)}: the schema has more than {LEAVES_MAX} fields in all")
+        leaf = Leaf(len(self.leaves), path, basic, depth, optional)
+        self.leaves.append(leaf)
+        return LeafNode(item, leaf)
+
+    def _reference(self, item: Reference, path: Path, depth: int, optional: bool) -> Node:
+        if item.name in self._open:
+            return self._leaf(item, Recursive(item.name), path, depth, optional)
+        self._open.append(item.name)
+        node = self._node(self._definitions[item.name], path, depth, optional)
+        self._open.pop()
+        return node
+
+    def _tuple(self, item: Tuple, path: Path, depth: int, optional: bool) -> TupleNode:
+        names = names_of(item.fields)
+        spliced = tuple(is_spliced(field) for field in item.fields)
+        nodes = tuple(
+            self._node(field.type, path, depth, optional)
+            if inlined
+            else self.build(field.type, (*path, name), depth, optional=optional)
+            for field, name, inlined in zip(item.fields, names, spliced, strict=True)
+        )
+        return TupleNode(item, path, names, nodes, spliced, prod(node.count for node in nodes))
+
+    def _variant(self, item: Variant, path: Path) -> VariantNode:
+        names = names_of(item.cases)
+        absent = absent_case(item)
+        is_option = option_item(item) is not None
+        nodes = tuple(
+            self._node(case.type, path, 0, True)
+            if is_option
+            else self.build(case.type, (*path, name), 0, optional=True)
+            for case, name in zip(item.cases, names, strict=True)
+        )
+        style: Literal["option", "enumeration", "named"] = "named"
+        if is_option:
+            style = "option"
+        elif is_enumeration(item):
+            style = "enumeration"
+        starts = tuple(accumulate((node.count for node in nodes[:-1]), initial=0))
+        return VariantNode(item, path, names, nodes, absent, style, starts, sum(n.count for n in nodes))

@@ -1,0 +1,145 @@
+"""The bytes of one flat-tuple case.
+
+    code | fixed | ends | optional fixed | optional ends | bytes
+
+Everything before `bytes` is the header, of a size that is constant for the code. Fields that every case has
+come before those that only some have, so a field outside variants lies at the same offset whatever the
+code. A variable-width field has no bytes in the header but a slot of two numbers, its start and its end in
+the message; neighbours share them, so n such fields take n + 1 numbers. Any field is reached with one
+read, or two for a variable one. All numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from operator import itemgetter
+from struct import Struct, error
+from typing import TYPE_CHECKING, Any
+
+from tidemark.errors import DecodeError
+from tidemark.message.types import Atomic, Kind
+
+if TYPE_CHECKING:
+    from tidemark.message.codec.flat import Leaf
+
+#: struct's letter for each fixed kind. A decimal is a 128-bit two's complement integer.
+FORMAT: dict[Kind, str] = {
+    Kind.BOOLEAN: "B",
+    Kind.INT: "i",
+    Kind.LONG: "q",
+    Kind.FLOAT: "f",
+    Kind.DOUBLE: "d",
+    Kind.DECIMAL: "16s",
+    Kind.TIMESTAMP: "q",
+}
+
+
+class Layout:
+    """Where each leaf of one case lies, and how to put a message of that case together and apart."""
+
+    def __init__(self, code: int, code_width: int, leaves: Sequence[Leaf]) -> None:
+        """`leaves` are the case's own, in natural order."""
+        self.code = code
+        self.leaves = tuple(leaves)
+        #: Leaf index to its byte offset: of the value, or of the (start, end) pair when it is variable.
+        self.slots: dict[int, int] = {}
+        self._prefix = (code.to_bytes(code_width, "little"),) if code_width else ()
+        self._groups = groups = _Groups(self.leaves)
+        self._header = Struct(f"<{code_width}s" * (code_width > 0) + self._assign(code_width))
+        #: Bytes of the header: where the first variable field starts.
+        self.size = self._header.size
+        place = {leaf.index: at for at, leaf in enumerate(self.leaves)}
+        self._pick_fixed = _picker([place[leaf.index] for leaf in groups.fixed])
+        self._pick_optional = _picker([place[leaf.index] for leaf in groups.optional_fixed])
+        self._pick_variable = _picker([place[leaf.index] for leaf in groups.ends + groups.optional_ends])
+        stored = groups.fixed + groups.ends + groups.optional_fixed + groups.optional_ends
+        order = {leaf.index: at for at, leaf in enumerate(stored)}
+        self._pick_natural = _picker([order[leaf.index] for leaf in self.leaves])
+
+    def pack(self, values: Sequence[Any]) -> bytes:
+        """A message from leaf values in natural order: struct arguments, or bytes if variable."""
+        variable = self._pick_variable(values)
+        marks = list(accumulate(map(len, variable), initial=self.size))
+        groups = self._groups
+        ends = len(groups.ends)
+        header = self._header.pack(
+            *self._prefix,
+            *self._pick_fixed(values),
+            *(marks[: ends + 1] if ends else ()),
+            *self._pick_optional(values),
+            *(marks[ends:] if groups.optional_ends else ()),
+        )
+        return header + b"".join(variable) if variable else header
+
+    def unpack(self, data: bytes) -> Sequence[Any]:
+        """The inverse of `pack`; DecodeError unless the header fits the bytes exactly."""
+        try:
+            header = self._header.unpack_from(data)
+        except error:
+            raise DecodeError(f"truncated: {len(data)} bytes, the header alone has {self.size}") from None
+        groups = self._groups
+        reader = _Taker(header[len(self._prefix) :])
+        fixed = reader.take(len(groups.fixed))
+        marks = reader.take(len(groups.ends) + 1) if groups.ends else (self.size,)
+        optional_fixed = reader.take(len(groups.optional_fixed))
+        optional_marks = reader.take(len(groups.optional_ends) + 1) if groups.optional_ends else marks[-1:]
+        if optional_marks[0] != marks[-1]:
+            raise DecodeError("damaged: its variable fields do not meet")
+        marks += optional_marks[1:]
+        if marks[0] != self.size or marks[-1] != len(data) or any(a > b for a, b in pairwise(marks)):
+            raise DecodeError("damaged: its variable fields do not tile the message")
+        pieces = [data[a:b] for a, b in pairwise(marks)]
+        ends = len(groups.ends)
+        return self._pick_natural([*fixed, *pieces[:ends], *optional_fixed, *pieces[ends:]])
+
+    def _assign(self, at: int) -> str:
+        """Give every leaf its slot from offset `at` on; returns the header's struct letters."""
+        letters: list[str] = []
+        groups = self._groups
+        for fixed, ends in ((groups.fixed, groups.ends), (groups.optional_fixed, groups.optional_ends)):
+            for leaf in fixed:
+                assert isinstance(leaf.basic, Atomic)
+                assert leaf.width is not None
+                self.slots[leaf.index] = at
+                letters.append(FORMAT[leaf.basic.kind])
+                at += leaf.width
+            for leaf in ends:
+                self.slots[leaf.index] = at
+                at += 4
+            if ends:
+                letters.append(f"{len(ends) + 1}I")
+                at += 4
+        return "".join(letters)
+
+
+class _Taker:
+    """Takes a tuple apart from the left."""
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        self._values = values
+        self._at = 0
+
+    def take(self, count: int) -> tuple[Any, ...]:
+        self._at += count
+        return self._values[self._at - count : self._at]
+
+
+class _Groups:
+    """The leaves of a case in the order the bytes take them."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.fixed = [leaf for leaf in leaves if leaf.width is not None and not leaf.optional]
+        self.ends = [leaf for leaf in leaves if leaf.width is None and not leaf.optional]
+        self.optional_fixed = [leaf for leaf in leaves if leaf.width is not None and leaf.optional]
+        self.optional_ends = [leaf for leaf in leaves if leaf.width is None and leaf.optional]
+
+
+def _picker(places: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that takes these places of a sequence, in this order, in one call."""
+    if not places:
+        return lambda _: ()
+    if len(places) == 1:
+        only = places[0]
+        return lambda values: (values[only],)
+    return itemgetter(*places)

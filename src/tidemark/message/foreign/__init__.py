@@ -1,0 +1,1 @@
+"""Other worlds: schemas and values of Python, JSON and Arrow."""

@@ -1,0 +1,273 @@
+"""Types from samples: the shape of a Python value, and the least type that two shapes fit.
+
+`infer` gives every value of the table in `message.types` a type that it fits; `merge` is commutative (but
+for the order of fields), associative and idempotent, so a type inferred from many samples does not
+depend on their order. What it cannot reconcile becomes `dynamic`, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import is_dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from functools import reduce
+from typing import Any, assert_never
+
+from tidemark.errors import EncodeError, SchemaError
+from tidemark.message.foreign.pyclass import from_dataclass
+from tidemark.message.foreign.references import write_out
+from tidemark.message.place import name_problem, within
+from tidemark.message.types import (
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    LONG,
+    NESTING_MAX,
+    STRING,
+    TIMESTAMP,
+    Atomic,
+    Dynamic,
+    Field,
+    Kind,
+    List,
+    Reference,
+    Tuple,
+    Type,
+    Variant,
+    absent_case,
+    decimal,
+    is_enumeration,
+    option_item,
+    optional,
+)
+
+DECIMAL_DIGITS_MAX = 38
+
+#: No sample seen yet: the type without values, below every other. It becomes `dynamic` on the way out.
+_NOTHING: Type = Variant(())
+_TOO_DEEP = f"nested deeper than {NESTING_MAX} levels"
+
+_BY_CLASS: dict[type, Type] = {bool: BOOLEAN, float: DOUBLE, str: STRING, bytes: BYTES}
+_NUMBERS = (Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE)
+
+#: What to do instead, for those who hand over a value that has no type.
+_HINTS: tuple[tuple[type, str], ...] = (
+    (tuple, "use a list"),
+    (set, "use a list"),
+    (frozenset, "use a list"),
+    (bytearray, "use bytes"),
+    (memoryview, "use bytes"),
+    (date, "use a datetime with a time zone"),
+    (Enum, "use its value"),
+)
+
+
+def infer(value: Any) -> Type:
+    """The type of one sample; EncodeError names the path of what has none."""
+    return _settle(_shape(value, 0), 0)
+
+
+def infer_many(values: Iterable[Any]) -> Type:
+    """The least type that all samples fit; `dynamic` when there are none.
+
+    Better than merging what `infer` says of each: None and [] say nothing of what they could have held.
+    """
+    shapes: Iterator[Type] = (_shape(value, 0) for value in values)
+    return _settle(reduce(merge, shapes, _NOTHING), 0)
+
+
+def merge_shapes(shapes: Iterable[Type]) -> Type:
+    """The least type that all events of these shapes fit, each the `infer` of one event.
+
+    A field that was None in one event says nothing of what it holds in others.
+    """
+    return _settle(reduce(merge, map(_unsettled, shapes), _NOTHING), 0)
+
+
+def merge(a: Type, b: Type) -> Type:
+    """The least type that values of both fit; `dynamic` when no other does.
+
+    Numbers widen (int, long, then double; a long beyond 2**53 is then rounded), decimals keep all digits
+    after the point and, up to 38 in all, those before it. A field that one side lacks becomes optional.
+    """
+    if a == b or b == _NOTHING:
+        return a
+    if a == _NOTHING:
+        return b
+    some_a, some_b = option_item(a), option_item(b)
+    if some_a is not None or some_b is not None:
+        return or_absent(merge(a if some_a is None else some_a, b if some_b is None else some_b))
+    match a, b:
+        case Atomic(), Atomic():
+            return _merge_atomic(a, b)
+        case Tuple(), Tuple():
+            return _merge_tuples(a, b)
+        case List(), List():
+            return List(merge(a.item, b.item))
+        case Variant(), Variant():
+            return _merge_variants(a, b)
+    return Dynamic()
+
+
+def _merge_atomic(a: Atomic, b: Atomic) -> Type:
+    if a.kind in _NUMBERS and b.kind in _NUMBERS:
+        return LONG if {a.kind, b.kind} == {Kind.INT, Kind.LONG} else DOUBLE
+    if a.kind is Kind.DECIMAL and b.kind is Kind.DECIMAL:
+        scale = max(a.scale, b.scale)
+        whole = max(a.precision - a.scale, b.precision - b.scale)
+        return decimal(min(whole + scale, DECIMAL_DIGITS_MAX), scale)
+    return Dynamic()
+
+
+def _merge_tuples(a: Tuple, b: Tuple) -> Type:
+    left = {field.name: field.type for field in a.fields}
+    right = {field.name: field.type for field in b.fields}
+    if "" in left or "" in right:
+        return Dynamic()
+    return Tuple(tuple(Field(name, _merge_field(left.get(name), right.get(name))) for name in left | right))
+
+
+def _merge_field(a: Type | None, b: Type | None) -> Type:
+    if a is not None and b is not None:
+        return merge(a, b)
+    present = a if a is not None else b
+    assert present is not None
+    return or_absent(present)
+
+
+def _merge_variants(a: Variant, b: Variant) -> Type:
+    left = {case.name: case.type for case in a.cases}
+    right = {case.name: case.type for case in b.cases}
+    # An enumeration's value is a name, another variant's is a dict: no variant takes both.
+    if "" in left or "" in right or is_enumeration(a) != is_enumeration(b):
+        return Dynamic()
+    both = {name: merge(left[name], right[name]) for name in left if name in right}
+    return Variant(tuple(Field(name, item) for name, item in (left | right | both).items()))
+
+
+def or_absent(item: Type) -> Type:
+    """`item`, and None if it was not a value of it yet."""
+    if isinstance(item, Variant) and absent_case(item) is not None:
+        return item
+    return optional(item)
+
+
+def _shape(value: Any, depth: int) -> Type:
+    found = _BY_CLASS.get(type(value))
+    if found is not None:
+        return found
+    match value:
+        case None:
+            return optional(_NOTHING)
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise EncodeError("an integer has at most 64 bits; use decimal.Decimal or a string")
+            return LONG
+        case float():
+            return DOUBLE
+        case str():
+            return STRING
+        case bytes():
+            return BYTES
+        case Decimal():
+            return _decimal_shape(value)
+        case datetime():
+            if value.utcoffset() is None:
+                raise EncodeError("a datetime needs a time zone: use datetime.now(timezone.utc)")
+            return TIMESTAMP
+    if depth >= NESTING_MAX:
+        raise EncodeError(_TOO_DEEP)
+    match value:
+        case dict():
+            return _dict_shape(value, depth)
+        case list():
+            return _list_shape(value, depth)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _dataclass_shape(type(value))
+    raise EncodeError(_no_type(value))
+
+
+def _decimal_shape(value: Decimal) -> Type:
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise EncodeError("a decimal is a finite number; use float for infinities and NaN")
+    scale = max(-exponent, 0)
+    whole = max(len(digits) + exponent, 0) if value else 0
+    if whole + scale > DECIMAL_DIGITS_MAX:
+        raise EncodeError(f"a decimal has at most {DECIMAL_DIGITS_MAX} digits")
+    return decimal(DECIMAL_DIGITS_MAX, scale)
+
+
+def _dict_shape(value: dict[Any, Any], depth: int) -> Type:
+    fields: list[Field] = []
+    for key, item in value.items():
+        problem = name_problem(key)
+        if problem:
+            raise EncodeError(f"{problem} (the key {key!r})")
+        try:
+            fields.append(Field(key, _shape(item, depth + 1)))
+        except EncodeError as error:
+            raise within(key, error) from None
+    return Tuple(tuple(fields))
+
+
+def _list_shape(value: list[Any], depth: int) -> Type:
+    item: Type = _NOTHING
+    for index, each in enumerate(value):
+        try:
+            item = merge(item, _shape(each, depth + 1))
+        except EncodeError as error:
+            raise within(index, error) from None
+    return List(item)
+
+
+def _dataclass_shape(cls: type) -> Type:
+    try:
+        return write_out(*from_dataclass(cls))
+    except SchemaError as error:
+        raise EncodeError(str(error)) from None
+
+
+def _no_type(value: object) -> str:
+    hint = next((f"; {hint}" for kind, hint in _HINTS if isinstance(value, kind)), "")
+    return f"{type(value).__name__} has no type in a message{hint}"
+
+
+def _settle(item: Type, depth: int) -> Type:
+    """What is sent out into the world: no `_NOTHING`, no list of what holds nothing, not too deep."""
+    if depth > NESTING_MAX:
+        raise EncodeError(_TOO_DEEP + ", what may be missing counting as one")
+    match item:
+        case Tuple():
+            return Tuple(tuple(_settle_field(field, depth) for field in item.fields))
+        case List():
+            return List(_settle(Dynamic() if _is_hollow(item.item) else item.item, depth + 1))
+        case Variant():
+            cases = tuple(_settle_field(case, depth) for case in item.cases)
+            return Variant(cases) if cases else Dynamic()
+        case Atomic() | Dynamic() | Reference():
+            return item
+    assert_never(item)
+
+
+def _settle_field(field: Field, depth: int) -> Field:
+    try:
+        return Field(field.name, _settle(field.type, depth + 1))
+    except EncodeError as error:
+        raise (within(field.name, error) if field.name else error) from None
+
+
+def _unsettled(item: Type) -> Type:
+    """`dynamic?` outside lists can only have come from None; in a list it may be a conflict."""
+    if item == optional(Dynamic()):
+        return optional(_NOTHING)
+    if isinstance(item, Tuple):
+        return Tuple(tuple(Field(field.name, _unsettled(field.type)) for field in item.fields))
+    return item
+
+
+def _is_hollow(item: Type) -> bool:
+    """True of a tuple that is empty all the way down: a list has nowhere to keep how many there are."""
+    return isinstance(item, Tuple) and all(_is_hollow(field.type) for field in item.fields)

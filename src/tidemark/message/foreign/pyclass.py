@@ -1,0 +1,237 @@
+"""Dataclasses as schemas, and their instances as message values.
+
+| annotation                             | type                                               |
+|----------------------------------------|----------------------------------------------------|
+| bool, int, float, Decimal, str, bytes  | boolean, long, double, decimal, string, bytes      |
+| datetime                               | timestamp                                          |
+| Annotated[int, "int"], Int32, Float32  | the atomic type that the text names                |
+| X \\| None                              | T?                                                 |
+| list[X], tuple[X, ...]                 | *( T )*                                            |
+| tuple[X, Y]                            | [_0: T, _1: U]                                     |
+| a dataclass                            | a tuple of its fields                              |
+| A \\| B, of dataclasses                 | { A: ... \\| B: ... }                               |
+| Enum of strings, Literal["a", "b"]     | { a: [] \\| b: [] }                                 |
+| Any                                    | dynamic                                            |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from tidemark.errors import DecodeError, EncodeError, SchemaError
+from tidemark.message.foreign.binding import (
+    AnyBinding,
+    AtomBinding,
+    Binding,
+    ClassBinding,
+    EnumerationBinding,
+    ListBinding,
+    OptionalBinding,
+    TupleBinding,
+    UnionBinding,
+    each,
+)
+from tidemark.message.foreign.references import Named
+from tidemark.message.parse import parse_type
+from tidemark.message.place import name_problem, within
+from tidemark.message.types import (
+    ABSENT,
+    BOOLEAN,
+    BYTES,
+    DECIMAL,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    Atomic,
+    Kind,
+    Type,
+)
+from tidemark.message.validate import validate
+
+#: Annotations for the narrow numbers: `qty: Int32`.
+Int32 = Annotated[int, "int"]
+Float32 = Annotated[float, "float"]
+
+CLASSES_MAX = 1_024  # bindings kept; the least recently used class is read again
+
+_Instance = TypeVar("_Instance")
+
+_ATOMS: dict[Any, Atomic] = {
+    bool: BOOLEAN,
+    int: LONG,
+    float: DOUBLE,
+    Decimal: DECIMAL,
+    str: STRING,
+    bytes: BYTES,
+    datetime: TIMESTAMP,
+}
+_KINDS: dict[Any, tuple[Kind, ...]] = {
+    **{python: (atomic.kind,) for python, atomic in _ATOMS.items()},
+    int: (Kind.INT, Kind.LONG),
+    float: (Kind.FLOAT, Kind.DOUBLE),
+}
+
+
+def from_dataclass(cls: type) -> tuple[Type, dict[str, Type]]:
+    """The type of `cls`, and the definitions of the classes in it that contain themselves.
+
+    Other classes are written out where they stand. SchemaError names the class and the attribute.
+    """
+    named = Named()
+    root = _class_binding(cls).shape(named)
+    validate(root, named.definitions)
+    return root, named.definitions
+
+
+def to_value(instance: Any) -> Any:
+    """The message value of a dataclass instance, also of those in dicts and lists; others as they are.
+
+    EncodeError names the path of an attribute that is not what its annotation says.
+    """
+    try:
+        return _plain(instance)
+    except RecursionError:
+        raise EncodeError("nested without end: it contains itself") from None
+
+
+def from_value(cls: type[_Instance], value: Any) -> _Instance:
+    """An instance of `cls` from a message value; DecodeError names the path of what does not fit.
+
+    Fields that the value lacks take the class's defaults, keys that the class lacks are ignored.
+    """
+    try:
+        instance = _class_binding(cls).load(value)
+    except RecursionError:
+        raise DecodeError("nested without end: it contains itself") from None
+    assert isinstance(instance, cls)
+    return instance
+
+
+def _plain(instance: Any) -> Any:
+    match instance:
+        case dict():
+            return {key: _plain_entry(key, item) for key, item in instance.items()}
+        case list():
+            return each(_plain, instance, EncodeError)
+    if dataclasses.is_dataclass(instance) and not isinstance(instance, type):
+        return _class_binding(type(instance)).dump(instance)
+    return instance
+
+
+def _plain_entry(key: Any, item: Any) -> Any:
+    try:
+        return _plain(item)
+    except EncodeError as error:
+        raise within(str(key), error) from None
+
+
+def _class_binding(cls: Any) -> ClassBinding:
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+        raise SchemaError(f"{cls!r} is not a dataclass")
+    python: Any = cls
+    return _kept_binding(python)
+
+
+@lru_cache(maxsize=CLASSES_MAX)
+def _kept_binding(cls: type) -> ClassBinding:
+    return ClassBinding(cls, _bind_fields)
+
+
+def _bind_fields(cls: type) -> dict[str, Binding]:
+    try:
+        hints = get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise SchemaError(
+            f"{cls.__qualname__}: {error}; annotations must be resolvable in the class's module"
+        ) from None
+    names = [field.name for field in dataclasses.fields(cls) if field.init]
+    return {name: _Annotation(f"{cls.__qualname__}.{name}").bind(hints[name]) for name in names}
+
+
+class _Annotation:
+    """Reads the annotation of one attribute; `where` names it in errors."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def bind(self, annotation: Any) -> Binding:
+        origin, args = get_origin(annotation), get_args(annotation)
+        if isinstance(annotation, type) and annotation in _ATOMS:
+            return AtomBinding(_ATOMS[annotation], annotation)
+        if annotation is Any:
+            return AnyBinding(_plain)
+        if dataclasses.is_dataclass(annotation):
+            return _class_binding(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, Enum):
+            return self._enumeration({member.value: member for member in annotation})
+        reader = self._readers().get(origin)
+        if reader is None:
+            self._fail(f"{annotation!r} has no type in a message (see tidemark.message.foreign.pyclass)")
+        return reader(args)
+
+    def _readers(self) -> dict[Any, Callable[[tuple[Any, ...]], Binding]]:
+        return {
+            Annotated: self._annotated,
+            Literal: self._literal,
+            Union: self._union,
+            types.UnionType: self._union,
+            list: lambda args: ListBinding(self.bind(args[0]), list),
+            tuple: self._tuple,
+        }
+
+    def _annotated(self, args: tuple[Any, ...]) -> Binding:
+        python, *extras = args
+        texts = [extra for extra in extras if isinstance(extra, str)]
+        if not texts:
+            return self.bind(python)
+        try:
+            atomic = parse_type(texts[0])
+        except SchemaError as error:
+            self._fail(f"{texts[0]!r} is not a type: {error}")
+        if not isinstance(atomic, Atomic) or atomic.kind not in _KINDS.get(python, ()):
+            self._fail(f"{getattr(python, '__name__', python)} cannot be {texts[0]!r}")
+        return AtomBinding(atomic, python)
+
+    def _tuple(self, args: tuple[Any, ...]) -> Binding:
+        if len(args) == 2 and args[1] is Ellipsis:
+            return ListBinding(self.bind(args[0]), tuple)
+        return TupleBinding(tuple(self.bind(arg) for arg in args))
+
+    def _literal(self, args: tuple[Any, ...]) -> Binding:
+        binding = self._enumeration({arg: arg for arg in args if arg is not None})
+        return OptionalBinding(binding) if None in args else binding
+
+    def _enumeration(self, members: dict[Any, Any]) -> Binding:
+        if not members:
+            self._fail("an enumeration has at least one member")
+        for name in members:
+            problem = name_problem(name)
+            if name == ABSENT:
+                problem = "this is what the missing case is called"
+            if problem:
+                self._fail(f"the member {name!r} of an enumeration: {problem}")
+        return EnumerationBinding(members)
+
+    def _union(self, args: tuple[Any, ...]) -> Binding:
+        rest = [arg for arg in args if arg is not types.NoneType]
+        item = self.bind(rest[0]) if len(rest) == 1 else self._classes(rest)
+        return OptionalBinding(item) if len(rest) < len(args) else item
+
+    def _classes(self, args: list[Any]) -> Binding:
+        if not all(dataclasses.is_dataclass(arg) for arg in args):
+            self._fail("only dataclasses can be joined with `|`; use Any for a mixture of other types")
+        classes = {arg.__name__: _class_binding(arg) for arg in args}
+        if len(classes) < len(args):
+            self._fail("two classes of a union have the same name")
+        return UnionBinding(classes)
+
+    def _fail(self, reason: str) -> NoReturn:
+        raise SchemaError(f"{self._where}: {reason}")
