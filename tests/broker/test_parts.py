@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tidemark.broker.audience import Audience
 from tidemark.broker.catchup import Catchup
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, Outbox, SendClient
@@ -200,6 +201,20 @@ def test_what_is_wanted_already_starts_at_once() -> None:
     mine = interests.want_here([A])
     assert interests.say("up") is None
     assert interests.tag("up", said.version, HERE) == mine
+
+
+def test_an_audience_follows_a_topic_as_its_schema_evolves() -> None:
+    registry = Registry()
+    registry.declare("t", SCHEMA)
+    audience = Audience(registry)
+    audience.add(1, "t", "n = 5")
+    assert [members.tolist() for _, members in audience.matches(batch(5))] == [[1]]
+    wider = Schema.parse("[n: int, note: string?]")
+    registry.declare("t", wider)
+    audience.add(2, "t", "note = 'x'")
+    builder = BatchBuilder()
+    builder.add(Shape("t", wider.fingerprint), wider.encode({"n": 5, "note": "x"}))
+    assert [members.tolist() for _, members in audience.matches(builder.build())] == [[1, 2]]
 
 
 def test_the_window_forgets_its_oldest_but_not_what_is_needed() -> None:

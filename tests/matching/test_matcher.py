@@ -404,6 +404,16 @@ def test_a_field_that_gets_another_type_is_indexed_anew() -> None:
     assert matched(matcher, rows, {("x",): DOUBLE, ("y",): LONG}) == [[0, 2], [1, 2], []]
 
 
+def test_fields_that_change_in_place_are_noticed_too() -> None:
+    fields = SimpleFields({("x",): LONG})
+    matcher = Matcher(fields)
+    matcher.add(1, Selector.parse("x > 5", fields))
+    fields.types = {("x",): DOUBLE}
+    matcher.retype(fields)
+    matcher.add(2, Selector.parse("x > 5.25", fields))
+    assert matched(matcher, [{("x",): 5.5}, {("x",): 5.125}], fields.types) == [[1, 2], [1]]
+
+
 def test_an_open_topics_new_field_is_indexed_once_its_type_is_known() -> None:
     types: dict[Path, Type] = {("a",): LONG}
     matcher = Matcher(SimpleFields(types, is_open=True))

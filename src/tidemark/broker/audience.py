@@ -15,6 +15,7 @@ from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.reader import Reader
 from tidemark.message.registry import Registry
 
 Rows = NDArray[np.int64]
@@ -28,6 +29,8 @@ class Audience:
         self._registry = registry
         self._subscriptions: dict[int, tuple[TopicPattern, str]] = {}
         self._matchers: dict[str, Matcher] = {}
+        #: topic -> the reader that its matcher knows the fields from; a new version brings a new one
+        self._readers: dict[str, Reader] = {}
         #: topic -> the subscribers in its matcher
         self._joined: dict[str, set[int]] = {}
 
@@ -35,8 +38,8 @@ class Audience:
         """A subscriber joins, or changes what it wants."""
         self.remove(subscriber)
         self._subscriptions[subscriber] = (TopicPattern.parse(pattern), selector)
-        for topic, matcher in self._matchers.items():
-            self._join(topic, matcher, subscriber)
+        for topic in self._matchers:
+            self._join(topic, self._matcher(topic), subscriber)
 
     def remove(self, subscriber: int) -> None:
         """A subscriber leaves; one that is not there is left in peace."""
@@ -62,9 +65,13 @@ class Audience:
                 yield rows[sets == match_set], matcher.members(match_set)
 
     def _matcher(self, topic: str) -> Matcher:
-        found = self._matchers.get(topic)
+        found, reader = self._matchers.get(topic), self._registry.topics[topic].reader
+        if found is not None and self._readers[topic] is not reader:
+            self._readers[topic] = reader
+            found.retype(reader)
         if found is None:
-            found = self._matchers[topic] = Matcher(self._registry.topics[topic].reader)
+            found = self._matchers[topic] = Matcher(reader)
+            self._readers[topic] = reader
             self._joined[topic] = set()
             for subscriber in self._subscriptions:
                 self._join(topic, found, subscriber)

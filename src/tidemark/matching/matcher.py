@@ -93,9 +93,12 @@ class Matcher:
         return self._sets.members(match_set)
 
     def retype(self, fields: FieldTypes) -> None:
-        """The schema has evolved: index those selectors anew that read a field of another type now."""
-        paths = self._rules.paths()
-        changed = {path for path in paths if said_type(path, fields) != said_type(path, self._fields)}
+        """The schema has evolved: index those selectors anew that read a field of another type now.
+
+        To be called before any `add` or `match` that goes by the new types, also when `fields` is the same
+        object with other answers.
+        """
+        changed = {path for path in self._rules.paths() if said_type(path, fields) != self._keys.said(path)}
         concerned = self._rules.reading(changed)
         for number in concerned:
             self._unindex_rule(number)

@@ -65,7 +65,7 @@ class Keys:
     def watch(self, path: Path, item: Type) -> None:
         """A rule reads the field and counts on its type, also where no key of it is left in its boxes."""
         held = self._fields.setdefault(path, _Field(item))
-        assert held.type == item
+        assert held.type == item, "the types of fields have changed: retype first"
         held.readers += 1
 
     def unwatch(self, path: Path) -> None:
@@ -75,6 +75,10 @@ class Keys:
         if held.readers == 0:
             assert not held.columns
             del self._fields[path]
+
+    def said(self, path: Path) -> Type:
+        """The type that a field is watched for."""
+        return self._fields[path].type
 
     def acquire(self, path: Path, part: int) -> int:
         """The column of a part of a field that is watched; to be released as often as it was acquired."""
