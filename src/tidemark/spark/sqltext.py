@@ -14,7 +14,7 @@ from decimal import Decimal
 from math import isfinite
 
 from tidemark.errors import TranslationError
-from tidemark.matching.forms.domains import microseconds
+from tidemark.message.codec.scalars import microseconds
 from tidemark.message.types import Atomic, Path, path_text
 
 #: Characters that mean themselves between single quotes, whatever the settings.

@@ -18,10 +18,9 @@ from tidemark.matching.selectors.check import HEADER_TYPES
 from tidemark.matching.selectors.tree import CompareOp, Literal
 from tidemark.matching.vectors.promotion import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, integer_bounds
 from tidemark.message.batches.columns import FieldTypes
+from tidemark.message.codec.scalars import EPOCH, microseconds
 from tidemark.message.types import Atomic, Kind, Path, Type
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _SURROGATES = range(0xD800, 0xE000)
 _CODE_POINT_MAX = 0x10FFFF
 
@@ -44,14 +43,9 @@ def type_at(path: Path, fields: FieldTypes) -> Type | None:
     return header or fields.type_of(path)
 
 
-def microseconds(instant: datetime) -> int:
-    """Since 1970 in UTC, exactly."""
-    return (instant - _EPOCH) // _MICROSECOND
-
-
 def instant(since: int) -> datetime:
     """The inverse of `microseconds`."""
-    return _EPOCH + since * _MICROSECOND
+    return EPOCH + timedelta(microseconds=since)
 
 
 #: The least and the greatest value of the kinds that are integers. Timestamps are read back as datetimes.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from math import isnan
@@ -37,6 +37,7 @@ from tidemark.matching.selectors.tree import (
     Not,
     Or,
 )
+from tidemark.message.codec.scalars import microseconds
 from tidemark.message.types import Path
 
 #: What an event has at a path; None when it has nothing there.
@@ -44,9 +45,6 @@ Lookup = Callable[[Path], Any]
 
 #: Compiled LIKE patterns kept between calls.
 PATTERNS_KEPT_MAX = 256
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 _COMPARE: dict[CompareOp, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -139,7 +137,7 @@ def _compare(op: CompareOp, left: Node, right: Node, lookup: Lookup) -> bool | N
     if isinstance(a, bool) and isinstance(b, bool):
         return _COMPARE[op](a, b) if op in ("=", "<>") else None
     if isinstance(a, datetime) and isinstance(b, datetime):
-        return _COMPARE[op](_microseconds(a), _microseconds(b))
+        return _COMPARE[op](microseconds(a), microseconds(b))
     if any(isinstance(a, kind) and isinstance(b, kind) for kind in (str, bytes)):
         return _COMPARE[op](a, b)
     return None
@@ -171,8 +169,3 @@ def _calculate(op: ArithmeticOp, a: Any, b: Any) -> int | float | None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-
-
-def _microseconds(instant: datetime) -> int:
-    """Since 1970 in UTC; datetimes of different zones do not always compare as instants by themselves."""
-    return (instant - _EPOCH) // _MICROSECOND

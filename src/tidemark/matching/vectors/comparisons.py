@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.matching.forms.domains import microseconds
 from tidemark.matching.selectors.tree import CompareOp
 from tidemark.matching.vectors import decimals, strings
 from tidemark.matching.vectors.decimals import UnscaledSet
@@ -32,6 +31,7 @@ from tidemark.matching.vectors.predicates import NEVER, Cost, Inputs, Predicate,
 from tidemark.matching.vectors.promotion import INT64_MAX, INT64_MIN, integer_bounds
 from tidemark.matching.vectors.strings import ByteSet
 from tidemark.message.batches.columns import Bools
+from tidemark.message.codec.scalars import microseconds
 
 #: values (as `Column` has them) -> holds[row], arbitrary where NULL.
 Mask = Callable[[Any], Bools]

@@ -47,7 +47,7 @@ def loader(item: Atomic) -> Load:
     return _LOAD[item.kind]
 
 
-def micros(value: datetime) -> int:
+def microseconds(value: datetime) -> int:
     """Microseconds from the epoch to an aware datetime, exactly."""
     return (value - EPOCH) // _MICROSECOND
 
@@ -162,7 +162,7 @@ def _store_timestamp(value: Any) -> int:
         raise _wrong(value, "timestamp")
     if value.utcoffset() is None:
         raise EncodeError("a datetime without a time zone is no instant: use datetime.now(timezone.utc)")
-    return micros(value)
+    return microseconds(value)
 
 
 def _store_decimal(value: Any, item: Atomic) -> bytes:
