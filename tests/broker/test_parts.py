@@ -108,15 +108,22 @@ def test_ticks_grow_although_the_clock_goes_back() -> None:
 
 def test_silence_is_advertised_only_as_far_as_the_lease_on_disk() -> None:
     desk = Desk(PubendState(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
-    desk.pubend.beat(100)
+    desk.pubend.beat(now=100, wall=100)
     assert desk.out.take() == [AppendLease("p", 1_100)]
     assert desk.known == []
     desk.commit.flush()
     desk.sync()
-    desk.pubend.beat(200)
+    desk.pubend.beat(now=200, wall=200)
     assert desk.known == [(0, 200, [])]
-    desk.pubend.beat(205)
+    desk.pubend.beat(now=205, wall=205)
     assert desk.known == [(0, 200, [])]
+
+
+def test_silence_goes_on_although_the_clock_went_back() -> None:
+    desk = Desk(PubendState(last=5_000, lease=9_000), PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    desk.pubend.beat(now=100, wall=50)
+    desk.pubend.beat(now=120, wall=70)
+    assert desk.known == [(5_000, 5_001, []), (5_001, 5_002, [])]
 
 
 def test_a_tick_is_released_when_everyone_has_it_and_early_only_by_policy() -> None:

@@ -18,6 +18,7 @@ REGRESSIONS = {
     7: "a subscriber was started by silence of an older interest that nothing had been left out of",
     8: "a host that had never synced its PFS forgot how far its subscribers were",
     68: "late word that nobody was behind a link undid word that somebody was, and events were let go",
+    2040: "a pubend whose clock had gone back was silent about its silence, and nobody could start",
     87: "after a link came back, word that nobody was there was repeated although somebody had come",
 }
 

@@ -316,7 +316,7 @@ class Broker:
         self._woken_at = self._now
         self._host.wake(self._now)
         for name, pubend in self._pubends.items():
-            pubend.beat(self._wall)
+            pubend.beat(self._now, self._wall)
             tick = pubend.announcement(self._now)
             if tick is not None:
                 self._streams[name].ack_expected(tick)

@@ -76,6 +76,8 @@ class Pubend:
         #: durable promise; silence is advertised only up to here
         self._lease = state.lease
         self._leasing = False
+        #: monotonic time of the last silence
+        self._beat_at = 0
         #: everything at or below has been passed on
         self.position = max(state.last, state.lost)
         self.lost = state.lost
@@ -137,17 +139,23 @@ class Pubend:
 
     # Silence.
 
-    def beat(self, wall: int) -> None:
-        """Make silence explicit up to now, as far as the lease on disk reaches; renew the lease in time."""
-        if self._lease < wall + self._policy.lease_ahead // 2 and not self._leasing:
-            reserved = wall + self._policy.lease_ahead
+    def beat(self, now: int, wall: int) -> None:
+        """Make silence explicit up to now, as far as the lease on disk reaches; renew the lease in time.
+
+        With a clock that went back it goes on a tick at a time: who waits for the stream to move, a new
+        subscriber say, must not wait until the clock has caught up.
+        """
+        time = max(wall, self.position + 1)
+        if self._lease < time + self._policy.lease_ahead // 2 and not self._leasing:
+            reserved = time + self._policy.lease_ahead
             self._leasing = True
             self._out.add(AppendLease(self.name, reserved))
             self._commit.after(lambda: self._leased(reserved))
-        if self._unsynced or wall < self.position + self._policy.heartbeat:
+        if self._unsynced or now - self._beat_at < self._policy.heartbeat:
             return
-        upto = min(wall, self._lease)
+        upto = min(time, self._lease)
         if upto > self.position:
+            self._beat_at = now
             base, self.position = self.position, upto
             self._silent = max(self._silent, upto)
             self._publish(base, upto, None)
