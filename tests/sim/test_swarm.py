@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tidemark.sim.actors import ViolationError
@@ -40,6 +44,20 @@ def test_every_promise_is_kept_in_calm_worlds() -> None:
 
 def test_the_same_seed_gives_the_same_run() -> None:
     assert run_seed(11) == run_seed(11)
+
+
+def test_a_run_does_not_depend_on_the_hash_seed() -> None:
+    program = "from tidemark.sim.swarm import run_seed; print(run_seed(9).digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
 
 
 def finished() -> Run:

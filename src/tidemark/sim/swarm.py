@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from random import Random
 
 from tidemark.broker.host import HostPolicy
@@ -39,6 +40,8 @@ class Outcome:
     deliveries: int
     gaps: int
     crashes: int
+    #: of every ledger and of the frames sent: equal runs have equal digests
+    digest: str
 
 
 def plan_of(chance: Random, *, faults: bool) -> Plan:
@@ -125,7 +128,13 @@ class Run:
         events = sum(len(each) for each in self.world.truth.values())
         ledgers = [each for subscriber in self.world.subscribers for each in subscriber.ledger.values()]
         deliveries = sum(len(each.events) for each in ledgers)
-        return Outcome(self.seed, events, deliveries, sum(len(each.gaps) for each in ledgers), self.crashes)
+        gaps = sum(len(each.gaps) for each in ledgers)
+        return Outcome(self.seed, events, deliveries, gaps, self.crashes, self._digest())
+
+    def _digest(self) -> str:
+        world = self.world
+        ledgers = [(each.name, sorted(each.ledger.items())) for each in world.subscribers]
+        return sha256(repr((ledgers, sorted(world.network.sent.items()))).encode()).hexdigest()
 
     def _is_quiet(self) -> bool:
         """Everything is acknowledged and everyone has committed all there is."""
