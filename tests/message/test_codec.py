@@ -78,9 +78,12 @@ def test_an_accessor_reads_what_decoding_the_whole_would_give(typed: tuple[Type,
     schema = Schema(item)
     message = schema.encode(value)
     inside_list = {leaf.path for leaf in schema.flat.leaves if leaf.depth}
-    for path in schema.flat.nodes:
-        if not any(path[: len(prefix)] == prefix for prefix in inside_list):
-            assert schema.accessor(path)(message) == value_at(value, path)
+    outside = [
+        path for path in schema.paths() if not any(path[: len(prefix)] == prefix for prefix in inside_list)
+    ]
+    for path in outside:
+        assert schema.accessor(path)(message) == value_at(value, path)
+    assert schema.accessors(outside)(message) == tuple(value_at(value, path) for path in outside)
 
 
 def test_one_schema_with_everything_in_it_goes_there_and_back(everything: Schema) -> None:
@@ -104,6 +107,8 @@ def test_every_truncation_is_a_decode_error(everything: Schema) -> None:
 def test_every_flipped_byte_decodes_or_is_a_decode_error(everything: Schema) -> None:
     message = everything.encode(SAMPLE)
     accessors = [everything.accessor(path) for path in everything.paths()]
+    accessors.append(everything.accessors(everything.paths()))
+    accessors.append(everything.accessors(["small", "name", "choice.left.x", "money", "note"]))
     for at in range(len(message)):
         for flip in (0x01, 0x80, 0xFF):
             mangled = bytearray(message)

@@ -72,9 +72,8 @@ class Tidemark:
         return self._schema.accessor(path)
 
     def several(self, paths: Sequence[Path]) -> FetchSet:
-        """One accessor after the other."""
-        accessors = [self._schema.accessor(path) for path in paths]
-        return lambda message: [get(message) for get in accessors]
+        """One accessor for all of them."""
+        return self._schema.accessors(paths)
 
 
 class Msgspec:
