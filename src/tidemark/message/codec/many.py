@@ -59,12 +59,16 @@ def _plan(layout: Layout, leaves: Sequence[Leaf], loads: Sequence[Load]) -> Call
         elif slot is not None:
             letters[slot] = letters[slot + 4] = "I"
     read, place = _struct(letters), {slot: at for at, slot in enumerate(sorted(letters))}
-    if all(leaf.index in layout.slots and _is_plain(leaf) for leaf in leaves) and len(leaves) > 1:
-        pick = itemgetter(*(place[layout.slots[leaf.index]] for leaf in leaves))
-        return lambda message: pick(_unpack(read, message))
-    if all(leaf.index in layout.slots and _is_string(leaf) for leaf in leaves):
-        slots = [layout.slots[leaf.index] for leaf in leaves]
-        return _strings(read, [(place[slot], place[slot + 4]) for slot in slots])
+    slots = [layout.slots.get(leaf.index) for leaf in leaves]
+    present = [leaf for leaf, slot in zip(leaves, slots, strict=True) if slot is not None]
+    if all(_is_plain(leaf) for leaf in present) and len(leaves) > 1:
+        absent = len(place)  # behind all that is read stands one None
+        pick = itemgetter(*(absent if slot is None else place[slot] for slot in slots))
+        if len(present) == len(leaves):
+            return lambda message: pick(_unpack(read, message))
+        return lambda message: pick((*_unpack(read, message), None))
+    if all(_is_string(leaf) for leaf in present):
+        return _strings(read, [None if slot is None else (place[slot], place[slot + 4]) for slot in slots])
     makers = [
         _maker(leaf, layout.slots.get(leaf.index), place, load)
         for leaf, load in zip(leaves, loads, strict=True)
@@ -77,15 +81,18 @@ def _plan(layout: Layout, leaves: Sequence[Leaf], loads: Sequence[Load]) -> Call
     return get
 
 
-def _strings(read: Struct, ends: Sequence[tuple[int, int]]) -> Callable[[bytes], Values]:
-    """Only strings: no call for each of them."""
+def _strings(read: Struct, ends: Sequence[tuple[int, int] | None]) -> Callable[[bytes], Values]:
+    """Only strings, None for an absent one: no call for each of them."""
 
     def get(message: bytes) -> Values:
         numbers, size = _unpack(read, message), len(message)
-        found = []
+        found: list[str | None] = []
         try:
-            for first, last in ends:
-                start, end = numbers[first], numbers[last]
+            for pair in ends:
+                if pair is None:
+                    found.append(None)
+                    continue
+                start, end = numbers[pair[0]], numbers[pair[1]]
                 if not start <= end <= size:
                     raise DecodeError("the message is truncated or damaged")
                 found.append(message[start:end].decode())
