@@ -150,6 +150,27 @@ def test_no_mangled_message_yields_another_rows_bytes(path: str) -> None:
             assert (column.values.ends <= batch.message_ends).all()
 
 
+@pytest.mark.parametrize("text", [b"ab\xff", b"\xe9", b"\xc3", b"\xed\xa0\x80"])
+def test_a_string_that_is_not_utf8_is_refused_by_its_column(text: bytes) -> None:
+    schema, raw = Schema.parse("[a: string, n: int]"), Schema.parse("[a: bytes, n: int]")
+    builder = BatchBuilder()
+    for value in (b"fine", text, "Zo\u00eb".encode()):
+        builder.add(Shape("t", schema.fingerprint), raw.encode({"a": value, "n": 1}))
+    columns = reader_of(schema).columns(builder.build())
+    assert listed(columns.column(("n",)), 3) == [1, 1, 1]
+    with pytest.raises(DecodeError, match="a: not UTF-8"):
+        columns.column(("a",))
+
+
+def test_a_character_cut_between_two_rows_is_not_whole() -> None:
+    schema, raw = Schema.parse("[a: string]"), Schema.parse("[a: bytes]")
+    builder = BatchBuilder()
+    for value in (b"Zo\xc3", b"\xab"):
+        builder.add(Shape("t", schema.fingerprint), raw.encode({"a": value}))
+    with pytest.raises(DecodeError, match="a: not UTF-8"):
+        reader_of(schema).columns(builder.build()).column(("a",))
+
+
 def test_an_open_topic_is_read_through_the_least_schema_of_all_its_shapes() -> None:
     registry = Registry()
     events: list[dict[str, Any]] = [{"price": 1, "name": "a"}, {"price": 1.5}, {"name": "b", "tags": ["x"]}]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from tidemark.errors import DecodeError
 from tidemark.message.batches.batch import sliding
 from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.batches.spans import joined
 from tidemark.message.codec.access import Accessor
 from tidemark.message.codec.flat import Leaf, LeafNode, Node, VariantNode, code_finder, held
 from tidemark.message.schema import Schema
@@ -107,7 +109,10 @@ class Messages:
         if item.kind is Kind.DECIMAL:
             return Column(item, self._decimals(at, item, valid), valid)
         if item.kind in (Kind.STRING, Kind.BYTES):
-            return Column(item, self._spans(leaf, at, valid), valid)
+            spans = self._spans(leaf, at, valid)
+            if item.kind is Kind.STRING and not _is_text(spans):
+                raise DecodeError("not UTF-8", path=path_text(leaf.path))
+            return Column(item, spans, valid)
         raw = self._gather(at, _DTYPE[item.kind], valid)
         if item.kind is Kind.BOOLEAN:
             wrong = raw > 1 if valid is None else (raw > 1) & valid
@@ -182,6 +187,20 @@ class Messages:
 
         valid = self.per_code(reached).astype(np.bool_)
         return None if valid.all() else valid
+
+
+def _is_text(spans: Spans) -> bool:
+    """Every span is UTF-8 by itself, so that nobody behind a column meets anything else."""
+    body, ends = joined(spans)
+    if not len(body) or int(body.max()) < 0x80:
+        return True
+    data, marks = body.tobytes(), [0, *ends.tolist()]
+    try:
+        # A line feed between two spans is no part of a character: one decoding judges them all.
+        b"\n".join([data[start:end] for start, end in pairwise(marks)]).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class LazyValues(Sequence[Any]):
