@@ -171,6 +171,25 @@ def test_a_character_cut_between_two_rows_is_not_whole() -> None:
         reader_of(schema).columns(builder.build()).column(("a",))
 
 
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(
+    st.lists(st.binary(max_size=20) | st.text(max_size=12).map(lambda text: text.encode(errors="replace")))
+)
+def test_a_string_column_is_refused_exactly_when_one_string_would_be(texts: list[bytes]) -> None:
+    schema, raw = Schema.parse("[a: string]"), Schema.parse("[a: bytes]")
+    builder = BatchBuilder()
+    for text in texts:
+        builder.add(Shape("t", schema.fingerprint), raw.encode({"a": text}))
+    columns = reader_of(schema).columns(builder.build())
+    try:
+        wanted = [text.decode() for text in texts]
+    except UnicodeDecodeError:
+        with pytest.raises(DecodeError, match="a: not UTF-8"):
+            columns.column(("a",))
+    else:
+        assert not texts or listed(columns.column(("a",)), len(texts)) == wanted
+
+
 def test_an_open_topic_is_read_through_the_least_schema_of_all_its_shapes() -> None:
     registry = Registry()
     events: list[dict[str, Any]] = [{"price": 1, "name": "a"}, {"price": 1.5}, {"name": "b", "tags": ["x"]}]

@@ -35,6 +35,12 @@ _DTYPE: dict[Kind, str] = {
 }
 
 
+#: Longer strings are decoded at once rather than looked at word by word.
+_ASCII_BYTES_MAX = 256
+#: high[n]: the highest bit of each of the first n bytes of a little-endian word.
+_HIGH_BITS = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)], np.uint64)
+
+
 class Messages:
     """Rows of a body that hold messages of one schema: row r is body[starts[r]:ends[r]]."""
 
@@ -189,11 +195,28 @@ class Messages:
         return None if valid.all() else valid
 
 
+def _is_ascii(spans: Spans) -> bool:
+    """No byte of any span is above 127, looked at eight at a time; False also where it is not worth it."""
+    lengths = spans.lengths
+    longest = int(lengths.max()) if len(spans) else 0
+    if longest > _ASCII_BYTES_MAX or len(spans.body) < 8:
+        return longest == 0
+    words, last = sliding(spans.body, "<u8"), len(spans.body) - 8
+    for offset in range(0, longest, 8):
+        wanted = spans.starts + offset
+        # A word that would reach over the end of the body is read earlier and shifted into place.
+        places = np.minimum(wanted, last)
+        word = words[places] >> (np.minimum(wanted - places, 7) * 8).astype(np.uint64)
+        if (word & _HIGH_BITS[np.clip(lengths - offset, 0, 8)]).any():
+            return False
+    return True
+
+
 def _is_text(spans: Spans) -> bool:
     """Every span is UTF-8 by itself, so that nobody behind a column meets anything else."""
-    body, ends = joined(spans)
-    if not len(body) or int(body.max()) < 0x80:
+    if _is_ascii(spans):
         return True
+    body, ends = joined(spans)
     data, marks = body.tobytes(), [0, *ends.tolist()]
     try:
         # A line feed between two spans is no part of a character: one decoding judges them all.
