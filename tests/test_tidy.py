@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "node": {"broker", "storage", "ticks", "message", "matching", "wire"},
     "client": {"wire", "message", "ticks"},
     "spark": {"client", "storage", "matching", "message", "ticks"},
-    "sim": {"broker", "storage", "ticks", "message", "matching", "wire"},
+    "sim": {"node", "broker", "storage", "ticks", "message", "matching", "wire"},
     "lab": {"client", "spark", "sim", "broker", "storage", "ticks", "message", "matching", "wire", "node"},
     "console": {"client"},
 }

@@ -14,6 +14,14 @@ TidemarkError
 ├── TopicError                   a topic name or topic pattern is malformed
 ├── TokenError                   a checkpoint token was cut, altered, or is not one
 ├── TranslationError             a condition has no exact equal in the other language
+├── WireError                    bytes from the other side are not frames of this protocol
+│   └── VersionError             the two sides have no version of the protocol in common
+├── ConfigError                  a configuration is refused, at a key
+├── ClientError                  what a client asked for did not happen
+│   ├── NotConnectedError        no broker can be reached
+│   ├── TimedOutError            no answer in time; whether it happened is not known
+│   ├── ClosedError              the connection, subscription or client was closed
+│   └── RefusedError             the broker said no, with a code
 └── StorageError                 the disk refused, or holds what cannot be used, at a path
     ├── DiskFullError            no space: nothing was written, try again when there is some
     ├── DiskFailedError          a write or sync failed: nothing more is written by this process
@@ -114,6 +122,51 @@ class TokenError(TidemarkError):
 
 class TranslationError(TidemarkError):
     """A condition has no exact equal in the other language; nothing was approximated."""
+
+
+class WireError(TidemarkError):
+    """Bytes from the other side are not frames of this protocol: the connection is of no use any more."""
+
+
+class VersionError(WireError):
+    """The two sides have no version of the protocol in common: update the older one."""
+
+
+class ConfigError(TidemarkError):
+    """A configuration is refused."""
+
+    def __init__(self, reason: str, *, key: str = "", source: str = "") -> None:
+        super().__init__(": ".join(part for part in (source, key, reason) if part))
+        self.reason = reason
+        self.key = key
+        self.source = source
+
+
+class ClientError(TidemarkError):
+    """What a client asked for did not happen."""
+
+
+class NotConnectedError(ClientError):
+    """No broker can be reached."""
+
+
+class TimedOutError(ClientError):
+    """No answer came in time. Whether it happened is not known; asking again is safe."""
+
+
+class ClosedError(ClientError):
+    """The connection, the subscription or the client was closed."""
+
+
+class RefusedError(ClientError):
+    """The broker said no. `code` is one of wire.frames.REFUSALS."""
+
+    def __init__(self, reason: str, *, what: str, name: str, code: str) -> None:
+        super().__init__(f"{what} {name}: {reason}" if name else f"{what}: {reason}")
+        self.reason = reason
+        self.what = what
+        self.name = name
+        self.code = code
 
 
 class StorageError(TidemarkError):

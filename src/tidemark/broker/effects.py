@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.frames import ClientFrame, PeerFrame
+from tidemark.wire.frames import ClientFrame, PeerFrame, Range
 
 Ticks = NDArray[np.int64]
 Sets = NDArray[np.uint32]
@@ -66,9 +66,14 @@ class AppendLease:
 
 @dataclass(frozen=True, slots=True)
 class SyncLog:
-    """Make everything appended so far durable, then report LogSynced."""
+    """Make everything appended so far durable, then report LogSynced, or LogFull if there is no room."""
 
     ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeLog:
+    """After LogFull: what was appended up to here is forgotten as well; what comes from here on counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +131,30 @@ class ChopPfs:
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """What a subscriber wants, in each pubend for the ticks beyond `since`; not yet in force elsewhere."""
+
+    pattern: str
+    selector: str
+    since: CheckpointToken = field(default_factory=CheckpointToken)
+
+
+@dataclass(frozen=True, slots=True)
 class SaveSubscription:
-    """Create or replace a durable subscription in the tables."""
+    """Create or replace a durable subscription in the tables; its wishes oldest first, never none."""
 
     subscriber: int
     name: str
-    pattern: str
-    selector: str
-    token: CheckpointToken
+    wishes: tuple[Wish, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveTopic:
+    """Create or replace a topic with all versions of its schema."""
+
+    topic: str
+    is_open: bool
+    schemas: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +186,7 @@ Effect = (
     | AppendEvents
     | AppendLease
     | SyncLog
+    | ResumeLog
     | ReadLog
     | LoseLog
     | AppendPfs
@@ -174,6 +196,7 @@ Effect = (
     | SaveSubscription
     | DropSubscription
     | SaveReleased
+    | SaveTopic
     | CommitTables
 )
 
@@ -225,8 +248,21 @@ class LogSynced:
 
 
 @dataclass(frozen=True, slots=True)
+class LogFull:
+    """There was no room for what the SyncLog of this ticket should have made durable: it is forgotten.
+
+    Everything appended since is forgotten too, until ResumeLog.
+    """
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogRead:
-    """What the log has in `(base, upto]`; `asked` is how far was asked for. All at or below `lost` is L."""
+    """What the log has in `(base, upto]`; `asked` is how far was asked for. All at or below `lost` is L.
+
+    So are the `damaged` ranges, which the disk lost.
+    """
 
     pubend: str
     base: int
@@ -234,6 +270,7 @@ class LogRead:
     asked: int
     lost: int
     batches: tuple[EventBatch, ...]
+    damaged: tuple[Range, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,13 +282,17 @@ class PfsSynced:
 
 @dataclass(frozen=True, slots=True)
 class PfsRead:
-    """The subscriber matched `ticks` and nothing else in `(base, upto]`."""
+    """The subscriber matched `ticks` and nothing else in `(base, upto]`.
+
+    `unknown` is not known any more, or never was: it has to be matched again. It begins at `upto`.
+    """
 
     pubend: str
     subscriber: int
     base: int
     upto: int
     ticks: Ticks
+    unknown: Range | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +314,7 @@ Stimulus = (
     | ClientFrameReceived
     | ClientGone
     | LogSynced
+    | LogFull
     | LogRead
     | PfsSynced
     | PfsRead

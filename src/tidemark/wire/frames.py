@@ -1,13 +1,13 @@
 """The frames of the protocol: immutable values, one class each.
 
 Between brokers: Hello, Knowledge, Nack, AckExpected, Release, Interest. Between a client and its broker:
-Publish, Published, Subscribe, Subscribed, Deliver, Gap, Ack, Credit, Unsubscribe, Refused.
-Ranges are `(base, upto]`.
+Connect, Welcome, Describe, Publish, Published, Subscribe, Subscribed, Deliver, Gap, Ack, Acked, Credit,
+Unsubscribe, Unsubscribed, Ask, Answer, Refused. Both: Topic, Ping, Pong. Ranges are `(base, upto]`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
@@ -21,6 +21,9 @@ class Hello:
 
     broker: str
     incarnation: int
+    #: the versions of this protocol that the sender can speak
+    oldest: int = 1
+    newest: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Knowledge:
 
     Silence holds for every subscriber that has started anywhere behind the receiver, and for those of the
     receiver's interest up to `version`. `first`: sent for the first time, in order on its link; otherwise an
-    answer to a nack. Every tick at or below `lost` is L.
+    answer to a nack. Every tick at or below `lost` is L, and so are the `damaged` ranges, which a disk lost.
     """
 
     pubend: str
@@ -39,6 +42,7 @@ class Knowledge:
     first: bool
     version: int
     batch: EventBatch | None = None
+    damaged: tuple[Range, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,59 @@ class Interest:
     wanted: tuple[Wanted, ...] | None
 
 
-PeerFrame = Hello | Knowledge | Nack | AckExpected | Release | Interest
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic with all versions of its schema, oldest first; of an open topic, all shapes met so far.
+
+    A client that sends it declares the topic, or adds to it; a broker answers with what holds then.
+    """
+
+    topic: str
+    is_open: bool
+    schemas: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Are you there? Answered with a Pong of the same stamp."""
+
+    stamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """The answer to a Ping."""
+
+    stamp: int
+
+
+PeerFrame = Hello | Knowledge | Nack | AckExpected | Release | Interest | Topic | Ping | Pong
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """First frame of a client."""
+
+    client: str
+    oldest: int = 1
+    newest: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The answer to Connect: who answers, in which life, in which version, and the pubends hosted there."""
+
+    broker: str
+    incarnation: int
+    version: int
+    pubends: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """What is the schema of this topic? Answered with a Topic, without schemas if there is no such topic."""
+
+    topic: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +167,32 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A subscriber introduces itself. `token` is where it left off; None makes a new subscription."""
+    """A subscriber introduces itself, for the first time or again.
+
+    `token` is where it left off; without one a durable subscription goes on from what it acknowledged last.
+    A durable subscriber that wants something else than before gets that from a tick on, pubend by pubend,
+    which Subscribed tells.
+    """
 
     name: str
     pattern: str
     selector: str
     durable: bool
+    #: bytes of events that it can take before it grants more
     credit: int
     token: CheckpointToken | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The subscriber is registered; it has consumed what `token` says."""
+    """The subscriber is registered; it has consumed what `token` says.
+
+    Said again when a change of its selector holds: in `since` for the ticks beyond.
+    """
 
     name: str
     token: CheckpointToken
+    since: CheckpointToken = field(default_factory=CheckpointToken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +218,28 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The subscriber has consumed everything up to `token`."""
+    """Subscribers have consumed everything up to their tokens; all of it is kept, or nothing.
 
-    name: str
-    token: CheckpointToken
+    A `ticket` other than 0 comes back in Acked once it is on disk.
+    """
+
+    tokens: tuple[tuple[str, CheckpointToken], ...]
+    ticket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """The Ack of this ticket is on disk."""
+
+    ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The subscriber can take this many more events."""
+    """The subscriber can take this many more bytes of events."""
 
     name: str
-    events: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +250,79 @@ class Unsubscribe:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """The subscription is gone, also from the disk."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """An administrator's request: what is asked for, and its arguments as a JSON object."""
+
+    ticket: int
+    what: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to an Ask, as JSON."""
+
+    ticket: int
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
-    """A frame of the client was not carried out; `reason` says why and what to do."""
+    """A frame was not carried out. `what` names its kind and `name` which one; `reason` says what to do.
+
+    `code` is for programs: one of REFUSALS.
+    """
 
     what: str
+    name: str
+    code: str
     reason: str
 
 
+#: taken: by another connection or subscription; sequence: publish again from an earlier one.
+REFUSALS = frozenset(
+    (
+        "selector",
+        "topic",
+        "schema",
+        "taken",
+        "pubend",
+        "sequence",
+        "full",
+        "limit",
+        "version",
+        "frame",
+        "unknown",
+    )
+)
+
 ClientFrame = (
-    Publish | Published | Subscribe | Subscribed | Deliver | Gap | Ack | Credit | Unsubscribe | Refused
+    Connect
+    | Welcome
+    | Describe
+    | Topic
+    | Publish
+    | Published
+    | Subscribe
+    | Subscribed
+    | Deliver
+    | Gap
+    | Ack
+    | Acked
+    | Credit
+    | Unsubscribe
+    | Unsubscribed
+    | Ask
+    | Answer
+    | Refused
+    | Ping
+    | Pong
 )
 Frame = PeerFrame | ClientFrame
