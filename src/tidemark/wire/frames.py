@@ -187,7 +187,7 @@ class Subscribe:
 class Subscribed:
     """The subscriber is registered; it has consumed what `token` says.
 
-    Said again when a change of its selector holds: in `since` for the ticks beyond.
+    What it wants now holds for the ticks beyond `since`. Said again when a pubend joins that.
     """
 
     name: str

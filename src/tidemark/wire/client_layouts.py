@@ -1,0 +1,225 @@
+"""The bytes of the frames between a client and its broker. Their kinds are 32 to 63."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+from tidemark.errors import WireError
+from tidemark.message.batches.batch import Buffer
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.fields import (
+    COUNT,
+    FLAG,
+    INT,
+    NAME,
+    SELECTOR,
+    SHORT,
+    TOKEN,
+    check_count,
+    many,
+    maybe,
+    read_name,
+    read_token,
+    text,
+    write_name,
+    write_token,
+)
+from tidemark.wire.frames import (
+    Ack,
+    Acked,
+    Answer,
+    Ask,
+    Connect,
+    Credit,
+    Deliver,
+    Describe,
+    Gap,
+    Publish,
+    Published,
+    Refused,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+    Welcome,
+)
+from tidemark.wire.layouts import HEADER_BYTES, Layout, check_end, key_of, record
+from tidemark.wire.limits import (
+    ACKS_MAX,
+    FRAME_BYTES_MAX,
+    HANDSHAKE_BYTES_MAX,
+    JSON_BYTES_MAX,
+    PUBENDS_MAX,
+    REASON_BYTES_MAX,
+)
+from tidemark.wire.tails import Tail, check_ticks, write_with_batch
+
+_PUBLISH, _PUBLISHED, _DELIVER, _ACK, _CREDIT = (key_of(kind) for kind in (36, 37, 40, 42, 44))
+_INT64_MAX = 2**63 - 1
+
+# Each comes twice: with the header to write, without it to read.
+_ONE_HEAD, _ONE = Struct("<IHHq"), Struct("<q")
+_TWO_HEAD, _TWO = Struct("<IHHqq"), Struct("<qq")
+_ACK_HEAD, _ACK_NUMBERS = Struct("<IHHqI"), Struct("<qI")
+#: an empty name and an empty token
+_ACK_ENTRY_BYTES_MIN = 6
+
+
+def write_publish(frame: Publish) -> list[Buffer]:
+    """Sequence, pubend, publisher, batch."""
+    names = write_name(frame.pubend) + write_name(frame.publisher)
+    _check_sequence(frame.sequence, frame.batch.count)
+    return write_with_batch(_ONE_HEAD, _PUBLISH, (frame.sequence,), names, frame.batch)
+
+
+def read_publish(data: Buffer, start: int, end: int, tail: Tail) -> Publish:
+    """See write_publish."""
+    (sequence,) = _ONE.unpack_from(data, start)
+    pubend, at = read_name(data, start + _ONE.size)
+    publisher, at = read_name(data, at)
+    batch = tail(data, start, at, end)
+    if batch is None:
+        raise WireError("there is no batch to publish")
+    _check_sequence(sequence, batch.count)
+    return Publish(pubend, publisher, sequence, batch)
+
+
+def _check_sequence(sequence: int, count: int) -> None:
+    if not 1 <= sequence <= _INT64_MAX - count:
+        raise WireError(f"the sequence {sequence} is not one: events are numbered from 1 on")
+
+
+def write_published(frame: Published) -> list[Buffer]:
+    """Sequence, tick, pubend, publisher."""
+    names = write_name(frame.pubend) + write_name(frame.publisher)
+    if frame.sequence < 1:
+        raise WireError(f"the sequence {frame.sequence} is not one: events are numbered from 1 on")
+    return write_with_batch(_TWO_HEAD, _PUBLISHED, (frame.sequence, frame.tick), names, None)
+
+
+def read_published(data: Buffer, start: int, end: int, tail: Tail) -> Published:  # noqa: ARG001
+    """See write_published."""
+    sequence, tick = _TWO.unpack_from(data, start)
+    pubend, at = read_name(data, start + _TWO.size)
+    publisher, at = read_name(data, at)
+    check_end(at, end)
+    if sequence < 1:
+        raise WireError(f"the sequence {sequence} is not one: events are numbered from 1 on")
+    return Published(pubend, publisher, sequence, tick)
+
+
+def write_deliver(frame: Deliver) -> list[Buffer]:
+    """Base, upto, subscriber, pubend, batch."""
+    names = write_name(frame.name) + write_name(frame.pubend)
+    return write_with_batch(_TWO_HEAD, _DELIVER, (frame.base, frame.upto), names, frame.batch)
+
+
+def read_deliver(data: Buffer, start: int, end: int, tail: Tail) -> Deliver:
+    """See write_deliver."""
+    base, upto = _TWO.unpack_from(data, start)
+    name, at = read_name(data, start + _TWO.size)
+    pubend, at = read_name(data, at)
+    batch = tail(data, start, at, end)
+    check_ticks(batch, base, upto)
+    return Deliver(name, pubend, base, upto, batch)
+
+
+def write_ack(frame: Ack) -> list[Buffer]:
+    """Ticket, count, then each subscriber and its token."""
+    tokens = frame.tokens
+    if len(tokens) > ACKS_MAX:
+        raise WireError(f"{len(tokens)} subscribers in one Ack are over the limit of {ACKS_MAX}")
+    _check_distinct(tokens)
+    parts = b"".join([write_name(name) + write_token(token) for name, token in tokens])
+    size = _ACK_HEAD.size + len(parts)
+    if size > FRAME_BYTES_MAX or frame.ticket < 0:
+        raise WireError(f"{size} bytes do not fit into a frame, or the ticket {frame.ticket} is negative")
+    return [_ACK_HEAD.pack(size - HEADER_BYTES, _ACK, 0, frame.ticket, len(tokens)) + parts]
+
+
+def read_ack(data: Buffer, start: int, end: int, tail: Tail) -> Ack:  # noqa: ARG001
+    """See write_ack."""
+    ticket, count = _ACK_NUMBERS.unpack_from(data, start)
+    at = start + _ACK_NUMBERS.size
+    check_count(count, ACKS_MAX, _ACK_ENTRY_BYTES_MIN, end - at, "subscribers of an Ack")
+    tokens: list[tuple[str, CheckpointToken]] = []
+    for _ in range(count):
+        name, at = read_name(data, at)
+        token, at = read_token(data, at, end)
+        tokens.append((name, token))
+    check_end(at, end)
+    if ticket < 0:
+        raise WireError(f"the ticket {ticket} is negative")
+    _check_distinct(tokens)
+    return Ack(tuple(tokens), ticket)
+
+
+def _check_distinct(tokens: Sequence[tuple[str, CheckpointToken]]) -> None:
+    if len(tokens) > 1 and len({name for name, _ in tokens}) < len(tokens):
+        raise WireError("an Ack names a subscriber twice: merge its tokens")
+
+
+def write_credit(frame: Credit) -> list[Buffer]:
+    """Bytes, subscriber."""
+    if frame.bytes < 1:
+        raise WireError(f"a credit of {frame.bytes} bytes grants nothing")
+    return write_with_batch(_ONE_HEAD, _CREDIT, (frame.bytes,), write_name(frame.name), None)
+
+
+def read_credit(data: Buffer, start: int, end: int, tail: Tail) -> Credit:  # noqa: ARG001
+    """See write_credit."""
+    (granted,) = _ONE.unpack_from(data, start)
+    name, at = read_name(data, start + _ONE.size)
+    check_end(at, end)
+    if granted < 1:
+        raise WireError(f"a credit of {granted} bytes grants nothing")
+    return Credit(name, granted)
+
+
+def _check_gap(frame: Gap) -> None:
+    if frame.base > frame.upto:
+        raise WireError(f"({frame.base}, {frame.upto}] is not a range")
+
+
+_JSON = text(JSON_BYTES_MAX, what="a JSON text")
+_REASON = text(REASON_BYTES_MAX, what="a reason")
+_PUBENDS = many(NAME, PUBENDS_MAX, what="pubends")
+
+LAYOUTS = (
+    # The layout of a Connect never changes: it says which layouts of the others there may be.
+    record(Connect, 32, oldest=SHORT, newest=SHORT, client=NAME, frame_bytes_max=HANDSHAKE_BYTES_MAX),
+    record(
+        Welcome,
+        33,
+        incarnation=COUNT,
+        version=SHORT,
+        broker=NAME,
+        pubends=_PUBENDS,
+        frame_bytes_max=HANDSHAKE_BYTES_MAX,
+    ),
+    record(Refused, 34, what=NAME, name=NAME, code=NAME, reason=_REASON),
+    record(Describe, 35, topic=NAME),
+    Layout(Publish, _PUBLISH, write_publish, read_publish),
+    Layout(Published, _PUBLISHED, write_published, read_published),
+    record(
+        Subscribe,
+        38,
+        credit=COUNT,
+        durable=FLAG,
+        name=NAME,
+        pattern=NAME,
+        selector=SELECTOR,
+        token=maybe(TOKEN),
+    ),
+    record(Subscribed, 39, name=NAME, token=TOKEN, since=TOKEN),
+    Layout(Deliver, _DELIVER, write_deliver, read_deliver),
+    record(Gap, 41, base=INT, upto=INT, name=NAME, pubend=NAME, check=_check_gap),
+    Layout(Ack, _ACK, write_ack, read_ack),
+    record(Acked, 43, ticket=COUNT),
+    Layout(Credit, _CREDIT, write_credit, read_credit),
+    record(Unsubscribe, 45, name=NAME),
+    record(Unsubscribed, 46, name=NAME),
+    record(Ask, 47, ticket=COUNT, what=NAME, arguments=_JSON),
+    record(Answer, 48, ticket=COUNT, payload=_JSON),
+)

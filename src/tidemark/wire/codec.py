@@ -1,0 +1,56 @@
+"""Frames to bytes, and which layout the bytes of a frame have.
+
+Encoding refuses, with WireError, what the other side would have to refuse: a frame over the limits of
+`wire.limits` is the caller's error and never leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import error as StructError  # noqa: N812  # an exception, named like one
+
+from tidemark.errors import WireError
+from tidemark.message.batches.batch import Buffer
+from tidemark.wire import client_layouts, peer_layouts
+from tidemark.wire.frames import Frame
+from tidemark.wire.layouts import Layout
+
+_LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS)
+_WRITERS = {layout.frame: layout.write for layout in _LAYOUTS}
+#: by the key in a header
+_LAYOUT_OF_KEY: dict[int, Layout] = {layout.key: layout for layout in _LAYOUTS}
+_KINDS = {layout.key & 0xFF for layout in _LAYOUTS}
+
+assert len(_LAYOUT_OF_KEY) == len(_LAYOUTS)
+
+
+def encode(frame: Frame) -> list[Buffer]:
+    """The pieces to write, in order. A batch is a piece of its own, its very buffer."""
+    try:
+        return _WRITERS[type(frame)](frame)
+    except WireError as error:
+        raise WireError(f"this {type(frame).__name__} cannot be sent: {error}") from error
+    except StructError as error:
+        raise WireError(f"this {type(frame).__name__} cannot be sent: a number is no int64") from error
+
+
+def size_of(pieces: Iterable[Buffer]) -> int:
+    """How many bytes the pieces are together."""
+    return sum(map(len, pieces))
+
+
+def layout_of(key: int, flags: int) -> Layout:
+    """The layout that a header announces; WireError if this side does not know it."""
+    layout = _LAYOUT_OF_KEY.get(key)
+    if layout is None:
+        kind, version = key & 0xFF, key >> 8
+        if kind in _KINDS:
+            raise WireError(
+                f"a frame of kind {kind} has the layout version {version}, which is not known here"
+            )
+        raise WireError(f"there is no frame of kind {kind}: is the other side a Tidemark broker or client?")
+    if flags:
+        raise WireError(
+            f"the frame {layout.frame.__name__} has the flags {flags:#06x}, which are not known here"
+        )
+    return layout

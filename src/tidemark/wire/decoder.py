@@ -1,0 +1,123 @@
+"""Decoder: bytes as they arrive to whole frames, however the network has cut them.
+
+Trusts nothing: whatever the bytes are, the answer is frames or WireError, in time and memory proportional to
+what has arrived. Many small frames in one read are read in place; a frame that is cut is gathered in a buffer
+that grows with what arrives and that its batch then takes over.
+"""
+
+from __future__ import annotations
+
+from struct import error as StructError  # noqa: N812  # an exception, named like one
+
+from tidemark.errors import WireError
+from tidemark.message.batches.batch import Buffer
+from tidemark.wire.codec import layout_of
+from tidemark.wire.frames import Frame
+from tidemark.wire.layouts import HEADER, HEADER_BYTES, Layout
+from tidemark.wire.limits import FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX
+from tidemark.wire.tails import Tail, copied_tail, owned_tail
+
+
+class Decoder:
+    """The receiving end of one connection. After an error it stays broken."""
+
+    def __init__(self, bytes_max: int = HANDSHAKE_BYTES_MAX) -> None:
+        #: the largest frame that is accepted; raise it when the handshake is done, then `feed(b"")`
+        self.bytes_max = bytes_max
+        #: the first bytes of the one frame whose end has not arrived
+        self._cut = bytearray()
+        #: its size, 0 while not even its header is there
+        self._cut_bytes = 0
+        #: whole frames, perhaps, that came with the handshake and wait for bytes_max to be raised
+        self._held = b""
+        self._error: str | None = None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much has arrived of frames that were not returned yet; 0 between frames."""
+        return len(self._cut) + len(self._held)
+
+    def feed(self, data: Buffer) -> list[Frame]:
+        """The frames that are complete with `data`, in order. WireError if they are not frames.
+
+        `data` may be reused afterwards: nothing of it is kept.
+        """
+        if self._error is not None:
+            raise WireError(self._error)
+        if self._held:
+            data, self._held = self._held + bytes(data), b""
+        try:
+            return self._frames(data)
+        except WireError as error:
+            self._error = str(error)
+            self._cut.clear()
+            raise
+
+    def _frames(self, data: Buffer) -> list[Frame]:
+        frames: list[Frame] = []
+        at = self._finish_cut(data, frames) if self._cut else 0
+        available = len(data)
+        while available - at >= HEADER_BYTES:
+            size, key, flags = HEADER.unpack_from(data, at)
+            if size + HEADER_BYTES > self.bytes_max:
+                self._hold_or_refuse(size + HEADER_BYTES, data, at, bool(frames))
+                return frames
+            layout = layout_of(key, flags)
+            start = at + HEADER_BYTES
+            end = start + size
+            if end > available:
+                self._cut_bytes = HEADER_BYTES + size
+                break
+            frames.append(_read(layout, data, start, end, copied_tail))
+            at = end
+        if at < available:
+            self._cut += memoryview(data)[at:]
+        return frames
+
+    def _finish_cut(self, data: Buffer, frames: list[Frame]) -> int:
+        """Add to the frame that was cut, and to `frames` if that completes it; how much of `data` it took."""
+        cut = self._cut
+        at = 0
+        if not self._cut_bytes:
+            at = min(HEADER_BYTES - len(cut), len(data))
+            cut += memoryview(data)[:at]
+            if len(cut) < HEADER_BYTES:
+                return at
+            self._cut_bytes = self._checked_header(cut)
+        taken = min(self._cut_bytes - len(cut), len(data) - at)
+        cut += memoryview(data)[at : at + taken]
+        if len(cut) == self._cut_bytes:
+            self._cut, self._cut_bytes = bytearray(), 0
+            _, key, flags = HEADER.unpack_from(cut)
+            frames.append(_read(layout_of(key, flags), cut, HEADER_BYTES, len(cut), owned_tail))
+        return at + taken
+
+    def _checked_header(self, cut: bytearray) -> int:
+        size, key, flags = HEADER.unpack_from(cut)
+        if size + HEADER_BYTES > self.bytes_max:
+            raise self._too_large(size + HEADER_BYTES)
+        layout_of(key, flags)
+        return int(size) + HEADER_BYTES
+
+    def _hold_or_refuse(self, frame_bytes: int, data: Buffer, at: int, has_frames: bool) -> None:
+        # A side may send on right after its Hello. Its next frame can be in the same read, and whether it
+        # is too large is decided when the caller has seen the Hello.
+        if not has_frames or frame_bytes > FRAME_BYTES_MAX:
+            raise self._too_large(frame_bytes)
+        self._held = bytes(memoryview(data)[at:])
+
+    def _too_large(self, frame_bytes: int) -> WireError:
+        return WireError(
+            f"a frame of {frame_bytes} bytes is over the limit of {self.bytes_max}: either the other side is "
+            "not a Tidemark broker or client, or its frames must be smaller"
+        )
+
+
+def _read(layout: Layout, data: Buffer, start: int, end: int, tail: Tail) -> Frame:
+    try:
+        return layout.read(data, start, end, tail)
+    except WireError as error:
+        raise WireError(f"the frame {layout.frame.__name__} is damaged: {error}") from error
+    except (StructError, UnicodeDecodeError) as error:
+        what = "text is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it ends within a field"
+        raise WireError(f"the frame {layout.frame.__name__} is damaged: {what}") from error

@@ -1,0 +1,279 @@
+"""The fields that frames are made of: how each is written, and read back without trust.
+
+A reader gets the buffer, the place of its field and the end of the frame, and returns the value and the place
+of the next field. It may look beyond the end by the few bytes of a number or a name, since whoever reads the
+frame checks in the end that all fields together took exactly its bytes; before anything larger is touched
+or allocated, a length or a count is compared with the bytes that remain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
+from typing import Any
+
+from tidemark.errors import TokenError, WireError
+from tidemark.message.batches.batch import Buffer
+from tidemark.ticks import CheckpointToken, Range
+from tidemark.wire.limits import (
+    NAME_BYTES_MAX,
+    RANGES_MAX,
+    SELECTOR_BYTES_MAX,
+    SELECTOR_CHARACTERS_MAX,
+    TOKEN_PUBENDS_MAX,
+)
+
+#: names that were written lately are kept as bytes: the same few thousand come again and again
+NAMES_KEPT_MAX = 16_384
+
+_U8 = Struct("<B")
+_U16 = Struct("<H")
+_U32 = Struct("<I")
+_I64 = Struct("<q")
+_RANGE = Struct("<qq")
+
+#: an empty name, and the tick of a token's entry
+_ENTRY_BYTES_MIN = _U16.size + _I64.size
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How values of one kind are written, and read: `read(data, at, end) -> (value, at of the next)`."""
+
+    write: Callable[[Any], bytes]
+    read: Callable[[Buffer, int, int], tuple[Any, int]]
+    #: no value takes fewer
+    bytes_min: int
+
+
+# Text.
+
+
+@lru_cache(NAMES_KEPT_MAX)
+def write_name(name: str) -> bytes:
+    """A name of at most NAME_BYTES_MAX bytes, after its length."""
+    raw = _utf8(name)
+    if len(raw) > NAME_BYTES_MAX:
+        raise WireError(
+            f"the name {name[:40]!r}... has {len(raw)} bytes; at most {NAME_BYTES_MAX} are allowed"
+        )
+    return _U16.pack(len(raw)) + raw
+
+
+def read_name(data: Buffer, at: int) -> tuple[str, int]:
+    """The name at `at`."""
+    (size,) = _U16.unpack_from(data, at)
+    if size > NAME_BYTES_MAX:
+        raise WireError(f"a name of {size} bytes is over the limit of {NAME_BYTES_MAX}")
+    at += 2
+    return str(data[at : at + size], "utf-8"), at + size
+
+
+def text(bytes_max: int, *, what: str) -> Field:
+    """Longer text, after its length in 4 bytes."""
+
+    def write(value: str) -> bytes:
+        raw = _utf8(value)
+        if len(raw) > bytes_max:
+            raise WireError(f"{what} of {len(raw)} bytes is over the limit of {bytes_max}")
+        return _U32.pack(len(raw)) + raw
+
+    def read(data: Buffer, at: int, end: int) -> tuple[str, int]:
+        (size,) = _U32.unpack_from(data, at)
+        at += _U32.size
+        if size > min(bytes_max, end - at):
+            raise WireError(f"{what} claims {size} bytes; {end - at} are left and {bytes_max} allowed")
+        return str(data[at : at + size], "utf-8"), at + size
+
+    return Field(write, read, _U32.size)
+
+
+def _write_selector(selector: str) -> bytes:
+    if len(selector) > SELECTOR_CHARACTERS_MAX:
+        raise WireError(
+            f"a selector of {len(selector)} characters is over the limit of {SELECTOR_CHARACTERS_MAX}"
+        )
+    raw = _utf8(selector)
+    return _U16.pack(len(raw)) + raw
+
+
+def _read_selector(data: Buffer, at: int, end: int) -> tuple[str, int]:
+    (size,) = _U16.unpack_from(data, at)
+    at += _U16.size
+    if size > min(SELECTOR_BYTES_MAX, end - at):
+        raise WireError(f"a selector claims {size} bytes; {end - at} are left")
+    selector = str(data[at : at + size], "utf-8")
+    if len(selector) > SELECTOR_CHARACTERS_MAX:
+        raise WireError(
+            f"a selector of {len(selector)} characters is over the limit of {SELECTOR_CHARACTERS_MAX}"
+        )
+    return selector, at + size
+
+
+def _utf8(value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise WireError(f"{value[:40]!r} is not Unicode text: half a surrogate has no UTF-8") from error
+
+
+# Numbers.
+
+
+def integer(low: int = -(2**63), high: int = 2**63 - 1) -> Field:
+    """An int64 of `low` to `high`."""
+    return _number(_I64, low, high)
+
+
+def _number(layout: Struct, low: int, high: int) -> Field:
+    def checked(value: int) -> int:
+        if not low <= value <= high:
+            raise WireError(f"the number {value} is outside {low} to {high}")
+        return value
+
+    def write(value: int) -> bytes:
+        return layout.pack(checked(value))
+
+    def read(data: Buffer, at: int, end: int) -> tuple[int, int]:  # noqa: ARG001  # as all fields
+        (value,) = layout.unpack_from(data, at)
+        return checked(value), at + layout.size
+
+    return Field(write, read, layout.size)
+
+
+def read_flag(data: Buffer, at: int, end: int) -> tuple[bool, int]:  # noqa: ARG001  # as all fields
+    """A truth: one byte, 0 or 1."""
+    return checked_flag(data[at] if at < len(data) else 2), at + 1
+
+
+def checked_flag(value: int) -> bool:
+    """WireError unless the byte is 0 or 1."""
+    if value > 1:
+        raise WireError("a flag is neither 0 nor 1, or is not there")
+    return value == 1
+
+
+# Ranges and tokens.
+
+
+def write_ranges(ranges: Sequence[Range]) -> bytes:
+    """Pairs of base and upto, after their count."""
+    if len(ranges) > RANGES_MAX:
+        raise WireError(f"{len(ranges)} ranges are over the limit of {RANGES_MAX}: send several frames")
+    return _U32.pack(len(ranges)) + b"".join([_RANGE.pack(base, upto) for base, upto in ranges])
+
+
+def read_ranges(data: Buffer, at: int, end: int) -> tuple[tuple[Range, ...], int]:
+    """The ranges at `at`: none empty, in order, none overlapping."""
+    (count,) = _U32.unpack_from(data, at)
+    at += _U32.size
+    if not count:
+        return (), at
+    check_count(count, RANGES_MAX, _RANGE.size, end - at, "ranges")
+    stop = at + _RANGE.size * count
+    ranges: tuple[Range, ...] = tuple(_RANGE.iter_unpack(data[at:stop]))
+    before = ranges[0][0]
+    for base, upto in ranges:
+        if not before <= base < upto:
+            raise WireError(f"the range ({base}, {upto}] is empty, out of order or overlaps the one before")
+        before = upto
+    return ranges, stop
+
+
+def write_token(token: CheckpointToken) -> bytes:
+    """Pubends and ticks, after their count."""
+    if len(token) > TOKEN_PUBENDS_MAX:
+        raise WireError(f"a token of {len(token)} pubends is over the limit of {TOKEN_PUBENDS_MAX}")
+    parts = [_U32.pack(len(token))]
+    for pubend, tick in token.items():
+        parts += (write_name(pubend), _I64.pack(tick))
+    return b"".join(parts)
+
+
+def read_token(data: Buffer, at: int, end: int) -> tuple[CheckpointToken, int]:
+    """The token at `at`, its pubends in any order."""
+    (count,) = _U32.unpack_from(data, at)
+    at += _U32.size
+    check_count(count, TOKEN_PUBENDS_MAX, _ENTRY_BYTES_MIN, end - at, "pubends of a token")
+    ticks: dict[str, int] = {}
+    for _ in range(count):
+        pubend, at = read_name(data, at)
+        (ticks[pubend],) = _I64.unpack_from(data, at)
+        at += _I64.size
+    if len(ticks) < count:
+        raise WireError("a token names a pubend twice")
+    try:
+        return CheckpointToken(ticks), at
+    except TokenError as error:
+        raise WireError(f"a token is malformed: {error}") from error
+
+
+# Several, and perhaps.
+
+
+def check_count(count: int, count_max: int, bytes_min: int, remaining: int, what: str) -> None:
+    """WireError unless `count` things of at least `bytes_min` bytes are allowed, and can be there."""
+    if count > count_max or count * bytes_min > remaining:
+        raise WireError(f"{count} {what} are claimed; {remaining} bytes are left and {count_max} allowed")
+
+
+def many(item: Field, count_max: int, *, what: str) -> Field:
+    """A tuple of items, after their count."""
+
+    def write(values: Sequence[Any]) -> bytes:
+        if len(values) > count_max:
+            raise WireError(f"{len(values)} {what} are over the limit of {count_max}")
+        return _U32.pack(len(values)) + b"".join([item.write(value) for value in values])
+
+    def read(data: Buffer, at: int, end: int) -> tuple[tuple[Any, ...], int]:
+        (count,) = _U32.unpack_from(data, at)
+        at += _U32.size
+        check_count(count, count_max, item.bytes_min, end - at, what)
+        values = []
+        for _ in range(count):
+            value, at = item.read(data, at, end)
+            values.append(value)
+        return tuple(values), at
+
+    return Field(write, read, _U32.size)
+
+
+def together(make: Callable[..., Any], parts: dict[str, Field]) -> Field:
+    """A value with attributes, each in its field: `make(**attributes)`."""
+
+    def write(value: Any) -> bytes:
+        return b"".join([part.write(getattr(value, name)) for name, part in parts.items()])
+
+    def read(data: Buffer, at: int, end: int) -> tuple[Any, int]:
+        values = {}
+        for name, part in parts.items():
+            values[name], at = part.read(data, at, end)
+        return make(**values), at
+
+    return Field(write, read, sum(part.bytes_min for part in parts.values()))
+
+
+def maybe(item: Field) -> Field:
+    """None as the flag 0; anything else after the flag 1."""
+
+    def write(value: Any) -> bytes:
+        return b"\x00" if value is None else b"\x01" + item.write(value)
+
+    def read(data: Buffer, at: int, end: int) -> tuple[Any, int]:
+        there, at = read_flag(data, at, end)
+        return item.read(data, at, end) if there else (None, at)
+
+    return Field(write, read, 1)
+
+
+NAME = Field(write_name, lambda data, at, end: read_name(data, at), _U16.size)  # noqa: ARG005  # as all fields
+SELECTOR = Field(_write_selector, _read_selector, _U16.size)
+FLAG = Field(lambda value: _U8.pack(bool(value)), read_flag, 1)
+INT = integer()
+COUNT = integer(0)
+POSITIVE = integer(1)
+SHORT = _number(_U16, 0, 0xFFFF)
+RANGES = Field(write_ranges, read_ranges, _U32.size)
+TOKEN = Field(write_token, read_token, _U32.size)

@@ -1,0 +1,82 @@
+"""A layout: the kind of a frame, and how its bytes are made and read.
+
+    frame  := header | payload
+    header := payload bytes u32 | kind u8 | layout version u8 | flags u16, which are 0
+
+Most layouts are a list of fields (`record`); the few frames that carry events or come with each batch of
+them have functions of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from tidemark.errors import WireError
+from tidemark.message.batches.batch import Buffer
+from tidemark.wire.fields import Field, together
+from tidemark.wire.frames import Frame
+from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.tails import Tail
+
+#: payload bytes, key, flags. The key is kind and layout version in one number: what a layout is found by.
+HEADER = Struct("<IHH")
+HEADER_BYTES = HEADER.size
+
+Writer = Callable[[Any], list[Buffer]]
+#: `read(data, at, end, tail)`: the payload is data[at:end], `tail` takes the batch out of it
+Reader = Callable[[Buffer, int, int, Tail], Frame]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One version of the bytes of one kind of frame."""
+
+    frame: type[Any]
+    key: int
+    write: Writer
+    read: Reader
+
+
+def key_of(kind: int, version: int = 1) -> int:
+    """What a layout is found by."""
+    return version << 8 | kind
+
+
+def record(
+    frame: type[Any],
+    kind: int,
+    *,
+    check: Callable[[Any], None] | None = None,
+    frame_bytes_max: int = FRAME_BYTES_MAX,
+    **fields: Field,
+) -> Layout:
+    """The layout of a frame that is its fields in this order. `check` raises WireError for what cannot be."""
+    key = key_of(kind)
+    payload_field = together(frame, fields)
+
+    def write(value: Any) -> list[Buffer]:
+        if check is not None:
+            check(value)
+        payload = payload_field.write(value)
+        if HEADER_BYTES + len(payload) > frame_bytes_max:
+            raise WireError(f"{len(payload)} bytes do not fit into a frame of {frame_bytes_max}")
+        return [HEADER.pack(len(payload), key, 0) + payload]
+
+    def read(data: Buffer, at: int, end: int, tail: Tail) -> Frame:  # noqa: ARG001  # as all layouts
+        value, at = payload_field.read(data, at, end)
+        check_end(at, end)
+        if check is not None:
+            check(value)
+        made: Frame = value
+        return made
+
+    return Layout(frame, key, write, read)
+
+
+def check_end(at: int, end: int) -> None:
+    """WireError unless the fields took exactly the payload."""
+    if at != end:
+        raise WireError(f"{end - at} bytes are left over" if at < end else f"{at - end} bytes are missing")

@@ -1,0 +1,106 @@
+"""The bytes of the frames between brokers, and of those that brokers and clients share.
+
+Kinds 1 to 15 are everyone's, 16 to 31 the brokers'.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from tidemark.errors import WireError
+from tidemark.message.batches.batch import Buffer
+from tidemark.ticks import Range
+from tidemark.wire.fields import (
+    COUNT,
+    FLAG,
+    INT,
+    NAME,
+    RANGES,
+    SELECTOR,
+    SHORT,
+    checked_flag,
+    many,
+    maybe,
+    read_name,
+    read_ranges,
+    text,
+    together,
+    write_name,
+    write_ranges,
+)
+from tidemark.wire.frames import (
+    AckExpected,
+    Hello,
+    Interest,
+    Knowledge,
+    Nack,
+    Ping,
+    Pong,
+    Release,
+    Topic,
+    Wanted,
+)
+from tidemark.wire.layouts import Layout, key_of, record
+from tidemark.wire.limits import HANDSHAKE_BYTES_MAX, SCHEMA_BYTES_MAX, SCHEMAS_MAX, WANTED_MAX
+from tidemark.wire.tails import Tail, check_ticks, write_with_batch
+
+_KNOWLEDGE = key_of(17)
+_NO_RANGES = write_ranges(())
+#: header, then base, upto, lost, version, first
+_KNOWLEDGE_HEAD = Struct("<IHHqqqqB")
+_KNOWLEDGE_NUMBERS = Struct("<qqqqB")
+
+
+def write_knowledge(frame: Knowledge) -> list[Buffer]:
+    """Numbers, pubend, damaged ranges, batch."""
+    damaged = write_ranges(frame.damaged) if frame.damaged else _NO_RANGES
+    numbers = (frame.base, frame.upto, frame.lost, frame.version, frame.first)
+    return write_with_batch(
+        _KNOWLEDGE_HEAD, _KNOWLEDGE, numbers, write_name(frame.pubend) + damaged, frame.batch
+    )
+
+
+def read_knowledge(data: Buffer, start: int, end: int, tail: Tail) -> Knowledge:
+    """See write_knowledge."""
+    base, upto, lost, version, first = _KNOWLEDGE_NUMBERS.unpack_from(data, start)
+    pubend, at = read_name(data, start + _KNOWLEDGE_NUMBERS.size)
+    damaged, at = read_ranges(data, at, end)
+    if version < 0:
+        raise WireError(f"the version {version} is negative")
+    if damaged:
+        _check_within(damaged, base, upto)
+    batch = tail(data, start, at, end)
+    check_ticks(batch, base, upto)
+    return Knowledge(pubend, base, upto, lost, checked_flag(first), version, batch, damaged)
+
+
+def _check_within(ranges: tuple[Range, ...], base: int, upto: int) -> None:
+    if ranges[0][0] < base or ranges[-1][1] > upto:
+        raise WireError(f"damaged ranges reach beyond ({base}, {upto}]")
+
+
+_SCHEMA = text(SCHEMA_BYTES_MAX, what="a schema")
+_WANTED = together(Wanted, {"pattern": NAME, "selector": SELECTOR})
+
+LAYOUTS = (
+    record(Ping, 1, stamp=INT),
+    record(Pong, 2, stamp=INT),
+    record(
+        Topic, 3, topic=NAME, is_open=FLAG, schemas=many(_SCHEMA, SCHEMAS_MAX, what="versions of a schema")
+    ),
+    # The layout of a Hello never changes: it says which layouts of the others there may be.
+    record(
+        Hello,
+        16,
+        incarnation=COUNT,
+        oldest=SHORT,
+        newest=SHORT,
+        broker=NAME,
+        frame_bytes_max=HANDSHAKE_BYTES_MAX,
+    ),
+    Layout(Knowledge, _KNOWLEDGE, write_knowledge, read_knowledge),
+    record(Nack, 18, pubend=NAME, ranges=RANGES),
+    record(AckExpected, 19, tick=INT, pubend=NAME),
+    record(Release, 20, released=INT, delivered=INT, version=COUNT, pubend=NAME),
+    record(Interest, 21, version=COUNT, wanted=maybe(many(_WANTED, WANTED_MAX, what="lines of an interest"))),
+)

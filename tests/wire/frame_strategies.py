@@ -1,0 +1,141 @@
+"""Frames of every kind, drawn by hypothesis: small, valid, with odd names and extreme numbers."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+from tidemark.wire.codec import encode
+from tidemark.wire.frames import (
+    Ack,
+    Acked,
+    AckExpected,
+    Answer,
+    Ask,
+    ClientFrame,
+    Connect,
+    Credit,
+    Deliver,
+    Describe,
+    Frame,
+    Gap,
+    Hello,
+    Interest,
+    Knowledge,
+    Nack,
+    PeerFrame,
+    Ping,
+    Pong,
+    Publish,
+    Published,
+    Refused,
+    Release,
+    Subscribe,
+    Subscribed,
+    Topic,
+    Unsubscribe,
+    Unsubscribed,
+    Wanted,
+    Welcome,
+)
+
+KINDS: tuple[type[Any], ...] = tuple(dict.fromkeys((*get_args(PeerFrame), *get_args(ClientFrame))))
+
+
+def batch_of(ticks: list[int], *, message: bytes = b"message", topic: str = "t") -> EventBatch:
+    """Events at these ticks, all alike."""
+    builder = BatchBuilder()
+    for _ in ticks:
+        builder.add(Shape(topic, 7), message, publisher="p", key=b"k")
+    batch = builder.build()
+    batch.fill_ticks(np.array(ticks, np.int64))
+    return batch
+
+
+def bytes_of(*frames: Frame) -> bytes:
+    """What a socket carries."""
+    return b"".join(b"".join(encode(frame)) for frame in frames)
+
+
+ticks = st.integers(TICK_MIN, TICK_MAX) | st.integers(-5, 50) | st.just(TICK_MIN) | st.just(TICK_MAX)
+counts = st.integers(0, TICK_MAX) | st.integers(0, 9)
+positives = st.integers(1, TICK_MAX) | st.integers(1, 9)
+shorts = st.integers(0, 0xFFFF)
+texts = st.text(max_size=20)
+names = st.text(max_size=8) | st.just("é" * 127) | st.just("n" * 255)
+pubends = st.text(min_size=1, max_size=8)
+tokens = st.dictionaries(pubends, ticks, max_size=4).map(CheckpointToken)
+
+
+def ranges(low: int = TICK_MIN, high: int = TICK_MAX) -> st.SearchStrategy[tuple[tuple[int, int], ...]]:
+    """Ranges in order within `(low, high]`, some of them touching."""
+    bounds = st.lists(st.integers(low, high), unique=True, max_size=8).map(sorted)
+    return bounds.map(lambda ends: tuple(zip(ends[::2], ends[1::2], strict=False)))
+
+
+@st.composite
+def stretches(draw: st.DrawFn) -> tuple[int, int, EventBatch | None]:
+    """A range, and events in it or none."""
+    base, upto = sorted((draw(ticks), draw(ticks)))
+    if base == upto or draw(st.booleans()):
+        return base, upto, None
+    inside = draw(st.sets(st.integers(base + 1, upto), min_size=1, max_size=5))
+    return base, upto, batch_of(sorted(inside), message=draw(st.binary(max_size=20)), topic=draw(texts))
+
+
+@st.composite
+def knowledge(draw: st.DrawFn) -> Knowledge:
+    base, upto, batch = draw(stretches())
+    damaged = draw(ranges(base, upto) | st.just(()))
+    return Knowledge(draw(names), base, upto, draw(ticks), draw(st.booleans()), draw(counts), batch, damaged)
+
+
+@st.composite
+def deliveries(draw: st.DrawFn) -> Deliver:
+    return Deliver(draw(names), draw(names), *draw(stretches()))
+
+
+@st.composite
+def gaps(draw: st.DrawFn) -> Gap:
+    base, upto, _ = draw(stretches())
+    return Gap(draw(names), draw(names), base, upto)
+
+
+batches = st.lists(ticks, min_size=1, max_size=5).map(batch_of)
+wanted = st.lists(st.builds(Wanted, names, texts), max_size=4).map(tuple)
+acks = st.dictionaries(names, tokens, max_size=3).map(lambda of: tuple(of.items()))
+
+OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
+    Hello: st.builds(Hello, names, counts, shorts, shorts),
+    Knowledge: knowledge(),
+    Nack: st.builds(Nack, names, ranges()),
+    AckExpected: st.builds(AckExpected, names, ticks),
+    Release: st.builds(Release, names, ticks, ticks, counts),
+    Interest: st.builds(Interest, counts, st.none() | wanted),
+    Topic: st.builds(Topic, names, st.booleans(), st.lists(texts, max_size=4).map(tuple)),
+    Ping: st.builds(Ping, ticks),
+    Pong: st.builds(Pong, ticks),
+    Connect: st.builds(Connect, names, shorts, shorts),
+    Welcome: st.builds(Welcome, names, counts, shorts, st.lists(names, max_size=4).map(tuple)),
+    Describe: st.builds(Describe, names),
+    Publish: st.builds(Publish, names, names, st.integers(1, TICK_MAX - 9), batches),
+    Published: st.builds(Published, names, names, positives, ticks),
+    Subscribe: st.builds(Subscribe, names, names, texts, st.booleans(), counts, st.none() | tokens),
+    Subscribed: st.builds(Subscribed, names, tokens, tokens),
+    Deliver: deliveries(),
+    Gap: gaps(),
+    Ack: st.builds(Ack, acks, counts),
+    Acked: st.builds(Acked, counts),
+    Credit: st.builds(Credit, names, positives),
+    Unsubscribe: st.builds(Unsubscribe, names),
+    Unsubscribed: st.builds(Unsubscribed, names),
+    Ask: st.builds(Ask, counts, names, texts),
+    Answer: st.builds(Answer, counts, texts),
+    Refused: st.builds(Refused, names, names, names, texts),
+}
+
+frames: st.SearchStrategy[Frame] = st.one_of(*OF_KIND.values())

@@ -1,0 +1,121 @@
+"""Every frame comes back as it was sent, and what is over the limits never leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from frame_strategies import KINDS, OF_KIND, batch_of, bytes_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemark.errors import WireError
+from tidemark.matching.selectors import parser
+from tidemark.message.batches.batch import BATCH_BYTES_MAX, BatchBuilder
+from tidemark.message.parse import SCHEMA_TEXT_CHARS_MAX
+from tidemark.message.registry import SHAPES_MAX
+from tidemark.ticks import CheckpointToken
+from tidemark.wire import limits
+from tidemark.wire.codec import encode, size_of
+from tidemark.wire.decoder import Decoder
+from tidemark.wire.frames import (
+    Ack,
+    Answer,
+    Connect,
+    Credit,
+    Deliver,
+    Describe,
+    Frame,
+    Gap,
+    Hello,
+    Interest,
+    Knowledge,
+    Nack,
+    Ping,
+    Publish,
+    Published,
+    Release,
+    Subscribe,
+    Topic,
+    Wanted,
+    Welcome,
+)
+
+
+def test_every_frame_has_a_strategy() -> None:
+    assert set(OF_KIND) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_frame_comes_back_as_it_was_sent(kind: type[Any]) -> None:
+    @settings(derandomize=True, deadline=None, max_examples=40)
+    @given(OF_KIND[kind])
+    def comes_back(frame: Frame) -> None:
+        assert Decoder(limits.FRAME_BYTES_MAX).feed(bytes_of(frame)) == [frame]
+
+    comes_back()
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.text(max_size=9), st.text(max_size=9))
+def test_a_batch_is_sent_from_its_own_buffer_at_a_multiple_of_8(name: str, pubend: str) -> None:
+    batch = batch_of([5, 6])
+    fields, tail = encode(Deliver(name, pubend, 0, 9, batch))
+    assert tail is batch.data
+    assert len(fields) % 8 == 0
+    assert size_of([fields, tail]) == len(fields) + len(tail)
+
+
+def test_a_batch_that_was_read_can_be_written_to() -> None:
+    (frame,) = Decoder().feed(bytes_of(Publish("b", "p", 1, batch_of([0, 0]))))
+    assert isinstance(frame, Publish)
+    assert isinstance(frame.batch.data, bytearray)
+    frame.batch.fill_ticks(batch_of([8, 9]).ticks)
+    assert frame.batch == batch_of([8, 9])
+
+
+OVER: dict[str, Frame] = {
+    "name": Describe("n" * 256),
+    "name in UTF-8": Describe("é" * 128),
+    "half a surrogate": Describe("\ud800"),
+    "selector": Subscribe("s", "t", "x" * 4_097, True, 0),
+    "schema": Topic("t", False, ("x" * (limits.SCHEMA_BYTES_MAX + 1),)),
+    "schemas": Topic("t", False, ("",) * (limits.SCHEMAS_MAX + 1)),
+    "payload": Answer(1, "x" * (limits.JSON_BYTES_MAX + 1)),
+    "ranges": Nack("p", tuple((at, at + 1) for at in range(limits.RANGES_MAX + 1))),
+    "wanted": Interest(1, (Wanted("t", ""),) * (limits.WANTED_MAX + 1)),
+    "handshake": Welcome("b", 1, 1, ("p" * 200,) * 50),
+    "int64": Ping(2**63),
+    "int64 among names": Deliver("s", "p", 0, 2**63),
+    "version": Connect("c", 1, 65_536),
+    "incarnation": Hello("b", -1),
+    "release version": Release("p", 0, 0, -1),
+    "no credit": Credit("s", 0),
+    "no sequence": Published("p", "q", 0, 0),
+    "no gap": Gap("s", "p", 2, 1),
+    "no event": Publish("p", "q", 1, BatchBuilder().build()),
+    "last sequence": Publish("p", "q", 2**63 - 1, batch_of([1])),
+    "ticket": Ack((), -1),
+    "named twice": Ack((("s", CheckpointToken()),) * 2),
+    "batch": Deliver("s", "p", 0, 99, batch_of(list(range(1, 18)), message=b"m" * (1 << 20))),
+}
+
+
+@pytest.mark.parametrize("what", OVER)
+def test_what_is_over_a_limit_never_leaves(what: str) -> None:
+    with pytest.raises(WireError, match=f"this {type(OVER[what]).__name__} cannot be sent"):
+        encode(OVER[what])
+
+
+def test_the_largest_frame_fits_its_limit() -> None:
+    damaged = tuple((at, at + 1) for at in range(limits.RANGES_MAX))
+    frame = Knowledge("p" * 255, 0, 9_999, 0, True, 1, batch_of([1]), damaged)
+    fields, _ = encode(frame)
+    assert len(fields) + BATCH_BYTES_MAX <= limits.FRAME_BYTES_MAX
+    assert Decoder(limits.FRAME_BYTES_MAX).feed(bytes_of(frame)) == [frame]
+
+
+def test_limits_are_not_below_those_of_what_is_sent() -> None:
+    assert limits.SELECTOR_CHARACTERS_MAX == parser.SELECTOR_CHARACTERS_MAX
+    assert limits.SCHEMA_BYTES_MAX >= 4 * SCHEMA_TEXT_CHARS_MAX
+    assert limits.SCHEMAS_MAX >= SHAPES_MAX

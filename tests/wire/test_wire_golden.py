@@ -1,0 +1,170 @@
+"""The bytes of one small frame of each kind: the format cannot change by accident.
+
+A frame whose bytes must change gets a new layout version; these stay readable as long as someone speaks them.
+"""
+
+from __future__ import annotations
+
+import pytest
+from frame_strategies import KINDS, batch_of, bytes_of
+
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.decoder import Decoder
+from tidemark.wire.frames import (
+    Ack,
+    Acked,
+    AckExpected,
+    Answer,
+    Ask,
+    Connect,
+    Credit,
+    Deliver,
+    Describe,
+    Frame,
+    Gap,
+    Hello,
+    Interest,
+    Knowledge,
+    Nack,
+    Ping,
+    Pong,
+    Publish,
+    Published,
+    Refused,
+    Release,
+    Subscribe,
+    Subscribed,
+    Topic,
+    Unsubscribe,
+    Unsubscribed,
+    Wanted,
+    Welcome,
+)
+
+GOLDEN: list[tuple[Frame, str]] = [
+    (
+        Ping(1),
+        "08000000010100000100000000000000",
+    ),
+    (
+        Pong(-2),
+        "0800000002010000feffffffffffffff",
+    ),
+    (
+        Topic("t", True, ("[a: int]",)),
+        "14000000030100000100740101000000080000005b613a20696e745d",
+    ),
+    (
+        Hello("b1", 7),
+        "100000001001000007000000000000000100010002006231",
+    ),
+    (
+        Knowledge("p", 1, 9, 0, True, 5, batch_of([4]), ((6, 8),)),
+        "8000000011010000"
+        "0100000000000000090000000000000000000000000000000500000000000000"
+        "010100700100000006000000000000000800000000000000544d423101000000"
+        "1800000014000000010001000700000000000000010074010070000000000000"
+        "0400000000000000140000000000000004000100000000006d6573736167656b",
+    ),
+    (
+        Nack("p", ((1, 2), (4, 8))),
+        "2700000012010000010070020000000100000000000000020000000000000004000000000000000800000000000000",
+    ),
+    (
+        AckExpected("p", 9),
+        "0b000000130100000900000000000000010070",
+    ),
+    (
+        Release("p", 3, 4, 5),
+        "1b00000014010000030000000000000004000000000000000500000000000000010070",
+    ),
+    (
+        Interest(6, (Wanted("t.>", "a > 1"),)),
+        "1900000015010000060000000000000001010000000300742e3e050061203e2031",
+    ),
+    (
+        Connect("c"),
+        "070000002001000001000100010063",
+    ),
+    (
+        Welcome("b1", 7, 1, ("p",)),
+        "1500000021010000070000000000000001000200623101000000010070",
+    ),
+    (
+        Refused("publish", "q", "full", "no room"),
+        "1d0000002201000007007075626c697368010071040066756c6c070000006e6f20726f6f6d",
+    ),
+    (
+        Describe("t"),
+        "0300000023010000010074",
+    ),
+    (
+        Publish("p", "q", 3, batch_of([0])),
+        "5800000024010000"
+        "03000000000000000100700100710000544d4231010000001800000014000000"
+        "0100010007000000000000000100740100700000000000000000000000000000"
+        "140000000000000004000100000000006d6573736167656b",
+    ),
+    (
+        Published("p", "q", 3, 9),
+        "160000002501000003000000000000000900000000000000010070010071",
+    ),
+    (
+        Subscribe("s", "t.*", "a > 1", True, 4_096, CheckpointToken({"p": 9})),
+        "28000000260100000010000000000000010100730300742e2a050061203e203101010000000100700900000000000000",
+    ),
+    (
+        Subscribed("s", CheckpointToken({"p": 9})),
+        "160000002701000001007301000000010070090000000000000000000000",
+    ),
+    (
+        Deliver("s", "p", 3, 9, batch_of([4])),
+        "6000000028010000"
+        "030000000000000009000000000000000100730100700000544d423101000000"
+        "1800000014000000010001000700000000000000010074010070000000000000"
+        "0400000000000000140000000000000004000100000000006d6573736167656b",
+    ),
+    (
+        Gap("s", "p", 3, 9),
+        "160000002901000003000000000000000900000000000000010073010070",
+    ),
+    (
+        Ack((("s", CheckpointToken({"p": 9})),), 2),
+        "1e0000002a010000020000000000000001000000010073010000000100700900000000000000",
+    ),
+    (
+        Acked(2),
+        "080000002b0100000200000000000000",
+    ),
+    (
+        Credit("s", 4_096),
+        "0b0000002c0100000010000000000000010073",
+    ),
+    (
+        Unsubscribe("s"),
+        "030000002d010000010073",
+    ),
+    (
+        Unsubscribed("s"),
+        "030000002e010000010073",
+    ),
+    (
+        Ask(2, "status"),
+        "160000002f01000002000000000000000600737461747573020000007b7d",
+    ),
+    (
+        Answer(2, "{}"),
+        "0e000000300100000200000000000000020000007b7d",
+    ),
+]
+
+
+def test_every_kind_of_frame_is_here() -> None:
+    assert [type(frame) for frame, _ in GOLDEN] == list(dict.fromkeys(type(frame) for frame, _ in GOLDEN))
+    assert {type(frame) for frame, _ in GOLDEN} == set(KINDS)
+
+
+@pytest.mark.parametrize(("frame", "raw"), GOLDEN, ids=[type(frame).__name__ for frame, _ in GOLDEN])
+def test_a_frame_has_the_bytes_it_always_had(frame: Frame, raw: str) -> None:
+    assert bytes_of(frame).hex() == raw
+    assert Decoder().feed(bytes.fromhex(raw)) == [frame]

@@ -1,0 +1,137 @@
+"""What later code relies on is checked when a frame is read: ranges, ticks, names and numbers."""
+
+from __future__ import annotations
+
+from struct import pack
+
+import pytest
+from frame_strategies import batch_of, bytes_of
+
+from tidemark.errors import WireError
+from tidemark.message.batches.batch import BatchBuilder
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.codec import encode
+from tidemark.wire.decoder import Decoder
+from tidemark.wire.frames import (
+    Ack,
+    Credit,
+    Deliver,
+    Frame,
+    Gap,
+    Knowledge,
+    Nack,
+    Publish,
+    Published,
+    Release,
+    Subscribe,
+    Subscribed,
+)
+
+
+def frame_of(kind: int, payload: bytes) -> bytes:
+    return pack("<IBBH", len(payload), kind, 1, 0) + payload
+
+
+def name(text: str) -> bytes:
+    return pack("<H", len(text)) + text.encode()
+
+
+def refuses(raw: bytes, reason: str) -> None:
+    with pytest.raises(WireError, match=reason):
+        Decoder().feed(raw)
+
+
+def knowledge(base: int, upto: int, ticks: list[int], *damaged: tuple[int, int]) -> Knowledge:
+    return Knowledge("p", base, upto, 0, True, 1, batch_of(ticks) if ticks else None, damaged)
+
+
+SENT_WRONGLY: dict[str, tuple[Frame, str]] = {
+    "knowledge of no range": (knowledge(5, 4, []), "not a range"),
+    "a tick at the base": (knowledge(5, 9, [5, 6]), "ticks"),
+    "a tick beyond upto": (knowledge(5, 9, [6, 10]), "ticks"),
+    "a tick twice": (knowledge(5, 9, [6, 6]), "ticks"),
+    "ticks backwards": (knowledge(5, 9, [6, 8, 7, 9]), "ticks"),
+    "an empty damaged range": (knowledge(5, 9, [], (6, 6)), "empty"),
+    "damaged before the base": (knowledge(5, 9, [], (4, 6)), "beyond"),
+    "damaged after upto": (knowledge(5, 9, [], (6, 7), (8, 10)), "beyond"),
+    "damaged out of order": (knowledge(5, 9, [], (7, 8), (6, 7)), "out of order"),
+    "delivery of no range": (Deliver("s", "p", 2, 1), "not a range"),
+    "a delivered tick outside": (Deliver("s", "p", 2, 5, batch_of([6])), "ticks"),
+    "an empty nack range": (Nack("p", ((1, 1),)), "empty"),
+    "a nack range backwards": (Nack("p", ((2, 1),)), "empty"),
+    "overlapping nack ranges": (Nack("p", ((1, 5), (4, 6))), "overlaps"),
+}
+
+
+@pytest.mark.parametrize("what", SENT_WRONGLY)
+def test_a_frame_that_cannot_be_true_is_refused(what: str) -> None:
+    frame, reason = SENT_WRONGLY[what]
+    refuses(bytes_of(frame), reason)
+
+
+def with_first_number(frame: Frame, number: int) -> bytes:
+    raw = bytearray(bytes_of(frame))
+    raw[8:16] = pack("<q", number)
+    return bytes(raw)
+
+
+@pytest.mark.parametrize("number", [0, -1, -(2**63)])
+def test_a_credit_and_a_sequence_are_positive(number: int) -> None:
+    refuses(with_first_number(Credit("s", 1), number), "grants nothing")
+    refuses(with_first_number(Published("p", "q", 1, 1), number), "sequence")
+    refuses(with_first_number(Publish("p", "q", 1, batch_of([0])), number), "sequence")
+
+
+def test_the_events_of_a_publish_are_numbered_within_an_int64() -> None:
+    refuses(with_first_number(Publish("p", "q", 1, batch_of([0, 0])), 2**63 - 1), "sequence")
+
+
+def test_what_counts_is_not_negative() -> None:
+    refuses(with_first_number(Ack(()), -1), "ticket")
+    refuses(with_first_number(Subscribe("s", "t", "", True, 1), -1), "outside 0 to")
+    raw = bytearray(bytes_of(Release("p", 1, 1, 1)))
+    raw[24:32] = pack("<q", -1)
+    refuses(bytes(raw), "outside 0 to")
+    raw = bytearray(bytes_of(knowledge(0, 1, [])))
+    raw[32:40] = pack("<q", -1)
+    refuses(bytes(raw), "version")
+
+
+def test_a_gap_has_a_range() -> None:
+    refuses(with_first_number(Gap("s", "p", 1, 2), 3), "not a range")
+
+
+def test_a_publish_has_a_batch_and_a_batch_has_events() -> None:
+    refuses(frame_of(36, pack("<q", 1) + name("p") + name("q")), "no batch")
+    fields, _ = encode(Deliver("s", "p", 0, 9, batch_of([1])))
+    empty = bytes(BatchBuilder().build().data)
+    refuses(pack("<I", len(fields) - 8 + len(empty)) + bytes(fields[4:]) + empty, "no events")
+
+
+def test_a_damaged_batch_is_refused() -> None:
+    raw = bytearray(bytes_of(Publish("p", "q", 1, batch_of([1]))))
+    raw[raw.index(b"TMB1") + 4] = 9
+    refuses(bytes(raw), "the batch is damaged")
+
+
+def subscribed(*entries: tuple[str, int]) -> bytes:
+    token = pack("<I", len(entries)) + b"".join(name(pubend) + pack("<q", tick) for pubend, tick in entries)
+    return frame_of(39, name("s") + token + pack("<I", 0))
+
+
+def test_a_token_may_be_in_any_order_but_names_a_pubend_once() -> None:
+    token = CheckpointToken({"a": 2, "b": 1})
+    assert Decoder().feed(subscribed(("b", 1), ("a", 2))) == [Subscribed("s", token)]
+    refuses(subscribed(("a", 1), ("a", 1)), "twice")
+    refuses(subscribed(("", 1)), "malformed")
+
+
+def test_an_ack_names_a_subscriber_once() -> None:
+    entry = name("s") + pack("<I", 0)
+    refuses(frame_of(42, pack("<qI", 0, 2) + entry + entry), "twice")
+
+
+def test_long_names_and_selectors_are_refused_when_read() -> None:
+    refuses(frame_of(35, name("n" * 256)), "a name of 256 bytes")
+    subscribe = pack("<qB", 0, 1) + name("s") + name("t") + name("x" * 4_097) + b"\0"
+    refuses(frame_of(38, subscribe), "4097 characters")
