@@ -327,3 +327,19 @@ def test_reads_of_any_range_agree_with_a_list(seed: int) -> None:
         assert base <= answer.upto <= upto
         end = min(lost, answer.upto)
         assert answer.lost == (((base, end),) if base < end else ())
+
+
+def test_the_sizes_of_what_is_not_let_go_are_known_after_a_restart() -> None:
+    disk = MemoryDisk()
+    volume = open_volume(disk)
+    log = EventLog(volume, "p1", now=0)
+    for number, ticks in enumerate(([10], [20, 21], [30])):
+        log.append(events(ticks), "p", 10 * number)
+    volume.sync()
+    log.lose(20)
+    volume.sync()
+    assert log.lost == 20
+    disk.crash(lose_all)
+    log = EventLog(open_volume(disk), "p1", now=0)
+    assert [tick for tick, _ in log.sizes()] == [21, 30]
+    assert log.sizes()[0][1] > log.sizes()[1][1] > 0

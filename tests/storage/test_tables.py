@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tidemark.errors import DamagedError, DirectoryLockedError, DiskFullError, U
 from tidemark.storage.memorytables import MemoryTables
 from tidemark.storage.sqlitetables import SqliteTables
 from tidemark.storage.subscription import SelectorVersion, Subscription
-from tidemark.storage.tables import INCARNATION, PfsMark, Tables
+from tidemark.storage.tables import INCARNATION, PfsMark, Tables, TopicRow
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 
@@ -328,3 +329,63 @@ def test_a_full_disk_loses_nothing_and_the_next_commit_tries_again(tmp_path: Pat
     again = SqliteTables(tmp_path / "tables.db")
     assert again.subscriptions() == rows
     again.close()
+
+
+def test_topics_survive_with_all_their_schemas(host: OnDisk | InMemory) -> None:
+    tables: Tables = host.tables
+    tables.put_topic(TopicRow("t.y", True, ()))
+    tables.put_topic(TopicRow("t.x", False, ("[a: int]",)))
+    tables.commit()
+    tables.put_topic(TopicRow("t.x", False, ("[a: int]", '[a: int, "b: string]')))
+    tables.commit()
+    tables.put_topic(TopicRow("t.z", True, ()))
+    tables = host.crash()
+    assert tables.topics() == [
+        TopicRow("t.x", False, ("[a: int]", '[a: int, "b: string]')),
+        TopicRow("t.y", True, ()),
+    ]
+
+
+def test_a_history_that_became_shorter_leaves_nothing_behind(host: OnDisk | InMemory) -> None:
+    tables: Tables = host.tables
+    row = subscribe(tables).with_selector("trades.>", "price > 20", CheckpointToken({"p1": 200}))
+    tables.put_subscription(row)
+    tables.commit()
+    short = replace(row, history=(replace(row.current, version=1),))
+    tables.put_subscription(short)
+    tables.commit()
+    assert host.crash().subscriptions() == [short]
+
+
+def test_a_number_given_out_elsewhere_is_not_given_out_again(host: OnDisk | InMemory) -> None:
+    tables: Tables = host.tables
+    tables.use_subscriber(7)
+    tables.use_subscriber(5)
+    tables.commit()
+    assert host.crash().new_subscriber() == 8
+
+
+def test_what_waits_for_a_commit_is_counted(host: OnDisk | InMemory) -> None:
+    tables: Tables = host.tables
+    assert tables.uncommitted == 0
+    row = subscribe(tables)
+    tables.release(row.id, {"p1": 3, "p2": 4})
+    tables.put_topic(TopicRow("t", True, ()))
+    assert tables.uncommitted == 4  # the counter of subscribers too
+    tables.commit()
+    tables.remove_subscription(row.id)
+    assert tables.uncommitted == 1
+
+
+def test_tables_in_memory_can_be_full() -> None:
+    tables = MemoryTables()
+    tables.is_full = True
+    tables.deliver("p1", 5)
+    with pytest.raises(DiskFullError):
+        tables.commit()
+    tables = tables.crash()
+    assert tables.latest_delivered() == CheckpointToken()
+    tables.is_full = False
+    tables.deliver("p1", 6)
+    tables.commit()
+    assert tables.crash().latest_delivered() == CheckpointToken({"p1": 6})

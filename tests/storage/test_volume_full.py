@@ -102,3 +102,17 @@ def test_a_volume_opens_and_reads_on_a_full_disk() -> None:
     volume = open_volume(disk, SEGMENT)
     assert len(volume.read_range("a", 1, 10)) == 10
     volume.close()
+
+
+def test_what_waits_can_be_taken_back_although_the_disk_has_room() -> None:
+    disk = MemoryDisk()
+    volume = open_volume(disk, SEGMENT)
+    volume.append("a", [b"one"])
+    volume.sync()
+    undone: list[int] = []
+    volume.append("a", [b"two"], undo=partial(undone.append, 2))
+    volume.chop("a", 1)
+    volume.discard()
+    volume.sync()
+    assert (undone, volume.bounds("a")) == ([2], (1, 1))
+    assert volume.append("a", [b"three"]) == 2

@@ -1,6 +1,7 @@
-"""Audience: which subscribers of this broker want which events, topic by topic.
+"""Audience: who wants which events, topic by topic.
 
-A matcher for each topic that has been met, holding the subscriptions whose pattern matches it.
+A matcher for each topic that has been met, holding the members whose pattern matches it. A member is a
+number: a subscriber's wish at its host, a line of a neighbour's interest.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Bools
 from tidemark.message.batches.reader import Reader
 from tidemark.message.registry import Registry
 
@@ -22,69 +24,118 @@ Rows = NDArray[np.int64]
 Members = NDArray[np.uint32]
 
 
+class _Topic:
+    """The members that one topic concerns."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.matcher = Matcher(reader)
+        self.joined: set[int] = set()
+        #: members whose selector does not fit the topic's fields: there it is never true
+        self.misfits: set[int] = set()
+
+
 class Audience:
-    """All subscriptions that have started somewhere, as matchers."""
+    """All members, as matchers. The schema of every event asked about must be known (`unknown_from`)."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._subscriptions: dict[int, tuple[TopicPattern, str]] = {}
-        self._matchers: dict[str, Matcher] = {}
-        #: topic -> the reader that its matcher knows the fields from; a new version brings a new one
-        self._readers: dict[str, Reader] = {}
-        #: topic -> the subscribers in its matcher
-        self._joined: dict[str, set[int]] = {}
+        self._members: dict[int, tuple[TopicPattern, str]] = {}
+        self._topics: dict[str, _Topic] = {}
 
-    def add(self, subscriber: int, pattern: str, selector: str) -> None:
-        """A subscriber joins, or changes what it wants."""
-        self.remove(subscriber)
-        self._subscriptions[subscriber] = (TopicPattern.parse(pattern), selector)
-        for topic in self._matchers:
-            self._join(topic, self._matcher(topic), subscriber)
+    def add(self, member: int, pattern: str, selector: str) -> None:
+        """A member joins."""
+        assert member not in self._members
+        self._members[member] = (TopicPattern.parse(pattern), selector)
+        for name in self._topics:
+            self._join(name, self._topic(name), member)
 
-    def remove(self, subscriber: int) -> None:
-        """A subscriber leaves; one that is not there is left in peace."""
-        if self._subscriptions.pop(subscriber, None) is None:
+    def remove(self, member: int) -> None:
+        """A member leaves; one that is not there is left in peace."""
+        if self._members.pop(member, None) is None:
             return
-        for topic, matcher in self._matchers.items():
-            if subscriber in self._joined[topic]:
-                self._joined[topic].remove(subscriber)
-                matcher.remove(subscriber)
+        for topic in self._topics.values():
+            topic.misfits.discard(member)
+            if member in topic.joined:
+                topic.joined.remove(member)
+                topic.matcher.remove(member)
+
+    def unknown_from(self, batch: EventBatch) -> int | None:
+        """The first row whose topic, or version of its schema, is not known here yet; None if all are."""
+        strange = [index for index, shape in enumerate(batch.shapes) if not self._is_known(*shape)]
+        if not strange:
+            return None
+        rows = np.flatnonzero(np.isin(batch.prelude("shape"), strange))
+        return int(rows[0]) if len(rows) else None
 
     def matches(self, batch: EventBatch) -> Iterator[tuple[Rows, Members]]:
-        """Rows of the batch and the subscribers that want just these; what nobody wants is left out."""
-        of_shape = batch.prelude("shape")
-        for topic in sorted({shape.topic for shape in batch.shapes}):
-            shapes = [index for index, shape in enumerate(batch.shapes) if shape.topic == topic]
-            rows = np.flatnonzero(np.isin(of_shape, shapes))
-            if len(rows) == 0:
-                continue
-            matcher = self._matcher(topic)
-            part = batch if len(rows) == batch.count else batch.take(rows)
-            sets = matcher.match(self._registry.topics[topic].reader.columns(part))
+        """Rows of the batch and the members that want just these; what nobody wants is left out."""
+        for name, rows, part in _by_topic(batch):
+            topic = self._topic(name)
+            sets = topic.matcher.match(topic.reader.columns(part))
             for match_set in np.unique(sets[sets != 0]).tolist():
-                yield rows[sets == match_set], matcher.members(match_set)
+                chosen = sets == match_set
+                yield (rows if chosen.all() else rows[chosen]), topic.matcher.members(match_set)
 
-    def _matcher(self, topic: str) -> Matcher:
-        found, reader = self._matchers.get(topic), self._registry.topics[topic].reader
-        if found is not None and self._readers[topic] is not reader:
-            self._readers[topic] = reader
-            found.retype(reader)
+    def wanted(self, batch: EventBatch) -> Bools:
+        """wanted[row]: some member wants the event, or it cannot be told that none does."""
+        wanted = np.zeros(batch.count, np.bool_)
+        for name, rows, part in _by_topic(batch):
+            if name not in self._registry.topics or self.unknown_from(part) is not None:
+                wanted[rows] = any(pattern.matches(name) for pattern, _ in self._members.values())
+                continue
+            topic = self._topic(name)
+            wanted[rows] = bool(topic.misfits) or topic.matcher.match(topic.reader.columns(part)) != 0
+        return wanted
+
+    def chosen(self, member: int, batch: EventBatch) -> Bools:
+        """chosen[row]: this member wants the event."""
+        chosen = np.zeros(batch.count, np.bool_)
+        for rows, members in self.matches(batch):
+            if member in members:
+                chosen[rows] = True
+        return chosen
+
+    def _is_known(self, topic: str, fingerprint: int) -> bool:
+        return topic in self._registry.topics and fingerprint in self._registry.schemas
+
+    def _topic(self, name: str) -> _Topic:
+        found, reader = self._topics.get(name), self._registry.topics[name].reader
         if found is None:
-            found = self._matchers[topic] = Matcher(reader)
-            self._readers[topic] = reader
-            self._joined[topic] = set()
-            for subscriber in self._subscriptions:
-                self._join(topic, found, subscriber)
+            found = self._topics[name] = _Topic(reader)
+            newcomers = set(self._members)
+        elif found.reader is not reader:
+            found.reader = reader
+            found.matcher.retype(reader)
+            newcomers, found.misfits = found.misfits, set()
+        else:
+            return found
+        for member in sorted(newcomers):
+            self._join(name, found, member)
         return found
 
-    def _join(self, topic: str, matcher: Matcher, subscriber: int) -> None:
-        pattern, selector = self._subscriptions[subscriber]
-        if not pattern.matches(topic):
+    def _join(self, name: str, topic: _Topic, member: int) -> None:
+        pattern, selector = self._members[member]
+        if not pattern.matches(name) or member in topic.joined:
             return
         try:
-            parsed = Selector.parse(selector, self._registry.topics[topic].reader)
+            parsed = Selector.parse(selector, topic.reader)
         except TidemarkError:
-            # A pattern can reach topics that lack the selector's fields: there it is never true.
+            topic.misfits.add(member)
             return
-        matcher.add(subscriber, parsed)
-        self._joined[topic].add(subscriber)
+        topic.matcher.add(member, parsed)
+        topic.joined.add(member)
+
+
+def _by_topic(batch: EventBatch) -> Iterator[tuple[str, Rows, EventBatch]]:
+    """The rows of each topic, and a batch of them."""
+    topics = sorted({shape.topic for shape in batch.shapes})
+    if len(topics) == 1:
+        yield topics[0], np.arange(batch.count), batch
+        return
+    of_shape = batch.prelude("shape")
+    for topic in topics:
+        shapes = [index for index, shape in enumerate(batch.shapes) if shape.topic == topic]
+        rows = np.flatnonzero(np.isin(of_shape, shapes))
+        if len(rows):
+            yield topic, rows, batch if len(rows) == batch.count else batch.take(rows)

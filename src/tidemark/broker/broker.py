@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from tidemark.broker.admin import Admin
 from tidemark.broker.commit import GroupCommit
+from tidemark.broker.counters import Counters
 from tidemark.broker.effects import (
     ClientFrameReceived,
     ClientGone,
@@ -18,12 +20,14 @@ from tidemark.broker.effects import (
     Effect,
     LinkDown,
     LinkUp,
+    LogFull,
     LogRead,
     LogSynced,
     Outbox,
     PeerFrameReceived,
     PfsRead,
     PfsSynced,
+    ResumeLog,
     SendClient,
     SendPeer,
     Stimulus,
@@ -35,29 +39,40 @@ from tidemark.broker.effects import (
 from tidemark.broker.host import Host, HostPolicy, SavedSubscription
 from tidemark.broker.interest import HERE, Interests
 from tidemark.broker.pubend import Pubend, PubendPolicy, PubendState
+from tidemark.broker.reception import Reception
 from tidemark.broker.release import Minima
 from tidemark.broker.stream import Stream
+from tidemark.broker.topics import Topics
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 from tidemark.ticks import TICK_MAX, Thresholds
 from tidemark.wire.frames import (
     Ack,
     AckExpected,
+    Ask,
     ClientFrame,
+    Connect,
     Credit,
+    Describe,
     Hello,
     Interest,
     Knowledge,
     Nack,
     PeerFrame,
+    Ping,
+    Pong,
     Publish,
     Refused,
     Release,
     Subscribe,
+    Topic,
     Unsubscribe,
+    Welcome,
 )
 
 MILLISECOND = 1_000
+#: The version of the protocol that is spoken; which one two sides have in common is found out before.
+PROTOCOL = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +106,11 @@ class Recovered:
 
     pubends: Mapping[str, PubendState] = field(default_factory=dict)
     subscriptions: Iterable[SavedSubscription] = ()
+    #: no subscriber ever had this number or a higher one
+    next_subscriber: int = 1
     #: pubend -> how far the PFS goes
     delivered: Mapping[str, int] = field(default_factory=dict)
+    topics: Iterable[Topic] = ()
 
 
 class Broker:
@@ -100,12 +118,13 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, registry: Registry, recovered: Recovered) -> None:
         self.config = config
+        self.counters = Counters()
         self._out = Outbox()
         self._now = self._wall = 0
         self._woken_at = 0
         self._pfs_synced_at = 0
         self._peers = sorted({peer for route in config.routes.values() for peer in _neighbours(route)})
-        self._interests = Interests(self._peers, config.incarnation, registry)
+        self._interests = Interests(self._peers, config.incarnation, registry, self.counters)
         #: incarnation of each neighbour whose Hello was heard on the link that is up
         self._lives: dict[str, int] = {}
         self._last_life: dict[str, int] = {}
@@ -119,6 +138,7 @@ class Broker:
                 route.downstream,
                 self._interests,
                 self._out,
+                self.counters,
                 config.window_bytes_max,
                 config.thresholds,
             )
@@ -136,10 +156,19 @@ class Broker:
             self._interests,
             registry,
             self._out,
+            self.counters,
             config.host_policy,
             self._pfs_commit,
             self._tables_commit,
             self._interest_changed,
+        )
+        self._topics = Topics(
+            registry,
+            self._out,
+            self.counters,
+            self._tables_commit,
+            lambda: sorted(self._lives),
+            self._host.learnt,
         )
         for name, stream in self._streams.items():
             stream.listener = self._host
@@ -147,7 +176,10 @@ class Broker:
                 pubend = self._pubends[name]
                 stream.position = pubend.position
                 stream.window.lose(pubend.lost)
+        self._topics.recover(recovered.topics)
         self._host.recover(recovered.subscriptions, recovered.delivered)
+        self._reception = Reception(self._host, registry, self._out, self.counters, recovered.next_subscriber)
+        self._admin = Admin(self._host, self._reception, registry, self._pubends, self._out)
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
@@ -162,11 +194,17 @@ class Broker:
         self._dispatch(stimulus)
         if isinstance(stimulus, Woken):
             self._periodic()
+        self._host.settle()
         for stream in self._streams.values():
+            stream.shrink()
             stream.wake(now)
         self._log_commit.flush()
         self._tables_commit.flush()
         return self._out.take()
+
+    def window_bytes(self) -> list[tuple[str, int]]:
+        """How much it remembers of each pubend."""
+        return [(name, stream.window.bytes) for name, stream in self._streams.items()]
 
     def next_wake(self) -> int:
         """When, in monotonic time, the broker wants a Woken at the latest."""
@@ -181,7 +219,7 @@ class Broker:
             case ClientFrameReceived(client, frame):
                 self._client_frame(client, frame)
             case ClientGone(client):
-                self._host.gone(client)
+                self._reception.gone(client)
             case LinkUp(peer):
                 self._lives.pop(peer, None)
                 self._out.add(SendPeer(peer, Hello(self.config.name, self.config.incarnation)))
@@ -189,6 +227,10 @@ class Broker:
                 self._link_down(peer)
             case LogSynced(ticket):
                 self._log_commit.synced(ticket)
+            case LogFull(ticket):
+                if self._log_commit.failed(ticket):
+                    self.counters["log_full"] += 1
+                    self._out.add(ResumeLog())
             case PfsSynced(ticket):
                 self._pfs_commit.synced(ticket)
             case TablesCommitted(ticket):
@@ -209,7 +251,8 @@ class Broker:
             self._hello(peer, frame)
             return
         if peer not in self._lives:
-            return  # of a former life, or before it introduced itself
+            self.counters["former_lives"] += 1  # or it has not introduced itself yet
+            return
         match frame:
             case Knowledge():
                 self._knowledge(peer, frame)
@@ -228,12 +271,19 @@ class Broker:
                     for minima in self._minima_of(peer):
                         minima.doubt(peer)
                 self._interest_changed()
+            case Topic():
+                self._topics.heard(peer, frame)
+            case Ping(stamp):
+                self._out.add(SendPeer(peer, Pong(stamp)))
+            case Pong():
+                pass
             case _:
                 assert_never(frame)
 
     def _hello(self, peer: str, frame: Hello) -> None:
         """A neighbour introduces itself. Born again, it has forgotten all, and what it said is forgotten."""
         if frame.incarnation < self._last_life.get(peer, 0):
+            self.counters["former_lives"] += 1
             return
         self._lives[peer] = frame.incarnation
         if self._last_life.get(peer) != frame.incarnation:
@@ -241,6 +291,7 @@ class Broker:
             self._interests.forget(peer)
             for minima in self._minima_of(peer):
                 minima.doubt(peer)
+        self._topics.tell_all(peer)
         said = self._interests.say(peer, again=True)
         assert said is not None
         self._out.add(SendPeer(peer, said))
@@ -266,7 +317,7 @@ class Broker:
         if frame.first:
             stream.first(frame.base, frame.upto, frame.lost, frame.version, frame.batch)
         else:
-            stream.answer(frame.base, frame.upto, frame.lost, frame.batch)
+            stream.answer(frame.base, frame.upto, frame.lost, frame.batch, frame.damaged)
 
     def _interest_changed(self) -> None:
         if self._host.minima_unknown:
@@ -283,24 +334,41 @@ class Broker:
     def _client_frame(self, client: int, frame: ClientFrame) -> None:
         match frame:
             case Publish():
-                pubend = self._pubends.get(frame.pubend)
-                if pubend is None:
-                    reason = f"the pubend {frame.pubend!r} is not hosted here"
-                    self._out.add(SendClient(client, Refused(f"publish {frame.publisher}", reason)))
-                else:
-                    pubend.received(client, frame, self._wall)
-            case Subscribe():
-                self._host.subscribe(client, frame)
+                self._publish(client, frame)
             case Ack():
-                self._host.acknowledge(frame)
+                self._reception.acknowledge(client, frame)
             case Credit():
-                self._host.grant(frame)
+                self._reception.grant(client, frame)
+            case Subscribe():
+                self._reception.subscribe(client, frame)
             case Unsubscribe():
-                self._host.unsubscribe(frame)
+                self._reception.unsubscribe(client, frame)
+            case Topic():
+                self._topics.declare(client, frame)
+            case Describe():
+                self._topics.describe(client, frame)
+            case Connect():
+                config = self.config
+                welcome = Welcome(config.name, config.incarnation, PROTOCOL, tuple(sorted(self._pubends)))
+                self._out.add(SendClient(client, welcome))
+            case Ask():
+                self._admin.asked(client, frame)
+            case Ping(stamp):
+                self._out.add(SendClient(client, Pong(stamp)))
+            case Pong():
+                pass
             case _:
-                self._out.add(
-                    SendClient(client, Refused(type(frame).__name__, "a broker says this, not a client"))
-                )
+                kind = type(frame).__name__
+                refused = Refused(kind, "", "frame", "a broker says this, not a client")
+                self._out.add(SendClient(client, refused))
+
+    def _publish(self, client: int, frame: Publish) -> None:
+        pubend = self._pubends.get(frame.pubend)
+        if pubend is None:
+            reason = f"the pubend {frame.pubend!r} is not hosted here"
+            self._out.add(SendClient(client, Refused("publish", frame.publisher, "pubend", reason)))
+        else:
+            pubend.received(client, frame, self._wall)
 
     # Pubends, release and time.
 
@@ -310,7 +378,8 @@ class Broker:
         def publish(base: int, upto: int, batch: EventBatch | None) -> None:
             stream.first(base, upto, self._pubends[name].lost, 0, batch)
 
-        return Pubend(name, state, self.config.pubend_policy, self._out, self._log_commit, publish)
+        policy = self.config.pubend_policy
+        return Pubend(name, state, policy, self._out, self.counters, self._log_commit, publish)
 
     def _periodic(self) -> None:
         self._woken_at = self._now
@@ -321,7 +390,7 @@ class Broker:
             if tick is not None:
                 self._streams[name].ack_expected(tick)
         for name in self._streams:
-            here = self._host.minima(name)
+            here = self._host.acknowledgements.minima(name)
             if here is None:
                 self._minima[name].doubt(HERE)
             else:

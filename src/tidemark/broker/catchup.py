@@ -1,27 +1,54 @@
 """Catchup: the private stream of one subscriber that is behind the constream (DSN'03 4.1).
 
 The PFS says which ticks matched, so nothing is matched again; the events are taken from the window or asked
-for; what arrives is held until everything before it has. It ends where the constream is.
+for; what arrives is held until everything before it has. Where the PFS does not know, every event of the
+range is asked for and matched. It ends where the constream is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.ticks import NO_TICKS
+from tidemark.ticks import NO_TICKS, RangeSet
 from tidemark.wire.frames import Range
 
 Ticks = NDArray[np.int64]
+Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-#: Matches read from the PFS at once; also bounds the events held.
-CHUNK_EVENTS = 512
+#: Matches read from the PFS at once.
+CHUNK_EVENTS_MAX = 4_096
+#: Events asked for at once have about so many bytes, judged by those that came before.
+ASK_BYTES = 1 << 20
+ASK_EVENTS_MIN = 16
 #: Ranges asked for at once: beyond it neighbouring ticks are asked for with what lies between them.
 ASK_RANGES_MAX = 64
+#: Ticks asked for at once where every event has to be matched again: at first, at the least and at the most.
+SPAN_TICKS = 1_000_000
+SPAN_TICKS_MIN = 1_000
+SPAN_TICKS_MAX = 3_600_000_000
+
+
+class Cuts:
+    """Parts of one batch: those who want the same rows share one copy."""
+
+    def __init__(self, batch: EventBatch) -> None:
+        self.batch = batch
+        self._parts: dict[bytes, EventBatch] = {}
+
+    def take(self, rows: Rows) -> EventBatch:
+        """These rows, in order."""
+        if len(rows) == self.batch.count:
+            return self.batch
+        key = rows.tobytes()
+        found = self._parts.get(key)
+        if found is None:
+            found = self._parts[key] = self.batch.take(rows)
+        return found
 
 
 class Catchup:
@@ -29,52 +56,109 @@ class Catchup:
 
     def __init__(self, position: int) -> None:
         self.position = position
-        #: an answer of the PFS is under way
-        self.is_reading = False
-        #: the PFS has said all up to here
+        #: the PFS was asked from here on and has not answered yet
+        self.reads_from: int | None = None
+        #: the PFS has said all up to here, or that it does not know
         self._scanned = position
         #: matched ticks in `(position, scanned]`, none of them told yet, and which of their events are held
         self._ticks: Ticks = NO_TICKS
         self._have: Mask = np.zeros(0, np.bool_)
         self._held: list[EventBatch] = []
+        #: in `(position, scanned]`: to be matched again, and L
+        self._unfiltered = RangeSet()
+        self._gone = RangeSet()
+        #: bytes of an event, as far as has been seen
+        self._average = ASK_BYTES // CHUNK_EVENTS_MAX
+        self._span = SPAN_TICKS
 
     @property
     def needs_read(self) -> bool:
         """All that the PFS said has been told: it has to be asked on."""
-        return not self.is_reading and self.position >= self._scanned
+        return self.reads_from is None and self.position >= self._scanned
 
-    def matched(self, base: int, upto: int, ticks: Ticks) -> None:
-        """The PFS: in `(base, upto]` exactly `ticks` matched."""
-        self.is_reading = False
-        if base > self._scanned or upto <= self._scanned:
-            return
-        new = ticks[ticks > self._scanned]
-        self._ticks = np.concatenate((self._ticks, new))
-        self._have = np.concatenate((self._have, np.zeros(len(new), np.bool_)))
-        self._scanned = upto
+    def matched(self, upto: int, ticks: Ticks, unknown: Range | None) -> None:
+        """The PFS: up to `upto` exactly `ticks` matched; `unknown` comes next and has to be matched again."""
+        self.reads_from = None
+        if upto > self._scanned:
+            self._insert(ticks[ticks > self._scanned])
+            self._scanned = upto
+        if unknown is not None and unknown[1] > self._scanned:
+            self._unfiltered.add(max(unknown[0], self._scanned), unknown[1])
+            self._scanned = unknown[1]
 
     def missing(self) -> list[Range]:
-        """What to ask for, in few ranges."""
-        return _ranges(self._ticks[~self._have])
+        """What to ask for next, in few ranges."""
+        events = max(ASK_EVENTS_MIN, ASK_BYTES // self._average)
+        lacking = self._ticks[~self._have][:events]
+        if not self._unfiltered:
+            return _ranges(lacking)
+        base, upto = next(iter(self._unfiltered))
+        before = lacking[lacking <= base]
+        return _ranges(before) if len(before) else [(base, min(upto, base + self._span))]
 
-    def arrived(self, base: int, upto: int, batch: EventBatch | None) -> None:
-        """Events in `(base, upto]`; a matched tick that is not among them is not there any more."""
-        lacking = (self._ticks > base) & (self._ticks <= upto) & ~self._have
-        if not lacking.any():
+    def arrived(
+        self,
+        base: int,
+        upto: int,
+        cuts: Cuts | None,
+        damaged: Sequence[Range],
+        chosen: Callable[[EventBatch], Mask],
+    ) -> None:
+        """Events in `(base, upto]`; a matched tick that is not among them is not there any more.
+
+        `chosen` matches events again where the PFS does not know.
+        """
+        base = max(base, self.position)
+        if upto <= base:
             return
-        if batch is not None:
-            rows = np.isin(batch.ticks, self._ticks[lacking])
-            if rows.any():
-                self._held.append(batch.take(rows))
-                self._have |= lacking & np.isin(self._ticks, batch.ticks)
-        gone = lacking & ~self._have
-        self._keep(~gone)
+        for first, last in damaged:
+            self._lose(first, last)
+        for first, last in self._unfiltered.parts(base, upto):
+            self._filter(first, last, cuts, chosen)
+        lo, hi = np.searchsorted(self._ticks, (base, upto), side="right").tolist()
+        lacking = np.flatnonzero(~self._have[lo:hi]) + lo
+        if not len(lacking):
+            return
+        found = np.zeros(len(lacking), np.bool_)
+        if cuts is not None:
+            wanted, ticks = self._ticks[lacking], cuts.batch.ticks
+            rows = np.minimum(np.searchsorted(ticks, wanted), len(ticks) - 1)
+            found = ticks[rows] == wanted
+            if found.any():
+                self._hold(cuts.take(rows[found]))
+                self._have[lacking[found]] = True
+        if not found.all():
+            keep = np.ones(len(self._ticks), np.bool_)
+            keep[lacking[~found]] = False
+            self._keep(keep)
+
+    def _filter(self, base: int, upto: int, cuts: Cuts | None, chosen: Callable[[EventBatch], Mask]) -> None:
+        """Match the events of `(base, upto]` again."""
+        self._unfiltered.remove(base, upto)
+        count = 0
+        if cuts is not None:
+            rows = np.flatnonzero((cuts.batch.ticks > base) & (cuts.batch.ticks <= upto))
+            count = len(rows)
+            if count:
+                part = cuts.take(rows)
+                found = np.flatnonzero(chosen(part))
+                if len(found):
+                    part = part if len(found) == part.count else part.take(found)
+                    self._hold(part)
+                    self._insert(part.ticks, have=True)
+        # Ask for more at once where there is little, for less where there is much.
+        factor = 4 if count < CHUNK_EVENTS_MAX // 4 else 0.25 if count > CHUNK_EVENTS_MAX else 1
+        self._span = int(min(max(self._span * factor, SPAN_TICKS_MIN), SPAN_TICKS_MAX))
 
     def ready(self, credit: int) -> tuple[int, EventBatch | None] | None:
         """What can be told next: up to which tick, and the events; None when nothing can."""
-        absent = np.flatnonzero(~self._have)
-        stop = min(int(absent[0]) if len(absent) else len(self._ticks), credit)
-        upto = int(self._ticks[stop]) - 1 if stop < len(self._ticks) else self._scanned
+        upto = self._scanned
+        for ranges in (self._unfiltered, self._gone):
+            if ranges:
+                upto = min(upto, next(iter(ranges))[0])
+        absent = np.flatnonzero(~self._have) if credit > 0 else np.zeros(1, np.int64)
+        if len(absent) and absent[0] < len(self._ticks):
+            upto = min(upto, int(self._ticks[absent[0]]) - 1)
         if upto <= self.position:
             return None
         self.position = upto
@@ -83,20 +167,61 @@ class Catchup:
         if not due:
             return upto, None
         whole = concatenate(due)
-        return upto, whole.take(np.argsort(whole.ticks, kind="stable"))
+        if len(due) > 1 and (np.diff(whole.ticks) < 0).any():
+            whole = whole.take(np.argsort(whole.ticks, kind="stable"))
+        return upto, whole
 
-    def lost(self, upto: int) -> int | None:
-        """A gap, if the next matched tick is at or below `upto` and not here: up to where it reaches."""
-        if not len(self._ticks) or self._have[0] or self._ticks[0] > upto:
+    def gap(self, lost: int) -> int | None:
+        """Up to where a gap reaches that is next to be told, if there is one; `lost` and below is L."""
+        if lost > self.position:
+            self._lose(self.position, lost)
+        if not self._gone:
             return None
-        held = self._ticks[self._have & (self._ticks <= upto)]
-        return int(held[0]) - 1 if len(held) else upto
+        base, upto = next(iter(self._gone))
+        return upto if base <= self.position else None
 
     def skip(self, upto: int) -> None:
-        """Told up to `upto` without events: a gap, or history that is not here."""
+        """Told up to `upto` without events: a gap."""
         self.position = max(self.position, upto)
-        self._keep(self._ticks > upto)
         self._scanned = max(self._scanned, upto)
+        self._gone.remove_upto(upto)
+        self._unfiltered.remove_upto(upto)
+        self._keep(self._ticks > upto)
+        self._held = [each for each in self._held if each.ticks[-1] > upto]
+
+    def _lose(self, base: int, upto: int) -> None:
+        """`(base, upto]` is L: a gap, where something matched, or may have, that is not held."""
+        base, upto = max(base, self.position), min(upto, self._scanned)
+        if upto <= base:
+            return
+        inside = (self._ticks > base) & (self._ticks <= upto)
+        lacking = self._ticks[inside & ~self._have]
+        holes = RangeSet(self._unfiltered.parts(base, upto))
+        for tick in lacking.tolist():
+            holes.add(tick - 1, tick)
+        self._unfiltered.remove(base, upto)
+        self._keep(~inside | self._have)
+        held = self._ticks[(self._ticks > base) & (self._ticks <= upto)]
+        for first, last in holes:
+            # One gap from hole to hole, broken only by what is held.
+            nexts = held[held > first]
+            self._gone.add(first, max(last, min(upto, int(nexts[0]) - 1 if len(nexts) else upto)))
+
+    def _insert(self, ticks: Ticks, *, have: bool = False) -> None:
+        if not len(ticks):
+            return
+        flags = np.full(len(ticks), have)
+        if not len(self._ticks) or ticks[0] > self._ticks[-1]:
+            self._ticks = np.concatenate((self._ticks, ticks))
+            self._have = np.concatenate((self._have, flags))
+            return
+        places = np.searchsorted(self._ticks, ticks)
+        self._have = np.insert(self._have, places, flags)
+        self._ticks = np.insert(self._ticks, places, ticks)
+
+    def _hold(self, batch: EventBatch) -> None:
+        self._held.append(batch)
+        self._average = max(1, len(batch.body) // batch.count)
 
     def _keep(self, rows: Mask) -> None:
         self._ticks, self._have = self._ticks[rows], self._have[rows]
@@ -110,9 +235,9 @@ class Catchup:
             elif batch.ticks[-1] <= upto:
                 yield batch
             else:
-                due = batch.ticks <= upto
-                yield batch.take(due)
-                later.append(batch.take(~due))
+                at = int(np.searchsorted(batch.ticks, upto, side="right"))
+                yield batch.slice(0, at)
+                later.append(batch.slice(at, batch.count))
         self._held = later
 
 

@@ -40,13 +40,6 @@ class SendClient:
 
 
 @dataclass(frozen=True, slots=True)
-class CloseClient:
-    """End a client's connection."""
-
-    client: int
-
-
-@dataclass(frozen=True, slots=True)
 class AppendEvents:
     """Append a batch, ticks filled in, to a pubend's log; durable after the next SyncLog is reported."""
 
@@ -182,7 +175,6 @@ class CommitTables:
 Effect = (
     SendPeer
     | SendClient
-    | CloseClient
     | AppendEvents
     | AppendLease
     | SyncLog

@@ -3,24 +3,25 @@
 For each pubend one constream feeds every subscriber that is not catching up: in order, and only up to the
 doubt horizon. What matched whom goes to the PFS; a durable subscriber that returns, or is too slow, gets what
 it missed through a catchup stream of its own, and joins the constream again at a tick, with neither hole nor
-overlap: both move only here, one stimulus at a time.
+overlap: both move only here, one stimulus at a time, in `settle`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from tidemark.broker.audience import Audience, Members, Rows
-from tidemark.broker.catchup import CHUNK_EVENTS, Catchup
+from tidemark.broker.acknowledgements import Acknowledgements
+from tidemark.broker.audience import Audience, Rows
+from tidemark.broker.catchup import CHUNK_EVENTS_MAX, Catchup, Cuts
 from tidemark.broker.commit import GroupCommit
+from tidemark.broker.constream import Constream, Piece, Subscribers, unexpired
+from tidemark.broker.counters import Counters
 from tidemark.broker.effects import (
     AppendPfs,
-    ChopPfs,
-    CloseClient,
     DropSubscription,
     Outbox,
     PfsRead,
@@ -28,27 +29,28 @@ from tidemark.broker.effects import (
     SaveReleased,
     SaveSubscription,
     SendClient,
+    Wish,
 )
 from tidemark.broker.interest import HERE, Interests
-from tidemark.broker.stream import Stream
-from tidemark.broker.subscription import Subscription
-from tidemark.errors import TidemarkError
-from tidemark.matching.selectors.parser import parse
-from tidemark.matching.topics import TopicPattern
+from tidemark.broker.stream import Ranges, Stream
+from tidemark.broker.subscription import Desire, Subscription
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Bools
 from tidemark.message.registry import Registry
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
-from tidemark.wire.frames import Ack, Credit, Deliver, Gap, Refused, Subscribe, Subscribed, Unsubscribe
+from tidemark.wire.frames import ClientFrame, Deliver, Gap, Subscribed, Wanted
 
 MILLISECOND = 1_000
+#: Match sets of which the number is remembered; a set that is met again after it was forgotten gets another.
+MATCH_SETS_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class HostPolicy:
     """Thresholds in microseconds."""
 
-    #: A subscriber without events is told of silence when its token lags this far behind.
-    silence: int = 1_000 * MILLISECOND
+    #: A live subscriber is told of silence when events for others have passed it for this long.
+    silence: int = 5_000 * MILLISECOND
     #: Acknowledgements are saved this often.
     save: int = 250 * MILLISECOND
 
@@ -59,26 +61,12 @@ class SavedSubscription:
 
     id: int
     name: str
-    pattern: str
-    selector: str
+    wishes: tuple[Wish, ...]
     released: Mapping[str, int]
 
 
-@dataclass(slots=True)
-class Constream:
-    """The consolidated stream of one pubend."""
-
-    stream: Stream
-    #: latest_delivered: everything at or below has gone to all live subscribers; None before the first
-    delivered: int | None = None
-    #: the part of it that the PFS has on disk
-    synced: int | None = None
-    #: subscriber -> the tick from which silence accounts for it, until the constream gets there
-    starting: dict[int, int] = field(default_factory=dict)
-
-
 class Host:
-    """All subscribers of a broker."""
+    """All subscribers of a broker: their streams. Who they are and what they ask for is the Reception's."""
 
     def __init__(
         self,
@@ -86,6 +74,7 @@ class Host:
         interests: Interests,
         registry: Registry,
         out: Outbox,
+        counters: Counters,
         policy: HostPolicy,
         pfs_commit: GroupCommit,
         tables_commit: GroupCommit,
@@ -93,78 +82,204 @@ class Host:
     ) -> None:
         self._interests = interests
         self._out = out
+        self._counters = counters
         self._policy = policy
         self._pfs_commit = pfs_commit
         self._tables_commit = tables_commit
         self._interest_changed = interest_changed
         self._audience = Audience(registry)
-        self._constreams = {name: Constream(stream) for name, stream in streams.items()}
-        self._subscriptions: dict[int, Subscription] = {}
-        self._by_name: dict[str, Subscription] = {}
-        self._by_client: dict[int, set[int]] = {}
-        self._next_id = 1
+        self.constreams = {name: Constream(stream) for name, stream in streams.items()}
+        self.subscriptions: dict[int, Subscription] = {}
+        #: member -> the subscriber it belongs to and what it wants
+        self._members: dict[int, tuple[Subscription, Desire]] = {}
+        #: member -> the version of interest here that asks for it
+        self._versions: dict[int, int] = {}
+        self._next_member = 1
         self._sets: dict[bytes, int] = {}
-        self._unsaved: set[int] = set()
-        self._saved_at = 0
+        self._next_set = 1
+        #: what has to be looked at before the stimulus is done with: pubends, and (pubend, subscriber)
+        self._moves: dict[str, None] = {}
+        self._calls: dict[tuple[str, int], None] = {}
+        self.acknowledgements = Acknowledgements(
+            self.subscriptions, self.constreams, out, tables_commit, self._outlive
+        )
+        self._saved_at = self._silence_at = 0
         self.now = self.wall = 0
+
+    # Who is here.
 
     def recover(self, saved: Iterable[SavedSubscription], delivered: Mapping[str, int]) -> None:
         """After a crash: durable subscriptions from the tables, latest_delivered from the PFS."""
         for each in saved:
-            self._next_id = max(self._next_id, each.id + 1)
-            subscription = Subscription(each.id, each.name, each.pattern, each.selector, True, 0)
-            subscription.starts = dict(each.released)
-            subscription.released = dict(each.released)
-            self._register(subscription)
-        for pubend, constream in self._constreams.items():
+            desires = [
+                Desire(wish.pattern, wish.selector, 0, 0, dict(wish.since), set(wish.since))
+                for wish in each.wishes
+            ]
+            subscription = Subscription(each.id, each.name, True, [], dict(each.released))
+            subscription.saved = dict(each.released)
+            self.subscriptions[each.id] = subscription
+            for desire in desires:
+                self.desire(subscription, desire)
+        for pubend, constream in self.constreams.items():
             # Without a PFS - it was never synced - all since the first start is matched again.
-            starts = [each.starts[pubend] for each in self._subscriptions.values() if pubend in each.starts]
-            tick = delivered.get(pubend, min(starts, default=None)) if self._subscriptions else None
+            starts = [each.starts[pubend] for each in self.subscriptions.values() if pubend in each.starts]
+            tick = delivered.get(pubend, min(starts, default=None)) if self.subscriptions else None
             if tick is not None:
-                constream.delivered = constream.synced = tick
-                constream.stream.position = max(constream.stream.position, tick)
-                constream.stream.window.raise_floor(tick)
-        version = self._attend()
-        for subscription in self._subscriptions.values():
-            subscription.version = version
+                constream.begin(tick)
+        self.attend()
+
+    def enter(self, subscription: Subscription, desire: Desire) -> None:
+        """A new subscriber."""
+        self.subscriptions[subscription.id] = subscription
+        self.desire(subscription, desire)
+        self.attend()
+
+    def desire(self, subscription: Subscription, desire: Desire) -> None:
+        """A subscriber wants something, from a tick on that each pubend gives. `attend` has to follow."""
+        desire.member = self._next_member
+        self._next_member += 1
+        subscription.desires.append(desire)
+        self._members[desire.member] = subscription, desire
+        self._audience.add(desire.member, desire.pattern, desire.selector)
+        for pubend, constream in self.constreams.items():
+            if pubend in desire.since:  # recovered: the constream comes by again
+                constream.starting[desire.member] = desire.since[pubend]
+                self._moves[pubend] = None
+            else:
+                constream.waiting.add(desire.member)
+
+    def leave(self, subscription: Subscription) -> None:
+        """A subscriber is gone for good."""
+        del self.subscriptions[subscription.id]
+        self.acknowledgements.forget(subscription)
+        self.disconnect(subscription)
+        for desire in subscription.desires:
+            self._forget(desire)
+        if not self.subscriptions:
+            for constream in self.constreams.values():
+                constream.end()
+        if subscription.durable:
+            self._out.add(DropSubscription(subscription.id))
+            self._tables_commit.after()
+        self.attend()
+
+    def attend(self) -> None:
+        """Say what is wanted here now."""
+        wanted: list[Wanted] = [desire.wanted for _, desire in self._members.values()]
+        version = self._interests.want_here(wanted)
+        for member, (_, desire) in self._members.items():
+            if not desire.version:
+                desire.version = self._versions[member] = version
+        self._interest_changed()
+
+    def _outlive(self, subscription: Subscription) -> None:
+        """What it wanted before a change is not needed once nothing of that time is left to be told."""
+        outlived = subscription.outlived(list(self.constreams))
+        if outlived is not None:
+            subscription.desires.remove(outlived)
+            self._forget(outlived)
+            self.save(subscription, lambda: None)
+            self.attend()
+
+    def _forget(self, desire: Desire) -> None:
+        del self._members[desire.member]
+        self._versions.pop(desire.member, None)
+        self._audience.remove(desire.member)
+        for constream in self.constreams.values():
+            constream.forget(desire.member)
+
+    def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
+        """Put a subscription, with all it wants, into the tables; `done` once it is on disk."""
+        self._out.add(SaveSubscription(subscription.id, subscription.name, subscription.wishes))
+        self._tables_commit.after(done)
+
+    def after_save(self, action: Callable[[], None]) -> None:
+        """Run `action` once everything saved so far is on disk."""
+        self._tables_commit.after(action)
+
+    # Connections.
+
+    def connect(self, subscription: Subscription, client: int, credit: int, token: CheckpointToken) -> None:
+        """A subscriber is there and has consumed what `token` says; it goes on from there."""
+        self.disconnect(subscription)
+        subscription.client = client
+        subscription.credit = credit
+        for pubend, start in subscription.starts.items():
+            if self._is_started(subscription, pubend):
+                subscription.told[pubend] = token.get(pubend, start)
+        self._say(subscription, Subscribed(subscription.name, subscription.token(), subscription.since))
+        for pubend in list(subscription.told):
+            # What it wanted before, it has acknowledged once, and nobody remembers what that was.
+            self._gap(pubend, subscription, subscription.starts[pubend])
+            self._go_on(pubend, subscription)
+
+    def disconnect(self, subscription: Subscription) -> None:
+        """A subscriber's connection is gone."""
+        subscription.leave()
+        for constream in self.constreams.values():
+            constream.catchups.pop(subscription.id, None)
+
+    def grant(self, subscription: Subscription, count: int) -> None:
+        """A subscriber can take this many bytes more."""
+        subscription.credit += count
+        for pubend, constream in self.constreams.items():
+            if subscription.id in constream.catchups:
+                self._calls[pubend, subscription.id] = None
+
+    def _is_started(self, subscription: Subscription, pubend: str) -> bool:
+        """It has a start there that is on disk, so that it may be told."""
+        return pubend in subscription.starts and (not subscription.durable or pubend in subscription.saved)
 
     # From the streams.
 
     def advanced(self, pubend: str, tag: int, base: int) -> None:
         """First-time knowledge arrived: some may start, and the constream may move."""
-        if not self._subscriptions:
+        if not self.subscriptions:
             return
-        constream = self._constreams[pubend]
+        constream = self.constreams[pubend]
         if constream.delivered is None:
             if base == TICK_MIN:
                 return  # upstream does not know yet where the stream stands
-            constream.delivered = constream.synced = base
-            constream.stream.window.raise_floor(base)
-        for subscription in self._subscriptions.values():
-            waits = pubend not in subscription.starts and subscription.id not in constream.starting
-            if waits and tag >= subscription.version:
-                constream.starting[subscription.id] = base
-        self._move(pubend, constream)
+            constream.begin(base)
+        if constream.waiting:
+            constream.expected(tag, base, self._versions)
+        self._moves[pubend] = None
 
-    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None) -> None:
+    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
         """Something that was asked for arrived: for the constream, or for some who catch up."""
-        for subscription in list(self._subscriptions.values()):
-            catchup = subscription.catchups.get(pubend)
-            if catchup is not None:
-                catchup.arrived(base, upto, batch)
-                self._catch_up(pubend, subscription, catchup)
-        self._move(pubend, self._constreams[pubend])
+        cuts = Cuts(batch) if batch is not None and batch.count else None
+        for number, catchup in self.constreams[pubend].catchups.items():
+            catchup.arrived(base, upto, cuts, damaged, partial(self._chosen, pubend, number))
+            self._calls[pubend, number] = None
+        self._moves[pubend] = None
 
     def lost(self, pubend: str) -> None:
         """History was let go: those who still wanted it get a gap."""
-        for subscription in list(self._subscriptions.values()):
-            catchup = subscription.catchups.get(pubend)
-            if catchup is not None:
-                self._catch_up(pubend, subscription, catchup)
+        for number in self.constreams[pubend].catchups:
+            self._calls[pubend, number] = None
+
+    def learnt(self) -> None:
+        """A topic has become known: what waited for it can go on."""
+        for pubend in self.constreams:
+            self._moves[pubend] = None
 
     def delivered(self, pubend: str) -> int | None:
         """Up to where the window is not needed here any more; None when nobody is here."""
-        return self._constreams[pubend].delivered if self._subscriptions else None
+        return self.constreams[pubend].delivered if self.subscriptions else None
+
+    def settle(self) -> None:
+        """Do all that the stimulus has made possible. Each step may make more possible."""
+        while self._moves or self._calls:
+            if self._moves:
+                pubend = next(iter(self._moves))
+                del self._moves[pubend]
+                self._move(pubend, self.constreams[pubend])
+            else:
+                pubend, number = next(iter(self._calls))
+                del self._calls[pubend, number]
+                catchup = self.constreams[pubend].catchups.get(number)
+                if catchup is not None:
+                    self._catch_up(pubend, self.subscriptions[number], catchup)
 
     # The constream.
 
@@ -172,40 +287,90 @@ class Host:
         """Deliver up to the doubt horizon, stopping wherever somebody starts; ask for what is missing."""
         if constream.delivered is None:
             return
-        window = constream.stream.window
         while True:
             self._start(pubend, constream)
-            horizon = window.knowledge.horizon(constream.delivered)
-            stops = [tick for tick in constream.starting.values() if tick > constream.delivered]
-            upto = min([horizon, *stops])
-            if upto <= constream.delivered:
+            upto = constream.next_stop()
+            if upto is None:
                 break
-            self._deliver(pubend, constream, upto)
+            gap = constream.gap(upto)
+            if gap is not None:
+                self._break(pubend, constream, gap)
+                continue
+            piece = constream.piece(upto, self._audience, self.wall)
+            if piece is None:
+                self._counters["topics_unknown"] += 1
+                break
+            self._deliver(pubend, constream, piece)
         position = max(constream.stream.position, constream.delivered)
-        unknown = window.knowledge.unknown(constream.delivered, position)
+        unknown = constream.stream.window.knowledge.unknown(constream.delivered, position)
         if unknown:
-            constream.stream.nacked(HERE, unknown, self.now, patient=True)
+            # With no room for more, only what everything waits for is worth asking for.
+            full = constream.stream.window.is_full
+            constream.stream.nacked(HERE, unknown[:1] if full else unknown, self.now, patient=True)
 
     def _start(self, pubend: str, constream: Constream) -> None:
-        """Those whom silence accounts for from here on, or from before, start here."""
-        assert constream.delivered is not None
-        for number, tick in list(constream.starting.items()):
-            if tick > constream.delivered:
-                continue
-            del constream.starting[number]
-            subscription = self._subscriptions[number]
-            subscription.starts[pubend] = subscription.released[pubend] = constream.delivered
-            self._audience.add(number, subscription.pattern, subscription.selector)
-            if subscription.durable:
-                # A start is told only once it is on disk: from then on it holds release, whoever crashes.
-                self._out.add(SaveReleased(number, CheckpointToken(subscription.released)))
-                self._tables_commit.after(partial(self._begin, number, pubend))
-            else:
-                self._begin(number, pubend)
+        """Those whom silence accounts for from here on, or from before, come into force here."""
+        if not constream.starting:
+            return
+        delivered = constream.delivered
+        assert delivered is not None
+        for member in sorted(m for m, tick in constream.starting.items() if tick <= delivered):
+            del constream.starting[member]
+            self._come_into_force(pubend, constream, *self._members[member], delivered)
+
+    def _come_into_force(
+        self, pubend: str, constream: Constream, subscription: Subscription, desire: Desire, tick: int
+    ) -> None:
+        recovered = pubend in desire.since
+        desire.since.setdefault(pubend, tick)
+        at = subscription.desires.index(desire)
+        for other in subscription.desires[:at]:
+            constream.forget(other.member)
+            # What never was in force here is passed over: it holds for no tick.
+            other.since.setdefault(pubend, desire.since[pubend])
+        constream.force.set(desire.member, subscription.id, durable=subscription.durable)
+        constream.held = None
+        if recovered:
+            return
+        changed = pubend in subscription.released
+        if changed:
+            self._counters["changes"] += 1
+            constream.changing += 1
+        else:
+            self._counters["starts"] += 1
+            subscription.released[pubend] = tick
+        if not subscription.durable:
+            subscription.saved = subscription.released
+            desire.kept.add(pubend)
+            self._begin(subscription.id, pubend)
+            return
+        # A start is told, and a change passed, only once it is on disk: from then on it holds, whoever
+        # crashes.
+        released = CheckpointToken(subscription.released)
+        self._out.add(SaveReleased(subscription.id, released))
+        done = partial(self._in_force, subscription.id, pubend, desire, released, changed=changed)
+        self.save(subscription, done)
+
+    def _in_force(
+        self, number: int, pubend: str, desire: Desire, released: CheckpointToken, *, changed: bool
+    ) -> None:
+        """A start or a change is on disk."""
+        constream = self.constreams[pubend]
+        if changed:
+            constream.changing -= 1
+            self._moves[pubend] = None
+        subscription = self.subscriptions.get(number)
+        if subscription is None:
+            return
+        desire.kept.add(pubend)
+        self.acknowledgements.saved(number, released)
+        self._begin(number, pubend)
+        if changed and subscription.client is not None:
+            self._say(subscription, Subscribed(subscription.name, subscription.token(), subscription.since))
 
     def _begin(self, number: int, pubend: str) -> None:
         """A subscriber that has started is told so; it goes on from there."""
-        subscription = self._subscriptions.get(number)
+        subscription = self.subscriptions.get(number)
         if subscription is None or subscription.client is None or pubend in subscription.told:
             return
         start = subscription.starts[pubend]
@@ -214,305 +379,208 @@ class Host:
 
     def _go_on(self, pubend: str, subscription: Subscription) -> None:
         """From what it was told last: with the constream, or behind it."""
-        told, delivered = subscription.told[pubend], self._constreams[pubend].delivered
+        constream = self.constreams[pubend]
+        told, delivered = subscription.told[pubend], constream.delivered
         if delivered is None or told >= delivered:
+            self._counters["tokens_ahead"] += delivered is not None and told > delivered
             return
         if subscription.durable:
-            subscription.catchups[pubend] = Catchup(told)
-            self._catch_up(pubend, subscription, subscription.catchups[pubend])
+            self._counters["catchups"] += 1
+            constream.catchups[subscription.id] = Catchup(told)
+            self._calls[pubend, subscription.id] = None
         else:
-            self._out.add(SendClient(_client(subscription), Gap(subscription.name, pubend, told, delivered)))
-            subscription.told[pubend] = delivered
+            self._gap(pubend, subscription, delivered)
 
-    def _deliver(self, pubend: str, constream: Constream, upto: int) -> None:
-        assert constream.delivered is not None
-        base = constream.delivered
-        batch = _unexpired(constream.stream.window.events(base, upto), self.wall)
-        matches = list(self._audience.matches(batch)) if batch is not None else []
-        self._log(pubend, base, upto, batch, matches)
-        constream.delivered = upto
+    def _deliver(self, pubend: str, constream: Constream, piece: Piece) -> None:
+        self._log(pubend, constream, piece)
+        constream.delivered = piece.upto
+        if piece.batch is None or not piece.matches:
+            return
         rows_of: dict[int, list[int]] = {}
-        for at, (_, members) in enumerate(matches):
-            for member in members.tolist():
-                rows_of.setdefault(member, []).append(at)
+        for at, (rows, members) in enumerate(piece.matches):
+            self._counters["events_matched"] += len(rows)
+            for number in constream.force.chosen(constream.force.of, members).tolist():
+                rows_of.setdefault(number, []).append(at)
         parts: dict[tuple[int, ...], EventBatch] = {}
-        for subscription in list(self._subscriptions.values()):
-            if not subscription.is_live(pubend):
+        for number, chosen in rows_of.items():
+            subscription = self.subscriptions[number]
+            if not self.is_live(subscription, pubend):
                 continue
-            chosen = tuple(rows_of.get(subscription.id, ()))
-            if chosen and chosen not in parts:
-                assert batch is not None
-                parts[chosen] = batch.take(np.sort(np.concatenate([matches[at][0] for at in chosen])))
-            self._feed(pubend, subscription, upto, parts.get(chosen))
+            key = tuple(chosen)
+            part = parts.get(key)
+            if part is None:
+                part = parts[key] = _part(piece.batch, [piece.matches[at][0] for at in chosen])
+            self._feed(pubend, subscription, piece.upto, part)
 
-    def _feed(self, pubend: str, subscription: Subscription, upto: int, part: EventBatch | None) -> None:
+    def is_live(self, subscription: Subscription, pubend: str) -> bool:
+        """Fed by the constream."""
+        connected = subscription.client is not None and pubend in subscription.told
+        return connected and subscription.id not in self.constreams[pubend].catchups
+
+    def _feed(self, pubend: str, subscription: Subscription, upto: int, part: EventBatch) -> None:
         """Give a live subscriber its rows; one that cannot take them leaves the constream right here."""
         told = subscription.told[pubend]
-        if part is not None and told >= part.ticks[0]:  # a token may be ahead of its host
-            part = part.take(part.ticks > told)
-        count = part.count if part is not None else 0
-        if count > subscription.credit:
+        if told >= part.ticks[0]:  # a token may be ahead of its host
+            rows = np.flatnonzero(part.ticks > told)
+            if not len(rows):
+                return
+            part = part.take(rows)
+        if subscription.credit <= 0:
+            self._counters["catchups_slow"] += 1
             self._go_on(pubend, subscription)
             return
-        if count or upto - told >= self._policy.silence:
-            self._tell(subscription, pubend, told, upto, part if count else None)
+        self._tell(subscription, pubend, told, upto, part)
 
-    def _log(
-        self,
-        pubend: str,
-        base: int,
-        upto: int,
-        batch: EventBatch | None,
-        matches: list[tuple[Rows, Members]],
-    ) -> None:
+    def _break(self, pubend: str, constream: Constream, upto: int) -> None:
+        """What lies up to `upto` is L and was never matched: a gap for everyone, and unknown to the PFS."""
+        constream.delivered = upto
+        constream.last_event = max(constream.last_event, upto)
+        for subscription in self.subscriptions.values():
+            if self.is_live(subscription, pubend):
+                self._gap(pubend, subscription, upto)
+
+    def _log(self, pubend: str, constream: Constream, piece: Piece) -> None:
         """What matched durable subscribers goes to the PFS; only then does it count as delivered upstream."""
-        rows: list[Rows] = []
-        sets: list[int] = []
-        members: dict[int, Members] = {}
-        for where, who in matches:
-            durable = who[[self._subscriptions[each].durable for each in who.tolist()]]
+        places: list[Rows] = []
+        sets: list[Subscribers] = []
+        members: dict[int, Subscribers] = {}
+        for rows, who in piece.matches:
+            durable = np.sort(constream.force.chosen(constream.force.durable, who))
             if len(durable):
-                number = self._sets.setdefault(durable.tobytes(), len(self._sets) + 1)
+                number = self._number(durable)
                 members[number] = durable
-                rows.append(where)
-                sets += [number] * len(where)
-        places = np.concatenate(rows) if rows else np.zeros(0, np.int64)
-        order = np.argsort(places, kind="stable")
-        ticks = batch.ticks[places[order]] if batch is not None else np.zeros(0, np.int64)
-        numbers = np.array(sets, np.uint32)[order]
-        self._out.add(AppendPfs(pubend, base, upto, ticks, numbers, members))
-        constream = self._constreams[pubend]
+                places.append(rows)
+                sets.append(np.full(len(rows), number, np.uint32))
+        ticks, numbers = np.zeros(0, np.int64), np.zeros(0, np.uint32)
+        if places and piece.batch is not None:
+            where = np.concatenate(places)
+            order = np.argsort(where, kind="stable")
+            ticks, numbers = piece.batch.ticks[where[order]], np.concatenate(sets)[order]
+        self._out.add(AppendPfs(pubend, piece.base, piece.upto, ticks, numbers, members))
+        self._pfs_commit.after(partial(self._logged, constream, piece.upto))
 
-        def synced() -> None:
-            constream.synced = upto if constream.synced is None else max(constream.synced, upto)
+    def _number(self, durable: Subscribers) -> int:
+        key = durable.tobytes()
+        number = self._sets.get(key)
+        if number is None:
+            if len(self._sets) >= MATCH_SETS_MAX:
+                self._sets.clear()
+            number = self._sets[key] = self._next_set
+            self._next_set += 1
+        return number
 
-        self._pfs_commit.after(synced)
+    def _logged(self, constream: Constream, upto: int) -> None:
+        if constream.synced is not None:
+            constream.synced = max(constream.synced, upto)
 
     # Catching up.
 
     def read(self, answer: PfsRead) -> None:
         """The PFS said which ticks a subscriber matched."""
-        subscription = self._subscriptions.get(answer.subscriber)
-        catchup = subscription.catchups.get(answer.pubend) if subscription else None
-        if subscription is None or catchup is None:
-            return
-        if answer.base > catchup.position:
-            # What lies before has been acknowledged once and is gone: this token is older than that.
-            self._gap(answer.pubend, subscription, catchup, answer.base)
-        catchup.matched(answer.base, answer.upto, answer.ticks)
-        self._catch_up(answer.pubend, subscription, catchup)
+        catchup = self.constreams[answer.pubend].catchups.get(answer.subscriber)
+        if catchup is None or catchup.reads_from != answer.base:
+            return  # for a catchup stream of a former connection, which began elsewhere
+        self._counters["refilters"] += answer.unknown is not None
+        catchup.matched(answer.upto, answer.ticks, answer.unknown)
+        self._calls[answer.pubend, answer.subscriber] = None
 
     def _catch_up(self, pubend: str, subscription: Subscription, catchup: Catchup) -> None:
         """Tell what can be told, ask for what is missing, join the constream when it is reached."""
-        constream = self._constreams[pubend]
+        constream = self.constreams[pubend]
         lost = constream.stream.window.knowledge.lost
-        while subscription.client is not None:
+        while True:
             ready = catchup.ready(subscription.credit)
             if ready is not None:
-                self._tell(subscription, pubend, subscription.told[pubend], *ready)
+                upto, batch = ready
+                batch = unexpired(batch, self.wall) if batch is not None else None
+                self._tell(subscription, pubend, subscription.told[pubend], upto, batch)
                 continue
-            gap = catchup.lost(lost)
+            gap = catchup.gap(lost)
             if gap is None:
                 break
-            self._gap(pubend, subscription, catchup, gap)
+            catchup.skip(gap)
+            self._gap(pubend, subscription, gap)
         if constream.delivered is not None and catchup.position >= constream.delivered:
-            subscription.catchups.pop(pubend, None)
+            self._counters["switchovers"] += 1
+            del constream.catchups[subscription.id]
         elif catchup.needs_read:
-            catchup.is_reading = True
-            self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS))
-        else:
+            catchup.reads_from = catchup.position
+            self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
+        elif subscription.credit > 0:
             missing = catchup.missing()
             if missing:
                 constream.stream.nacked(HERE, missing, self.now)
 
-    def _gap(self, pubend: str, subscription: Subscription, catchup: Catchup, upto: int) -> None:
-        told = subscription.told[pubend]
-        catchup.skip(upto)
-        if upto > told:
-            self._out.add(SendClient(_client(subscription), Gap(subscription.name, pubend, told, upto)))
-            subscription.told[pubend] = upto
+    def _chosen(self, pubend: str, number: int, batch: EventBatch) -> Bools:
+        """chosen[row]: what the subscriber wanted at the event's tick is true of it."""
+        chosen = np.zeros(batch.count, np.bool_)
+        desires = self.subscriptions[number].desires
+        ends = [each.since.get(pubend, TICK_MAX) for each in desires[1:]] + [TICK_MAX]
+        for desire, end in zip(desires, ends, strict=True):
+            start = desire.since.get(pubend, TICK_MAX)
+            if start < end and start < batch.ticks[-1] and end > batch.ticks[0]:
+                times = (batch.ticks > start) & (batch.ticks <= end)
+                chosen |= times & self._audience.chosen(desire.member, batch)
+        return chosen
 
-    # Clients.
-
-    def subscribe(self, client: int, frame: Subscribe) -> None:
-        """A subscriber comes, for the first time or again."""
-        known = self._by_name.get(frame.name)
-        if known is None:
-            self._create(client, frame)
-        elif not known.durable or (known.pattern, known.selector) != (frame.pattern, frame.selector):
-            reason = (
-                f"{frame.name!r} is taken by another subscription: choose a name, or unsubscribe it first"
-            )
-            self._out.add(SendClient(client, Refused(f"subscribe {frame.name}", reason)))
-        else:
-            self._resume(client, frame, known)
-
-    def _create(self, client: int, frame: Subscribe) -> None:
-        try:
-            TopicPattern.parse(frame.pattern)
-            parse(frame.selector)
-        except TidemarkError as error:
-            self._out.add(SendClient(client, Refused(f"subscribe {frame.name}", str(error))))
-            return
-        number = self._next_id
-        self._next_id += 1
-        subscription = Subscription(number, frame.name, frame.pattern, frame.selector, frame.durable, 0)
-        self._register(subscription)
-        subscription.version = self._attend()
-        if not frame.durable:
-            self._connect(client, frame, subscription)
-            return
-        self._out.add(
-            SaveSubscription(number, frame.name, frame.pattern, frame.selector, CheckpointToken({}))
-        )
-        self._tables_commit.after(lambda: self._connect_if_there(client, frame, subscription))
-
-    def _connect_if_there(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
-        if self._by_name.get(frame.name) is subscription and subscription.client is None:
-            self._connect(client, frame, subscription)
-
-    def _resume(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
-        """It returns: the newer connection wins, and what it says it has decides where it goes on."""
-        if subscription.client is not None and subscription.client != client:
-            reason = f"{frame.name!r} has connected again elsewhere"
-            self._out.add(SendClient(subscription.client, Refused(f"subscribe {frame.name}", reason)))
-            self._out.add(CloseClient(subscription.client))
-            self.gone(subscription.client)
-        self._connect(client, frame, subscription)
-
-    def _connect(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
-        subscription.leave()
-        subscription.client = client
-        subscription.credit = frame.credit
-        self._by_client.setdefault(client, set()).add(subscription.id)
-        token = frame.token or CheckpointToken(subscription.released)
-        for pubend, start in subscription.starts.items():
-            subscription.told[pubend] = token.get(pubend, start)
-        self._out.add(SendClient(client, Subscribed(subscription.name, subscription.token())))
-        for pubend in list(subscription.told):
-            self._go_on(pubend, subscription)
-
-    def acknowledge(self, frame: Ack) -> None:
-        """A subscriber has consumed; late words of one that is unknown here are ignored."""
-        subscription = self._by_name.get(frame.name)
-        if subscription is not None:
-            subscription.acknowledge(frame.token)
-            if subscription.durable:
-                self._unsaved.add(subscription.id)
-
-    def grant(self, frame: Credit) -> None:
-        """A subscriber can take more."""
-        subscription = self._by_name.get(frame.name)
-        if subscription is None:
-            return
-        subscription.credit += frame.events
-        for pubend, catchup in list(subscription.catchups.items()):
-            self._catch_up(pubend, subscription, catchup)
-
-    def unsubscribe(self, frame: Unsubscribe) -> None:
-        """A subscription ends."""
-        subscription = self._by_name.get(frame.name)
-        if subscription is not None:
-            self._remove(subscription)
-
-    def gone(self, client: int) -> None:
-        """A connection is gone: durable subscriptions stay, others end."""
-        for number in sorted(self._by_client.pop(client, ())):
-            subscription = self._subscriptions[number]
-            if subscription.durable:
-                subscription.leave()
-            else:
-                self._remove(subscription)
-
-    def _register(self, subscription: Subscription) -> None:
-        self._subscriptions[subscription.id] = subscription
-        self._by_name[subscription.name] = subscription
-        if subscription.starts:
-            self._audience.add(subscription.id, subscription.pattern, subscription.selector)
-
-    def _remove(self, subscription: Subscription) -> None:
-        del self._subscriptions[subscription.id]
-        del self._by_name[subscription.name]
-        if subscription.client is not None and subscription.client in self._by_client:
-            self._by_client[subscription.client].discard(subscription.id)
-        self._audience.remove(subscription.id)
-        self._unsaved.discard(subscription.id)
-        for constream in self._constreams.values():
-            constream.starting.pop(subscription.id, None)
-            if not self._subscriptions:
-                constream.delivered = constream.synced = None
-        if subscription.durable:
-            self._out.add(DropSubscription(subscription.id))
-            self._tables_commit.after(lambda: None)
-        self._attend()
-
-    def _attend(self) -> int:
-        """Say what is wanted here now; the version that accounts for it."""
-        version = self._interests.want_here(each.wanted for each in self._subscriptions.values())
-        self._interest_changed()
-        return version
+    # Telling.
 
     def _tell(
         self, subscription: Subscription, pubend: str, base: int, upto: int, batch: EventBatch | None
     ) -> None:
         if batch is not None:
-            subscription.credit -= batch.count
+            subscription.credit -= len(batch.body)
+            self._counters["events_delivered"] += batch.count
+        else:
+            self._counters["silences_told"] += 1
         subscription.told[pubend] = upto
-        frame = Deliver(subscription.name, pubend, base, upto, batch)
-        self._out.add(SendClient(_client(subscription), frame))
+        self._say(subscription, Deliver(subscription.name, pubend, base, upto, batch))
+
+    def _gap(self, pubend: str, subscription: Subscription, upto: int) -> None:
+        told = subscription.told[pubend]
+        if upto > told:
+            self._counters["gaps_told"] += 1
+            subscription.told[pubend] = upto
+            self._say(subscription, Gap(subscription.name, pubend, told, upto))
+
+    def _say(self, subscription: Subscription, frame: ClientFrame) -> None:
+        assert subscription.client is not None
+        self._out.add(SendClient(subscription.client, frame))
 
     # Time and release.
 
     def wake(self, now: int) -> None:
         """Silence to those who lag, acknowledgements to the tables, and another try where something waits."""
-        for pubend, constream in self._constreams.items():
-            self._move(pubend, constream)
-        for subscription in list(self._subscriptions.values()):
-            for pubend, catchup in list(subscription.catchups.items()):
-                self._catch_up(pubend, subscription, catchup)
-        if self._unsaved and now - self._saved_at >= self._policy.save:
+        for pubend, constream in self.constreams.items():
+            self._moves[pubend] = None
+            for number in constream.catchups:
+                self._calls[pubend, number] = None
+        if now - self._silence_at >= self._policy.silence:
+            self._silence_at = now
+            self._be_silent()
+        if now - self._saved_at >= self._policy.save:
             self._saved_at = now
-            for number in sorted(self._unsaved):
-                token = CheckpointToken(self._subscriptions[number].released)
-                self._out.add(SaveReleased(number, token))
-            self._unsaved.clear()
-            self._tables_commit.after(lambda: None)
-            for pubend in self._constreams:
-                found = self.minima(pubend)
-                if found is not None and found[0] < TICK_MAX:
-                    self._out.add(ChopPfs(pubend, found[0]))
+            self.acknowledgements.save_all()
+            self.acknowledgements.chop()
+
+    def _be_silent(self) -> None:
+        """Tell live subscribers that what has passed was not for them, so that their tokens keep up."""
+        for pubend, constream in self.constreams.items():
+            delivered, last = constream.delivered, constream.last_event
+            if delivered is None:
+                continue
+            for subscription in self.subscriptions.values():
+                if self.is_live(subscription, pubend) and subscription.told[pubend] < min(last, delivered):
+                    self._tell(subscription, pubend, subscription.told[pubend], delivered, None)
 
     @property
     def minima_unknown(self) -> bool:
         """Somebody is here, or was a moment ago: what was said of nobody does not hold."""
-        return bool(self._subscriptions)
-
-    def minima(self, pubend: str) -> tuple[int, int] | None:
-        """(released, delivered) of this host; TICK_MAX when nobody is here, None when it is not known yet."""
-        if not self._subscriptions:
-            return TICK_MAX, TICK_MAX
-        constream = self._constreams[pubend]
-        if constream.synced is None:
-            return None
-        held = [
-            each.released[pubend]
-            for each in self._subscriptions.values()
-            if each.durable and pubend in each.starts
-        ]
-        return min([constream.synced, *held]), constream.synced
+        return bool(self.subscriptions)
 
 
-def _client(subscription: Subscription) -> int:
-    assert subscription.client is not None
-    return subscription.client
-
-
-def _unexpired(batch: EventBatch | None, wall: int) -> EventBatch | None:
-    """An event past its validity is silence for whoever has not got it yet."""
-    if batch is None:
-        return None
-    validity = batch.prelude("validity_ms").astype(np.int64) * MILLISECOND
-    alive = (validity == 0) | (batch.ticks + validity > wall)
-    if alive.all():
+def _part(batch: EventBatch, rows: list[Rows]) -> EventBatch:
+    """These rows of the batch, in order."""
+    if sum(len(each) for each in rows) == batch.count:
         return batch
-    return batch.take(alive) if alive.any() else None
+    return batch.take(rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows)))

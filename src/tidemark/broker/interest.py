@@ -13,14 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from tidemark.errors import TidemarkError
-from tidemark.matching.selectors.selector import Selector
-from tidemark.matching.topics import TopicPattern
-from tidemark.matching.vectors.vector import Condition, compile_condition
-from tidemark.message.batches.batch import EventBatch
-from tidemark.message.batches.columns import Bools
+from tidemark.broker.audience import Audience
+from tidemark.broker.counters import Counters
+from tidemark.broker.reduction import Reduction
 from tidemark.message.registry import Registry
 from tidemark.wire.frames import Interest, Wanted
 
@@ -32,52 +27,13 @@ STARTED_ONLY = 1
 VERSIONS_KEPT_MAX = 64
 
 
-class Selection:
-    """What one neighbour wants, ready to be asked of batches. Errs towards wanting."""
-
-    def __init__(self, wanted: Iterable[Wanted], registry: Registry) -> None:
-        self._registry = registry
-        self._wanted = [(TopicPattern.parse(each.pattern), each.selector) for each in wanted]
-        self._conditions: dict[tuple[str, str], Condition | None] = {}
-
-    def rows(self, batch: EventBatch) -> Bools:
-        """rows[row]: the neighbour wants the event, or it cannot be told that it does not."""
-        chosen = np.zeros(batch.count, np.bool_)
-        of_shape = batch.prelude("shape")
-        for index, shape in enumerate(batch.shapes):
-            chosen |= (of_shape == index) & self._of_topic(shape.topic, batch)
-        return chosen
-
-    def _of_topic(self, topic: str, batch: EventBatch) -> Bools:
-        chosen = np.zeros(batch.count, np.bool_)
-        known = self._registry.topics.get(topic)
-        for pattern, selector in self._wanted:
-            if not pattern.matches(topic):
-                continue
-            if known is None:
-                return np.ones(batch.count, np.bool_)
-            try:
-                chosen |= self._condition(topic, selector).matched(known.reader.columns(batch))
-            except TidemarkError:
-                return np.ones(batch.count, np.bool_)
-        return chosen
-
-    def _condition(self, topic: str, selector: str) -> Condition:
-        found = self._conditions.get((topic, selector))
-        if found is None:
-            reader = self._registry.topics[topic].reader
-            found = compile_condition(Selector.parse(selector, reader).tree, reader)
-            self._conditions[topic, selector] = found
-        return found
-
-
 @dataclass(slots=True)
 class _Heard:
     """What a neighbour said last; `wanted` is None when it wants everything or has not said."""
 
     version: int = 0
     wanted: tuple[Wanted, ...] | None = None
-    selection: Selection | None = None
+    selection: Audience | None = None
 
 
 @dataclass(slots=True)
@@ -88,13 +44,17 @@ class _Said:
     wanted: tuple[Wanted, ...] | None = None
     #: version -> the versions of others that went into it
     made_of: dict[int, dict[str, int]] = field(default_factory=dict)
+    reduction: Reduction = field(default_factory=Reduction)
 
 
 class Interests:
     """The interests that a broker has heard and said."""
 
-    def __init__(self, peers: Iterable[str], incarnation: int, registry: Registry) -> None:
+    def __init__(
+        self, peers: Iterable[str], incarnation: int, registry: Registry, counters: Counters
+    ) -> None:
         self._registry = registry
+        self._counters = counters
         self._heard: dict[str, _Heard] = {peer: _Heard() for peer in peers}
         self._said: dict[str, _Said] = {peer: _Said() for peer in self._heard}
         self._here = _Heard(version=incarnation << 32, wanted=())
@@ -102,7 +62,11 @@ class Interests:
 
     def heard(self, peer: str, frame: Interest) -> None:
         """A neighbour said what it wants."""
-        selection = None if frame.wanted is None else Selection(frame.wanted, self._registry)
+        selection = None
+        if frame.wanted is not None:
+            selection = Audience(self._registry)
+            for number, line in enumerate(frame.wanted, 1):
+                selection.add(number, line.pattern, line.selector)
         self._heard[peer] = _Heard(frame.version, frame.wanted, selection)
 
     def forget(self, peer: str) -> None:
@@ -119,13 +83,15 @@ class Interests:
     def say(self, peer: str, *, again: bool = False) -> Interest | None:
         """What to tell a neighbour, if it differs from what it was told last (or `again`)."""
         others = {name: each for name, each in self._heard.items() if name != peer}
-        wanted = _union([self._here, *others.values()])
         said = self._said[peer]
+        wanted = _union([self._here, *others.values()], said.reduction)
         made_of = {name: each.version for name, each in others.items()} | {HERE: self._here.version}
         if said.version and wanted == said.wanted and not again:
             # Covered already: the version in force accounts for the new ones too, from now on.
+            self._counters["interest_covered"] += said.made_of[said.version] != made_of
             said.made_of[said.version] = made_of
             return None
+        self._counters["interest_said"] += 1
         said.version, said.wanted = self._next(), wanted
         said.made_of[said.version] = made_of
         while len(said.made_of) > VERSIONS_KEPT_MAX:
@@ -140,7 +106,7 @@ class Interests:
         """The version that a neighbour said last."""
         return self._heard[peer].version
 
-    def selection(self, peer: str) -> Selection | None:
+    def selection(self, peer: str) -> Audience | None:
         """What may be left out for a neighbour; None when nothing may."""
         return self._heard[peer].selection
 
@@ -162,10 +128,10 @@ class Interests:
         return self._counter
 
 
-def _union(interests: Iterable[_Heard]) -> tuple[Wanted, ...] | None:
+def _union(interests: Iterable[_Heard], reduction: Reduction) -> tuple[Wanted, ...] | None:
     wanted: set[Wanted] = set()
     for each in interests:
         if each.wanted is None:
             return None
         wanted.update(each.wanted)
-    return tuple(sorted(wanted, key=lambda each: (each.pattern, each.selector)))
+    return reduction.of(wanted)

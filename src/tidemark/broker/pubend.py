@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from tidemark.broker.commit import GroupCommit
+from tidemark.broker.counters import Counters
 from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, Outbox, SendClient
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
@@ -49,6 +51,8 @@ class PubendState:
     lost: int = TICK_MIN
     #: publisher -> its last sequence number and the tick of that event
     publishers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    #: (last tick, bytes) of every batch that is still there, oldest first
+    sizes: tuple[tuple[int, int], ...] = ()
 
 
 class Pubend:
@@ -60,6 +64,7 @@ class Pubend:
         state: PubendState,
         policy: PubendPolicy,
         out: Outbox,
+        counters: Counters,
         commit: GroupCommit,
         publish: Callable[[int, int, EventBatch | None], None],
     ) -> None:
@@ -67,6 +72,7 @@ class Pubend:
         self.name = name
         self._policy = policy
         self._out = out
+        self._counters = counters
         self._commit = commit
         self._publish = publish
         #: the last tick given to an event, durable or not
@@ -81,11 +87,13 @@ class Pubend:
         #: everything at or below has been passed on
         self.position = max(state.last, state.lost)
         self.lost = state.lost
+        #: publisher -> last sequence number and its tick: of what was appended, and of what is durable
         self._publishers = dict(state.publishers)
+        self._durable_publishers = dict(state.publishers)
         #: appended and not yet durable
         self._unsynced = 0
-        self._sizes: deque[tuple[int, int]] = deque()
-        self._bytes = 0
+        self._sizes = deque(state.sizes)
+        self.bytes = sum(size for _, size in state.sizes)
         self._released = TICK_MIN
         self._delivered = TICK_MIN
         self.archived: int | None = None
@@ -102,8 +110,9 @@ class Pubend:
         if frame.sequence > expected:
             # Taking a later one first would make the earlier look like a repetition when it comes.
             reason = f"expected sequence {expected}, got {frame.sequence}: send again from there"
-            self._out.add(SendClient(client, Refused(f"publish {frame.publisher}", reason)))
+            self._refuse(client, frame.publisher, "sequence", reason)
             return
+        self._counters["publishes_repeated"] += frame.sequence < expected
         if known is None or last > known[0]:
             batch = frame.batch
             if known is not None and frame.sequence <= known[0]:
@@ -112,28 +121,44 @@ class Pubend:
         sequence, tick = self._publishers[frame.publisher]
         acknowledgement = Published(self.name, frame.publisher, max(last, sequence), tick)
         # Also for a duplicate: the original may still be on its way to the disk.
-        self._when_durable(lambda: self._out.add(SendClient(client, acknowledgement)))
+        full = "the disk is full: nothing was logged, send again when there is room"
+        self._when_durable(
+            lambda: self._out.add(SendClient(client, acknowledgement)),
+            lambda: self._refuse(client, frame.publisher, "full", full),
+        )
+
+    def _refuse(self, client: int, publisher: str, code: str, reason: str) -> None:
+        self._counters["publishes_refused"] += 1
+        self._out.add(SendClient(client, Refused("publish", publisher, code, reason)))
 
     def _append(self, publisher: str, last: int, batch: EventBatch, wall: int) -> None:
         first = max(self._last + 1, self._silent + 1, wall)
+        self._counters["clock_back"] += first > wall + SECOND
         batch.fill_ticks(np.arange(first, first + batch.count, dtype=np.int64))
         self._last = self._silent = first + batch.count - 1
         self._publishers[publisher] = (last, self._last)
         self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
         self._unsynced += 1
-        self._commit.after(lambda: self._durable(batch))
+        self._commit.after(lambda: self._durable(publisher, last, batch), self._forgotten)
 
-    def _durable(self, batch: EventBatch) -> None:
+    def _durable(self, publisher: str, last: int, batch: EventBatch) -> None:
         self._unsynced -= 1
         base, upto = self.position, int(batch.ticks[-1])
+        self._durable_publishers[publisher] = (last, upto)
         self.position = upto
         self._sizes.append((upto, len(batch.data)))
-        self._bytes += len(batch.data)
+        self.bytes += len(batch.data)
+        self._counters["events_published"] += batch.count
         self._publish(base, upto, batch)
 
-    def _when_durable(self, action: Callable[[], None]) -> None:
+    def _forgotten(self) -> None:
+        """A batch found the disk full: it, and all after it, never was there; its ticks stay used."""
+        self._unsynced = 0
+        self._publishers = dict(self._durable_publishers)
+
+    def _when_durable(self, action: Callable[[], None], failed: Callable[[], None]) -> None:
         if self._unsynced:
-            self._commit.after(action)
+            self._commit.after(action, failed)
         else:
             action()
 
@@ -150,7 +175,7 @@ class Pubend:
             reserved = time + self._policy.lease_ahead
             self._leasing = True
             self._out.add(AppendLease(self.name, reserved))
-            self._commit.after(lambda: self._leased(reserved))
+            self._commit.after(lambda: self._leased(reserved), self._not_leased)
         if self._unsynced or now - self._beat_at < self._policy.heartbeat:
             return
         upto = min(time, self._lease)
@@ -163,6 +188,9 @@ class Pubend:
     def _leased(self, upto: int) -> None:
         self._leasing = False
         self._lease = max(self._lease, upto)
+
+    def _not_leased(self) -> None:
+        self._leasing = False
 
     def announcement(self, now: int) -> int | None:
         """AckExpected: the last event's tick, if nobody has released it for too long, or after recovery."""
@@ -193,18 +221,32 @@ class Pubend:
             early = min(early, self.archived)
         upto = min(max(let_go, early), self.position)
         if upto > self.lost:
+            self._counters["released" if upto <= let_go else "released_early"] += 1
             self.lost = upto
             while self._sizes and self._sizes[0][0] <= upto:
-                self._bytes -= self._sizes.popleft()[1]
+                self.bytes -= self._sizes.popleft()[1]
             self._out.add(LoseLog(self.name, upto))
+
+    def describe(self) -> dict[str, Any]:
+        """Where it stands, for administrators."""
+        return {
+            "pubend": self.name,
+            "position": self.position,
+            "last_event": None if self._last == TICK_MIN else self._last,
+            "lost": None if self.lost == TICK_MIN else self.lost,
+            "released": None if self._released == TICK_MIN else self._released,
+            "archived": self.archived,
+            "bytes": self.bytes,
+            "publishers": len(self._publishers),
+        }
 
     def _early(self, wall: int) -> int:
         """Up to where the administrator's policy would let history go."""
         upto = TICK_MIN
         if self._policy.max_retain is not None:
             upto = wall - self._policy.max_retain
-        if self._policy.max_bytes is not None and self._bytes > self._policy.max_bytes:
-            excess = self._bytes - self._policy.max_bytes
+        if self._policy.max_bytes is not None and self.bytes > self._policy.max_bytes:
+            excess = self.bytes - self._policy.max_bytes
             for tick, size in self._sizes:
                 upto = max(upto, tick)
                 excess -= size

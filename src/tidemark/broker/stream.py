@@ -7,15 +7,18 @@ only to those who asked. All of it is soft state: a broker that lost it asks aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from tidemark.broker.counters import Counters
 from tidemark.broker.effects import LogRead, Outbox, ReadLog, SendPeer
 from tidemark.broker.interest import HERE, STARTED_ONLY, Interests
-from tidemark.broker.window import Window
+from tidemark.broker.window import Window, rows_within
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants
 from tidemark.wire.frames import AckExpected, Knowledge, Nack, Range
+
+Ranges = Sequence[Range]
 
 #: Ranges in one nack; more go in further ones.
 NACK_RANGES_MAX = 64
@@ -27,8 +30,8 @@ class Listener(Protocol):
     def advanced(self, pubend: str, tag: int, base: int) -> None:
         """First-time knowledge arrived, beyond `base`, that accounts for interest here up to `tag`."""
 
-    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None) -> None:
-        """Something that was asked for arrived."""
+    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
+        """Something that was asked for arrived; the `damaged` parts of it are L."""
 
     def lost(self, pubend: str) -> None:
         """More of the window's knowledge is L."""
@@ -47,6 +50,7 @@ class Stream:
         downstream: Iterable[str],
         interests: Interests,
         out: Outbox,
+        counters: Counters,
         window_bytes_max: int,
         thresholds: Thresholds,
     ) -> None:
@@ -54,6 +58,7 @@ class Stream:
         self.upstream = upstream
         self._interests = interests
         self._out = out
+        self._counters = counters
         self.window = Window(window_bytes_max)
         #: Links that are up; first-time knowledge goes to these.
         self._up: set[str] = set()
@@ -76,28 +81,28 @@ class Stream:
         keep = self.listener is None or not self.window.is_full
         if keep:
             self.window.learn(base, upto, batch)
+        else:
+            self._counters["windows_full"] += 1
         self.position = max(self.position, upto)
         self._curiosity.answered(base, upto)
         self._wants.take(base, upto)
         for peer in self._downstream:
             if peer in self._up:
                 self._send(peer, base, upto, True, self._interests.tag(self.upstream, version, peer), batch)
-        self._shrink()
         if self.listener is not None:
             self.listener.advanced(self.pubend, self._interests.tag(self.upstream, version, HERE), base)
 
-    def answer(self, base: int, upto: int, lost: int, batch: EventBatch | None) -> None:
+    def answer(self, base: int, upto: int, lost: int, batch: EventBatch | None, damaged: Ranges = ()) -> None:
         """An answer to a nack: learn it and pass it to those who asked."""
         self.lose(lost)
         base = max(base, lost)
         if upto <= base:
             return
-        self.window.learn(base, upto, batch)
+        self.window.learn(base, upto, batch, damaged)
         self._curiosity.answered(base, upto)
         for asker, ranges in self._wants.take(base, upto).items():
             for first, last in ranges:
-                self._give(asker, first, last, batch)
-        self._shrink()
+                self._give(asker, first, last, batch, damaged)
 
     def ack_expected(self, tick: int) -> None:
         """The pubend has logged up to `tick`: who has not got that far will ask."""
@@ -130,6 +135,7 @@ class Stream:
         """
         lost = self.window.knowledge.lost
         missing: list[Range] = []
+        self._counters["nacks_received"] += asker != HERE
         for base, upto in ranges:
             if base < lost:
                 self._give(asker, lost, lost, None)
@@ -137,11 +143,22 @@ class Stream:
             if upto <= base:
                 continue
             known = self.window.knowledge.known.parts(base, upto)
+            self._counters["answers_cached"] += bool(known)
             for first, last in known:
-                self._give(asker, first, last, self.window.events(first, last))
+                self._give_known(asker, first, last)
             missing += RangeSet(known).gaps(base, upto)
-        for base, upto in self._wants.ask(asker, missing):
+        asked = self._wants.ask(asker, missing)
+        self._counters["ranges_consolidated"] += len(missing) > len(asked)
+        for base, upto in asked:
             self._ask(base, upto, now if patient else now - self._gct)
+
+    def _give_known(self, asker: str, base: int, upto: int) -> None:
+        while base < upto:
+            stop = self.window.reach(base, upto)
+            self._give(
+                asker, base, stop, self.window.events(base, stop), self.window.damaged.parts(base, stop)
+            )
+            base = stop
 
     def _ask(self, base: int, upto: int, now: int) -> None:
         if self.upstream is None:
@@ -153,12 +170,14 @@ class Stream:
     def read(self, answer: LogRead) -> None:
         """The log of the pubend hosted here has answered, or begun to."""
         self._reading.remove(answer.base, answer.upto)
+        self._counters["ranges_damaged"] += len(answer.damaged)
+        damaged = RangeSet(answer.damaged)
         at = answer.base
         for batch in answer.batches:
             last = int(batch.ticks[-1])
-            self.answer(at, last, answer.lost, batch)
+            self.answer(at, last, answer.lost, batch, damaged.parts(at, last))
             at = last
-        self.answer(at, answer.upto, answer.lost, None)
+        self.answer(at, answer.upto, answer.lost, None, damaged.parts(at, max(at, answer.upto)))
         if answer.upto < answer.asked:
             self._out.add(ReadLog(self.pubend, answer.upto, answer.asked))
 
@@ -185,7 +204,13 @@ class Stream:
         due = self._curiosity.due(now)
         for at in range(0, len(due), NACK_RANGES_MAX):
             ranges = tuple(due[at : at + NACK_RANGES_MAX])
+            self._counters["nacks_sent"] += 1
             self._out.add(SendPeer(self.upstream, Nack(self.pubend, ranges)))
+
+    def shrink(self) -> None:
+        """Let the window go back to its bound, as far as what is here has been consumed."""
+        keep = self.listener.delivered(self.pubend) if self.listener is not None else None
+        self._counters["windows_shrunk"] += self.window.shrink(keep)
 
     def next_wake(self) -> int | None:
         """When a nack will be due."""
@@ -193,30 +218,29 @@ class Stream:
 
     # Out.
 
-    def _give(self, asker: str, base: int, upto: int, batch: EventBatch | None) -> None:
+    def _give(self, asker: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges = ()) -> None:
         if asker == HERE:
             if self.listener is not None:
-                self.listener.answered(self.pubend, base, upto, batch)
+                self.listener.answered(self.pubend, base, upto, batch, damaged)
         else:
-            self._send(asker, base, upto, False, STARTED_ONLY, batch)
+            self._send(asker, base, upto, False, STARTED_ONLY, batch, damaged)
 
-    def _send(self, peer: str, base: int, upto: int, first: bool, tag: int, batch: EventBatch | None) -> None:
-        part = _rows(batch, base, upto)
+    def _send(
+        self,
+        peer: str,
+        base: int,
+        upto: int,
+        first: bool,
+        tag: int,
+        batch: EventBatch | None,
+        damaged: Ranges = (),
+    ) -> None:
+        part = rows_within(batch, base, upto)
         selection = self._interests.selection(peer)
         if part is not None and selection is not None:
-            part = part.take(selection.rows(part))
+            wanted = selection.wanted(part)
+            self._counters["events_left_out"] += part.count - int(wanted.sum())
+            part = None if not wanted.any() else part if wanted.all() else part.take(wanted)
         lost = self.window.knowledge.lost
-        frame = Knowledge(
-            self.pubend, base, upto, lost, first, tag, part if part is not None and part.count else None
-        )
-        self._out.add(SendPeer(peer, frame))
-
-    def _shrink(self) -> None:
-        self.window.shrink(self.listener.delivered(self.pubend) if self.listener is not None else None)
-
-
-def _rows(batch: EventBatch | None, base: int, upto: int) -> EventBatch | None:
-    if batch is None:
-        return None
-    inside = (batch.ticks > base) & (batch.ticks <= upto)
-    return batch if inside.all() else batch.take(inside)
+        inside = tuple((max(a, base), min(b, upto)) for a, b in damaged if max(a, base) < min(b, upto))
+        self._out.add(SendPeer(peer, Knowledge(self.pubend, base, upto, lost, first, tag, part, inside)))

@@ -4,9 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidemark.broker.catchup import Catchup
+from tidemark.broker.effects import Wish
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Wanted
+
+#: Changes of a subscriber's selector that may be remembered at once.
+WISHES_MAX = 16
+
+
+@dataclass(slots=True)
+class Desire:
+    """What a subscriber wants, or wanted before it changed its mind. In pubend p beyond since[p]."""
+
+    pattern: str
+    selector: str
+    #: its number in the audience
+    member: int
+    #: the version of interest here that asks for it
+    version: int = 0
+    since: dict[str, int] = field(default_factory=dict)
+    #: the pubends of which that is on disk, so that it can be told
+    kept: set[str] = field(default_factory=set)
+
+    @property
+    def wanted(self) -> Wanted:
+        """Its line in the interest of this broker."""
+        return Wanted(self.pattern, self.selector)
 
 
 @dataclass(slots=True)
@@ -15,32 +38,39 @@ class Subscription:
 
     id: int
     name: str
-    pattern: str
-    selector: str
     durable: bool
-    #: the version of interest here that asks for its selector
-    version: int
-    #: pubend -> where it starts: it gets what lies beyond
-    starts: dict[str, int] = field(default_factory=dict)
+    #: what it wants, oldest first; the older ones as long as something of their time is not acknowledged
+    desires: list[Desire]
     #: pubend -> acknowledged up to; at least the start
     released: dict[str, int] = field(default_factory=dict)
+    #: the part of it that is on disk: only this lets anything go
+    saved: dict[str, int] = field(default_factory=dict)
     #: its connection, None while it is away
     client: int | None = None
-    #: events it can take before it grants more
+    #: bytes of events it can take before it grants more; below 0 when the last part was larger
     credit: int = 0
     #: pubend -> told up to, on this connection
     told: dict[str, int] = field(default_factory=dict)
-    #: pubend -> its private stream while it is behind the constream
-    catchups: dict[str, Catchup] = field(default_factory=dict)
 
     @property
-    def wanted(self) -> Wanted:
-        """Its line in the interest of this broker."""
-        return Wanted(self.pattern, self.selector)
+    def current(self) -> Desire:
+        """What it wants now."""
+        return self.desires[-1]
 
-    def is_live(self, pubend: str) -> bool:
-        """Fed by the constream."""
-        return self.client is not None and pubend in self.told and pubend not in self.catchups
+    @property
+    def starts(self) -> dict[str, int]:
+        """pubend -> where it starts: it gets what lies beyond."""
+        return self.desires[0].since
+
+    @property
+    def wishes(self) -> tuple[Wish, ...]:
+        """For the tables."""
+        return tuple(Wish(each.pattern, each.selector, CheckpointToken(each.since)) for each in self.desires)
+
+    @property
+    def since(self) -> CheckpointToken:
+        """From where on it gets what it wants now, as far as it can be told."""
+        return CheckpointToken({name: self.current.since[name] for name in sorted(self.current.kept)})
 
     def token(self) -> CheckpointToken:
         """What it has been told on this connection."""
@@ -52,9 +82,16 @@ class Subscription:
             if pubend in self.starts:
                 self.released[pubend] = max(self.released[pubend], tick)
 
+    def outlived(self, pubends: list[str]) -> Desire | None:
+        """The oldest desire, if another holds for everything that is not acknowledged on disk."""
+        if len(self.desires) < 2:
+            return None
+        oldest, since = self.desires[0], self.desires[1].since
+        done = all(pubend in since and self.saved.get(pubend, -1) >= since[pubend] for pubend in pubends)
+        return oldest if done else None
+
     def leave(self) -> None:
         """Its connection is gone, and all that belonged to it."""
         self.client = None
         self.credit = 0
         self.told.clear()
-        self.catchups.clear()

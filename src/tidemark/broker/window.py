@@ -6,12 +6,17 @@ part is forgotten and the floor rises: soft state, which can be asked for again.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_right, insort
+from collections.abc import Iterable
 
 import numpy as np
 
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.ticks import TICK_MIN, Knowledge
+from tidemark.ticks import TICK_MIN, Knowledge, RangeSet
+from tidemark.wire.frames import Range
+
+#: Events that are handled at once.
+PIECE_BYTES = 1 << 20
 
 
 class Window:
@@ -20,40 +25,47 @@ class Window:
     def __init__(self, bytes_max: int, floor: int = TICK_MIN) -> None:
         self.knowledge = Knowledge()
         self.floor = floor
+        #: L in the middle, which a disk lost: a part of what is known, told as a gap
+        self.damaged = RangeSet()
         self._bytes_max = bytes_max
-        self._bytes = 0
+        self.bytes = 0
         #: (last tick, number, batch), by last tick; no event is in two of them
         self._batches: list[tuple[int, int, EventBatch]] = []
         self._number = 0
 
-    def learn(self, base: int, upto: int, batch: EventBatch | None) -> None:
+    def learn(self, base: int, upto: int, batch: EventBatch | None, damaged: Iterable[Range] = ()) -> None:
         """Add knowledge; what lies at or below the floor, and what is known already, is dropped."""
         base = max(base, self.floor, self.knowledge.lost)
         if upto <= base:
             return
-        kept = _within(batch, base, upto)
+        kept = rows_within(batch, base, upto)
         ticks = kept.ticks if kept is not None else np.zeros(0, np.int64)
         learnt = self.knowledge.learn(base, upto, ticks)
+        for first, last in damaged:
+            if last > base:
+                self.damaged.add(max(first, base), last)
         if kept is None or not learnt.new.any():
             return
         if not learnt.new.all():
             kept = kept.take(learnt.new)
         self._number += 1
         insort(self._batches, (int(kept.ticks[-1]), self._number, kept), key=lambda entry: entry[:2])
-        self._bytes += len(kept.data)
+        self.bytes += len(kept.data)
 
     def lose(self, upto: int) -> None:
         """Everything at or below `upto` is L, and its events are gone."""
         self.knowledge.lose(upto)
         self._drop(upto)
 
-    def shrink(self, keep_beyond: int | None) -> None:
+    def shrink(self, keep_beyond: int | None) -> bool:
         """Forget the oldest until the bound holds, but nothing beyond `keep_beyond` (None: no limit)."""
-        while self._bytes > self._bytes_max and self._batches:
+        before = self.floor
+        while self.bytes > self._bytes_max and self._batches:
             last = self._batches[0][0]
             if keep_beyond is not None and last > keep_beyond:
-                return
+                break
             self.raise_floor(last)
+        return self.floor > before
 
     def raise_floor(self, floor: int) -> None:
         """Forget everything at or below `floor`."""
@@ -66,16 +78,15 @@ class Window:
     @property
     def is_full(self) -> bool:
         """Over its bound: nothing more should be learnt before something is forgotten."""
-        return self._bytes > self._bytes_max
+        return self.bytes > self._bytes_max
 
     def events(self, base: int, upto: int) -> EventBatch | None:
         """The events in `(base, upto]`, in order; None if there are none."""
+        start = bisect_right(self._batches, base, key=lambda entry: entry[0])
         parts = [
             part
-            for last, _, batch in self._batches
-            if last > base
-            for part in [_within(batch, base, upto)]
-            if part
+            for _, _, batch in self._batches[start:]
+            if (part := rows_within(batch, base, upto)) is not None
         ]
         if not parts:
             return None
@@ -84,16 +95,29 @@ class Window:
             whole = whole.take(np.argsort(whole.ticks, kind="stable"))
         return whole
 
+    def reach(self, base: int, upto: int) -> int:
+        """How far beyond `base`, at most `upto`, the events make one piece of a sensible size."""
+        start = bisect_right(self._batches, base, key=lambda entry: entry[0])
+        size = 0
+        for last, _, batch in self._batches[start:]:
+            size += len(batch.data)
+            if last >= upto:
+                break
+            if size >= PIECE_BYTES:
+                return last
+        return upto
+
     def _drop(self, upto: int) -> None:
+        self.damaged.remove_upto(upto)
         while self._batches and self._batches[0][0] <= upto:
-            self._bytes -= len(self._batches.pop(0)[2].data)
+            self.bytes -= len(self._batches.pop(0)[2].data)
 
 
-def _within(batch: EventBatch | None, base: int, upto: int) -> EventBatch | None:
-    """The rows in `(base, upto]` of a batch whose ticks increase."""
+def rows_within(batch: EventBatch | None, base: int, upto: int) -> EventBatch | None:
+    """The rows in `(base, upto]` of a batch whose ticks increase; None if there are none."""
     if batch is None or batch.count == 0:
         return None
+    if base < batch.ticks[0] and batch.ticks[-1] <= upto:
+        return batch
     first, last = np.searchsorted(batch.ticks, (base, upto), side="right").tolist()
-    if first == last:
-        return None
-    return batch if (first, last) == (0, batch.count) else batch.slice(first, last)
+    return batch.slice(first, last) if first < last else None

@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from tidemark.broker.broker import Broker, BrokerConfig, Route
 from tidemark.broker.effects import (
     AppendEvents,
-    AppendLease,
-    AppendPfs,
-    ChopPfs,
     ClientFrameReceived,
     ClientGone,
-    CloseClient,
-    CommitTables,
-    DropSubscription,
     Effect,
     LinkDown,
     LinkUp,
+    LogFull,
+    LogRead,
     LogSynced,
     LoseLog,
     PeerFrameReceived,
-    PfsSynced,
     ReadLog,
-    ReadPfs,
-    SaveReleased,
-    SaveSubscription,
+    ResumeLog,
     SendClient,
     SendPeer,
     Stimulus,
-    SyncLog,
-    SyncPfs,
-    TablesCommitted,
     Woken,
 )
-from tidemark.sim.engine import Action, Engine
-from tidemark.sim.store import Journal, Store
-from tidemark.wire.frames import ClientFrame, PeerFrame
+from tidemark.broker.pubend import PubendState
+from tidemark.errors import DiskFailedError, DiskFullError
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.registry import Registry
+from tidemark.sim.diskthread import DiskThread
+from tidemark.sim.engine import Engine
+from tidemark.wire.frames import ClientFrame, PeerFrame, Range
 
 if TYPE_CHECKING:
     from tidemark.sim.world import World
 
-#: A sync takes this long at the most, in microseconds.
-SYNC_US_MAX = 20_000
-READ_US_MAX = 5_000
+#: A broker that could not start because of its disk is started again after so many microseconds.
+START_AGAIN_US = 200_000
 
 
 class Machine:
@@ -55,24 +49,37 @@ class Machine:
         self._engine: Engine = world.engine
         self.name = name
         self._routes = routes
-        self._chance = chance
-        self.store = Store()
+        self._disk = DiskThread(self._engine, chance, name, self._disk_did, self._give, self._disk_failed)
         self.life = 0
         self.broker: Broker | None = None
         #: microseconds that this machine's time of day is ahead of the world's
         self.skew = 0
         self._links: set[str] = set()
+        #: neighbour -> how often its link came up, and how often the broker has heard of that
+        self._came_up: dict[str, int] = {}
+        self._heard_up: dict[str, int] = {}
         self._clients: set[int] = set()
         self._wake_at: int | None = None
+        #: what the broker will be told when it goes on
+        self._held: deque[Stimulus] = deque()
+        self._paused_until = 0
+        #: in the log, and not yet safe
+        self._unsynced: list[AppendEvents] = []
 
     def start(self) -> None:
         """Switch it on: a new life of the broker, from what the disk has."""
         assert self.broker is None
         self.life += 1
         hosted = [name for name, route in self._routes.items() if route.upstream is None]
-        recovered = self.store.recover(hosted)
-        config: BrokerConfig = self._world.config_of(self.name, self.store.incarnation, self._routes)
-        self.broker = Broker(config, self._world.registry, recovered)
+        try:
+            recovered, incarnation = self._disk.start(hosted, self._engine.now + self.skew)
+        except (DiskFullError, DiskFailedError):
+            self._engine.after(START_AGAIN_US, lambda: self._world.restart(self.name))
+            return
+        for pubend, state in recovered.pubends.items():
+            self._world.recovered(pubend, state, *self._logged(pubend, state), rots=self._disk.rots)
+        config: BrokerConfig = self._world.config_of(self.name, incarnation, self._routes)
+        self.broker = Broker(config, Registry(), recovered)
         self._world.started(self)
         self._give(Woken())
 
@@ -80,14 +87,56 @@ class Machine:
         """Switch it off, at once."""
         if self.broker is None:
             return
+        self._world.count(self.broker.counters)
+        self._note("crashes")
         self.broker = None
         self.life += 1
         self._links.clear()
+        self._came_up.clear()
+        self._heard_up.clear()
+        self._held.clear()
+        self._paused_until = 0
+        self._unsynced.clear()
         clients, self._clients = self._clients, set()
-        self.store.crash(self._chance)
+        self._disk.crash()
         self._wake_at = None
         for client in sorted(clients):
             self._world.connection_lost(client)
+
+    # Faults.
+
+    def fail_next_sync(self) -> None:
+        """The next sync of a volume fails, upon which the broker stops at once."""
+        self._disk.fail_next_sync()
+
+    def fill_disk(self) -> None:
+        """There is no room for anything more on the disk."""
+        self._disk.fill()
+
+    def free_disk(self) -> None:
+        """There is room again."""
+        self._disk.free()
+
+    def stall_disk(self, duration: int) -> None:
+        """The disk does nothing for so many microseconds."""
+        self._disk.stall(duration)
+
+    def rot(self, chance: Random) -> bool:
+        """A synced record of an event log or the PFS is damaged; whether there was one."""
+        return self._disk.rot(chance)
+
+    def pause(self, duration: int) -> None:
+        """The process stands still for so many microseconds, while the world goes on."""
+        if self.broker is None:
+            return
+        self._paused_until = max(self._paused_until, self._engine.now + duration)
+        life = self.life
+
+        def go_on() -> None:
+            while self.life == life and self._held and self._engine.now >= self._paused_until:
+                self._handle(self._held.popleft())
+
+        self._engine.at(self._paused_until, go_on)
 
     # What reaches it.
 
@@ -95,6 +144,7 @@ class Machine:
         """A link to a neighbour is there."""
         if self.broker is not None and peer not in self._links:
             self._links.add(peer)
+            self._came_up[peer] = self._came_up.get(peer, 0) + 1
             self._give(LinkUp(peer))
 
     def link_down(self, peer: str) -> None:
@@ -127,9 +177,25 @@ class Machine:
     def _give(self, stimulus: Stimulus) -> None:
         if self.broker is None:
             return
+        if self._held or self._engine.now < self._paused_until:
+            self._held.append(stimulus)
+        else:
+            self._handle(stimulus)
+
+    def _handle(self, stimulus: Stimulus) -> None:
+        assert self.broker is not None
+        if isinstance(stimulus, LinkUp):
+            self._heard_up[stimulus.peer] = self._heard_up.get(stimulus.peer, 0) + 1
+        life, trace = self.life, self._world.trace
+        if trace is not None:
+            trace.told(self._engine.now, self.name, stimulus)
         for effect in self.broker.handle(stimulus, self._engine.now, self._engine.now + self.skew):
-            self._carry_out(effect)
-        self._schedule_wake()
+            if trace is not None:
+                trace.did(self._engine.now, self.name, effect)
+            if self.life == life:
+                self._carry_out(effect)
+        if self.life == life:
+            self._schedule_wake()
 
     def _schedule_wake(self) -> None:
         assert self.broker is not None
@@ -151,50 +217,54 @@ class Machine:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case SendPeer(peer, frame):
-                if peer in self._links:
+                # A link that has come up again meanwhile is another connection.
+                if peer in self._links and self._heard_up.get(peer) == self._came_up[peer]:
                     self._world.network.send(self.name, peer, frame)
             case SendClient(client, frame):
                 if client in self._clients:
                     self._world.to_client(client, frame)
-            case CloseClient(client):
-                self._clients.discard(client)
-                self._world.connection_lost(client)
-            case AppendEvents() | AppendLease() | LoseLog():
-                self.store.log.append(effect)
-            case SaveSubscription() | SaveReleased() | DropSubscription():
-                self.store.tables.append(effect)
-            case AppendPfs():
-                self.store.append_pfs(effect)
-            case ChopPfs():
-                pass
-            case SyncLog(ticket):
-                self._sync(self.store.log, LogSynced(ticket))
-            case SyncPfs(ticket):
-                self._sync(self.store.pfs, PfsSynced(ticket))
-            case CommitTables(ticket):
-                self._sync(self.store.tables, TablesCommitted(ticket))
-            case ReadLog():
-                self._later(READ_US_MAX, lambda: self._give(self.store.read_log(effect)))
-            case ReadPfs():
-                self._later(READ_US_MAX, lambda: self._give(self.store.read_pfs(effect)))
+            case LoseLog(pubend, upto):
+                self._world.watch.let_go(pubend, upto)
+                self._disk.put(effect)
             case _:
-                assert_never(effect)
+                self._disk.put(effect)
 
-    def _sync(self, journal: Journal, done: Stimulus) -> None:
-        reached = len(journal.records)
+    def window_bytes(self) -> list[tuple[str, int]]:
+        """How much the broker remembers of each pubend."""
+        return [] if self.broker is None else self.broker.window_bytes()
 
-        def finish() -> None:
-            journal.synced = max(journal.synced, reached)
-            self._world.synced(self)
-            self._give(done)
+    def _note(self, text: str) -> None:
+        if self._world.trace is not None:
+            self._world.trace.note(self._engine.now, self.name, text)
 
-        self._later(SYNC_US_MAX, finish)
+    # The disk.
 
-    def _later(self, longest: int, action: Action) -> None:
-        life = self.life
+    def _disk_did(self, effect: Effect, stimulus: Stimulus | None) -> None:
+        """Keep the truth: an event is durable once a sync has covered it."""
+        if isinstance(effect, AppendEvents):
+            self._unsynced.append(effect)
+        elif isinstance(stimulus, LogSynced):
+            for each in self._unsynced:
+                self._world.logged(each.pubend, each.batch)
+            self._unsynced.clear()
+        elif isinstance(stimulus, LogFull) or isinstance(effect, ResumeLog):
+            self._unsynced.clear()
+        elif isinstance(stimulus, LogRead) and stimulus.damaged:
+            self._world.damage_found(stimulus.pubend, stimulus.damaged, rots=self._disk.rots)
 
-        def act() -> None:
-            if self.life == life:
-                action()
+    def _disk_failed(self) -> None:
+        """Nobody knows what is on the platter: the broker stops, and somebody starts it again."""
+        self._world.crash(self.name)
+        self._engine.after(START_AGAIN_US, lambda: self._world.restart(self.name))
 
-        self._engine.after(self._chance.randint(1, longest), act)
+    def _logged(self, pubend: str, state: PubendState) -> tuple[list[EventBatch], list[Range]]:
+        """All that a recovered log has, and what it says it lost."""
+        batches: list[EventBatch] = []
+        damaged: list[Range] = []
+        at = state.lost
+        while at < state.last:
+            answer = self._disk.read(ReadLog(pubend, at, state.last))
+            batches += answer.batches
+            damaged += answer.damaged
+            at = answer.upto
+        return batches, damaged

@@ -1,7 +1,7 @@
 """Network: links between machines that delay, lose, repeat and reorder frames, and go up and down.
 
-Hello and Interest travel as over TCP: in order and, while the link is up, without loss. Everything else may
-be lost, repeated or overtaken, which the protocol has to bear.
+Hello, Interest and Topic travel as over TCP: in order and, while the link is up, without loss. Everything
+else may be lost, repeated or overtaken, which the protocol has to bear.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tidemark.sim.engine import Engine
-from tidemark.wire.frames import Hello, Interest, PeerFrame
+from tidemark.sim.engine import Action, Engine
+from tidemark.wire.frames import Hello, Interest, PeerFrame, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,25 @@ class Network:
     """All links. A link's `session` changes when it goes down: frames of an old session never arrive."""
 
     def __init__(
-        self, engine: Engine, chance: Random, deliver: Callable[[str, str, PeerFrame], None]
+        self,
+        engine: Engine,
+        chance: Random,
+        observe: Callable[[str, str, PeerFrame], None],
+        deliver: Callable[[str, str, PeerFrame], None],
     ) -> None:
+        """`observe` sees every frame that is sent, `deliver` those that arrive."""
         self._engine = engine
         self._chance = chance
+        self._observe = observe
         self._deliver = deliver
         self.faults = LinkFaults()
         self._session: dict[frozenset[str], int] = {}
         #: the last time something arrives in order, per direction
         self._arrival: dict[tuple[str, str], int] = {}
+        #: directions that carry nothing for now
+        self._clogged: set[tuple[str, str]] = set()
+        #: what waits until they do again
+        self._stuck: dict[tuple[str, str], list[Action]] = {}
         self.sent: dict[str, int] = {}
 
     def cut(self, a: str, b: str) -> None:
@@ -45,12 +55,23 @@ class Network:
         pair = frozenset((a, b))
         self._session[pair] = self._session.get(pair, 0) + 1
 
+    def clog(self, sender: str, receiver: str) -> None:
+        """Nothing gets through this way from now on, while the other way works."""
+        self._clogged.add((sender, receiver))
+
+    def unclog(self, sender: str, receiver: str) -> None:
+        """It does again, and first what was stuck."""
+        self._clogged.discard((sender, receiver))
+        for arrive in self._stuck.pop((sender, receiver), []):
+            arrive()
+
     def send(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         """Put a frame on the link."""
         faults = self.faults
+        self._observe(sender, receiver, frame)
         kind = type(frame).__name__
         self.sent[kind] = self.sent.get(kind, 0) + 1
-        sturdy = isinstance(frame, Hello | Interest)
+        sturdy = isinstance(frame, Hello | Interest | Topic)
         if not sturdy and self._chance.random() < faults.loss:
             return
         copies = 2 if not sturdy and self._chance.random() < faults.repeat else 1
@@ -68,7 +89,11 @@ class Network:
             self._arrival[sender, receiver] = at
 
         def arrive() -> None:
-            if self._session.get(pair, 0) == session:
+            if self._session.get(pair, 0) != session:
+                return
+            if (sender, receiver) not in self._clogged:
                 self._deliver(sender, receiver, frame)
+            elif isinstance(frame, Hello | Interest | Topic):
+                self._stuck.setdefault((sender, receiver), []).append(arrive)
 
         self._engine.at(at, arrive)

@@ -1,39 +1,126 @@
-"""Oracle: knows every event that was published and every selector, and judges what arrived (FAULTS)."""
+"""Oracle: knows every event that was published and every selector, and judges what arrived (FAULTS).
+
+Some promises are watched while the world runs (`Watch`), the rest when all is healed and quiet (`judge`).
+"""
 
 from __future__ import annotations
 
-from tidemark.matching.selectors.evaluate import evaluate
-from tidemark.matching.selectors.selector import Selector
-from tidemark.matching.topics import TopicPattern
-from tidemark.sim.actors import Received, Subscriber, ViolationError
-from tidemark.sim.world import World
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark.sim.subscriber import Life, Received, Subscriber
+from tidemark.sim.violation import ViolationError
+from tidemark.ticks import RangeSet
+from tidemark.wire.frames import Deliver, Gap, Knowledge
+
+if TYPE_CHECKING:
+    from tidemark.sim.world import World
+
+
+@dataclass
+class Watch:
+    """What can be seen to be wrong at once."""
+
+    world: World
+    #: pubend -> everything at or below was let go
+    lost: dict[str, int] = field(default_factory=dict)
+    #: pubend -> what a disk lost
+    damaged: dict[str, RangeSet] = field(default_factory=dict)
+    #: history may be let go before everyone has consumed it
+    is_early: bool = False
+
+    def let_go(self, pubend: str, upto: int) -> None:
+        """A pubend lets history go: everyone who is durable must have consumed it, unless policy says so."""
+        self.lost[pubend] = max(self.lost.get(pubend, 0), upto)
+        if self.is_early:
+            return
+        for subscriber in self.world.subscribers:
+            received = subscriber.life.ledger.get(pubend)
+            if subscriber.life.durable and not subscriber.is_ending and received and received.upto < upto:
+                raise ViolationError(
+                    f"{pubend} let go up to {upto}, but {subscriber.name} has only got to {received.upto}"
+                )
+
+    def knowledge(self, sender: str, receiver: str, frame: Knowledge) -> None:
+        """D only if it was published; S only if nothing behind the receiver wants what is there."""
+        facts, here = self.world.facts, dict[int, str]()
+        if frame.batch is not None:
+            for row, tick in enumerate(frame.batch.ticks.tolist()):
+                here[tick] = self.world.key_of(frame.batch, row)
+                if facts.durable[frame.pubend].get(tick) != here[tick]:
+                    raise ViolationError(f"{sender} told {receiver} of {here[tick]}, which is not durable")
+        missing = [each for each in facts.within(frame.pubend, frame.base, frame.upto) if each[0] not in here]
+        excused = RangeSet(frame.damaged)
+        for tick, key in missing:
+            if tick > frame.lost and not excused.contains(tick):
+                self._is_not_wanted(sender, receiver, frame.pubend, tick, key)
+
+    def _is_not_wanted(self, sender: str, receiver: str, pubend: str, tick: int, key: str) -> None:
+        for subscriber in self.world.subscribers:
+            if not self.world.is_behind(sender, receiver, subscriber.machine):
+                continue
+            if subscriber.is_ending or (subscriber.client is None and not subscriber.life.durable):
+                continue
+            received = subscriber.life.ledger.get(pubend)
+            if received is not None and received.upto >= tick:
+                continue  # it has got that far: a late answer does not matter to it
+            if subscriber.life.surely_wants(
+                pubend, tick, lambda want: self.world.facts.matches(want.pattern, want.selector, key)
+            ):
+                raise ViolationError(
+                    f"{sender} told {receiver} of silence at {tick}, where {key} is for {subscriber.name}"
+                )
+
+    def told(self, wall: int, frame: Deliver | Gap) -> None:
+        """Nothing is delivered that has expired; a gap is only where history is gone."""
+        if isinstance(frame, Gap):
+            if frame.name.startswith("pass"):
+                return  # not durable: what it cannot take it misses
+            gone = RangeSet(self.damaged[frame.pubend])
+            gone.add(0, max(0, self.lost.get(frame.pubend, 0)))
+            wanted = [tick for tick, _ in self.world.facts.within(frame.pubend, frame.base, frame.upto)]
+            if not all(gone.contains(tick) for tick in wanted):
+                raise ViolationError(f"{frame.name} is told a gap {frame}, where not all is gone")
+        elif frame.batch is not None:
+            for row, tick in enumerate(frame.batch.ticks.tolist()):
+                key = self.world.key_of(frame.batch, row)
+                if not self.world.facts[key].alive_at(tick, wall):
+                    raise ViolationError(f"{frame.name} is told of {key}, which has expired")
 
 
 def judge(world: World) -> None:
     """Raise ViolationError for the first thing that is not as promised. Call when all is healed and quiet."""
     _acknowledged_is_durable(world)
     for subscriber in world.subscribers:
-        for pubend in world.truth:
-            received = subscriber.ledger.get(pubend)
-            if received is None:
-                raise ViolationError(f"{subscriber.name} never started at {pubend}")
-            _complete(world, subscriber, pubend, received)
+        for life in subscriber.lives:
+            for pubend in world.facts.durable:
+                received = life.ledger.get(pubend)
+                if received is not None:
+                    _is_right(world, life, pubend, received)
+                elif life.is_last:
+                    raise ViolationError(f"{life.name} never started at {pubend}")
+    _memory_is_bounded(world)
 
 
 def _acknowledged_is_durable(world: World) -> None:
     for publisher in world.publishers:
-        keys = [key for key in world.truth[publisher.pubend].values() if key.startswith(f"{publisher.name}/")]
+        durable = world.facts.durable[publisher.pubend].values()
+        keys = [key for key in durable if key.startswith(f"{publisher.name}/")]
         if len(keys) != len(set(keys)):
             raise ViolationError(f"an event of {publisher.name} is logged twice")
+        order = [int(key.partition("/")[2]) for key in keys]
+        if order != sorted(order):
+            raise ViolationError(f"the events of {publisher.name} are logged out of order")
         missing = {f"{publisher.name}/{n}" for n in range(1, publisher.acknowledged + 1)} - set(keys)
         if missing:
             raise ViolationError(f"acknowledged and not on disk: {sorted(missing)[:3]}")
 
 
-def _complete(world: World, subscriber: Subscriber, pubend: str, received: Received) -> None:
+def _is_right(world: World, life: Life, pubend: str, received: Received) -> None:
     """Every matching event beyond the start exactly once and in order, or in a gap; and nothing else."""
-    where = f"{subscriber.name} at {pubend}"
-    wanted = {tick: key for tick, key in _matching(world, subscriber, pubend) if received.start < tick}
+    where = f"{life.name} at {pubend}"
+    wanted = dict(_wanted(world, life, pubend, received))
     got = dict(received.events)
     if [tick for tick, _ in received.events] != sorted(got):
         raise ViolationError(f"{where}: out of order or twice")
@@ -41,21 +128,44 @@ def _complete(world: World, subscriber: Subscriber, pubend: str, received: Recei
         if wanted.get(tick) != key:
             raise ViolationError(f"{where}: {key} at {tick} was not wanted or not published")
     last = max(wanted, default=received.start)
-    if received.upto < last:
+    if life.is_last and received.upto < last:
         raise ViolationError(f"{where}: told up to {received.upto}, but there is an event at {last}")
+    excused = RangeSet(received.gaps)
     for tick, key in wanted.items():
-        if tick not in got and not any(base < tick <= upto for base, upto in received.gaps):
+        if tick > received.upto or tick in got or excused.contains(tick):
+            continue
+        if world.facts[key].alive_at(tick, world.latest):
             raise ViolationError(f"{where}: {key} at {tick} is missing")
-    if received.gaps and not world.gaps_allowed:
+    if received.gaps and life.durable and not world.gaps_allowed:
         raise ViolationError(f"{where}: a gap that nothing justifies, {received.gaps[0]}")
 
 
-def _matching(world: World, subscriber: Subscriber, pubend: str) -> list[tuple[int, str]]:
-    pattern = TopicPattern.parse(subscriber.pattern)
-    tree = Selector.parse(subscriber.selector, world.schema).tree
-    found: list[tuple[int, str]] = []
-    for tick, key in world.truth[pubend].items():
-        topic, event = world.facts[key]
-        if pattern.matches(topic) and evaluate(tree, lambda path, event=event: event.get(path[0])) is True:  # type: ignore[misc]
-            found.append((tick, key))
-    return sorted(found)
+def _wanted(world: World, life: Life, pubend: str, received: Received) -> Iterator[tuple[int, str]]:
+    for tick, key in world.facts.durable[pubend].items():
+        want = life.wanted_at(pubend, tick) if tick > received.start else None
+        if want is not None and world.facts.matches(want.pattern, want.selector, key):
+            yield tick, key
+
+
+def _memory_is_bounded(world: World) -> None:
+    """A broker without subscribers remembers no more than it may; one with some, little more."""
+    for machine in world.machines.values():
+        for name, size in machine.window_bytes():
+            if size > world.plan.window_bytes_max + world.largest_batch:
+                raise ViolationError(f"{machine.name} holds {size} bytes of {name}")
+
+
+def is_caught_up(subscriber: Subscriber, world: World) -> bool:
+    """It has committed all there is for it."""
+    life, facts = subscriber.life, world.facts
+    if not subscriber.is_subscribed or subscriber.is_ending:
+        return False
+    for pubend in facts.durable:
+        received = life.ledger.get(pubend)
+        if received is None:
+            return False
+        for tick, key in facts.within(pubend, received.upto, facts.last(pubend)):
+            want = life.wanted_at(pubend, tick)
+            if want is not None and facts.matches(want.pattern, want.selector, key):
+                return False
+    return True

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from hashlib import sha256
+from multiprocessing import get_context
 from random import Random
 
-from tidemark.broker.host import HostPolicy
-from tidemark.broker.pubend import PubendPolicy
-from tidemark.sim.actors import Publisher, Subscriber
+from tidemark.sim.mischief import Mischiefs
 from tidemark.sim.network import LinkFaults
-from tidemark.sim.oracle import judge
-from tidemark.sim.world import SECOND, Plan, World
-from tidemark.ticks import Thresholds
+from tidemark.sim.oracle import is_caught_up, judge
+from tidemark.sim.plan import SECOND, plan_of
+from tidemark.sim.planted import planted
+from tidemark.sim.publisher import Publisher
+from tidemark.sim.subscriber import Subscriber
+from tidemark.sim.trace import Trace
+from tidemark.sim.violation import ViolationError
+from tidemark.sim.world import World
 
 SELECTORS = (
     "",
@@ -26,9 +33,11 @@ SELECTORS = (
 )
 PATTERNS = ("t.>", "t.x", "t.*")
 #: How long faults go on, and how long the world then has to come to rest.
-STORM_US = 3 * SECOND
-REST_US = 30 * SECOND
+STORM_US = 2 * SECOND
+REST_US = 60 * SECOND
 STEP_US = SECOND // 4
+#: When all is quiet, nacks have to stop within this.
+CALM_US = SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,56 +45,26 @@ class Outcome:
     """What a run was like."""
 
     seed: int
-    events: int
-    deliveries: int
-    gaps: int
-    crashes: int
+    events: int = 0
+    deliveries: int = 0
+    gaps: int = 0
+    #: what was counted in all lives of all brokers, and what went wrong how often
+    coverage: dict[str, int] = field(default_factory=dict)
     #: of every ledger and of the frames sent: equal runs have equal digests
-    digest: str
-
-
-def plan_of(chance: Random, *, faults: bool) -> Plan:
-    """A random tree of one to six brokers, with one to three pubends anywhere in it."""
-    names = [f"b{n}" for n in range(chance.randint(1, 6))]
-    parents: dict[str, str | None] = {
-        name: chance.choice(names[:at]) if at else None for at, name in enumerate(names)
-    }
-    pubends = {f"p{n}": chance.choice(names) for n in range(chance.randint(1, 3))}
-    bad = LinkFaults(
-        loss=chance.choice((0.0, 0.02, 0.2)),
-        repeat=chance.choice((0.0, 0.05)),
-        reorder=chance.choice((0.0, 0.1)),
-        delay_max=chance.choice((500, 5_000, 60_000)),
-    )
-    return Plan(
-        parents,
-        pubends,
-        bad if faults else LinkFaults(),
-        window_bytes_max=chance.choice((2_000, 20_000, 1 << 20)),
-        pubend_policy=PubendPolicy(lease_ahead=chance.choice((100_000, SECOND))),
-        host_policy=HostPolicy(
-            silence=chance.choice((20_000, 200_000)), save=chance.choice((20_000, 200_000))
-        ),
-        thresholds=Thresholds(
-            gct_us=chance.choice((0, 20_000)),
-            nrt_us=chance.choice((20_000, 100_000)),
-            nrt_us_max=500_000,
-            chop_ticks_max=chance.choice((SECOND, 3_600 * SECOND)),
-            outstanding_ranges_max=chance.choice((2, 64)),
-        ),
-    )
+    digest: str = ""
+    #: what was not as promised; None if all was
+    violation: str | None = None
 
 
 class Run:
     """One seed's world on its way from start to judgement."""
 
-    def __init__(self, seed: int, *, faults: bool = True) -> None:
+    def __init__(self, seed: int, *, profile: str = "swarm", trace: Trace | None = None) -> None:
         self.seed = seed
         self.chance = Random(seed)
-        self.plan = plan_of(self.chance, faults=faults)
-        self.world = World(self.plan, self.chance.randrange(1 << 30))
-        self.crashes = 0
-        self._faults = faults
+        self.plan = plan_of(self.chance, profile)
+        self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
+        self.mischief = Mischiefs(self.world, self.plan, Random(self.chance.random()))
         self._populate()
 
     def _populate(self) -> None:
@@ -93,18 +72,22 @@ class Run:
         for pubend, host in self.plan.pubends.items():
             for _ in range(chance.randint(1, 2)):
                 name = f"pub{len(world.publishers)}"
-                world.publishers.append(Publisher(world, name, pubend, host, Random(chance.random())))
+                world.publishers.append(
+                    Publisher(world, name, pubend, host, Random(chance.random()), self.plan.validities)
+                )
         machines = sorted(world.machines)
         for number in range(chance.randint(1, 6)):
+            kind = chance.choice(("holds", "holds", "leaves", "passes"))
             world.subscribers.append(
                 Subscriber(
                     world,
-                    f"sub{number}",
+                    f"{kind}{number}",
                     chance.choice(machines),
                     chance.choice(PATTERNS),
                     chance.choice(SELECTORS),
                     Random(chance.random()),
-                    credit=chance.choice((3, 20, 1_000)),
+                    credit=chance.choice((100, 1_000, 100_000)),
+                    kind=kind,  # type: ignore[arg-type]  # one of the three
                 )
             )
 
@@ -118,32 +101,52 @@ class Run:
         for subscriber in self.world.subscribers:
             engine.after(self.chance.randrange(SECOND), subscriber.come)
             self._consuming(subscriber, start + STORM_US)
-        if self._faults:
-            self._break_things(start + STORM_US)
+        self.mischief.begin(start + STORM_US)
         engine.run(start + STORM_US)
         self._heal()
         while not self._is_quiet() and engine.now < start + STORM_US + REST_US:
             engine.run(engine.now + STEP_US)
         judge(self.world)
-        events = sum(len(each) for each in self.world.truth.values())
-        ledgers = [each for subscriber in self.world.subscribers for each in subscriber.ledger.values()]
-        deliveries = sum(len(each.events) for each in ledgers)
-        gaps = sum(len(each.gaps) for each in ledgers)
-        return Outcome(self.seed, events, deliveries, gaps, self.crashes, self._digest())
+        self._nacks_stop()
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        world = self.world
+        ledgers = [
+            each
+            for subscriber in world.subscribers
+            for life in subscriber.lives
+            for each in life.ledger.values()
+        ]
+        return Outcome(
+            self.seed,
+            sum(len(each) for each in world.facts.durable.values()),
+            sum(len(each.events) for each in ledgers),
+            sum(len(each.gaps) for each in ledgers),
+            dict(world.coverage()),
+            self._digest(),
+        )
 
     def _digest(self) -> str:
         world = self.world
-        ledgers = [(each.name, sorted(each.ledger.items())) for each in world.subscribers]
-        return sha256(repr((ledgers, sorted(world.network.sent.items()))).encode()).hexdigest()
+        lives = [
+            (life.name, sorted(life.ledger.items())) for each in world.subscribers for life in each.lives
+        ]
+        return sha256(repr((lives, sorted(world.network.sent.items()))).encode()).hexdigest()
 
     def _is_quiet(self) -> bool:
         """Everything is acknowledged and everyone has committed all there is."""
-        lasts = {name: max(truth, default=0) for name, truth in self.world.truth.items()}
         return all(publisher.is_idle for publisher in self.world.publishers) and all(
-            name in subscriber.ledger and subscriber.ledger[name].upto >= last
-            for subscriber in self.world.subscribers
-            for name, last in lasts.items()
+            is_caught_up(subscriber, self.world) for subscriber in self.world.subscribers
         )
+
+    def _nacks_stop(self) -> None:
+        engine, sent = self.world.engine, self.world.network.sent
+        engine.run(engine.now + CALM_US)
+        before = sent.get("Nack", 0)
+        engine.run(engine.now + CALM_US)
+        if sent.get("Nack", 0) > before:
+            raise ViolationError("everyone has everything, and still somebody asks for more")
 
     def _publishing(self, publisher: Publisher, until: int) -> None:
         rest = publisher.chance.choice((20_000, 100_000, 400_000))
@@ -156,80 +159,84 @@ class Run:
         self.world.engine.after(publisher.chance.randint(1, rest), publish)
 
     def _consuming(self, subscriber: Subscriber, until: int) -> None:
+        """Commit now and then, for as long as the world runs; be fickle while the storm lasts."""
+        chance = subscriber.chance
+
         def consume() -> None:
             now = self.world.engine.now
-            if now < until and self._faults and subscriber.chance.random() < 0.03:
-                if subscriber.is_away:
-                    subscriber.come()
-                else:
-                    subscriber.leave()
+            if now < until:
+                self._be_fickle(subscriber)
             subscriber.commit()
-            pace = 100_000 if now < until else 2_000
-            self.world.engine.after(subscriber.chance.randint(pace // 10, pace), consume)
+            pace = 100_000 if now < until else 20_000
+            self.world.engine.after(chance.randint(pace // 10, pace), consume)
 
-        self.world.engine.after(subscriber.chance.randint(1, 100_000), consume)
+        self.world.engine.after(chance.randint(1, 100_000), consume)
 
-    def _break_things(self, until: int) -> None:
-        names = sorted(self.world.machines)
-        links = [(name, parent) for name, parent in self.plan.parents.items() if parent is not None]
-        rest = self.chance.choice((200_000, 800_000, 10 * SECOND))
-
-        def mischief() -> None:
-            if self.world.engine.now >= until:
-                return
-            self._one_fault(names, links)
-            self.world.engine.after(self.chance.randint(1, rest), mischief)
-
-        self.world.engine.after(self.chance.randint(1, rest), mischief)
-
-    def _one_fault(self, names: list[str], links: list[tuple[str, str]]) -> None:
-        what = self.chance.random()
-        if what < 0.4:
-            name = self.chance.choice(names)
-            self.crashes += 1
-            self.world.crash(name)
-            self.world.engine.after(self.chance.randint(1_000, 800_000), lambda: self.world.restart(name))
-        elif what < 0.8 and links:
-            a, b = self.chance.choice(links)
-            self.world.cut(a, b)
-            self.world.engine.after(self.chance.randint(1_000, 800_000), lambda: self.world.mend(a, b))
-        else:
-            machine = self.world.machines[self.chance.choice(names)]
-            machine.skew = self.chance.choice((0, -3_600 * SECOND, 30 * SECOND, 5_000))
+    def _be_fickle(self, subscriber: Subscriber) -> None:
+        chance = subscriber.chance
+        if chance.random() < self.plan.leaves:
+            if subscriber.is_away:
+                subscriber.come()
+            else:
+                subscriber.leave(unnoticed=chance.random() < 0.3)
+        elif chance.random() < self.plan.changes:
+            subscriber.change(chance.choice(SELECTORS))
+        elif chance.random() < self.plan.ends:
+            subscriber.unsubscribe()
 
     def _heal(self) -> None:
         world = self.world
         world.network.faults = LinkFaults()
-        for name in sorted(world.machines):
-            world.restart(name)
-        for name, parent in self.plan.parents.items():
-            if parent is not None:
-                world.mend(name, parent)
+        self.mischief.heal()
         for subscriber in world.subscribers:
             subscriber.come()
         for publisher in world.publishers:
             publisher.connect()
 
 
-def run_seed(seed: int, *, faults: bool = True) -> Outcome:
-    """Run one seed; raises ViolationError if something is not as promised."""
-    return Run(seed, faults=faults).execute()
+def run_seed(
+    seed: int, *, profile: str = "swarm", bug: str | None = None, trace: Trace | None = None
+) -> Outcome:
+    """Run one seed; raises ViolationError if something is not as promised. `bug` is planted first."""
+    with planted(bug) if bug else nullcontext():
+        return Run(seed, profile=profile, trace=trace).execute()
 
 
-def run_many(first: int, count: int, *, faults: bool, report: Callable[[int, str | None], None]) -> int:
-    """Run seeds one after the other; `report` gets each with what went wrong, if anything."""
-    failed = 0
-    for seed in range(first, first + count):
-        try:
-            run_seed(seed, faults=faults)
-        except AssertionError as error:
-            failed += 1
-            report(seed, str(error) or f"an assertion failed in {_place(error)}")
-        else:
-            report(seed, None)
-    return failed
+def try_seed(seed: int, profile: str = "swarm", bug: str | None = None) -> Outcome:
+    """Run one seed; what was not as promised is in the outcome."""
+    try:
+        return run_seed(seed, profile=profile, bug=bug)
+    except AssertionError as error:
+        return Outcome(seed, violation=str(error) or f"an assertion failed in {_place(error)}")
+    except Exception as error:
+        return Outcome(seed, violation=f"{type(error).__name__} in {_place(error)}: {error}")
 
 
-def _place(error: AssertionError) -> str:
+def run_many(
+    first: int,
+    count: int,
+    *,
+    profile: str = "swarm",
+    jobs: int = 1,
+    report: Callable[[Outcome], None],
+) -> tuple[int, Counter[str]]:
+    """Run seeds, several at a time; `report` gets each outcome in order. Failures and coverage."""
+    failed, coverage = 0, Counter[str]()
+    for outcome in _outcomes(range(first, first + count), profile, jobs):
+        failed += outcome.violation is not None
+        coverage.update(outcome.coverage)
+        report(outcome)
+    return failed, coverage
+
+
+def _outcomes(seeds: range, profile: str, jobs: int) -> Iterator[Outcome]:
+    if jobs == 1:
+        yield from (try_seed(seed, profile) for seed in seeds)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(try_seed, seeds, [profile] * len(seeds), chunksize=4)
+
+
+def _place(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].name}, line {frames[-1].lineno}" if frames else "an unknown place"
+    return f"{frames[-1].name}, {frames[-1].filename.rpartition('/')[2]} line {frames[-1].lineno}"

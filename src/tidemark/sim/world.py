@@ -2,58 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 from tidemark.broker.broker import BrokerConfig, Route
-from tidemark.broker.effects import AppendEvents
-from tidemark.broker.host import HostPolicy
-from tidemark.broker.pubend import PubendPolicy
-from tidemark.message.registry import Registry
+from tidemark.broker.pubend import PubendState
+from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
-from tidemark.sim.actors import Publisher, Subscriber, ViolationError
 from tidemark.sim.engine import Engine
+from tidemark.sim.facts import Facts
 from tidemark.sim.machine import Machine
-from tidemark.sim.network import LinkFaults, Network
-from tidemark.ticks import Thresholds
-from tidemark.wire.frames import ClientFrame, PeerFrame, Refused
+from tidemark.sim.network import Network
+from tidemark.sim.oracle import Watch
+from tidemark.sim.plan import SECOND, Plan
+from tidemark.sim.publisher import Publisher
+from tidemark.sim.subscriber import Subscriber
+from tidemark.sim.trace import Trace
+from tidemark.sim.violation import ViolationError
+from tidemark.ticks import RangeSet
+from tidemark.wire.frames import ClientFrame, Deliver, Gap, Knowledge, PeerFrame, Range, Refused
 
-SECOND = 1_000_000
 START = 1_000_000 * SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a world is made of: a tree of brokers, where pubends live, and how things are set."""
-
-    #: broker -> its parent in the tree; the root has none
-    parents: Mapping[str, str | None]
-    #: pubend -> the broker that hosts it
-    pubends: Mapping[str, str]
-    faults: LinkFaults = field(default_factory=LinkFaults)
-    window_bytes_max: int = 1 << 20
-    pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
-    host_policy: HostPolicy = field(default_factory=HostPolicy)
-    thresholds: Thresholds = field(default_factory=Thresholds)
-    topics: tuple[str, ...] = ("t.x", "t.y")
+#: A broker may not notice for so long that a client is gone.
+UNNOTICED_US_MAX = 1_000_000
 
 
 class World:
     """Everything in one thread, from one seed."""
 
-    def __init__(self, plan: Plan, seed: int) -> None:
+    def __init__(self, plan: Plan, seed: int, trace: Trace | None = None) -> None:
         self.plan = plan
+        self.trace = trace
         self.chance = Random(seed)
         self.engine = Engine(START)
         self.schema = Schema.parse("[key: string, kind: string, n: int]")
+        self._key = self.schema.accessor("key")
         self.topics = plan.topics
-        self.registry = Registry()
-        for topic in self.topics:
-            self.registry.declare(topic, self.schema)
-        self.network = Network(self.engine, Random(self.chance.random()), self._arrived)
+        self.facts = Facts(self.schema)
+        for pubend in plan.pubends:
+            self.facts.host(pubend)
+        damaged = {name: RangeSet() for name in plan.pubends}
+        self.watch = Watch(self, damaged=damaged, is_early=plan.is_early)
+        #: what went wrong, how often; and what brokers that are no more have counted
+        self.faults: Counter[str] = Counter()
+        self._counted: Counter[str] = Counter()
+        self._skew_max = 0
+        self.largest_batch = 0
+        self.network = Network(self.engine, Random(self.chance.random()), self._sent, self._arrived)
         self.network.faults = plan.faults
         self.neighbours = _neighbours(plan.parents)
+        #: (from, to) -> the neighbour that the way begins with; None for a machine itself
+        self._ways = {(a, b): _towards(self.neighbours, a, b) for a in plan.parents for b in plan.parents}
         self.machines = {
             name: Machine(self, name, self._routes(name), Random(self.chance.random()))
             for name in plan.parents
@@ -63,14 +63,10 @@ class World:
         self._next_client = 1
         self.publishers: list[Publisher] = []
         self.subscribers: list[Subscriber] = []
-        #: key -> topic and fields of everything that was ever sent
-        self.facts: dict[str, tuple[str, dict[str, object]]] = {}
-        #: somebody chose to let history go
-        self.gaps_allowed = False
-        #: pubend -> tick -> key of every event that was ever durable
-        self.truth: dict[str, dict[int, str]] = {name: {} for name in plan.pubends}
-        #: machine -> records of its log that are in `truth`
-        self._recorded: dict[str, int] = {}
+        #: somebody chose to let history go, or a disk lost some
+        self.gaps_allowed = plan.is_early
+        #: pubend -> tick -> the bytes of every event that was ever durable
+        self._messages: dict[str, dict[int, bytes]] = {name: {} for name in plan.pubends}
         for machine in self.machines.values():
             machine.start()
 
@@ -107,7 +103,6 @@ class World:
     def crash(self, name: str) -> None:
         """A machine goes down, with its links and connections."""
         self.machines[name].crash()
-        self.synced(self.machines[name])  # part of what was not synced may have reached the disk after all
         for peer in self.neighbours[name]:
             self._disconnect(name, peer)
 
@@ -131,6 +126,10 @@ class World:
         self.machines[a].link_down(b)
         self.machines[b].link_down(a)
 
+    def _sent(self, sender: str, receiver: str, frame: PeerFrame) -> None:
+        if isinstance(frame, Knowledge):
+            self.watch.knowledge(sender, receiver, frame)
+
     def _arrived(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         self.machines[receiver].peer_frame(sender, frame)
 
@@ -144,11 +143,12 @@ class World:
         self.machines[name].client_came(client)
         return client
 
-    def disconnect(self, client: int) -> None:
-        """A client closes its connection; the broker will notice."""
+    def disconnect(self, client: int, *, unnoticed: bool = False) -> None:
+        """A client closes its connection; the broker will notice, sooner or later."""
         known = self._clients.pop(client, None)
         if known is not None:
-            self.engine.after(500, lambda: self.machines[known[0]].client_gone(client))
+            delay = self.chance.randint(500, UNNOTICED_US_MAX) if unnoticed else 500
+            self.engine.after(delay, lambda: self.machines[known[0]].client_gone(client))
 
     def connection_lost(self, client: int) -> None:
         """The broker's side of a connection is gone; the client will notice."""
@@ -167,6 +167,9 @@ class World:
 
     def to_client(self, client: int, frame: ClientFrame) -> None:
         """A broker says something."""
+        if isinstance(frame, Deliver | Gap) and client in self._clients:
+            machine = self.machines[self._clients[client][0]]
+            self.watch.told(self.engine.now + machine.skew, frame)
 
         def arrive() -> None:
             if client in self._clients:
@@ -178,22 +181,85 @@ class World:
         """A subscriber was refused, which none in this world should be."""
         raise ViolationError(f"{subscriber.name} was refused: {frame.reason}")
 
+    def set_skew(self, name: str, skew: int) -> None:
+        """A machine's time of day jumps."""
+        self.machines[name].skew = skew
+        self._skew_max = max(self._skew_max, skew)
+
+    @property
+    def latest(self) -> int:
+        """No machine's time of day has ever been later."""
+        return self.engine.now + self._skew_max
+
+    def is_behind(self, sender: str, receiver: str, name: str) -> bool:
+        """From `sender`, the way to the machine `name` begins with `receiver`."""
+        return self._ways[sender, name] == receiver
+
     # Truth.
 
-    def synced(self, machine: Machine) -> None:
-        """Something is on disk now: remember every event that is."""
-        key = self.schema.accessor("key")
-        journal = machine.store.log
-        for record in journal.records[self._recorded.get(machine.name, 0) : journal.synced]:
-            if isinstance(record, AppendEvents):
-                for row, tick in enumerate(record.batch.ticks.tolist()):
-                    self.truth[record.pubend][tick] = key(record.batch.message(row))
-        self._recorded[machine.name] = journal.synced
+    def count(self, counters: Mapping[str, int]) -> None:
+        """A broker is no more: keep what it has counted."""
+        self._counted.update(counters)
+
+    def coverage(self) -> Counter[str]:
+        """What all lives of all brokers have counted, and what went wrong."""
+        total = self._counted.copy()
+        for machine in self.machines.values():
+            if machine.broker is not None:
+                total.update(machine.broker.counters)
+        total.update({f"fault_{name}": count for name, count in self.faults.items()})
+        return total
+
+    def key_of(self, batch: EventBatch, row: int) -> str:
+        """The key of an event, which names it wherever it turns up."""
+        return str(self._key(batch.message(row)))
+
+    def logged(self, pubend: str, batch: EventBatch) -> None:
+        """These events are durable now."""
+        messages = self._messages[pubend]
+        self.largest_batch = max(self.largest_batch, len(batch.data))
+        for row, tick in enumerate(batch.ticks.tolist()):
+            if tick not in messages:
+                messages[tick] = batch.message(row)
+                self.facts.become_durable(pubend, tick, str(self._key(messages[tick])))
+
+    def damage_found(self, pubend: str, ranges: Iterable[Range], *, rots: int) -> None:
+        """A log says that it lost these ticks."""
+        for base, upto in ranges:
+            if not rots:
+                raise ViolationError(f"{pubend}: ({base}, {upto}] is damaged, and nothing did that")
+            self.watch.damaged[pubend].add(base, upto)
+
+    def recovered(
+        self,
+        pubend: str,
+        state: PubendState,
+        batches: Iterable[EventBatch],
+        damaged: Iterable[Range],
+        *,
+        rots: int,
+    ) -> None:
+        """What a log has after a crash: all that was durable, as it was, and perhaps some that is now."""
+        self.damage_found(pubend, damaged, rots=rots)
+        found = {
+            tick: batch.message(row) for batch in batches for row, tick in enumerate(batch.ticks.tolist())
+        }
+        for tick, message in self._messages[pubend].items():
+            if (
+                tick > state.lost
+                and found.get(tick) != message
+                and not self.watch.damaged[pubend].contains(tick)
+            ):
+                raise ViolationError(
+                    f"{pubend}: {self.facts.durable[pubend][tick]} at {tick} was durable and is gone"
+                )
+        for batch in batches:
+            self.logged(pubend, batch)
 
     def _routes(self, name: str) -> dict[str, Route]:
         routes: dict[str, Route] = {}
         for pubend, host in self.plan.pubends.items():
-            upstream = _towards(self.neighbours, name, host)
+            upstream = self._ways[name, host]
             downstream = tuple(peer for peer in self.neighbours[name] if peer != upstream)
             routes[pubend] = Route(upstream, downstream)
         return routes

@@ -102,6 +102,15 @@ class EventLog:
         damage = tuple(self._damage.parts(self._lost, max(self._last_tick, self._lost)))
         return PubendState(self._last_tick, self._lease, self._lost, self._publishers.as_dict(), damage)
 
+    @property
+    def lost(self) -> Tick:
+        """Ticks up to here are L on purpose."""
+        return self._lost
+
+    def sizes(self) -> tuple[tuple[Tick, int], ...]:
+        """Last tick and bytes of every record beyond `lost`, as of the last sync, in order."""
+        return tuple(each for each in self._volume.sizes(self._events) if each[0] > self._lost)
+
     def published(self, publisher: str) -> Published | None:
         """The publisher's last event, if it is remembered."""
         return self._publishers.get(publisher)

@@ -196,6 +196,10 @@ class MemoryDisk:
         """Every read of this byte fails from now on."""
         self._names[name].unreadable.add(offset)
 
+    def platter(self, name: str) -> bytes:
+        """The part of a file that is on the platter, whatever was written since."""
+        return bytes(self._names[name].synced)
+
     def contents(self) -> dict[str, bytes]:
         """All files as a reader sees them."""
         return {name: bytes(inode.content) for name, inode in sorted(self._names.items())}
@@ -204,11 +208,13 @@ class MemoryDisk:
         """Make this the file's contents, on the platter, name and all."""
         self._names[name] = self._synced_names[name] = _Inode(bytearray(data), bytearray(data))
 
+    def fill(self) -> None:
+        """From now on there is no room for more than there is."""
+        self.bytes_max = self._used()
+
     def room(self) -> int | None:
         """Bytes that can be written before the disk is full."""
-        if self.bytes_max is None:
-            return None
-        return self.bytes_max - sum(len(inode.content) for inode in self._names.values())
+        return None if self.bytes_max is None else self.bytes_max - self._used()
 
     def fail_if_told(self, path: str) -> None:
         """For the files: let this sync fail if it is to."""
@@ -228,6 +234,9 @@ class MemoryDisk:
         if self.operations == self.power_off_at:
             self._off = True
             raise PowerLossError
+
+    def _used(self) -> int:
+        return sum(len(inode.content) for inode in self._names.values())
 
     def _check_power(self) -> None:
         if self._off:

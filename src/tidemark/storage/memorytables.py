@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
+from tidemark.errors import DiskFullError
 from tidemark.storage.tables import Contents, Tables
 
 
@@ -11,13 +10,26 @@ class MemoryTables(Tables):
     """Tables whose commits go to a second copy."""
 
     def __init__(self, committed: Contents | None = None) -> None:
+        #: commits find no space from now on
+        self.is_full = False
         #: what a crash leaves
         self._committed = committed or Contents()
-        super().__init__(deepcopy(self._committed))
+        super().__init__(_copy(self._committed))
 
     def crash(self) -> MemoryTables:
         """What the next start finds. This one is to be used no more."""
-        return MemoryTables(self._committed)
+        after = MemoryTables(self._committed)
+        after.is_full = self.is_full
+        return after
 
     def _write(self, changes: Contents, removed: set[int]) -> None:
-        self._committed.merge(deepcopy(changes), removed)
+        if self.is_full:
+            raise DiskFullError("no space left on device", path="memory")
+        self._committed.merge(changes, removed)
+
+
+def _copy(contents: Contents) -> Contents:
+    """Rows never change and `merge` makes dictionaries of its own, so the copy shares nothing that does."""
+    copy = Contents()
+    copy.merge(contents, ())
+    return copy

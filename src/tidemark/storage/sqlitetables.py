@@ -37,7 +37,7 @@ from tidemark.storage.tables import Contents, Tables
 
 #: "TMSH", and the version of `tablerows.SCHEMA`
 APPLICATION = 0x544D5348
-VERSION = 1
+VERSION = 2
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -73,6 +73,7 @@ class SqliteTables(Tables):
         try:
             with self._translated(), self._transaction():
                 self._delete(removed)
+                self._delete_selectors(changes)
                 for table, rows in rows_of(changes):
                     self._connection.executemany(
                         replace_statement(table), [sealed(table, row) for row in rows]
@@ -89,6 +90,13 @@ class SqliteTables(Tables):
             self._connection.executemany(
                 f"DELETE FROM {table} WHERE {column} = ?", [(number,) for number in sorted(subscribers)]
             )
+
+    def _delete_selectors(self, changes: Contents) -> None:
+        """A subscription is written with its whole history, which may have become shorter."""
+        self._connection.executemany(
+            "DELETE FROM selectors WHERE subscriber = ?",
+            [(number,) for number in sorted(changes.subscriptions)],
+        )
 
     def _prepare(self, check: bool) -> None:
         """Make sure that this is a file of ours, or a new one. Nothing is written to one not understood."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from zlib import crc32
 
 from tidemark.storage.subscription import SelectorVersion, Subscription
-from tidemark.storage.tables import Contents, PfsMark, Positions
+from tidemark.storage.tables import Contents, PfsMark, Positions, TopicRow
 from tidemark.ticks import CheckpointToken
 
 #: The columns of a row in the order of SCHEMA, without the checksum.
@@ -26,6 +27,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "latest_delivered": ("pubend TEXT KEY", "tick INTEGER"),
     "pfs": ("pubend TEXT KEY", "upto INTEGER", "chopped INTEGER"),
     "counters": ("name TEXT KEY", "value INTEGER"),
+    "topics": ("topic TEXT KEY", "is_open INTEGER", "schemas TEXT"),
 }  # fmt: skip
 
 #: Removing a subscriber removes its rows of these tables, found by this column.
@@ -65,6 +67,7 @@ def rows_of(contents: Contents) -> Iterator[tuple[str, list[Row]]]:
     yield "latest_delivered", list(contents.latest_delivered.items())
     yield "pfs", [(pubend, mark.upto, mark.chopped) for pubend, mark in contents.pfs.items()]
     yield "counters", list(contents.counters.items())
+    yield "topics", [_topic_row(each) for each in contents.topics.values()]
 
 
 def contents_of(rows: Mapping[str, Iterable[Row]]) -> Contents:
@@ -86,6 +89,10 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> Contents:
         dict(rows["latest_delivered"]),
         {pubend: PfsMark(upto, chopped) for pubend, upto, chopped in rows["pfs"]},
         dict(rows["counters"]),
+        {
+            topic: TopicRow(topic, bool(is_open), tuple(json.loads(schemas)))
+            for topic, is_open, schemas in rows["topics"]
+        },
     )
 
 
@@ -95,6 +102,10 @@ def _subscription_row(each: Subscription) -> Row:
 
 def _selector_row(subscriber: int, each: SelectorVersion) -> Row:
     return subscriber, each.version, each.pattern, each.selector, each.since.text()
+
+
+def _topic_row(each: TopicRow) -> Row:
+    return each.topic, int(each.is_open), json.dumps(each.schemas)
 
 
 def _position_rows(positions: Positions) -> list[Row]:

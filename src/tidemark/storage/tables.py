@@ -32,6 +32,15 @@ class PfsMark:
     chopped: Tick
 
 
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic with all versions of its schema, oldest first; of an open one, all shapes met so far."""
+
+    topic: str
+    is_open: bool
+    schemas: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Contents:
     """Rows of all tables. For each: what a crash may lose, and why that is safe."""
@@ -52,6 +61,9 @@ class Contents:
     pfs: dict[str, PfsMark] = field(default_factory=dict)
     # Nothing: a number is committed before anyone hears it, so that none is given out twice.
     counters: dict[str, int] = field(default_factory=dict)
+    # Nothing that was confirmed: a topic is committed before its declaration is answered. One that was not
+    # answered is declared again by whoever wanted it.
+    topics: dict[str, TopicRow] = field(default_factory=dict)
 
     def merge(self, changes: Contents, removed: Iterable[int]) -> None:
         """Take in rows that were written, without the subscribers that were removed."""
@@ -59,6 +71,7 @@ class Contents:
         self.latest_delivered.update(changes.latest_delivered)
         self.pfs.update(changes.pfs)
         self.counters.update(changes.counters)
+        self.topics.update(changes.topics)
         for mine, theirs in ((self.released, changes.released), (self.tokens, changes.tokens)):
             for subscriber, ticks in theirs.items():
                 mine.setdefault(subscriber, {}).update(ticks)
@@ -91,6 +104,14 @@ class Tables(ABC):
             self._write(self._changes, self._removed)
             self._changes, self._removed = Contents(), set()
 
+    @property
+    def uncommitted(self) -> int:
+        """Rows that wait for the next commit; all of a subscriber's positions count as one."""
+        changes = self._changes
+        positions = len(changes.released) + len(changes.tokens)
+        others = len(changes.subscriptions) + len(changes.topics) + len(changes.counters)
+        return positions + others + len(changes.latest_delivered) + len(changes.pfs) + len(self._removed)
+
     def close(self) -> None:  # noqa: B027  (most kinds have nothing to close)
         """Give up what is not committed."""
 
@@ -108,10 +129,15 @@ class Tables(ABC):
         assert number <= SUBSCRIBER_MAX
         return number
 
+    def use_subscriber(self, number: int) -> None:
+        """A number that was given out elsewhere: none up to it is given out from now on."""
+        if number > self.counter(SUBSCRIBERS):
+            self._contents.counters[SUBSCRIBERS] = self._changes.counters[SUBSCRIBERS] = number
+
     def put_subscription(self, row: Subscription) -> None:
         """Add a subscription, or change the one of the same number. Names are unique and never change."""
         assert row.history
-        assert 0 < row.id <= self.counter(SUBSCRIBERS), "numbers come from new_subscriber"
+        assert 0 < row.id <= self.counter(SUBSCRIBERS), "its number was given out before"
         known = self._by_name.get(row.name)
         assert known is None or known.id == row.id, "names are unique"
         assert row.id not in self._contents.subscriptions or known is not None, "names never change"
@@ -160,6 +186,14 @@ class Tables(ABC):
     def pfs(self, pubend: str) -> PfsMark | None:
         """The last mark of a pubend."""
         return self._contents.pfs.get(pubend)
+
+    def put_topic(self, row: TopicRow) -> None:
+        """Add a topic, or change the one of the same name."""
+        self._contents.topics[row.topic] = self._changes.topics[row.topic] = row
+
+    def topics(self) -> list[TopicRow]:
+        """All of them, in the order of their names."""
+        return [self._contents.topics[name] for name in sorted(self._contents.topics)]
 
     def bump(self, counter: str) -> int:
         """Count one up, from 0 when it is new: versions of filters, incarnations. Commit before using it."""

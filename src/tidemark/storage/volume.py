@@ -180,6 +180,10 @@ class LogVolume:
             self._failure = error
             raise
 
+    def discard(self) -> None:
+        """Take back everything since the last flush, chops too, as a flush does that finds the disk full."""
+        self._take_back()
+
     def bounds(self, stream: str) -> tuple[int, int]:
         """First and last index of the records there are; the first is above the last when there are none."""
         log = self._stream(stream)
@@ -205,6 +209,11 @@ class LogVolume:
     def holes(self, stream: str) -> list[tuple[int, int]]:
         """First and last index of every run of damaged records, in order."""
         return self._stream(stream).holes()
+
+    def sizes(self, stream: str) -> list[tuple[int, int]]:
+        """Mark and payload bytes of every record that is flushed and whole, in order."""
+        rows = self._stream(stream).table.rows
+        return list(zip(rows.marks.tolist(), rows.lengths.tolist(), strict=True))
 
     def segments_behind(self, stream: str) -> int:
         """How many segments ago the first record was written: it keeps a whole one on the disk."""

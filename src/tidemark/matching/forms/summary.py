@@ -38,7 +38,7 @@ _NEIGHBOURS_MAX = 4
 _SHORT_CHARACTERS = 150
 
 
-class _Untyped:
+class Untyped:
     """The fields of topics that nothing is known of."""
 
     open = True
@@ -48,6 +48,9 @@ class _Untyped:
 
     def paths(self) -> Sequence[Path]:
         return ()
+
+
+UNTYPED = Untyped()
 
 
 @dataclass(slots=True)
@@ -179,7 +182,7 @@ def _cut(groups: Sequence[_Group], limit: int) -> list[_Group]:
         if len(alike) <= limit:
             break
     return [
-        members[0] if len(members) == 1 else _Group(pattern, _Untyped(), [EVERYTHING])
+        members[0] if len(members) == 1 else _Group(pattern, UNTYPED, [EVERYTHING])
         for pattern, members in alike.items()
     ]
 

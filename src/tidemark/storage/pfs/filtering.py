@@ -69,6 +69,11 @@ class PersistentFiltering:
         #: opened so far; a pubend is recovered when it is first asked for
         self._streams: dict[str, FilteredStream] = {}
 
+    @property
+    def pubends(self) -> list[str]:
+        """Those that anything is, or was, held of."""
+        return [name.removeprefix(_PREFIX) for name in self._volume.streams if name.startswith(_PREFIX)]
+
     def last(self, pubend: str) -> Tick | None:
         """Up to where this pubend was appended, None if nothing is left of it; safe as far as `sync` said."""
         return self._stream(pubend).last

@@ -1,0 +1,48 @@
+"""Counters: what a broker has done so far, by name. For metrics, and to know that a test went everywhere."""
+
+from __future__ import annotations
+
+#: Everything that is counted, and what it means.
+COUNTED = {
+    "events_published": "events logged for publishers",
+    "publishes_repeated": "batches that were wholly or partly known already, and not logged again",
+    "publishes_refused": "batches refused: out of sequence, or no room",
+    "events_matched": "events that matched at least one subscriber here",
+    "events_delivered": "events told to subscribers here",
+    "events_expired": "events whose validity had passed, and which became silence",
+    "silences_told": "silence told to subscribers",
+    "gaps_told": "gaps told to subscribers",
+    "starts": "subscribers that started at a pubend",
+    "changes": "changed selectors that came into force at a pubend",
+    "catchups": "catchup streams begun",
+    "catchups_slow": "of these, because a live subscriber could not take more",
+    "refilters": "ranges matched again because the PFS did not know them",
+    "switchovers": "catchup streams that reached the constream",
+    "tokens_ahead": "subscribers that were ahead of their host",
+    "fences": "connections that a newer one of the same subscriber ended",
+    "nacks_sent": "nack frames sent upstream",
+    "nacks_received": "nack frames from downstream",
+    "ranges_consolidated": "ranges asked for from below that were being asked for already",
+    "answers_cached": "nacks answered, in part or whole, from the window",
+    "events_left_out": "events not sent to a neighbour because nothing behind it wants them",
+    "windows_shrunk": "times that a window over its bound let go",
+    "windows_full": "first-time knowledge passed on without being remembered",
+    "former_lives": "frames or introductions of a neighbour's former life, ignored",
+    "released": "times that a pubend let ticks go that everyone had released",
+    "released_early": "times that policy let ticks go that somebody had not released",
+    "ranges_damaged": "ranges that a disk lost, told as L",
+    "log_full": "groups of events that found the disk full",
+    "clock_back": "times that a pubend's clock was found behind its ticks",
+    "interest_said": "interests told to neighbours",
+    "interest_covered": "changes of interest that what was told already covers",
+    "topics_learnt": "versions of topics learnt",
+    "topics_unknown": "times that an event waited for its topic's schema",
+    "topics_conflicting": "versions of topics learnt that do not fit those known",
+}
+
+
+class Counters(dict[str, int]):
+    """counters["nacks_sent"] += 1; every name of COUNTED is there from the start."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COUNTED, 0))

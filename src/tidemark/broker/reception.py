@@ -1,0 +1,179 @@
+"""Reception: the subscribers of a broker as clients - who they are, what they ask for, what they are told.
+
+A name is one subscription; the newer connection of a name wins. A durable subscription is there from the
+moment it is on disk until it is ended; another one ends with its connection.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tidemark.broker.counters import Counters
+from tidemark.broker.effects import Outbox, SendClient
+from tidemark.broker.host import Host
+from tidemark.broker.subscription import WISHES_MAX, Desire, Subscription
+from tidemark.errors import SelectorError, TidemarkError
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.topics import TopicPattern
+from tidemark.message.registry import Registry
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
+
+
+class Reception:
+    """All subscriptions by name, and the connections they have."""
+
+    def __init__(
+        self, host: Host, registry: Registry, out: Outbox, counters: Counters, next_subscriber: int
+    ) -> None:
+        """`next_subscriber`: no subscriber ever had this number or a higher one."""
+        self._host = host
+        self._registry = registry
+        self._out = out
+        self._counters = counters
+        self._by_name = {each.name: each for each in host.subscriptions.values()}
+        self._by_client: dict[int, set[int]] = {}
+        self._next_id = max([next_subscriber, *(number + 1 for number in host.subscriptions)])
+
+    # Coming and going.
+
+    def subscribe(self, client: int, frame: Subscribe) -> None:
+        """A subscriber comes, for the first time or again."""
+        known = self._by_name.get(frame.name)
+        refusal = self._refusal(frame, known)
+        if refusal is not None:
+            self._refuse(client, frame.name, *refusal)
+        elif known is None:
+            self._create(client, frame)
+        elif (known.current.pattern, known.current.selector) != (frame.pattern, frame.selector):
+            self._change(client, frame, known)
+        else:
+            self._connect(client, frame, known)
+
+    def _refusal(self, frame: Subscribe, known: Subscription | None) -> tuple[str, str] | None:
+        """Why a subscriber cannot be taken, as code and reason."""
+        if known is not None and not (known.durable and frame.durable):
+            return "taken", f"{frame.name!r} is taken by another subscription: choose another name"
+        if known is None and frame.token:
+            return "unknown", (
+                f"{frame.name!r} has a checkpoint, but is not a subscription of this broker: connect to the "
+                "broker where it was made, or start anew without a checkpoint"
+            )
+        if known is not None and len(known.desires) >= WISHES_MAX:
+            return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
+        try:
+            self._check(frame)
+        except SelectorError as error:
+            return "selector", str(error)
+        except TidemarkError as error:
+            return "topic", str(error)
+        return None
+
+    def _check(self, frame: Subscribe) -> None:
+        """The selector has to make sense for a topic of the pattern, if there is one yet."""
+        pattern = TopicPattern.parse(frame.pattern)
+        parse(frame.selector)
+        error: TidemarkError | None = None
+        for topic, schemas in self._registry.topics.items():
+            if pattern.matches(topic):
+                try:
+                    Selector.parse(frame.selector, schemas.reader)
+                except TidemarkError as found:
+                    error = error or found
+                else:
+                    return
+        if error is not None:
+            raise error
+
+    def _create(self, client: int, frame: Subscribe) -> None:
+        subscription = Subscription(self._next_id, frame.name, frame.durable, [])
+        self._next_id += 1
+        self._by_name[frame.name] = subscription
+        self._host.enter(subscription, Desire(frame.pattern, frame.selector, 0))
+        if frame.durable:
+            self._host.save(subscription, partial(self._created, client, frame, subscription))
+        else:
+            self._connect(client, frame, subscription)
+
+    def _created(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+        if self._by_name.get(frame.name) is subscription and subscription.client is None:
+            self._connect(client, frame, subscription)
+
+    def _change(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+        """It wants something else than before, from a tick on; until then what it wanted holds."""
+        self._host.desire(subscription, Desire(frame.pattern, frame.selector, 0))
+        self._host.attend()
+        self._host.save(subscription, lambda: None)
+        self._connect(client, frame, subscription)
+
+    def _connect(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+        """The newer connection wins, and what it says it has decides where it goes on."""
+        if subscription.client is not None:
+            self._by_client[subscription.client].discard(subscription.id)
+            if subscription.client != client:
+                self._counters["fences"] += 1
+                reason = f"{frame.name!r} has connected again elsewhere, which ends this connection's part"
+                self._refuse(subscription.client, frame.name, "taken", reason)
+        self._by_client.setdefault(client, set()).add(subscription.id)
+        token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
+        self._host.connect(subscription, client, frame.credit, token)
+
+    def gone(self, client: int) -> None:
+        """A connection is gone: durable subscriptions stay, others end."""
+        for number in sorted(self._by_client.pop(client, ())):
+            subscription = self._host.subscriptions[number]
+            if subscription.durable:
+                self._host.disconnect(subscription)
+            else:
+                self.remove(subscription)
+
+    def unsubscribe(self, client: int, frame: Unsubscribe) -> None:
+        """A subscription ends, at the wish of its own connection, or of anyone when it has none."""
+        subscription = self._by_name.get(frame.name)
+        if subscription is None:
+            self._refuse(client, frame.name, "unknown", "there is no such subscription", "unsubscribe")
+        elif subscription.client not in (None, client):
+            reason = "it is connected elsewhere: close that first"
+            self._refuse(client, frame.name, "taken", reason, "unsubscribe")
+        else:
+            self.remove(subscription)
+            ended = partial(self._out.add, SendClient(client, Unsubscribed(frame.name)))
+            self._host.after_save(ended)
+
+    def remove(self, subscription: Subscription) -> None:
+        """A subscription ends and holds nothing any more."""
+        del self._by_name[subscription.name]
+        if subscription.client is not None:
+            self._by_client.get(subscription.client, set()).discard(subscription.id)
+        self._host.leave(subscription)
+
+    # While it is connected.
+
+    def acknowledge(self, client: int, frame: Ack) -> None:
+        """Subscribers have consumed; what comes late, from a connection that is not theirs, is ignored."""
+        known = [(found, token) for name, token in frame.tokens if (found := self._of(client, name))]
+        for subscription, token in known:
+            subscription.acknowledge(token)
+            self._host.acknowledgements.note(subscription)
+        if frame.ticket:
+            durable = [subscription.id for subscription, _ in known if subscription.durable]
+            answer = SendClient(client, Acked(frame.ticket))
+            self._host.acknowledgements.save(durable, partial(self._out.add, answer))
+
+    def grant(self, client: int, frame: Credit) -> None:
+        """A subscriber can take more."""
+        subscription = self._of(client, frame.name)
+        if subscription is not None:
+            self._host.grant(subscription, frame.bytes)
+
+    def find(self, name: str) -> Subscription | None:
+        """The subscription of this name."""
+        return self._by_name.get(name)
+
+    def _of(self, client: int, name: str) -> Subscription | None:
+        subscription = self._by_name.get(name)
+        return subscription if subscription is not None and subscription.client == client else None
+
+    def _refuse(self, client: int, name: str, code: str, reason: str, what: str = "subscribe") -> None:
+        self._out.add(SendClient(client, Refused(what, name, code, reason)))

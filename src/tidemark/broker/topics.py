@@ -1,0 +1,129 @@
+"""Topics: the schemas a broker knows, and how they spread (DESIGN 4).
+
+A client declares a topic at any broker; from there it goes to every neighbour that does not know it yet. It
+is on disk before the client is told, so that whoever holds an event of it can read it after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from tidemark.broker.commit import GroupCommit
+from tidemark.broker.counters import Counters
+from tidemark.broker.effects import Outbox, SaveTopic, SendClient, SendPeer
+from tidemark.errors import SchemaError, TidemarkError
+from tidemark.matching.topics import TopicPattern
+from tidemark.message.registry import Registry
+from tidemark.message.schema import Schema
+from tidemark.wire.frames import Describe, Refused, Topic
+
+#: A topic is a promise to remember a schema for ever.
+TOPICS_MAX = 100_000
+
+
+class Topics:
+    """What one broker knows of topics."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        out: Outbox,
+        counters: Counters,
+        tables_commit: GroupCommit,
+        peers: Callable[[], Iterable[str]],
+        learnt: Callable[[], None],
+    ) -> None:
+        """`peers` says which neighbours can be told now; `learnt` is called when there is something new."""
+        self._registry = registry
+        self._out = out
+        self._counters = counters
+        self._tables_commit = tables_commit
+        self._peers = peers
+        self._learnt = learnt
+
+    def recover(self, topics: Iterable[Topic]) -> None:
+        """What the tables have."""
+        for topic in topics:
+            self._take(topic)
+
+    def declare(self, client: int, frame: Topic) -> None:
+        """A client declares a topic, or a further version of it."""
+        before = self._count(frame.topic)
+        try:
+            self._check_name(frame.topic)
+            self._register(frame)
+        except TidemarkError as error:
+            self._out.add(SendClient(client, Refused("topic", frame.topic, "schema", str(error))))
+        else:
+            self._tables_commit.after(partial(self._answer, client, frame.topic))
+        if self._count(frame.topic) > before:
+            self._keep(frame.topic, None)
+
+    def describe(self, client: int, frame: Describe) -> None:
+        """A client wants to know a topic. What is not on disk yet is not known yet."""
+        if self._tables_commit.is_idle:
+            self._answer(client, frame.topic)
+        else:
+            self._tables_commit.after(partial(self._answer, client, frame.topic))
+
+    def heard(self, peer: str, frame: Topic) -> None:
+        """A neighbour knows a topic; the others are told if it is new here."""
+        before = self._count(frame.topic)
+        self._take(frame)
+        if self._count(frame.topic) > before:
+            self._keep(frame.topic, peer)
+            self._tables_commit.after()
+
+    def tell_all(self, peer: str) -> None:
+        """Tell a neighbour that has just come everything."""
+        for topic in self._registry.topics:
+            self._out.add(SendPeer(peer, self._frame(topic)))
+
+    def _take(self, frame: Topic) -> None:
+        """Learn what fits; what does not can still be read, by its own schema."""
+        try:
+            self._register(frame)
+        except TidemarkError:
+            self._counters["topics_conflicting"] += 1
+            for text in frame.schemas:
+                self._registry.add(Schema.parse(text))
+
+    def _register(self, frame: Topic) -> None:
+        """Add all versions that are not known."""
+        if frame.is_open:
+            self._registry.open(frame.topic)
+        elif not frame.schemas:
+            raise SchemaError("a declared topic needs a schema")
+        for text in frame.schemas:
+            if frame.is_open:
+                self._registry.open(frame.topic, Schema.parse(text))
+            else:
+                self._registry.declare(frame.topic, Schema.parse(text))
+
+    def _check_name(self, topic: str) -> None:
+        if not TopicPattern.parse(topic).is_exact:
+            raise SchemaError("the name of a topic has no wildcards")
+        if len(self._registry.topics) >= TOPICS_MAX and topic not in self._registry.topics:
+            raise SchemaError(f"there are {TOPICS_MAX} topics already, which is the limit")
+
+    def _count(self, topic: str) -> int:
+        found = self._registry.topics.get(topic)
+        return -1 if found is None else len(found.versions)
+
+    def _answer(self, client: int, topic: str) -> None:
+        known = topic in self._registry.topics
+        self._out.add(SendClient(client, self._frame(topic) if known else Topic(topic, False, ())))
+
+    def _keep(self, topic: str, source: str | None) -> None:
+        frame = self._frame(topic)
+        self._counters["topics_learnt"] += 1
+        self._out.add(SaveTopic(frame.topic, frame.is_open, frame.schemas))
+        for peer in self._peers():
+            if peer != source:
+                self._out.add(SendPeer(peer, frame))
+        self._learnt()
+
+    def _frame(self, topic: str) -> Topic:
+        found = self._registry.topics[topic]
+        return Topic(topic, found.is_open, tuple(schema.text for schema in found.versions))

@@ -1,0 +1,118 @@
+"""Mischief: what goes wrong in a simulated world while the storm lasts, and how it is healed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from tidemark.sim.plan import SECOND, Plan
+from tidemark.sim.world import World
+
+#: A fault that ends by itself lasts no longer than this.
+LASTS_US_MAX = 800_000
+SKEWS = (0, -3_600 * SECOND, 30 * SECOND, 5_000)
+
+
+class Mischiefs:
+    """Breaks things at random, by the weights of a plan."""
+
+    def __init__(self, world: World, plan: Plan, chance: Random) -> None:
+        self._world = world
+        self._plan = plan
+        self._chance = chance
+        self._machines = sorted(world.machines)
+        self._links = [(name, parent) for name, parent in plan.parents.items() if parent is not None]
+        faults: dict[str, Callable[[], None]] = {
+            "crash": self._crash,
+            "cut": self._cut,
+            "one_way": self._one_way,
+            "skew": self._skew,
+            "pause": self._pause,
+            "stall": self._stall,
+            "full": self._full,
+            "sync_error": self._sync_error,
+            "rot": self._rot,
+        }
+        self._faults = {name: act for name, act in faults.items() if getattr(plan.mischief, name) > 0}
+        if not self._links:
+            self._faults.pop("cut", None)
+            self._faults.pop("one_way", None)
+        self.done: Counter[str] = world.faults
+
+    def begin(self, until: int) -> None:
+        """Break something now and then, up to a time."""
+        if not self._faults:
+            return
+        names = list(self._faults)
+        weights = [getattr(self._plan.mischief, name) for name in names]
+
+        def act() -> None:
+            if self._world.engine.now >= until:
+                return
+            name = self._chance.choices(names, weights)[0]
+            self.done[name] += 1
+            self._faults[name]()
+            self._world.engine.after(self._chance.randint(1, self._plan.mischief.rest), act)
+
+        self._world.engine.after(self._chance.randint(1, self._plan.mischief.rest), act)
+
+    def heal(self) -> None:
+        """Mend everything that is broken."""
+        for name, parent in self._links:
+            self._world.mend(name, parent)
+        for name in self._machines:
+            self._world.machines[name].free_disk()
+            self._world.restart(name)
+
+    def _later(self, action: Callable[[], None]) -> None:
+        self._world.engine.after(self._chance.randint(1_000, LASTS_US_MAX), action)
+
+    def _some_machine(self) -> str:
+        return self._chance.choice(self._machines)
+
+    def _crash(self) -> None:
+        name = self._some_machine()
+        self._world.crash(name)
+        self._later(lambda: self._world.restart(name))
+
+    def _cut(self) -> None:
+        a, b = self._chance.choice(self._links)
+        self._world.cut(a, b)
+        self._later(lambda: self._world.mend(a, b))
+
+    def _one_way(self) -> None:
+        """A link carries nothing one way for a while, and nobody notices until it breaks."""
+        a, b = self._chance.sample(self._chance.choice(self._links), 2)
+        self._world.network.clog(a, b)
+
+        def unclog() -> None:
+            self._world.network.unclog(a, b)
+            if self._chance.random() < 0.5:
+                self._world.cut(a, b)
+                self._world.mend(a, b)
+
+        self._later(unclog)
+
+    def _skew(self) -> None:
+        self._world.set_skew(self._some_machine(), self._chance.choice(SKEWS))
+
+    def _pause(self) -> None:
+        self._world.machines[self._some_machine()].pause(self._chance.randint(1_000, LASTS_US_MAX))
+
+    def _stall(self) -> None:
+        self._world.machines[self._some_machine()].stall_disk(self._chance.randint(1_000, LASTS_US_MAX))
+
+    def _full(self) -> None:
+        machine = self._world.machines[self._some_machine()]
+        machine.fill_disk()
+        self._later(machine.free_disk)
+
+    def _sync_error(self) -> None:
+        self._world.machines[self._some_machine()].fail_next_sync()
+
+    def _rot(self) -> None:
+        """Only one disk rots, and only once: what two copies protect, two faults can destroy."""
+        if not self._world.gaps_allowed and not self.done["rotten"]:
+            self.done["rotten"] += self._world.machines[self._some_machine()].rot(self._chance)
+            self._world.gaps_allowed = bool(self.done["rotten"])

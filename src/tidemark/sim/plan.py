@@ -1,0 +1,137 @@
+"""Plan: what a simulated world is made of. A seed picks one at random, within a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from tidemark.broker.host import HostPolicy
+from tidemark.broker.pubend import PubendPolicy
+from tidemark.sim.network import LinkFaults
+from tidemark.sim.publisher import FOR_EVER, LONG_MS, SHORT_MS
+from tidemark.ticks import Thresholds
+
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Mischief:
+    """How often what goes wrong, as weights; and how much time lies between two faults, at the most."""
+
+    rest: int = 800_000
+    crash: float = 0.0
+    cut: float = 0.0
+    one_way: float = 0.0
+    skew: float = 0.0
+    pause: float = 0.0
+    stall: float = 0.0
+    full: float = 0.0
+    sync_error: float = 0.0
+    rot: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A tree of brokers, where pubends live, how things are set, and what will go wrong."""
+
+    #: broker -> its parent in the tree; the root has none
+    parents: Mapping[str, str | None]
+    #: pubend -> the broker that hosts it
+    pubends: Mapping[str, str]
+    faults: LinkFaults = field(default_factory=LinkFaults)
+    mischief: Mischief = field(default_factory=Mischief)
+    window_bytes_max: int = 1 << 20
+    pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
+    host_policy: HostPolicy = field(default_factory=HostPolicy)
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    topics: tuple[str, ...] = ("t.x", "t.y")
+    validities: tuple[int, ...] = (FOR_EVER,)
+    #: chances, each time a subscriber commits, that it leaves or comes back, changes its mind, ends
+    leaves: float = 0.03
+    changes: float = 0.0
+    ends: float = 0.0
+
+    @property
+    def is_early(self) -> bool:
+        """History may be let go before everyone has consumed it."""
+        return self.pubend_policy.max_retain is not None or self.pubend_policy.max_bytes is not None
+
+
+def _network(chance: Random) -> Mischief:
+    return Mischief(cut=1.0, one_way=0.5, rest=chance.choice((200_000, 800_000)))
+
+
+def _crashes(chance: Random) -> Mischief:
+    return Mischief(crash=1.0, pause=0.2, skew=0.3, rest=chance.choice((200_000, 800_000)))
+
+
+def _disk(chance: Random) -> Mischief:
+    return Mischief(
+        crash=0.5, stall=0.5, full=0.5, sync_error=0.5, rot=0.7, rest=chance.choice((200_000, 800_000))
+    )
+
+
+def _everything(chance: Random) -> Mischief:
+    """Each fault is on in half of the worlds: with all of them at once some would hide others."""
+    names = ("crash", "cut", "one_way", "skew", "pause", "stall", "full", "sync_error", "rot")
+    weights = {name: chance.choice((0.0, 0.3, 1.0)) for name in names}
+    weights["rot"] *= chance.choice((0, 0, 1))
+    return Mischief(chance.choice((150_000, 400_000, 2 * SECOND)), **weights)
+
+
+#: What goes wrong in the worlds of each profile.
+PROFILES: dict[str, Callable[[Random], Mischief]] = {
+    "swarm": _everything,
+    "network": _network,
+    "crashes": _crashes,
+    "disk": _disk,
+    "calm": lambda _: Mischief(),
+}
+
+
+def plan_of(chance: Random, profile: str) -> Plan:
+    """A random tree of one to six brokers, with one to three pubends anywhere in it."""
+    names = [f"b{n}" for n in range(chance.choice((1, 2, 2, 3, 4, 6)))]
+    parents: dict[str, str | None] = {
+        name: chance.choice(names[:at]) if at else None for at, name in enumerate(names)
+    }
+    pubends = {f"p{n}": chance.choice(names) for n in range(chance.choice((1, 1, 2, 3)))}
+    bad = LinkFaults(
+        loss=chance.choice((0.0, 0.02, 0.2)),
+        repeat=chance.choice((0.0, 0.05)),
+        reorder=chance.choice((0.0, 0.1)),
+        delay_max=chance.choice((500, 5_000, 60_000)),
+    )
+    lossy = profile in ("swarm", "network")
+    return Plan(
+        parents,
+        pubends,
+        bad if lossy else LinkFaults(),
+        PROFILES[profile](chance),
+        window_bytes_max=chance.choice((2_000, 20_000, 1 << 20)),
+        pubend_policy=_policy(chance),
+        host_policy=HostPolicy(
+            silence=chance.choice((20_000, 200_000)), save=chance.choice((20_000, 200_000))
+        ),
+        thresholds=Thresholds(
+            gct_us=chance.choice((0, 20_000)),
+            nrt_us=chance.choice((20_000, 100_000)),
+            nrt_us_max=500_000,
+            chop_ticks_max=chance.choice((SECOND, 3_600 * SECOND)),
+            outstanding_ranges_max=chance.choice((2, 64)),
+        ),
+        validities=chance.choice(((FOR_EVER,), (FOR_EVER,), (FOR_EVER, LONG_MS, SHORT_MS))),
+        leaves=0.0 if profile == "calm" else 0.03,
+        changes=chance.choice((0.0, 0.03)),
+        ends=chance.choice((0.0, 0.0, 0.01)),
+    )
+
+
+def _policy(chance: Random) -> PubendPolicy:
+    early = chance.random() < 0.25
+    return PubendPolicy(
+        lease_ahead=chance.choice((100_000, SECOND)),
+        max_retain=chance.choice((None, SECOND)) if early else None,
+        max_bytes=chance.choice((None, 3_000)) if early else None,
+    )

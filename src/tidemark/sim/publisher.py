@@ -1,0 +1,121 @@
+"""Publisher: publishes to one pubend of a simulated world, exactly once whatever happens.
+
+It keeps what has not been acknowledged and sends it again after a break.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.sim.violation import ViolationError
+from tidemark.wire.frames import ClientFrame, Publish, Published, Refused, Topic
+
+if TYPE_CHECKING:
+    from tidemark.sim.world import World
+
+RETRY_US = 300_000
+#: Validities, in milliseconds: for ever, long enough never to pass, and such that they often do.
+FOR_EVER, LONG_MS, SHORT_MS = 0, 3_600_000, 150
+
+
+@dataclass
+class Publisher:
+    """One publisher and what it knows to be safe."""
+
+    world: World
+    name: str
+    pubend: str
+    machine: str
+    chance: Random
+    #: how long its events are valid, one chosen for each
+    validities: tuple[int, ...] = (FOR_EVER,)
+    client: int | None = None
+    _sequence: int = 0
+    #: first sequence number, bytes, count
+    _unacknowledged: list[tuple[int, bytes, int]] = field(default_factory=list)
+    #: topics that the broker has said to know, on this connection
+    _declared: set[str] = field(default_factory=set)
+    #: sequence numbers that the broker has acknowledged
+    acknowledged: int = 0
+
+    def publish(self, count: int) -> None:
+        """Make some events up and send them."""
+        builder = BatchBuilder()
+        for _ in range(count):
+            self._sequence += 1
+            event: dict[str, Any] = {
+                "key": f"{self.name}/{self._sequence}",
+                "kind": self.chance.choice("abcd"),
+                "n": self.chance.randrange(100),
+            }
+            topic = self.chance.choice(self.world.topics)
+            validity = self.chance.choice(self.validities)
+            self.world.facts.add(topic, event, validity)
+            message = self.world.schema.encode(event)
+            shape = Shape(topic, self.world.schema.fingerprint)
+            builder.add(shape, message, publisher=self.name, validity_ms=validity)
+        first = self._sequence - count + 1
+        self._unacknowledged.append((first, bytes(builder.build().data), count))
+        if self._is_ready:
+            self._send(*self._unacknowledged[-1][:2])
+
+    def connect(self) -> None:
+        """Open a connection; the topics come first, then all that has not been acknowledged."""
+        if self.client is not None:
+            return
+        if not self.world.is_up(self.machine):
+            self.world.engine.after(RETRY_US, self.connect)
+            return
+        self.client = self.world.connect(self.machine, self.receive, self.disconnected)
+        self._declared.clear()
+        for topic in self.world.topics:
+            self.world.to_broker(self.client, Topic(topic, False, (self.world.schema.text,)))
+
+    def disconnected(self) -> None:
+        """The connection is gone; try again soon."""
+        self.client = None
+        self.world.engine.after(self.chance.randint(1, RETRY_US), self.connect)
+
+    def receive(self, frame: ClientFrame) -> None:
+        """A broker answered."""
+        match frame:
+            case Topic(topic):
+                self._declared.add(topic)
+                if self._is_ready:
+                    self._send_all()
+            case Published(_, _, sequence, _):
+                self.acknowledged = max(self.acknowledged, sequence)
+                self._unacknowledged = [
+                    each for each in self._unacknowledged if each[0] + each[2] - 1 > sequence
+                ]
+            case Refused(_, _, code, _) if code in ("full", "sequence"):
+                self._again()
+            case _:
+                raise ViolationError(f"{self.name} got {frame}")
+
+    @property
+    def _is_ready(self) -> bool:
+        return self.client is not None and len(self._declared) == len(self.world.topics)
+
+    def _again(self) -> None:
+        """Start over, after a while: what is sent again comes in order then."""
+        if self.client is not None:
+            self.world.disconnect(self.client)
+            self.disconnected()
+
+    def _send_all(self) -> None:
+        for first, data, _ in self._unacknowledged:
+            self._send(first, data)
+
+    def _send(self, first: int, data: bytes) -> None:
+        assert self.client is not None
+        batch = EventBatch.parse(bytearray(data))
+        self.world.to_broker(self.client, Publish(self.pubend, self.name, first, batch))
+
+    @property
+    def is_idle(self) -> bool:
+        """Everything is acknowledged."""
+        return not self._unacknowledged
