@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim": {"node", "broker", "storage", "ticks", "message", "matching", "wire"},
     "lab": {"client", "spark", "sim", "broker", "storage", "ticks", "message", "matching", "wire", "node"},
     "console": {"client"},
+    "sync": {"client", "message", "ticks"},
 }
 PURE = {"ticks", "message", "matching", "wire", "broker"}
 FORBIDDEN_IN_PURE = {

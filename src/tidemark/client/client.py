@@ -1,0 +1,467 @@
+"""Client: what an application holds. Publishing, subscribing, topics and administration over one link."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Generator, Iterable
+from secrets import token_hex
+from types import TracebackType
+from typing import Any
+
+from tidemark.client.acks import Acks, Transaction
+from tidemark.client.addresses import parse_url
+from tidemark.client.backoff import Backoff
+from tidemark.client.connection import PING_SECONDS
+from tidemark.client.link import Link, closed
+from tidemark.client.outgoing import Ticks
+from tidemark.client.publisher import Options, Publisher, options
+from tidemark.client.subscription import (
+    CLOSE_SECONDS,
+    SERVER_KEPT,
+    WINDOW_BYTES_MAX,
+    AckMode,
+    ServerKept,
+    Subscription,
+    check_arguments,
+)
+from tidemark.client.topics import Topics
+from tidemark.errors import (
+    ClientError,
+    NotConnectedError,
+    RefusedError,
+    TidemarkError,
+    TimedOutError,
+    WireError,
+)
+from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
+from tidemark.message.schema import Schema
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import (
+    Acked,
+    Answer,
+    Ask,
+    ClientFrame,
+    Deliver,
+    Gap,
+    Published,
+    Refused,
+    Subscribed,
+    Topic,
+    Unsubscribe,
+    Unsubscribed,
+    Welcome,
+)
+
+#: How long anything waits for its answer unless the call says otherwise.
+TIMEOUT_SECONDS = 30.0
+CONNECT_SECONDS = 10.0
+_PLAIN = Options()
+
+
+def connect(
+    url: str,
+    *,
+    client: str | None = None,
+    publisher: str | None = None,
+    pubend: str | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+    connect_timeout: float = CONNECT_SECONDS,
+    ping: float = PING_SECONDS,
+) -> Client:
+    """A client of the brokers at `tidemark://host:port[,host:port...]`; `async with` or `await` connects it.
+
+    It stays connected to one of them, and goes on where it was after every break. `client` is the name that
+    administrators see. `publisher` names who publishes, for applications that number their events themselves
+    (see Client.publish); `pubend` says where to publish if not where the broker puts it.
+    """
+    return Client(
+        url,
+        client=client,
+        publisher=publisher,
+        pubend=pubend,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        ping=ping,
+    )
+
+
+class Client:
+    """A connection to Tidemark. All methods are for the loop it was opened on."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        client: str | None,
+        publisher: str | None,
+        pubend: str | None,
+        timeout: float,
+        connect_timeout: float,
+        ping: float,
+    ) -> None:
+        self._addresses = parse_url(url)
+        self.name = client or f"client-{token_hex(6)}"
+        self._publisher_name = publisher
+        self._pubend = pubend
+        self.timeout = timeout
+        self._connect_timeout = connect_timeout
+        self._ping = ping
+        self._is_open = False
+        self._subscriptions: dict[str, Subscription] = {}
+        self._names_made = 0
+        self._answers: dict[int, asyncio.Future[str]] = {}
+        self._asked = 0
+        self._unsubscribing: dict[str, asyncio.Future[None]] = {}
+        #: of those, what was sent again: it may be done already
+        self._unsubscribed_again: set[str] = set()
+
+    # Opening and closing.
+
+    async def open(self) -> Client:
+        """Connect; NotConnectedError with what each broker said if none is there."""
+        if self._is_open:
+            return self
+        self.link = Link(
+            self._addresses,
+            self.name,
+            on_frame=self._frame,
+            on_up=self._up,
+            on_down=self._down,
+            on_writable=self._writable,
+            backoff=Backoff(),
+            ping_seconds=self._ping,
+        )
+        self.topics = Topics(self.link.send)
+        self.acks = Acks(self.link)
+        self._publisher = Publisher(
+            self.link,
+            self.topics,
+            publisher=self._publisher_name or f"publisher-{token_hex(8)}",
+            is_named=self._publisher_name is not None,
+            pubend=self._pubend,
+            backoff=Backoff(),
+        )
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            Deliver: self._deliver,
+            Published: self._publisher.published,
+            Gap: self._gap,
+            Subscribed: self._subscribed,
+            Acked: self.acks.acked,
+            Topic: self.topics.answered,
+            Answer: self._answered,
+            Unsubscribed: self._unsubscribed,
+            Refused: self._refused,
+        }
+        self._is_open = True
+        try:
+            await self.link.open(self._connect_timeout)
+        except BaseException:
+            self._is_open = False
+            raise
+        return self
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Client:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Wait until what was published is on disk and what was consumed is acknowledged, then disconnect.
+
+        At most `timeout` seconds: what is still open then ends with an error that says what is not known.
+        """
+        if not self._is_open:
+            return
+        deadline = asyncio.get_running_loop().time() + timeout
+        for subscription in list(self._subscriptions.values()):
+            await subscription.close(max(0.0, deadline - asyncio.get_running_loop().time()))
+        if self.link.is_up:
+            await self._publisher.drain(deadline)
+        self._is_open = False
+        self._publisher.close()
+        self.acks.close()
+        futures: list[asyncio.Future[Any]] = [*self._answers.values(), *self._unsubscribing.values()]
+        for future in futures:
+            if not future.done():
+                future.set_exception(closed())
+        await self.link.close()
+
+    @property
+    def is_connected(self) -> bool:
+        """A broker is there just now."""
+        return self._is_open and self.link.is_up
+
+    @property
+    def broker(self) -> str:
+        """The name of the broker it is connected to; NotConnectedError when there is none."""
+        return self._welcome().broker
+
+    def _welcome(self) -> Welcome:
+        self._check_open()
+        if self.link.welcome is None:
+            raise NotConnectedError("there is no broker just now: it is being looked for")
+        return self.link.welcome
+
+    # Topics.
+
+    async def create_topic(self, topic: str, schema: str | Schema | type | None = None) -> None:
+        """Declare a topic, or a new version of its schema; without a schema it is open.
+
+        The schema is a text of the schema language, a Schema, or a dataclass. Declaring again what is
+        declared already changes nothing; RefusedError when readers of an older version could not follow.
+        """
+        self._check_open()
+        parsed = Schema.parse(schema) if isinstance(schema, str) else schema
+        if parsed is not None and not isinstance(parsed, Schema):
+            parsed = Schema.of(parsed)
+        await self._within(self.topics.declare(topic, parsed), f"the declaration of {topic!r}")
+
+    async def schemas(self, topic: str) -> list[Schema]:
+        """All versions of a topic's schema, oldest first; of an open topic, all shapes. [] for no topic."""
+        self._check_open()
+        answer = await self._within(self.topics.describe(topic), f"the question for {topic!r}")
+        return [Schema.parse(text) for text in answer.schemas]
+
+    # Publishing.
+
+    def publish(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: str | bytes = b"",
+        priority: int = PRIORITY_DEFAULT,
+        validity: float | None = None,
+        sequence: int | None = None,
+        timeout: float | None = None,
+    ) -> asyncio.Future[int | None]:
+        """Publish a dict or dataclass instance. Await the result: the event's tick, once it is on disk.
+
+        The event is queued at once, in the order of the calls, also if the result is awaited later: many may
+        be under way. It is sent again after a break, and logged once. The tick is None in one case: the
+        acknowledgement was lost with a connection, and a later one covered the event.
+
+        `validity` is in seconds; after that it is not delivered any more. `sequence` is for a client with a
+        named publisher, and required there: 1, 2, 3 ... for each event it ever publishes. The application
+        keeps the number with its own data, and after a crash publishes again from a number that it is sure
+        of: what is logged already is acknowledged and not logged again.
+
+        EncodeError: it does not fit the topic. TimedOutError, RefusedError: not acknowledged in time.
+        """
+        self._check_open()
+        seconds = self.timeout if timeout is None else timeout
+        if not key and validity is None and priority == PRIORITY_DEFAULT and sequence is None:
+            return self._publisher.publish(topic, value, _PLAIN, seconds)
+        return self._publisher.publish(topic, value, options(key, priority, validity, sequence), seconds)
+
+    async def publish_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        priority: int = PRIORITY_DEFAULT,
+        validity: float | None = None,
+        sequence: int | None = None,
+        timeout: float | None = None,
+    ) -> Ticks:
+        """Publish in order, in as few batches as possible; the ticks, once all are on disk.
+
+        If it fails, the events before the failing one are published. `sequence` is the first one's.
+        """
+        self._check_open()
+        checked = options(b"", priority, validity, sequence)
+        seconds = self.timeout if timeout is None else timeout
+        return await self._publisher.publish_many(topic, values, checked, seconds)
+
+    async def publish_batch(
+        self, batch: EventBatch, *, sequence: int | None = None, timeout: float | None = None
+    ) -> Ticks:
+        """Publish an event batch that was built elsewhere. Its topics and schemas must be declared."""
+        self._check_open()
+        seconds = self.timeout if timeout is None else timeout
+        return await self._publisher.publish_batch(batch, sequence, seconds)
+
+    # Subscribing.
+
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        *,
+        durable: str | None = None,
+        checkpoint: CheckpointToken | ServerKept | None = SERVER_KEPT,
+        ack: AckMode | None = None,
+        window_bytes_max: int = WINDOW_BYTES_MAX,
+    ) -> Subscription:
+        """Subscribe to a topic or pattern; `async with` or `await` opens the subscription.
+
+        With a name in `durable` it goes on while nobody is connected: the next one to come with this name
+        gets what was missed. Who keeps the place is a choice: the broker, from acknowledgements (`ack`:
+        "auto", when the application takes the next event; "client", when it calls `ack()`; "transacted",
+        several together); or the application, that gives the token it stored as `checkpoint`, None the
+        first time, and calls `ack()` once it has stored another, so that brokers can let go what lies before.
+        """
+        self._check_open()
+        check_arguments(durable, checkpoint, ack)
+        return Subscription(self, topic, where, durable, checkpoint, ack, window_bytes_max)
+
+    def transaction(self, *, timeout: float | None = None) -> Transaction:
+        """Acknowledge several subscriptions together: `async with tm.transaction() as tx: tx.ack(sub)`."""
+        self._check_open()
+        return Transaction(lambda: self.acks, self.timeout if timeout is None else timeout)
+
+    async def unsubscribe(self, name: str) -> None:
+        """End a durable subscription for good: the broker keeps nothing for it any more."""
+        self._check_open()
+        future = self._unsubscribing.get(name)
+        if future is None:
+            future = self._unsubscribing[name] = asyncio.get_running_loop().create_future()
+            self.link.send(Unsubscribe(name))
+        try:
+            await self._within(asyncio.shield(future), f"the end of {name!r}")
+        finally:
+            self._unsubscribing.pop(name, None)
+            self._unsubscribed_again.discard(name)
+
+    # Administration.
+
+    async def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any:
+        """Ask what administrators ask, `await tm.ask("status")`; the answer is what its JSON says."""
+        self._welcome()
+        self._asked += 1
+        ticket = self._asked
+        future = self._answers[ticket] = asyncio.get_running_loop().create_future()
+        self.link.send(Ask(ticket, what, json.dumps(arguments)))
+        try:
+            payload = await self._within(future, f"the answer to {what!r}", timeout)
+        finally:
+            del self._answers[ticket]
+        return json.loads(payload)
+
+    async def _within(self, answer: Any, what: str, timeout: float | None = None) -> Any:
+        seconds = self.timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            raise TimedOutError(f"{what} did not come within {seconds:g} s: ask again") from None
+
+    # What subscriptions need.
+
+    def enter(self, subscription: Subscription) -> None:
+        """Frames for its name go to it from now on."""
+        if self._subscriptions.setdefault(subscription.name, subscription) is not subscription:
+            raise ClientError(
+                f"the durable subscription {subscription.name!r} is open in this client: close it first"
+            )
+
+    def leave(self, subscription: Subscription) -> None:
+        """Frames for its name are nobody's."""
+        if self._subscriptions.get(subscription.name) is subscription:
+            del self._subscriptions[subscription.name]
+
+    def fresh_name(self) -> str:
+        """A name that no other subscription has."""
+        self._names_made += 1
+        return f"~{self.name}.{self._names_made}"
+
+    # From the link.
+
+    def _up(self, welcome: Welcome) -> None:
+        self.topics.again()
+        self.acks.up()
+        for subscription in list(self._subscriptions.values()):
+            try:
+                subscription.up()
+            except WireError as error:  # its token may have outgrown a frame: the others go on
+                subscription.fail(error)
+        for name in self._unsubscribing:
+            self._unsubscribed_again.add(name)
+            self.link.send(Unsubscribe(name))
+        self._publisher.up(welcome)
+
+    def _down(self) -> None:
+        for subscription in self._subscriptions.values():
+            subscription.down()
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(
+                    NotConnectedError(
+                        "the broker was lost: whether it did what was asked is not known; ask again"
+                    )
+                )
+
+    def _writable(self) -> None:
+        self._publisher.writable()
+
+    def _frame(self, frame: ClientFrame) -> None:
+        handler = self._handlers.get(type(frame))
+        # A newer broker may say more than this client understands.
+        if handler is not None:
+            handler(frame)
+
+    def _deliver(self, frame: Deliver) -> None:
+        subscription = self._subscriptions.get(frame.name)
+        if subscription is not None:
+            subscription.delivered(frame)
+
+    def _gap(self, frame: Gap) -> None:
+        subscription = self._subscriptions.get(frame.name)
+        if subscription is not None:
+            subscription.gap(frame)
+
+    def _subscribed(self, frame: Subscribed) -> None:
+        subscription = self._subscriptions.get(frame.name)
+        if subscription is not None:
+            subscription.subscribed(frame)
+
+    def _answered(self, frame: Answer) -> None:
+        future = self._answers.get(frame.ticket)
+        if future is not None and not future.done():
+            future.set_result(frame.payload)
+
+    def _unsubscribed(self, frame: Unsubscribed) -> None:
+        future = self._unsubscribing.get(frame.name)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def _refused(self, frame: Refused) -> None:
+        match frame.what:
+            case "publish":
+                self._publisher.refused(frame)
+            case "subscribe":
+                subscription = self._subscriptions.get(frame.name)
+                if subscription is not None:
+                    subscription.refused(frame)
+            case "topic" | "describe":
+                self.topics.refused(frame)
+            case "ack":
+                self.acks.refused(frame)
+            case "unsubscribe" if frame.code == "unknown" and frame.name in self._unsubscribed_again:
+                self._unsubscribed(Unsubscribed(frame.name))
+            case "unsubscribe":
+                self._fail(self._unsubscribing.get(frame.name), frame)
+            case "ask":
+                named = frame.name.isdigit() and int(frame.name) in self._answers
+                self._fail(self._answers.get(int(frame.name) if named else self._asked), frame)
+            case _:
+                raise _refusal(frame)
+
+    def _fail(self, future: asyncio.Future[Any] | None, frame: Refused) -> None:
+        if future is not None and not future.done():
+            future.set_exception(_refusal(frame))
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise closed()
+
+
+def _refusal(frame: Refused) -> TidemarkError:
+    return RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)

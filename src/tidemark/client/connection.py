@@ -1,0 +1,186 @@
+"""Connection: one socket to one broker; frames in, frames out.
+
+Owns the handshake and the pings. Frames of one loop turn leave in one write; there is no task that reads: the
+loop puts what arrives into one buffer, and whole frames go to the owner at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import cast
+
+from tidemark.errors import NotConnectedError, RefusedError, TidemarkError, VersionError, WireError
+from tidemark.message.batches.batch import Buffer
+from tidemark.wire.codec import encode, size_of
+from tidemark.wire.decoder import Decoder
+from tidemark.wire.frames import ClientFrame, Connect, Frame, Ping, Pong, Refused, Welcome
+from tidemark.wire.limits import FRAME_BYTES_MAX, PROTOCOL_NEWEST, PROTOCOL_OLDEST
+from tidemark.wire.versions import agree
+
+READ_BYTES_MAX = 256 << 10
+#: The socket counts as congested when this much waits to leave.
+WRITE_BYTES_MAX = 256 << 10
+#: Nothing heard for so long: ask. No answer for as long again: the broker is gone.
+PING_SECONDS = 10.0
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection. `welcome` is set when the broker has answered, `lost` when it is over."""
+
+    def __init__(
+        self,
+        client: str,
+        on_frame: Callable[[ClientFrame], None],
+        on_writable: Callable[[], None],
+        *,
+        ping_seconds: float = PING_SECONDS,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._client = client
+        self._on_frame = on_frame
+        self._on_writable = on_writable
+        self._ping_seconds = ping_seconds
+        self.welcome: asyncio.Future[Welcome] = self._loop.create_future()
+        #: why it is over
+        self.lost: asyncio.Future[Exception] = self._loop.create_future()
+        self._is_paused = False
+        self._transport: asyncio.Transport | None = None
+        self._decoder = Decoder()
+        self._buffer = memoryview(bytearray(READ_BYTES_MAX))
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._heard_at = self._loop.time()
+        self._is_pinged = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # Sending.
+
+    @property
+    def is_congested(self) -> bool:
+        """What is sent now would wait; `on_writable` is called when it would not any more."""
+        return self._is_paused or self._out_bytes >= WRITE_BYTES_MAX
+
+    def send(self, frame: ClientFrame) -> None:
+        """Send with all else of this loop turn; WireError if the frame is over a limit."""
+        pieces = encode(frame)
+        if self._transport is None:
+            return
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += pieces
+        self._out_bytes += size_of(pieces)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        was_congested, self._out_bytes = self._out_bytes >= WRITE_BYTES_MAX, 0
+        if self._transport is not None and out:
+            self._transport.writelines(out)
+            if was_congested and not self._is_paused:
+                self._on_writable()
+
+    def close(self, error: Exception | None = None) -> None:
+        """End it; what was sent before still leaves unless there was an error."""
+        transport = self._transport
+        if transport is None:
+            return
+        self._flush()
+        self._over(error or NotConnectedError("the connection was closed here"))
+        if error is None:
+            transport.close()
+        else:
+            transport.abort()
+
+    # From the loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open: introduce ourselves."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(WRITE_BYTES_MAX)
+        found = transport.get_extra_info("socket")
+        if found is not None and found.family in (socket.AF_INET, socket.AF_INET6):
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.send(Connect(self._client, PROTOCOL_OLDEST, PROTOCOL_NEWEST))
+        self._timer = self._loop.call_later(self._ping_seconds / 2, self._tick)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # as many as there are
+        """Where the loop reads to: the decoder keeps nothing of it."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have come."""
+        self._heard_at = self._loop.time()
+        self._is_pinged = False
+        try:
+            self._feed(self._buffer[:nbytes])
+        except TidemarkError as error:
+            self.close(error)
+
+    def eof_received(self) -> None:
+        """The broker will say no more: close."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed."""
+        reason = f": {exc}" if exc else " by the broker"
+        self._over(NotConnectedError(f"the connection was closed{reason}"))
+
+    def pause_writing(self) -> None:
+        """Too much waits to leave."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """It has left."""
+        self._is_paused = False
+        self._on_writable()
+
+    def _feed(self, data: Buffer) -> None:
+        for frame in self._decoder.feed(data):
+            if self._transport is None:
+                return
+            self._received(frame)
+
+    def _received(self, frame: Frame) -> None:
+        if isinstance(frame, Ping):
+            self.send(Pong(frame.stamp))
+        elif isinstance(frame, Pong):
+            pass
+        elif self.welcome.done():
+            self._on_frame(cast(ClientFrame, frame))
+        elif isinstance(frame, Welcome):
+            agree(frame.version, frame.version)
+            self._decoder.bytes_max = FRAME_BYTES_MAX
+            self.welcome.set_result(frame)
+            self._feed(b"")
+        elif isinstance(frame, Refused):
+            raise _refusal(frame)
+        else:
+            raise WireError(f"the broker began with {type(frame).__name__}, not with Welcome")
+
+    def _tick(self) -> None:
+        """Ask whether the broker is there when it has been silent; give up when it does not answer."""
+        silent = self._loop.time() - self._heard_at
+        if silent >= 2 * self._ping_seconds:
+            self.close(NotConnectedError(f"the broker has not answered for {silent:.0f} s"))
+            return
+        if silent >= self._ping_seconds and not self._is_pinged:
+            self._is_pinged = True
+            self.send(Ping(int(self._loop.time() * 1_000_000)))
+        self._timer = self._loop.call_later(self._ping_seconds / 2, self._tick)
+
+    def _over(self, error: Exception) -> None:
+        self._transport = None
+        self._out.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.lost.done():
+            self.lost.set_result(error)
+        if not self.welcome.done():
+            self.welcome.set_exception(error)
+            self.welcome.exception()  # whoever waits for it sees it; nobody may be waiting any more
+
+
+def _refusal(frame: Refused) -> TidemarkError:
+    if frame.code == "version":
+        return VersionError(frame.reason)
+    return RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)

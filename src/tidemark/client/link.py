@@ -1,0 +1,170 @@
+"""Link: a connection to one of several brokers, made again whenever it is lost.
+
+The broker that was lost is tried first, since it may hold what was published and not yet acknowledged; then
+the others in turn, with a back-off once all were tried. It never gives up by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from tidemark.client.addresses import Address
+from tidemark.client.backoff import Backoff
+from tidemark.client.connection import PING_SECONDS, Connection
+from tidemark.errors import ClosedError, NotConnectedError, TidemarkError, VersionError
+from tidemark.wire.frames import ClientFrame, Welcome
+
+HANDSHAKE_SECONDS = 10.0
+#: A connection that lived this long was a good one: the next is tried at once.
+STEADY_SECONDS = 1.0
+
+log = logging.getLogger("tidemark.client")
+
+
+class Link:
+    """Keeps one connection up. `on_up` and `on_down` alternate."""
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        client: str,
+        *,
+        on_frame: Callable[[ClientFrame], None],
+        on_up: Callable[[Welcome], None],
+        on_down: Callable[[], None],
+        on_writable: Callable[[], None],
+        backoff: Backoff,
+        ping_seconds: float = PING_SECONDS,
+    ) -> None:
+        assert addresses
+        self._addresses = list(addresses)
+        self._client = client
+        self._on_frame = on_frame
+        self._on_up = on_up
+        self._on_down = on_down
+        self._on_writable = on_writable
+        self._backoff = backoff
+        self._ping_seconds = ping_seconds
+        self._connection: Connection | None = None
+        self._task: asyncio.Task[None] | None = None
+        #: what each address answered last
+        self._errors: dict[Address, Exception] = {}
+        self.welcome: Welcome | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """A broker has welcomed us and is not lost."""
+        return self.welcome is not None
+
+    @property
+    def is_congested(self) -> bool:
+        """What is sent now would wait for what was sent before."""
+        return self._connection is None or self._connection.is_congested
+
+    async def open(self, timeout: float) -> Welcome:
+        """Connect for the first time; NotConnectedError with what each broker answered if none is there."""
+        loop = asyncio.get_running_loop()
+        first: asyncio.Future[Welcome] = loop.create_future()
+        self._task = loop.create_task(self._run(first), name="tidemark link")
+        try:
+            async with asyncio.timeout(timeout):
+                return await first
+        except TimeoutError:
+            await self.close()
+            raise self._unreachable(timeout) from None
+        except BaseException:
+            await self.close()
+            raise
+
+    def send(self, frame: ClientFrame) -> None:
+        """Send, if a broker is there; whoever needs an answer sends again when the link is up again."""
+        if self._connection is not None and self.is_up:
+            self._connection.send(frame)
+
+    def reset(self, error: TidemarkError) -> None:
+        """The broker broke the protocol: start over."""
+        if self._connection is not None:
+            self._connection.close(error)
+
+    async def close(self) -> None:
+        """End it for good."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _run(self, first: asyncio.Future[Welcome]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection = self._connection = await self._connect(first)
+            self.welcome = connection.welcome.result()
+            up_at = loop.time()
+            if not first.done():
+                first.set_result(self.welcome)
+            self._on_up(self.welcome)
+            try:
+                error = await connection.lost
+            finally:
+                self.welcome = self._connection = None
+                self._on_down()
+            log.warning("lost the broker at %s: %s", self._addresses[0], error)
+            if loop.time() - up_at >= STEADY_SECONDS:
+                self._backoff.reset()
+            else:
+                # Welcomed and thrown out, again and again perhaps.
+                await asyncio.sleep(self._backoff.delay())
+
+    async def _connect(self, first: asyncio.Future[Welcome]) -> Connection:
+        while True:
+            for address in list(self._addresses):
+                try:
+                    connection = await self._try(address)
+                except (OSError, TidemarkError) as error:
+                    self._errors[address] = error
+                    log.info("cannot connect to %s: %s", address, error)
+                    continue
+                # From now on it is the one to return to.
+                self._addresses.remove(address)
+                self._addresses.insert(0, address)
+                return connection
+            versions = [error for error in self._errors.values() if isinstance(error, VersionError)]
+            if len(versions) == len(self._addresses) and not first.done():
+                first.set_exception(versions[0])
+            await asyncio.sleep(self._backoff.delay())
+
+    async def _try(self, address: Address) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                _, connection = await loop.create_connection(self._protocol, address.host, address.port)
+                self._connection = connection
+                try:
+                    await connection.welcome
+                except BaseException:
+                    connection.close()
+                    raise
+                return connection
+        except TimeoutError:
+            raise NotConnectedError(f"no answer within {HANDSHAKE_SECONDS:.0f} s") from None
+
+    def _protocol(self) -> Connection:
+        return Connection(self._client, self._on_frame, self._on_writable, ping_seconds=self._ping_seconds)
+
+    def _unreachable(self, timeout: float) -> NotConnectedError:
+        said = "; ".join(
+            f"{address}: {self._errors.get(address, 'no answer')}" for address in self._addresses
+        )
+        return NotConnectedError(
+            f"no broker answered in {timeout:g} s ({said}): start one with `tidemark up`, or correct the URL"
+        )
+
+
+def closed() -> ClosedError:
+    """The error of whoever uses a client that was closed."""
+    return ClosedError("the client is closed: open a new one with tidemark.connect(...)")

@@ -1,0 +1,260 @@
+"""Topics: the schemas this client knows, and how it learns and declares them.
+
+A value is encoded by the newest version of a declared topic, or, in an open topic, by its own shape, which is
+declared when it is first met. A delivered event is read by the schema it was written in: one that is not
+known here is asked for before the event is handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from tidemark.errors import DecodeError, EncodeError, RefusedError, TidemarkError
+from tidemark.message.batches.batch import EventBatch, Shape
+from tidemark.message.batches.reader import Reader
+from tidemark.message.foreign.infer import infer, merge_shapes
+from tidemark.message.foreign.references import write_out
+from tidemark.message.registry import Registry, TopicSchemas
+from tidemark.message.schema import Schema
+from tidemark.wire.frames import Describe, Refused, Topic
+
+#: What one client remembers of shapes by how they look; forgotten ones are inferred again.
+KINDS_MAX = 4_096
+READERS_MAX = 64
+#: Values whose class says all about their type.
+_PLAIN = frozenset((bool, int, float, str, bytes, type(None), datetime))
+
+Accessor = Callable[[bytes], Any]
+Send = Callable[[Describe | Topic], None]
+
+
+class Known:
+    """One topic as this client knows it."""
+
+    def __init__(self, schemas: TopicSchemas) -> None:
+        self.schemas = schemas
+        #: texts that were learnt already
+        self.texts: set[str] = set()
+        #: of an open topic: how a value looks -> its shape
+        self.kinds: dict[object, tuple[Shape, Schema]] = {}
+        self.accessors: dict[tuple[int, str], Accessor] = {}
+
+    @property
+    def newest(self) -> Schema:
+        """The version that new events are written in."""
+        return self.schemas.versions[-1]
+
+
+class Topics:
+    """Every topic met. `send` may be called at any time; what was asked is asked again by `again`."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._registry = Registry()
+        self._known: dict[str, Known] = {}
+        self._shapes: set[Shape] = set()
+        self._readers: dict[frozenset[str], Reader] = {}
+        #: topic -> what was asked about it and not answered; answers come in this order
+        self._asked: dict[str, deque[tuple[Describe | Topic, asyncio.Future[Topic]]]] = {}
+
+    # Asking.
+
+    async def describe(self, topic: str) -> Topic:
+        """Ask what a topic is."""
+        return await self._ask(topic, Describe(topic))
+
+    async def declare(self, topic: str, schema: Schema | None) -> None:
+        """Create a topic or add a version to it; without a schema it is open."""
+        await self._ask(topic, Topic(topic, schema is None, () if schema is None else (schema.text,)))
+
+    async def prepare(self, topic: str, value: Any) -> None:
+        """Make sure that `encode` can encode this value."""
+        if topic not in self._known:
+            await self.describe(topic)
+        known = self._known.get(topic)
+        if known is not None and not known.schemas.is_open:
+            return
+        _kind(value)
+        try:
+            await self._ask(topic, Topic(topic, True, (Schema(infer(value)).text,)))
+        except RefusedError:
+            # Somebody else may have declared it just now.
+            self._forget(topic)
+            answer = await self.describe(topic)
+            if answer.is_open or not answer.schemas:
+                raise
+
+    def _ask(self, topic: str, frame: Describe | Topic) -> asyncio.Future[Topic]:
+        future: asyncio.Future[Topic] = asyncio.get_running_loop().create_future()
+        self._asked.setdefault(topic, deque()).append((frame, future))
+        self._send(frame)
+        return future
+
+    def again(self) -> None:
+        """A new connection: ask again what has not been answered. All of it may be asked twice."""
+        for asked in self._asked.values():
+            for frame, _ in asked:
+                self._send(frame)
+
+    def answered(self, frame: Topic) -> None:
+        """A broker said what a topic is."""
+        problem: TidemarkError | None = None
+        try:
+            self._learn(frame)
+        except TidemarkError as error:
+            problem = error
+        self._settle(frame.topic, frame if problem is None else problem)
+
+    def refused(self, frame: Refused) -> None:
+        """A broker refused to declare or describe a topic."""
+        error = RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)
+        self._settle(frame.name, error)
+
+    def _settle(self, topic: str, answer: Topic | TidemarkError) -> None:
+        asked = self._asked.get(topic)
+        if not asked:
+            return
+        _, future = asked.popleft()
+        if not asked:
+            del self._asked[topic]
+        if future.done():
+            return
+        if isinstance(answer, Topic):
+            future.set_result(answer)
+        else:
+            future.set_exception(answer)
+
+    # Learning.
+
+    def _learn(self, frame: Topic) -> None:
+        if not frame.schemas and not frame.is_open:
+            return  # there is no such topic
+        known = self._known.get(frame.topic)
+        if known is not None and known.schemas.is_open != frame.is_open:
+            self._forget(frame.topic)
+            known = None
+        if known is None:
+            schemas = TopicSchemas(self._registry, frame.topic, is_open=frame.is_open)
+            known = self._known[frame.topic] = Known(schemas)
+        for text in frame.schemas:
+            if text not in known.texts:
+                schema = Schema.parse(text)
+                known.schemas.register(schema)
+                known.texts.add(text)
+                self._shapes.add(Shape(frame.topic, schema.fingerprint))
+                known.accessors.clear()
+                self._readers.clear()
+
+    def _forget(self, topic: str) -> None:
+        self._known.pop(topic, None)
+        self._shapes = {shape for shape in self._shapes if shape.topic != topic}
+        self._readers.clear()
+
+    # Writing.
+
+    def encode(self, topic: str, value: Any) -> tuple[Shape, bytes] | None:
+        """The message of a value; None if the topic, or this shape of it, must be prepared first."""
+        known = self._known.get(topic)
+        if known is None:
+            return None
+        if not known.schemas.is_open:
+            schema = known.newest
+            return Shape(topic, schema.fingerprint), schema.encode(value)
+        kind = _kind(value)
+        found = known.kinds.get(kind)
+        if found is None:
+            shape = Shape(topic, Schema(infer(value)).fingerprint)
+            if shape not in self._shapes:
+                return None
+            if len(known.kinds) >= KINDS_MAX:
+                known.kinds.clear()
+            found = known.kinds[kind] = (shape, self._registry.schemas[shape.fingerprint])
+        return found[0], found[1].encode(value)
+
+    # Reading.
+
+    def missing(self, batch: EventBatch) -> list[str]:
+        """Topics to ask about before the events of this batch can be read."""
+        known = self._shapes
+        unknown = [index for index, shape in enumerate(batch.shapes) if shape not in known]
+        if not unknown:
+            return []
+        # The dictionary of a batch may name shapes of which it has no row.
+        used = np.unique(batch.prelude("shape")).tolist()
+        return sorted({batch.shapes[index].topic for index in unknown if index in used})
+
+    async def fetch(self, batch: EventBatch) -> None:
+        """Ask for the schemas that this batch needs; DecodeError if the broker does not know them either."""
+        missing = self.missing(batch)
+        for topic in missing:
+            await self.describe(topic)
+        still = self.missing(batch) if missing else []
+        if still:
+            raise DecodeError(
+                f"the broker does not know the schema of some events of {', '.join(still)}: "
+                "declare the topic again with the schema they were published in"
+            )
+
+    def decode(self, shape: Shape, message: bytes) -> Any:
+        """All fields of a message."""
+        known = self._known[shape.topic]
+        if known.schemas.is_open:
+            return self._registry.schemas[shape.fingerprint].decode(message)
+        return known.schemas.reader.resolution(shape.fingerprint).decode(message)
+
+    def accessor(self, shape: Shape, path: str) -> Accessor:
+        """How one field is read from messages of this shape; KeyError if no event of the topic has it."""
+        known = self._known[shape.topic]
+        found = known.accessors.get((shape.fingerprint, path))
+        if found is None:
+            found = known.accessors[shape.fingerprint, path] = self._accessor(known, shape, path)
+        return found
+
+    def _accessor(self, known: Known, shape: Shape, path: str) -> Accessor:
+        reader, key = known.schemas.reader, tuple(path.split("."))
+        if reader.schema.holder(key) is None:
+            paths = [".".join(each) for each in reader.paths()]
+            close = get_close_matches(path, paths, 1)
+            raise KeyError(f"{shape.topic} has no field {path}" + (f"; {close[0]}?" if close else ""))
+        if not known.schemas.is_open:
+            return reader.resolution(shape.fingerprint).accessor(key)
+        schema = self._registry.schemas[shape.fingerprint]
+        return schema.accessor(key) if schema.holder(key) is not None else _absent
+
+    def reader(self, batch: EventBatch) -> Reader:
+        """What sees all events of a batch; of several topics, the least schema that all of them fit."""
+        topics = frozenset(shape.topic for shape in batch.shapes if shape in self._shapes)
+        if len(topics) == 1:
+            return self._known[next(iter(topics))].schemas.reader
+        found = self._readers.get(topics)
+        if found is None:
+            if len(self._readers) >= READERS_MAX:
+                self._readers.clear()
+            schemas = [self._known[topic].schemas.reader.schema for topic in sorted(topics)]
+            merged = merge_shapes(write_out(schema.root, schema.definitions) for schema in schemas)
+            found = Reader(Schema(merged), self._registry.schemas, is_open=True)
+            self._readers[topics] = found
+        return found
+
+
+def _kind(value: Any) -> object:
+    """What has the same kind has the same shape. Cheap for a dict of plain values, which most events are."""
+    if type(value) is dict:
+        classes = tuple(map(type, value.values()))
+        if _PLAIN.issuperset(classes):
+            return (*value, *classes)
+    elif not isinstance(value, dict) and (not is_dataclass(value) or isinstance(value, type)):
+        raise EncodeError(f"an event is a dict or a dataclass instance, not {type(value).__name__}")
+    return infer(value)
+
+
+def _absent(_: bytes) -> None:
+    return None

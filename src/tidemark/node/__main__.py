@@ -1,0 +1,34 @@
+"""`python -m tidemark.node`: a broker, or all brokers of a topology, without the rest of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from tidemark.errors import TidemarkError
+from tidemark.node.children import run_topology
+from tidemark.node.configload import load
+from tidemark.node.process import NOT_STARTED, run
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse, run, and say with the exit code how it ended."""
+    parser = argparse.ArgumentParser(prog="python -m tidemark.node", description=__doc__)
+    parser.add_argument("--config", metavar="FILE", help="settings, or a topology of several brokers")
+    parser.add_argument("--broker", metavar="NAME", help="which broker of the topology to run")
+    parser.add_argument("--all", action="store_true", help="run all brokers of the topology, a process each")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="any other setting")
+    given = parser.parse_args(arguments)
+    try:
+        if given.all:
+            return run_topology(given.config)
+        options = dict(each.partition("=")[::2] for each in given.set)
+        return run(load(given.config, broker=given.broker, environment=os.environ, options=options))
+    except TidemarkError as error:
+        print(f"tidemark: {error}", file=sys.stderr)
+        return NOT_STARTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""A small HTTP/1.1 server for GET: health and metrics. One request a connection, bounded in all respects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import cast
+
+from tidemark.node.units import Address
+
+REQUEST_BYTES_MAX = 8 << 10
+CONNECTIONS_MAX = 64
+REQUEST_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a page says."""
+
+    body: bytes
+    kind: str = "text/plain; charset=utf-8"
+    status: int = HTTPStatus.OK
+
+
+Page = Callable[[], Response]
+
+
+class HttpServer:
+    """Serves `pages` by their path."""
+
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        self.pages = pages
+        self.open: set[_Request] = set()
+        self._listener: asyncio.Server | None = None
+
+    async def listen(self, address: Address) -> Address:
+        """Open the door; where it is."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: _Request(self), address.host, address.port)
+        host, port = self._listener.sockets[0].getsockname()[:2]
+        return Address(host, port)
+
+    def close(self) -> None:
+        """Serve nobody any more."""
+        if self._listener is not None:
+            self._listener.close()
+        for request in list(self.open):
+            request.cut_off()
+
+    def respond(self, head: bytes) -> Response:
+        """The answer to a request."""
+        method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+        path, _, version = rest.partition(" ")
+        if not version.startswith("HTTP/1."):
+            return _problem(HTTPStatus.BAD_REQUEST)
+        if method != "GET":
+            return _problem(HTTPStatus.METHOD_NOT_ALLOWED)
+        page = self.pages.get(path.partition("?")[0])
+        return _problem(HTTPStatus.NOT_FOUND) if page is None else page()
+
+
+class _Request(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._head = b""
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody asks."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._server.open.add(self)
+        if len(self._server.open) > CONNECTIONS_MAX:
+            self.cut_off()
+        self._timer = asyncio.get_running_loop().call_later(REQUEST_SECONDS_MAX, self.cut_off)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
+        """Nobody asks any more."""
+        self._server.open.discard(self)
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Part of a request, or all of it."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._head += data
+        if b"\r\n\r\n" in self._head:
+            self._say(self._server.respond(self._head))
+        elif len(self._head) > REQUEST_BYTES_MAX:
+            self._say(_problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
+
+    def cut_off(self) -> None:
+        """End it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _say(self, response: Response) -> None:
+        assert self._transport is not None
+        head = (
+            f"HTTP/1.1 {int(response.status)} {HTTPStatus(response.status).phrase}\r\n"
+            f"Content-Type: {response.kind}\r\nContent-Length: {len(response.body)}\r\n"
+            "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+        )
+        self._transport.writelines((head.encode("latin-1"), response.body))
+        self._transport.close()
+
+
+def _problem(status: HTTPStatus) -> Response:
+    return Response(f"{status.phrase}\n".encode(), status=status)

@@ -1,0 +1,97 @@
+"""Logs: one line an occurrence, as text for people or as JSON for programs.
+
+A line is a fixed text and named values. What is said too often is counted instead, so that no stranger who
+keeps knocking can fill a disk.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from typing import Any, TextIO
+
+ROOT = "tidemark"
+#: Lines of the same text within a period; the next line after it says how many were left out.
+REPEATS_MAX = 20
+PERIOD_SECONDS = 10.0
+TEXTS_MAX = 1_000
+
+
+class Log:
+    """A part of the broker that has something to say."""
+
+    def __init__(self, part: str) -> None:
+        self._logger = logging.getLogger(f"{ROOT}.{part}")
+        #: text -> when its period began, and how many lines it has had since
+        self._said: dict[str, tuple[float, int]] = {}
+
+    def debug(self, text: str, **values: Any) -> None:
+        """For those who look for a mistake."""
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._logger.debug(text, extra={"values": values})
+
+    def info(self, text: str, **values: Any) -> None:
+        """All is well."""
+        self._say(logging.INFO, text, values)
+
+    def warning(self, text: str, **values: Any) -> None:
+        """Somebody should know."""
+        self._say(logging.WARNING, text, values)
+
+    def error(self, text: str, *, cause: BaseException | None = None, **values: Any) -> None:
+        """Somebody should act. Never left out."""
+        self._logger.error(text, extra={"values": values}, exc_info=cause)
+
+    def _say(self, level: int, text: str, values: dict[str, Any]) -> None:
+        if not self._logger.isEnabledFor(level):
+            return
+        now = time.monotonic()
+        began, count = self._said.get(text, (now, 0))
+        if now - began > PERIOD_SECONDS:
+            if count > REPEATS_MAX:
+                values["left_out"] = count - REPEATS_MAX
+            began, count = now, 0
+        if len(self._said) >= TEXTS_MAX:
+            self._said.clear()
+        self._said[text] = began, count + 1
+        if count < REPEATS_MAX:
+            self._logger.log(level, text, extra={"values": values})
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """One line for a person."""
+        at = self.formatTime(record, "%H:%M:%S") + f".{int(record.msecs):03}"
+        part = record.name.removeprefix(ROOT + ".")
+        values = "".join(f" {name}={value}" for name, value in getattr(record, "values", {}).items())
+        line = f"{at} {record.levelname.lower():<7} {part}: {record.getMessage()}{values}"
+        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """One object for a program."""
+        line = {
+            "time": round(record.created, 6),
+            "level": record.levelname.lower(),
+            "part": record.name.removeprefix(ROOT + "."),
+            "text": record.getMessage(),
+            **getattr(record, "values", {}),
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def configure(level: str, style: str, stream: TextIO | None = None) -> None:
+    """Say what is at least `level`, to standard error unless told otherwise."""
+    stream = sys.stderr if stream is None else stream
+    is_text = style == "text" or (style == "auto" and stream.isatty())
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_Text() if is_text else _Json())
+    root = logging.getLogger(ROOT)
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False

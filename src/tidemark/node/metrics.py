@@ -1,0 +1,88 @@
+"""Metrics: what Prometheus asks for, read from the broker when it asks. Nothing is counted twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from tidemark.broker.counters import COUNTED
+from tidemark.node.diskthread import SYNCS
+from tidemark.node.http import Response
+
+if TYPE_CHECKING:
+    from tidemark.node.node import Node
+
+SYNC_BUCKETS_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0)
+
+
+class Metrics:
+    """The metrics of one node."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._syncs = Histogram(
+            "tidemark_sync_seconds",
+            "How long a sync took, by what was synced.",
+            ["which"],
+            buckets=SYNC_BUCKETS_SECONDS,
+            registry=self.registry,
+        )
+        for which in SYNCS.values():
+            self._syncs.labels(which)  # from the start, so that a rate can be taken of the first ones
+        ProcessCollector(registry=self.registry)
+
+    def watch(self, node: Node) -> None:
+        """Report on this node from now on."""
+        self.registry.register(_NodeCollector(node))
+
+    def timed(self, which: str, seconds: float) -> None:
+        """A sync took so long."""
+        self._syncs.labels(which).observe(seconds)
+
+    def page(self) -> Response:
+        """The page that Prometheus reads."""
+        return Response(generate_latest(self.registry), CONTENT_TYPE_LATEST)
+
+
+class _NodeCollector(Collector):
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def describe(self) -> list[Metric]:
+        """Nothing beforehand: registering must not read the node."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All of it, as of now."""
+        for name, value in self._node.runtime.broker.counters.items():
+            yield CounterMetricFamily(f"tidemark_{name}", COUNTED.get(name, name), value)
+        server = self._node.server
+        yield CounterMetricFamily("tidemark_turned_away", "Connections over a limit.", server.turned_away)
+        yield CounterMetricFamily("tidemark_frames_dropped", "Frames for slow neighbours.", server.dropped)
+        for name, (about, amount) in gauges(self._node).items():
+            yield GaugeMetricFamily(f"tidemark_{name}", about, amount)
+
+
+def gauges(node: Node) -> Mapping[str, tuple[str, float]]:
+    """What is measured as it is now: name -> (what it means, value)."""
+    server, runtime = node.server, node.runtime
+    return {
+        "clients": ("Clients connected.", len(runtime.clients)),
+        "connections": ("All connections, also those not introduced.", len(server.connections)),
+        "links_up": ("Neighbours linked.", len(runtime.peers)),
+        "links_wanted": ("Neighbours in the topology.", len(server.neighbours)),
+        "queued_bytes": (
+            "Output that others have not taken.",
+            sum(each.queued_bytes for each in server.congested),
+        ),
+        "disk_backlog_bytes": ("Bytes on their way to the disk.", runtime.backlog.bytes),
+        "disk_busy_seconds": ("For how long the disk has been at one thing.", runtime.disk.busy_seconds),
+        "alarms": ("Things somebody should look at.", len(node.alarms)),
+        "incarnation": ("How often this broker has started.", server.incarnation),
+    }

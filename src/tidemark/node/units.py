@@ -1,0 +1,76 @@
+"""Values as people write them: durations ("10s"), sizes ("64MiB"), addresses ("127.0.0.1:7676").
+
+A duration is microseconds and a size is bytes everywhere else. What is written back reads in again as the
+same value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NewType
+
+from tidemark.errors import ConfigError
+
+#: microseconds
+Duration = NewType("Duration", int)
+#: bytes
+Size = NewType("Size", int)
+
+_DURATIONS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+PORT_MAX = 65_535
+
+
+class Address(NamedTuple):
+    """Where to listen, or whom to call. Port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_duration(text: str) -> Duration:
+    """Like "10s" or "1.5h"; ConfigError if it is anything else."""
+    return Duration(_measured(text, _DURATIONS, 'write a number and a unit, like "250ms", "10s" or "7d"'))
+
+
+def parse_size(text: str) -> Size:
+    """Like "64MiB" or "4096B"; ConfigError if it is anything else."""
+    return Size(_measured(text, _SIZES, 'write a number and a unit, like "64KiB", "16MiB" or "4096B"'))
+
+
+def parse_address(text: str) -> Address:
+    """Like "host:port" or "[::1]:port"; ConfigError if it is anything else."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > PORT_MAX:
+        raise ConfigError(f'{text!r} is not an address; write "host:port", like "127.0.0.1:7676"')
+    return Address(host, int(port))
+
+
+def show_duration(value: int) -> str:
+    """In the largest unit that needs no fraction."""
+    return _shown(value, _DURATIONS)
+
+
+def show_size(value: int) -> str:
+    """In the largest unit that needs no fraction."""
+    return _shown(value, _SIZES)
+
+
+def _measured(text: str, units: dict[str, int], advice: str) -> int:
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None or found[2] not in units:
+        raise ConfigError(f"{text!r} is not understood; {advice}")
+    whole, _, fraction = found[1].partition(".")
+    scaled = int(whole + fraction) * units[found[2]]
+    return scaled // int(10 ** len(fraction))
+
+
+def _shown(value: int, units: dict[str, int]) -> str:
+    fits = [unit for unit, factor in units.items() if value % factor == 0 and value >= factor]
+    unit = fits[-1] if fits else next(iter(units))
+    return f"{value // units[unit]}{unit}"

@@ -1,0 +1,51 @@
+"""Small parts of the client: URLs, back-off, what importing the package costs, the errors' texts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tidemark
+from tidemark.client.addresses import Address, parse_url
+from tidemark.client.backoff import Backoff
+from tidemark.errors import ConfigError
+
+
+def test_a_url_names_one_broker_or_several() -> None:
+    assert parse_url("tidemark://127.0.0.1:7676") == (Address("127.0.0.1", 7676),)
+    assert parse_url("tidemark://a,b:1,[::1]:2,a") == (Address("a", 7676), Address("b", 1), Address("::1", 2))
+    assert str(parse_url("tidemark://[::1]:2/")[0]) == "[::1]:2"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1:7676", "http://a", "tidemark://", "tidemark://a:0", "tidemark://a:x", "tidemark://u@a"],
+)
+def test_a_url_that_names_no_broker_says_how_to_write_one(url: str) -> None:
+    with pytest.raises(ConfigError, match="tidemark://"):
+        parse_url(url)
+
+
+def test_delays_double_up_to_a_bound_and_start_over_after_success() -> None:
+    backoff = Backoff(1.0, 5.0, chance=lambda: 1.0)
+    assert [backoff.delay() for _ in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
+    backoff.reset()
+    assert backoff.delay() == 1.0
+    assert Backoff(1.0, chance=lambda: 0.0).delay() == 0.5
+
+
+def test_importing_the_package_loads_nothing_of_it() -> None:
+    code = (
+        "import sys, tidemark; print(sorted(n for n in sys.modules if n.startswith(('tidemark.', 'numpy'))))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "[]"
+
+
+def test_every_exported_name_is_there() -> None:
+    assert all(getattr(tidemark, name) is not None for name in tidemark.__all__)
+    assert set(tidemark.__all__) <= set(dir(tidemark))
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = tidemark.nothing_like_it

@@ -1,0 +1,105 @@
+"""The synchronous client: the same, blocking, from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fake_broker import FIRST_TICK, FakeBroker
+
+import tidemark
+import tidemark.sync
+from tidemark.errors import EncodeError
+from tidemark.ticks import CheckpointToken
+
+START = CheckpointToken({"p1": FIRST_TICK})
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    """A broker on a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    made = FakeBroker()
+    asyncio.run_coroutine_threadsafe(made.start(), loop).result(5)
+    yield made
+    asyncio.run_coroutine_threadsafe(made.stop(), loop).result(5)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_publish_and_iterate_without_a_loop(broker: FakeBroker) -> None:
+    with tidemark.sync.connect(broker.url) as tm:
+        tm.create_topic("t", "[n: int]")
+        assert [schema.text for schema in tm.schemas("t")] == ["[n: int]"]
+        with tm.subscribe("t", durable="d") as sub:
+            tick = tm.publish("t", {"n": 0}, key="k")
+            assert tm.publish_many("t", ({"n": n} for n in range(1, 10))) == list(range(1020, 1029))
+            seen = []
+            for event in sub:
+                assert isinstance(event, tidemark.Event)
+                seen.append(event["n"])
+                if event["n"] == 9:
+                    assert event.checkpoint == sub.checkpoint
+                    break
+            assert seen == list(range(10))
+            assert sub.next(timeout=0.01) is None
+            assert tick == 1010
+        assert broker.subscribers["d"].acked == {"p1": 1028}
+        assert tm.ask("status")["what"] == "status"
+        tm.unsubscribe("d")
+        assert not broker.subscribers
+
+
+def test_batches_end_when_nothing_comes_in_time(broker: FakeBroker) -> None:
+    with tidemark.sync.connect(broker.url) as tm:
+        tm.create_topic("t", "[n: int]")
+        tm.publish_many("t", [{"n": n} for n in range(100)])
+        with tm.subscribe("t", durable="d", checkpoint=START) as sub:
+            found = [n for batch in sub.batches(timeout=0.2) for n in batch.column("n").tolist()]  # type: ignore[union-attr]  # no gaps here
+            assert found == list(range(100))
+            sub.ack(sub.checkpoint, sync=True)
+        assert broker.subscribers["d"].acked["p1"] == sub.checkpoint["p1"]
+
+
+def test_many_threads_may_publish(broker: FakeBroker) -> None:
+    with tidemark.sync.connect(broker.url) as tm, ThreadPoolExecutor(8) as pool:
+        tm.create_topic("t", "[n: int]")
+        ticks = list(pool.map(lambda n: tm.publish("t", {"n": n}), range(200)))
+        assert len(set(ticks)) == 200
+        assert broker.count() == 200
+
+
+def test_a_transaction_of_two_subscriptions(broker: FakeBroker) -> None:
+    with tidemark.sync.connect(broker.url) as tm:
+        tm.create_topic("t", "[n: int]")
+        with tm.subscribe("t", durable="a", ack="transacted") as one, tm.subscribe("t", durable="b") as two:
+            tm.publish("t", {"n": 1})
+            assert one.next(5) is not None
+            assert two.next(5) is not None
+            with tm.transaction() as tx:
+                tx.ack(one)
+                tx.ack(two)
+            assert broker.subscribers["a"].acked == broker.subscribers["b"].acked == {"p1": 1010}
+
+
+def test_errors_come_to_the_caller_and_a_closed_client_says_so(broker: FakeBroker) -> None:
+    tm = tidemark.sync.connect(broker.url)
+    tm.create_topic("t", "[n: int]")
+    with pytest.raises(EncodeError):
+        tm.publish("t", {"m": 1})
+    sub = tm.subscribe("t")
+    tm.close()
+    tm.close()
+    with pytest.raises(tidemark.ClosedError):
+        tm.publish("t", {"n": 1})
+    with pytest.raises(tidemark.ClosedError):
+        sub.next(1)
+    broker_gone = broker.url.replace(str(broker.port), "1")
+    with pytest.raises(tidemark.NotConnectedError):
+        tidemark.sync.connect(broker_gone, connect_timeout=0.1)

@@ -1,0 +1,199 @@
+"""What the node's tests share: settings for a node on this machine, and a client that speaks plain frames."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import uvloop
+
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.schema import Schema
+from tidemark.node.config import Config
+from tidemark.node.configload import load
+from tidemark.node.node import Node
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.codec import encode
+from tidemark.wire.decoder import Decoder
+from tidemark.wire.frames import (
+    Connect,
+    Deliver,
+    Frame,
+    Gap,
+    Publish,
+    Published,
+    Subscribe,
+    Subscribed,
+    Topic,
+    Welcome,
+)
+from tidemark.wire.limits import FRAME_BYTES_MAX
+
+PATIENCE_SECONDS = 10.0
+STORY_SECONDS_MAX = 50.0
+SCHEMA = Schema.parse("[n: int]")
+TOPIC = "t.x"
+Kind = TypeVar("Kind", bound=Frame)
+
+
+def config_at(path: Path, **options: Any) -> Config:
+    """A node with its data in `path` and ports of the system's choice; options with `__` for the dot."""
+    given = {key.replace("__", "."): value for key, value in options.items()}
+    settings = {
+        "storage.data_dir": str(path),
+        "broker.listen": "127.0.0.1:0",
+        "http.listen": "127.0.0.1:0",
+        "thresholds.silence": "50ms",
+        "thresholds.heartbeat": "10ms",
+    }
+    return load(options={**settings, **given})
+
+
+class Stage:
+    """Where a test plays: what is opened here is closed at the end, whatever happened."""
+
+    def __init__(self) -> None:
+        self._nodes: list[Node] = []
+        self._speakers: list[Speaker] = []
+
+    async def node(self, config: Config) -> Node:
+        """A running node."""
+        node = await Node.start(config)
+        self._nodes.append(node)
+        return node
+
+    async def stop(self, node: Node) -> None:
+        """End a node in order."""
+        self._nodes.remove(node)
+        await node.stop()
+
+    async def stranger(self, node: Node) -> Speaker:
+        """A connection that has said nothing yet."""
+        speaker = Speaker(*await asyncio.open_connection(*node.address))
+        self._speakers.append(speaker)
+        return speaker
+
+    async def client(self, node: Node, name: str = "tester") -> Speaker:
+        """A client that has been welcomed."""
+        speaker = await self.stranger(node)
+        await speaker.say(Connect(name))
+        await speaker.hear(Welcome)
+        return speaker
+
+    async def close(self) -> None:
+        for speaker in self._speakers:
+            await speaker.close()
+        for node in self._nodes:
+            await node.stop()
+
+
+def play(story: Callable[[Stage], Awaitable[None]]) -> None:
+    """Run a test's story on the loop that the broker process uses."""
+
+    async def whole() -> None:
+        stage = Stage()
+        try:
+            async with asyncio.timeout(STORY_SECONDS_MAX):
+                await story(stage)
+        finally:
+            await stage.close()
+
+    uvloop.run(whole())
+
+
+class Speaker:
+    """One connection; frames that nobody asked for wait in `unread`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.decoder = Decoder(FRAME_BYTES_MAX)
+        self.unread: list[Frame] = []
+
+    async def say(self, *frames: Frame) -> None:
+        for frame in frames:
+            self.writer.writelines(bytes(piece) for piece in encode(frame))
+        await self.writer.drain()
+
+    async def hear(self, kind: type[Kind]) -> Kind:
+        """The next frame of a kind; those before it stay unread."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                for at, frame in enumerate(self.unread):
+                    if isinstance(frame, kind):
+                        del self.unread[at]
+                        return frame
+                data = await self.reader.read(1 << 16)
+                assert data, f"closed while waiting for {kind.__name__}; unread: {self.unread}"
+                self.unread += self.decoder.feed(data)
+
+    async def is_closed(self) -> bool:
+        """Wait until the other side closes."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                try:
+                    data = await self.reader.read(1 << 16)
+                except ConnectionError:
+                    return True
+                if not data:
+                    return True
+                self.unread += self.decoder.feed(data)
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+    # Longer sentences.
+
+    async def declare(self) -> None:
+        await self.say(Topic(TOPIC, False, (SCHEMA.text,)))
+        await self.hear(Topic)
+
+    async def publish(
+        self, first: int, count: int = 1, *, pubend: str = "main", publisher: str = "p"
+    ) -> Published:
+        """Events n = first, first + 1, ...; their sequence numbers are the same."""
+        await self.say(Publish(pubend, publisher, first, events(first, count)))
+        while True:
+            published = await self.hear(Published)
+            if published.sequence >= first + count - 1:
+                return published
+
+    async def subscribe(
+        self,
+        name: str = "s",
+        *,
+        token: CheckpointToken | None = None,
+        selector: str = "",
+        credit: int = 1 << 20,
+    ) -> Subscribed:
+        await self.say(Subscribe(name, "t.>", selector, True, credit, token))
+        return await self.hear(Subscribed)
+
+    async def started(self) -> int:
+        """The tick from which a new subscriber gets everything."""
+        return (await self.hear(Deliver)).upto
+
+    async def numbers(self, count: int) -> tuple[list[int], CheckpointToken]:
+        """The next `count` events' numbers, and how far the subscriber has got then."""
+        numbers: list[int] = []
+        token = CheckpointToken()
+        while len(numbers) < count:
+            frame = await self.hear(Deliver)
+            assert not any(isinstance(each, Gap) for each in self.unread)
+            token = token.advance(frame.pubend, frame.upto)
+            if frame.batch is not None:
+                numbers += [SCHEMA.decode(frame.batch.message(row))["n"] for row in range(frame.batch.count)]
+        return numbers, token
+
+
+def events(first: int, count: int) -> EventBatch:
+    """A batch of events n = first, first + 1, ..."""
+    builder = BatchBuilder()
+    for number in range(first, first + count):
+        builder.add(Shape(TOPIC, SCHEMA.fingerprint), SCHEMA.encode({"n": number}))
+    return builder.build()

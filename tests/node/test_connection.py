@@ -1,0 +1,291 @@
+"""What a connection may do before and after it has said who it is, and how its queue is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from speech import Speaker, Stage, config_at, events, play
+
+from tidemark.broker.effects import Effect, Stimulus
+from tidemark.message.batches.batch import EventBatch
+from tidemark.node import server as server_module
+from tidemark.node.connection import Connection
+from tidemark.node.node import Node
+from tidemark.node.server import Gate
+from tidemark.node.store import Store
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import (
+    Connect,
+    Deliver,
+    Frame,
+    Hello,
+    Interest,
+    Knowledge,
+    Ping,
+    Pong,
+    Publish,
+    Published,
+    Refused,
+    Subscribe,
+    Welcome,
+)
+from tidemark.wire.limits import HANDSHAKE_BYTES_MAX
+
+
+@pytest.fixture(autouse=True)
+def sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(server_module, "FULL_SWEEP", 1)
+
+
+def refused(tmp_path: Path, *frames: Frame | bytes, **options: str) -> Refused:
+    """Say something as a stranger; the refusal, after which the connection is closed."""
+    found: list[Refused] = []
+
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", **options))
+        stranger = await stage.stranger(node)
+        for frame in frames:
+            if isinstance(frame, bytes):
+                stranger.writer.write(frame)
+            else:
+                await stranger.say(frame)
+        found.append(await stranger.hear(Refused))
+        assert await stranger.is_closed()
+
+    play(story)
+    return found[0]
+
+
+def test_a_client_of_another_version_is_refused_with_what_to_update(tmp_path: Path) -> None:
+    answer = refused(tmp_path, Connect("c", oldest=90, newest=91))
+    assert (answer.what, answer.code) == ("connect", "version")
+    assert "update this side" in answer.reason
+
+
+def test_a_stranger_has_to_say_who_it_is_first(tmp_path: Path) -> None:
+    assert refused(tmp_path, Ping(1)).code == "frame"
+
+
+def test_bytes_that_are_no_frames_are_refused(tmp_path: Path) -> None:
+    assert refused(tmp_path, b"GET / HTTP/1.1\r\n\r\n").code == "frame"
+
+
+def test_a_stranger_cannot_send_much(tmp_path: Path) -> None:
+    header = (HANDSHAKE_BYTES_MAX + 1).to_bytes(4, "little")
+    assert "over the limit" in refused(tmp_path, header + bytes(4)).reason
+
+
+def test_a_stranger_that_says_nothing_is_closed(tmp_path: Path) -> None:
+    assert refused(tmp_path, limits__handshake="1ms").code == "limit"
+
+
+def test_a_frame_that_never_ends_is_cut_off(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", limits__frame="1ms"))
+        client = await stage.client(node)
+        client.writer.write(b"\x10\x00")
+        assert "too long" in (await client.hear(Refused)).reason
+
+    play(story)
+
+
+def test_a_broker_that_is_no_neighbour_is_refused(tmp_path: Path) -> None:
+    answer = refused(tmp_path, Hello("nobody", 1))
+    assert answer.code == "unknown"
+    assert "compare the topologies" in answer.reason
+
+
+def test_a_client_does_not_speak_as_a_broker(tmp_path: Path) -> None:
+    answer = refused(tmp_path, Connect("c"), Knowledge("main", 1, 2, 0, True, 0))
+    assert (answer.code, answer.reason) == ("frame", "a client does not say Knowledge")
+
+
+def test_a_large_frame_right_behind_the_handshake_is_taken(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        client = await stage.stranger(node)
+        await client.say(Connect("c"), Publish("elsewhere", "p", 1, events(1, 1_000)))
+        await client.hear(Welcome)
+        assert (await client.hear(Refused)).code == "pubend"
+
+    play(story)
+
+
+def test_a_silent_client_is_asked_and_then_closed(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", limits__ping="1ms", limits__silence="300ms"))
+        client = await stage.client(node)
+        ping = await client.hear(Ping)
+        await client.say(Pong(ping.stamp))
+        assert await client.is_closed()
+        assert not node.server.connections
+
+    play(story)
+
+
+def test_a_client_that_leaves_too_much_unread_is_disconnected(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", limits__client_queue="4KiB"))
+        publisher = await stage.client(node, "publisher")
+        await publisher.declare()
+        slow = await stage.client(node, "slow")
+        await slow.say(Subscribe("s", "t.>", "", True, 1 << 40))
+        assert (await slow.hear(Deliver)).name == "s"
+        # Its socket takes some megabytes before anything is queued here.
+        sequence = 1
+        while len(node.runtime.clients) == 2:
+            assert sequence < 4_000_000
+            await publisher.publish(sequence, 20_000)
+            sequence += 20_000
+        assert await slow.is_closed()
+
+    play(story)
+
+
+async def linked(stage: Stage, tmp_path: Path, **options: str) -> tuple[Node, Speaker]:
+    """A node, and a neighbour below it that the test speaks for."""
+    file = tmp_path / "topology.toml"
+    file.write_text(
+        '[brokers.root]\nlisten = "127.0.0.1:0"\npubends = ["main"]\n'
+        '[brokers.leaf]\nlisten = "127.0.0.1:1"\nparent = "root"\n'
+    )
+    config = config_at(tmp_path / "data", broker__topology=str(file), broker__name="root", **options)
+    node = await stage.node(config)
+    leaf = await stage.stranger(node)
+    await leaf.say(Hello("leaf", 1))
+    assert (await leaf.hear(Hello)).broker == "root"
+    await leaf.hear(Interest)
+    return node, leaf
+
+
+def test_a_newer_link_of_the_same_neighbour_ends_the_one_before(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node, before = await linked(stage, tmp_path)
+        again = await stage.stranger(node)
+        await again.say(Hello("leaf", 2))
+        await again.hear(Interest)
+        assert await before.is_closed()
+        assert len(node.runtime.peers) == 1
+        await again.say(Ping(3))
+        assert await again.hear(Pong) == Pong(3)
+
+    play(story)
+
+
+def test_what_a_neighbour_says_of_an_unknown_pubend_changes_nothing(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node, leaf = await linked(stage, tmp_path)
+        await leaf.say(Knowledge("unheard", 1, 2, 0, True, 0), Ping(1))
+        await leaf.hear(Pong)
+        await leaf.say(Connect("client"))
+        assert (await leaf.hear(Refused)).reason == "a broker does not say Connect"
+        assert not node.failed.done()
+
+    play(story)
+
+
+def test_knowledge_for_a_slow_neighbour_is_dropped_and_interest_is_not(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node, leaf = await linked(stage, tmp_path)
+        (connection,) = (each for each in node.server.connections if each.peer == "leaf")
+        assert isinstance(connection, Connection)
+        leaf.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a transport of a socket reads
+        bulk = Knowledge("main", 1, 1 << 40, 0, True, 0, filled(20_000))
+        while connection.queued_bytes <= node.config.limits.peer_queue:
+            connection.send(bulk)
+            connection.flush()
+        queued = connection.queued_bytes
+        connection.send(bulk)
+        connection.flush()
+        assert (connection.queued_bytes, node.server.dropped) == (queued, 1)
+        connection.send(Interest(9, ()))
+        connection.flush()
+        assert queued < connection.queued_bytes < queued + 1_000
+
+    play(story)
+
+
+def filled(count: int) -> EventBatch:
+    """A batch as a pubend sends it."""
+    batch = events(1, count)
+    batch.fill_ticks(np.arange(2, count + 2))
+    return batch
+
+
+def test_strangers_of_one_address_are_few_but_those_of_this_machine_are_no_strangers() -> None:
+    gate = Gate(2)
+    assert [gate.enter("192.0.2.1") for _ in range(3)] == [True, True, False]
+    assert gate.enter("192.0.2.2")
+    gate.leave("192.0.2.1")
+    gate.leave("192.0.2.1")
+    assert gate.enter("192.0.2.1")
+    assert all(gate.enter("127.0.0.1") for _ in range(10))
+
+
+def test_connections_over_the_limit_are_turned_away(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", limits__connections="1"))
+        await stage.client(node)
+        assert await (await stage.stranger(node)).is_closed()
+        assert node.server.turned_away == 1
+
+    play(story)
+
+
+def test_publishers_are_not_read_while_the_disk_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    carry_out = Store.carry_out
+
+    def slowly(self: Store, effect: Effect) -> Stimulus | None:
+        assert gate.wait(10)
+        return carry_out(self, effect)
+
+    async def story(stage: Stage) -> None:
+        gate.set()
+        node = await stage.node(config_at(tmp_path / "data", limits__disk_queue="4KiB"))
+        client = await stage.client(node)
+        await client.declare()
+        (connection,) = node.server.connections
+        gate.clear()
+        await client.say(*(Publish("main", "p", n, events(n, 100)) for n in range(1, 1_001, 100)))
+        while not connection.is_paused:
+            await asyncio.sleep(0)
+        assert node.runtime.backlog.bytes > 4 << 10
+        gate.set()
+        while (await client.hear(Published)).sequence < 1_000:
+            pass
+        await client.say(Ping(1))
+        await client.hear(Pong)
+        assert not connection.is_paused
+
+    monkeypatch.setattr(Store, "carry_out", slowly)
+    play(story)
+
+
+def test_a_stopping_node_acknowledges_and_keeps_what_it_has_received(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        client = await stage.client(node)
+        await client.declare()
+        await client.subscribe()
+        start = await client.started()
+        published = asyncio.create_task(client.publish(1, 10))
+        while not node.runtime.broker.counters["events_published"] and not published.done():
+            await asyncio.sleep(0)
+        await stage.stop(node)
+        assert (await published).sequence == 10
+        assert await client.is_closed()
+
+        node = await stage.node(config_at(tmp_path / "data"))
+        client = await stage.client(node)
+        await client.subscribe(token=CheckpointToken({"main": start}))
+        assert (await client.numbers(10))[0] == list(range(1, 11))
+
+    play(story)

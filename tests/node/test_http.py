@@ -1,0 +1,70 @@
+"""Health and metrics over HTTP: what is served, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from speech import Stage, config_at, play
+
+from tidemark.node.http import REQUEST_BYTES_MAX, HttpServer, Response
+from tidemark.node.units import Address
+
+
+async def fetch(address: Address, request: bytes) -> tuple[int, bytes]:
+    """Status and body."""
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(request)
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"Content-Length: %d" % len(body) in head
+    return int(head.split()[1]), body
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+def test_health_and_metrics_are_served(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        assert node.http_address is not None
+        status, body = await fetch(node.http_address, get("/health?verbose=1"))
+        assert (status, json.loads(body)["status"]) == (200, "ok")
+        status, body = await fetch(node.http_address, get("/metrics"))
+        assert status == 200
+        for name in (
+            "tidemark_events_published_total 0",
+            "tidemark_clients 0",
+            "tidemark_sync_seconds_bucket",
+        ):
+            assert name.encode() in body
+        node.state = "stopping"
+        assert (await fetch(node.http_address, get("/health")))[0] == 503
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (get("/nothing"), 404),
+        (b"POST /page HTTP/1.1\r\n\r\n", 405),
+        (b"GET /page\r\n\r\n", 400),
+        (b"\xff\xfe\r\n\r\n", 400),
+        (b"GET /page HTTP/1.1\r\nX: " + b"x" * REQUEST_BYTES_MAX, 431),
+        (get("/page"), 200),
+    ],
+)
+def test_a_request_is_answered_or_refused(request_bytes: bytes, status: int) -> None:
+    async def story() -> None:
+        server = HttpServer({"/page": lambda: Response(b"hello")})
+        address = await server.listen(Address("127.0.0.1", 0))
+        assert (await fetch(address, request_bytes))[0] == status
+        server.close()
+
+    asyncio.run(story())
