@@ -127,6 +127,8 @@ class Broker:
         self._interests = Interests(self._peers, config.incarnation, registry, self.counters)
         #: incarnation of each neighbour whose Hello was heard on the link that is up
         self._lives: dict[str, int] = {}
+        #: what is wanted has changed since neighbours were told
+        self._interest_unsaid = False
         self._last_life: dict[str, int] = {}
         self._log_commit = GroupCommit(lambda ticket: self._out.add(SyncLog(ticket)))
         self._pfs_commit = GroupCommit(lambda ticket: self._out.add(SyncPfs(ticket)))
@@ -195,6 +197,8 @@ class Broker:
         if isinstance(stimulus, Woken):
             self._periodic()
         self._host.settle()
+        if self._interest_unsaid and (not self._interests.is_large or isinstance(stimulus, Woken)):
+            self._say_interest()
         for stream in self._streams.values():
             stream.shrink()
             stream.wake(now)
@@ -253,6 +257,8 @@ class Broker:
         if peer not in self._lives:
             self.counters["former_lives"] += 1  # or it has not introduced itself yet
             return
+        if getattr(frame, "pubend", None) not in (None, *self._streams):
+            return  # its topology is another one: what is not known here goes nowhere from here
         match frame:
             case Knowledge():
                 self._knowledge(peer, frame)
@@ -320,9 +326,14 @@ class Broker:
             stream.answer(frame.base, frame.upto, frame.lost, frame.batch, frame.damaged)
 
     def _interest_changed(self) -> None:
+        """Somebody here or behind a neighbour wants something else than before."""
         if self._host.minima_unknown:
             for minima in self._minima.values():
                 minima.doubt(HERE)
+        self._interest_unsaid = True
+
+    def _say_interest(self) -> None:
+        self._interest_unsaid = False
         for peer in self._peers:
             if peer in self._lives:
                 said = self._interests.say(peer)

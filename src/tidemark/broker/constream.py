@@ -57,6 +57,8 @@ class Piece:
     upto: int
     batch: EventBatch | None
     matches: list[tuple[Rows, Members]]
+    #: events that are not among them because their validity has passed
+    expired: int = 0
 
 
 @dataclass(slots=True)
@@ -142,11 +144,14 @@ class Constream:
             batch = batch.slice(0, strange) if strange else None
             if upto <= self.delivered:
                 return None
+        expired = 0
         if batch is not None:
             self.last_event = int(batch.ticks[-1])
-            batch = unexpired(batch, wall)
+            alive = unexpired(batch, wall)
+            expired = batch.count - (alive.count if alive is not None else 0)
+            batch = alive
         matches = list(audience.matches(batch)) if batch is not None else []
-        return Piece(self.delivered, upto, batch, matches)
+        return Piece(self.delivered, upto, batch, matches, expired)
 
 
 def unexpired(batch: EventBatch, wall: int) -> EventBatch | None:

@@ -38,7 +38,7 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
 from tidemark.message.registry import Registry
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
-from tidemark.wire.frames import ClientFrame, Deliver, Gap, Subscribed, Wanted
+from tidemark.wire.frames import ClientFrame, Deliver, Gap, Subscribed
 
 MILLISECOND = 1_000
 #: Match sets of which the number is remembered; a set that is met again after it was forgotten gets another.
@@ -119,27 +119,34 @@ class Host:
             subscription.saved = dict(each.released)
             self.subscriptions[each.id] = subscription
             for desire in desires:
-                self.desire(subscription, desire)
+                self._desire(subscription, desire)
         for pubend, constream in self.constreams.items():
             # Without a PFS - it was never synced - all since the first start is matched again.
             starts = [each.starts[pubend] for each in self.subscriptions.values() if pubend in each.starts]
             tick = delivered.get(pubend, min(starts, default=None)) if self.subscriptions else None
             if tick is not None:
                 constream.begin(tick)
-        self.attend()
+        self._interest_changed()
 
     def enter(self, subscription: Subscription, desire: Desire) -> None:
         """A new subscriber."""
         self.subscriptions[subscription.id] = subscription
-        self.desire(subscription, desire)
-        self.attend()
+        self._desire(subscription, desire)
+        self._interest_changed()
 
-    def desire(self, subscription: Subscription, desire: Desire) -> None:
-        """A subscriber wants something, from a tick on that each pubend gives. `attend` has to follow."""
+    def change(self, subscription: Subscription, desire: Desire) -> None:
+        """A subscriber wants something else."""
+        self._desire(subscription, desire)
+        self._interest_changed()
+
+    def _desire(self, subscription: Subscription, desire: Desire) -> None:
+        """A subscriber wants something, from a tick on that each pubend gives."""
         desire.member = self._next_member
         self._next_member += 1
         subscription.desires.append(desire)
+        desire.version = self._interests.want_here(desire.wanted)
         self._members[desire.member] = subscription, desire
+        self._versions[desire.member] = desire.version
         self._audience.add(desire.member, desire.pattern, desire.selector)
         for pubend, constream in self.constreams.items():
             if pubend in desire.since:  # recovered: the constream comes by again
@@ -161,15 +168,6 @@ class Host:
         if subscription.durable:
             self._out.add(DropSubscription(subscription.id))
             self._tables_commit.after()
-        self.attend()
-
-    def attend(self) -> None:
-        """Say what is wanted here now."""
-        wanted: list[Wanted] = [desire.wanted for _, desire in self._members.values()]
-        version = self._interests.want_here(wanted)
-        for member, (_, desire) in self._members.items():
-            if not desire.version:
-                desire.version = self._versions[member] = version
         self._interest_changed()
 
     def _outlive(self, subscription: Subscription) -> None:
@@ -179,11 +177,11 @@ class Host:
             subscription.desires.remove(outlived)
             self._forget(outlived)
             self.save(subscription, lambda: None)
-            self.attend()
+            self._interest_changed()
 
     def _forget(self, desire: Desire) -> None:
-        del self._members[desire.member]
-        self._versions.pop(desire.member, None)
+        del self._members[desire.member], self._versions[desire.member]
+        self._interests.want_no_more(desire.wanted)
         self._audience.remove(desire.member)
         for constream in self.constreams.values():
             constream.forget(desire.member)
@@ -394,6 +392,7 @@ class Host:
     def _deliver(self, pubend: str, constream: Constream, piece: Piece) -> None:
         self._log(pubend, constream, piece)
         constream.delivered = piece.upto
+        self._counters["events_expired"] += piece.expired
         if piece.batch is None or not piece.matches:
             return
         rows_of: dict[int, list[int]] = {}
@@ -492,8 +491,12 @@ class Host:
             ready = catchup.ready(subscription.credit)
             if ready is not None:
                 upto, batch = ready
-                batch = unexpired(batch, self.wall) if batch is not None else None
-                self._tell(subscription, pubend, subscription.told[pubend], upto, batch)
+                alive = unexpired(batch, self.wall) if batch is not None else None
+                if batch is not None:
+                    self._counters["events_expired"] += batch.count - (
+                        alive.count if alive is not None else 0
+                    )
+                self._tell(subscription, pubend, subscription.told[pubend], upto, alive)
                 continue
             gap = catchup.gap(lost)
             if gap is None:

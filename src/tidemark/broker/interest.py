@@ -10,6 +10,7 @@ with the version it accounts for, and so its tag for each neighbour, and for sub
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -23,6 +24,8 @@ from tidemark.wire.frames import Interest, Wanted
 HERE = ""
 #: Tags knowledge that accounts only for subscribers that have started already.
 STARTED_ONLY = 1
+#: Up to so many lines of its own, a broker tells its neighbours of each change at once.
+LINES_FEW = 256
 #: Versions said to a neighbour of which the making is remembered.
 VERSIONS_KEPT_MAX = 64
 
@@ -57,7 +60,9 @@ class Interests:
         self._counters = counters
         self._heard: dict[str, _Heard] = {peer: _Heard() for peer in peers}
         self._said: dict[str, _Said] = {peer: _Said() for peer in self._heard}
-        self._here = _Heard(version=incarnation << 32, wanted=())
+        self._here = _Heard(version=incarnation << 32)
+        #: what the subscribers of this broker want, and how many of them
+        self._lines: Counter[Wanted] = Counter()
         self._counter = incarnation << 32
 
     def heard(self, peer: str, frame: Interest) -> None:
@@ -73,18 +78,30 @@ class Interests:
         """A neighbour was born again: what it said in its former life does not hold any more."""
         self._heard[peer] = _Heard(version=self._heard[peer].version)
 
-    def want_here(self, wanted: Iterable[Wanted]) -> int:
-        """What the subscribers of this broker want; the version from which silence accounts for it."""
-        chosen = tuple(sorted(set(wanted), key=lambda each: (each.pattern, each.selector)))
-        if chosen != self._here.wanted:
-            self._here = _Heard(self._next(), chosen)
+    def want_here(self, line: Wanted) -> int:
+        """A subscriber of this broker wants this; the version from which silence accounts for it."""
+        if not self._lines[line]:
+            self._here.version = self._next()
+        self._lines[line] += 1
         return self._here.version
+
+    def want_no_more(self, line: Wanted) -> None:
+        """A subscriber of this broker does not want this any more."""
+        self._lines[line] -= 1
+        if not self._lines[line]:
+            del self._lines[line]
+            self._here.version = self._next()
+
+    @property
+    def is_large(self) -> bool:
+        """There are so many lines that each change should not be told by itself."""
+        return len(self._lines) > LINES_FEW
 
     def say(self, peer: str, *, again: bool = False) -> Interest | None:
         """What to tell a neighbour, if it differs from what it was told last (or `again`)."""
         others = {name: each for name, each in self._heard.items() if name != peer}
         said = self._said[peer]
-        wanted = _union([self._here, *others.values()], said.reduction)
+        wanted = _union(self._lines, others.values(), said.reduction)
         made_of = {name: each.version for name, each in others.items()} | {HERE: self._here.version}
         if said.version and wanted == said.wanted and not again:
             # Covered already: the version in force accounts for the new ones too, from now on.
@@ -128,9 +145,11 @@ class Interests:
         return self._counter
 
 
-def _union(interests: Iterable[_Heard], reduction: Reduction) -> tuple[Wanted, ...] | None:
-    wanted: set[Wanted] = set()
-    for each in interests:
+def _union(
+    here: Iterable[Wanted], others: Iterable[_Heard], reduction: Reduction
+) -> tuple[Wanted, ...] | None:
+    wanted = set(here)
+    for each in others:
         if each.wanted is None:
             return None
         wanted.update(each.wanted)

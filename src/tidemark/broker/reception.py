@@ -102,8 +102,7 @@ class Reception:
 
     def _change(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
         """It wants something else than before, from a tick on; until then what it wanted holds."""
-        self._host.desire(subscription, Desire(frame.pattern, frame.selector, 0))
-        self._host.attend()
+        self._host.change(subscription, Desire(frame.pattern, frame.selector, 0))
         self._host.save(subscription, lambda: None)
         self._connect(client, frame, subscription)
 

@@ -1,30 +1,59 @@
 """Planted bugs: the protocol with one thing done wrong, to see that the simulator would notice.
 
-Each is a patch of the real classes while it lasts; nothing of this is reachable from a broker.
+Each is a patch of the real classes while it lasts; nothing of this is reachable from a broker. A bug is found
+when a world breaks the promise that the bug breaks, not just any: `notices` says how that reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
 from tidemark.broker import constream, host
+from tidemark.broker.acknowledgements import Acknowledgements
 from tidemark.broker.audience import Audience
 from tidemark.broker.constream import Constream
 from tidemark.broker.host import Host
 from tidemark.broker.interest import Interests
 from tidemark.broker.pubend import Pubend
 from tidemark.broker.release import Minima
+from tidemark.node.storepfs import PfsStore
+from tidemark.storage.eventlog import EventLog
+from tidemark.storage.log.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity
 
+#: whose attribute is replaced, its name, and by what
 Patch = tuple[object, str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """One thing done wrong."""
+
+    about: str
+    patches: Callable[[], list[Patch]]
+    #: how a world that has noticed it says so: one of these is in the violation
+    notices: tuple[str, ...]
+    #: the worlds in which it shows
+    profile: str = "swarm"
+
+    def is_noticed_by(self, violation: str) -> bool:
+        """The promise that was broken is the one that this bug breaks."""
+        return any(text in violation for text in self.notices)
+
+
+# At the pubend.
+
+
 def _acknowledge_before_sync() -> list[Patch]:
-    return [(Pubend, "_when_durable", lambda self, action, failed: action())]
+    def at_once(self: Pubend, action: Callable[[], None], failed: Callable[[], None]) -> None:
+        del self, failed
+        action()
+
+    return [(Pubend, "_when_durable", at_once)]
 
 
 def _no_deduplication() -> list[Patch]:
@@ -36,7 +65,11 @@ def _no_deduplication() -> list[Patch]:
             self._publishers[frame.publisher] = (frame.sequence - 1, known[1])
         received(self, client, frame, wall)
 
-    return [(Pubend, "received", forgetful)]
+    def unchecked(self: EventLog, publisher: str, published: Any) -> Callable[[], None]:
+        return self._publishers.note(publisher, published)
+
+    # The log has a check of its own, which would stop the broker first.
+    return [(Pubend, "received", forgetful), (EventLog, "_note", unchecked)]
 
 
 def _knowledge_before_sync() -> list[Patch]:
@@ -49,10 +82,37 @@ def _knowledge_before_sync() -> list[Patch]:
     return [(Pubend, "_append", hasty)]
 
 
+def _forget_the_lease() -> list[Patch]:
+    begin, begin_log = Pubend.__init__, EventLog.__init__
+
+    def forgetful(self: Pubend, name: str, state: Any, *rest: Any) -> None:
+        begin(self, name, replace(state, lease=TICK_MIN), *rest)
+
+    def unchecked(self: EventLog, *arguments: Any, **options: Any) -> None:
+        begin_log(self, *arguments, **options)
+        self._floor = TICK_MIN
+
+    return [(Pubend, "__init__", forgetful), (EventLog, "__init__", unchecked)]
+
+
+def _cut_at_the_first_bad_record() -> list[Patch]:
+    step = _Scanner.step
+
+    def hasty(self: _Scanner, at: int) -> int:
+        regions = len(self.regions)
+        following = step(self, at)
+        return following if len(self.regions) == regions else len(self.data)
+
+    return [(_Scanner, "step", hasty)]
+
+
+# On the way.
+
+
 def _leave_out_in_doubt() -> list[Patch]:
     selection = Interests.selection
 
-    def bold(self: Interests, peer: str) -> Any:
+    def bold(self: Interests, peer: str) -> Audience:
         return selection(self, peer) or Audience(self._registry)
 
     return [(Interests, "selection", bold)]
@@ -61,7 +121,7 @@ def _leave_out_in_doubt() -> list[Patch]:
 def _unknown_has_released() -> list[Patch]:
     total = Minima.total
 
-    def careless(self: Minima) -> Any:
+    def careless(self: Minima) -> tuple[int, int] | None:
         reports = self._reports
         self._reports = {name: each or (TICK_MAX, TICK_MAX) for name, each in reports.items()}
         try:
@@ -70,22 +130,6 @@ def _unknown_has_released() -> list[Patch]:
             self._reports = reports
 
     return [(Minima, "total", careless)]
-
-
-def _start_at_a_moment() -> list[Patch]:
-    expected = Constream.expected
-
-    def impatient(self: Constream, tag: int, base: int, versions: dict[int, int]) -> None:
-        expected(self, TICK_MAX, base, versions)
-
-    return [(Constream, "expected", impatient)]
-
-
-def _rewind_who_is_ahead() -> list[Patch]:
-    def trusting(self: Host, pubend: str, subscription: Any, upto: int, part: Any) -> None:
-        self._tell(subscription, pubend, subscription.told[pubend], upto, part)
-
-    return [(Host, "_feed", trusting)]
 
 
 def _nack_once() -> list[Patch]:
@@ -100,20 +144,50 @@ def _nack_once() -> list[Patch]:
     return [(Curiosity, "due", once)]
 
 
-def _deliver_the_expired() -> list[Patch]:
-    return [
-        (constream, "unexpired", lambda batch, wall: batch),
-        (host, "unexpired", lambda batch, wall: batch),
-    ]
+# At the subscribers' host.
 
 
-def _forget_the_lease() -> list[Patch]:
-    begin = Pubend.__init__
+def _start_at_a_moment() -> list[Patch]:
+    expected = Constream.expected
 
-    def forgetful(self: Pubend, name: str, state: Any, *rest: Any) -> None:
-        begin(self, name, replace(state, lease=TICK_MIN), *rest)
+    def impatient(self: Constream, tag: int, base: int, versions: dict[int, int]) -> None:
+        del tag
+        expected(self, TICK_MAX, base, versions)
 
-    return [(Pubend, "__init__", forgetful)]
+    return [(Constream, "expected", impatient)]
+
+
+def _change_at_a_moment() -> list[Patch]:
+    into_force = Host._come_into_force
+
+    def careless(self: Host, pubend: str, stream: Any, subscription: Any, desire: Any, tick: int) -> None:
+        into_force(self, pubend, stream, subscription, desire, tick)
+        at = subscription.desires.index(desire)
+        for other in subscription.desires[:at]:
+            subscription.desires.remove(other)
+            self._forget(other)
+        self._interest_changed()
+
+    return [(Host, "_come_into_force", careless)]
+
+
+def _rewind_who_is_ahead() -> list[Patch]:
+    def trusting(self: Host, pubend: str, subscription: Any, upto: int, part: Any) -> None:
+        self._tell(subscription, pubend, subscription.told[pubend], upto, part)
+
+    return [(Host, "_feed", trusting)]
+
+
+def _tell_and_catch_up() -> list[Patch]:
+    feed = Host._feed
+
+    def both(self: Host, pubend: str, subscription: Any, upto: int, part: Any) -> None:
+        is_slow, told = subscription.credit <= 0, subscription.told[pubend]
+        feed(self, pubend, subscription, upto, part)
+        if is_slow and subscription.durable and told < part.ticks[0]:
+            self._tell(subscription, pubend, told, upto, part)
+
+    return [(Host, "_feed", both)]
 
 
 def _join_before_the_end() -> list[Patch]:
@@ -128,57 +202,107 @@ def _join_before_the_end() -> list[Patch]:
     return [(Host, "_catch_up", early)]
 
 
-def _change_at_a_moment() -> list[Patch]:
-    into_force = Host._come_into_force
+def _deliver_the_expired() -> list[Patch]:
+    def everything(batch: Any, wall: int) -> Any:
+        del wall
+        return batch
 
-    def careless(self: Host, pubend: str, stream: Any, subscription: Any, desire: Any, tick: int) -> None:
-        into_force(self, pubend, stream, subscription, desire, tick)
-        at = subscription.desires.index(desire)
-        for other in subscription.desires[:at]:
-            subscription.desires.remove(other)
-            self._forget(other)
-        self.attend()
-
-    return [(Host, "_come_into_force", careless)]
+    return [(constream, "unexpired", everything), (host, "unexpired", everything)]
 
 
-def _pfs_before_the_disk() -> list[Patch]:
-    log = Host._log
+def _keep_a_token_in_memory() -> list[Patch]:
+    save = Acknowledgements.save
 
-    def hasty(self: Host, pubend: str, stream: Constream, piece: Any) -> None:
-        log(self, pubend, stream, piece)
-        stream.synced = piece.upto
+    def hasty(self: Acknowledgements, numbers: Any, done: Callable[[], None] = lambda: None) -> None:
+        save(self, numbers)
+        done()
 
-    return [(Host, "_log", hasty)]
+    return [(Acknowledgements, "save", hasty)]
 
 
-#: name -> what is done wrong, and the patches that do it
-BUGS: dict[str, tuple[str, Callable[[], list[Patch]]]] = {
-    "ack-before-sync": ("a publisher is told before its event is on disk", _acknowledge_before_sync),
-    "no-dedup": ("a batch that is sent again is logged again", _no_deduplication),
-    "knowledge-before-sync": ("events are passed on before they are on disk", _knowledge_before_sync),
-    "filter-in-doubt": ("a neighbour that has not said what it wants gets nothing", _leave_out_in_doubt),
-    "unknown-released": ("who has not reported counts as having released all", _unknown_has_released),
-    "start-at-a-moment": ("a subscriber starts before its interest is known upstream", _start_at_a_moment),
-    "rewind": ("a subscriber that is ahead of its host gets events again", _rewind_who_is_ahead),
-    "nack-once": ("a nack that is lost is never repeated", _nack_once),
-    "deliver-expired": ("events are delivered after their validity", _deliver_the_expired),
-    "forget-lease": ("after a crash, silence that was advertised may turn into events", _forget_the_lease),
-    "join-early": ("a catchup stream joins the constream before it has reached it", _join_before_the_end),
-    "change-at-a-moment": ("what was wanted before a change is forgotten at once", _change_at_a_moment),
-    "pfs-before-sync": ("what the PFS does not have on disk counts as delivered", _pfs_before_the_disk),
+def _unknown_is_silence() -> list[Patch]:
+    read = PfsStore.read
+
+    def sure(self: PfsStore, effect: Any) -> Any:
+        answer = read(self, effect)
+        upto = answer.upto if answer.unknown is None else answer.unknown[1]
+        return replace(answer, upto=upto, unknown=None)
+
+    return [(PfsStore, "read", sure)]
+
+
+BUGS = {
+    "ack-before-sync": Bug(
+        "a publisher is told before its event is on disk",
+        _acknowledge_before_sync,
+        ("acknowledged and not on disk",),
+    ),
+    "no-dedup": Bug("a batch that is sent again is logged again", _no_deduplication, ("is logged twice",)),
+    "knowledge-before-sync": Bug(
+        "events are passed on before they are on disk",
+        _knowledge_before_sync,
+        ("which is not durable", "was not wanted or not published"),
+    ),
+    "forget-lease": Bug(
+        "after a crash, silence that was advertised may turn into events", _forget_the_lease, ("is missing",)
+    ),
+    "cut-at-bad-record": Bug(
+        "recovery cuts a log at the first record that is damaged",
+        _cut_at_the_first_bad_record,
+        ("was durable and is gone",),
+    ),
+    "filter-in-doubt": Bug(
+        "a neighbour that has not said what it wants gets nothing", _leave_out_in_doubt, ("of silence at",)
+    ),
+    "unknown-released": Bug(
+        "who has not reported counts as having released all",
+        _unknown_has_released,
+        ("let go up to", "a gap that nothing justifies"),
+    ),
+    "nack-once": Bug(
+        "a nack that is lost is never repeated", _nack_once, ("but there is an event at", "never started at")
+    ),
+    "start-at-a-moment": Bug(
+        "a subscriber starts before its interest is known upstream",
+        _start_at_a_moment,
+        ("is missing", "of silence at"),
+    ),
+    "change-at-a-moment": Bug(
+        "what was wanted before a change is forgotten at once",
+        _change_at_a_moment,
+        ("is missing", "of silence at", "where not all is gone"),
+    ),
+    "rewind": Bug(
+        "a subscriber that is ahead of its host gets events again",
+        _rewind_who_is_ahead,
+        ("a range that goes back", "ticks out of order"),
+    ),
+    "tell-and-catch-up": Bug(
+        "a slow subscriber is told what it then catches up on as well",
+        _tell_and_catch_up,
+        ("ticks out of order", "a range that goes back"),
+    ),
+    "join-early": Bug(
+        "a catchup stream joins the constream before it has reached it", _join_before_the_end, ("is missing",)
+    ),
+    "deliver-expired": Bug(
+        "events are delivered after their validity", _deliver_the_expired, ("which has expired",)
+    ),
+    "token-in-memory": Bug(
+        "a token that the broker keeps is acknowledged before it is on disk",
+        _keep_a_token_in_memory,
+        ("and told to go on from",),
+    ),
+    "hole-is-silence": Bug(
+        "what the PFS does not know counts as silence", _unknown_is_silence, ("is missing",)
+    ),
 }
 
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """The world with one bug in it."""
-    _, patches = BUGS[name]
-    active = [patch.object(where, what, new) for where, what, new in patches()]
-    for each in active:
-        each.start()
-    try:
+    with ExitStack() as stack:
+        for where, what, new in BUGS[name].patches():
+            stack.enter_context(patch.object(where, what, new))
         yield
-    finally:
-        for each in reversed(active):
-            each.stop()

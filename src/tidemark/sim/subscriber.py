@@ -102,6 +102,8 @@ class Subscriber:
     client: int | None = None
     is_away: bool = True
     is_subscribed: bool = False
+    #: the broker has said, on this connection, where it goes on
+    is_welcome: bool = False
     #: its subscription is being ended for good
     is_ending: bool = False
     lives: list[Life] = field(default_factory=list)
@@ -173,6 +175,7 @@ class Subscriber:
 
     def _forget(self) -> None:
         self.client = None
+        self.is_welcome = False
         self.pending.clear()
         self._owed = 0
 
@@ -194,7 +197,7 @@ class Subscriber:
 
     def commit(self) -> None:
         """Make what was consumed durable at this side, then acknowledge it."""
-        if self.client is None or self.is_ending or not self.is_subscribed:
+        if self.client is None or self.is_ending or not self.is_welcome:
             return
         for name, pending in self.pending.items():
             kept = self.life.ledger.setdefault(name, Received(pending.start, pending.start))
@@ -236,14 +239,13 @@ class Subscriber:
                 raise ViolationError(f"{self.name} got {frame}")
 
     def _subscribed(self, token: CheckpointToken, since: CheckpointToken) -> None:
-        if not self.is_subscribed or self.kind != "leaves":
-            self._since(since)
-            self.is_subscribed = True
-            return
-        if self.pending:
-            self._since(since)
-            return  # word of a change, in the middle of a connection
+        """The first word on a connection says where it goes on, a later one that a change holds."""
         self._since(since)
+        if self.kind == "leaves" and not self.is_welcome:
+            self._go_on_from(token)
+        self.is_subscribed = self.is_welcome = True
+
+    def _go_on_from(self, token: CheckpointToken) -> None:
         for pubend, received in self.life.ledger.items():
             tick = token.get(pubend, received.start)
             if not self._acked.get(pubend, received.start) <= tick <= received.upto:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
-from multiprocessing import get_context
 from random import Random
 
 from tidemark.sim.mischief import Mischiefs
@@ -21,6 +19,7 @@ from tidemark.sim.publisher import Publisher
 from tidemark.sim.subscriber import Subscriber
 from tidemark.sim.trace import Trace
 from tidemark.sim.violation import ViolationError
+from tidemark.sim.workers import in_order
 from tidemark.sim.world import World
 
 SELECTORS = (
@@ -202,10 +201,12 @@ def run_seed(
         return Run(seed, profile=profile, trace=trace).execute()
 
 
-def try_seed(seed: int, profile: str = "swarm", bug: str | None = None) -> Outcome:
+def try_seed(
+    seed: int, profile: str = "swarm", bug: str | None = None, trace: Trace | None = None
+) -> Outcome:
     """Run one seed; what was not as promised is in the outcome."""
     try:
-        return run_seed(seed, profile=profile, bug=bug)
+        return run_seed(seed, profile=profile, bug=bug, trace=trace)
     except AssertionError as error:
         return Outcome(seed, violation=str(error) or f"an assertion failed in {_place(error)}")
     except Exception as error:
@@ -213,28 +214,13 @@ def try_seed(seed: int, profile: str = "swarm", bug: str | None = None) -> Outco
 
 
 def run_many(
-    first: int,
-    count: int,
-    *,
-    profile: str = "swarm",
-    jobs: int = 1,
-    report: Callable[[Outcome], None],
-) -> tuple[int, Counter[str]]:
-    """Run seeds, several at a time; `report` gets each outcome in order. Failures and coverage."""
-    failed, coverage = 0, Counter[str]()
-    for outcome in _outcomes(range(first, first + count), profile, jobs):
-        failed += outcome.violation is not None
-        coverage.update(outcome.coverage)
-        report(outcome)
-    return failed, coverage
-
-
-def _outcomes(seeds: range, profile: str, jobs: int) -> Iterator[Outcome]:
-    if jobs == 1:
-        yield from (try_seed(seed, profile) for seed in seeds)
-        return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(try_seed, seeds, [profile] * len(seeds), chunksize=4)
+    first: int, count: int, *, profile: str = "swarm", jobs: int = 1, report: Callable[[Outcome], None]
+) -> None:
+    """Run seeds, several at a time; `report` gets each outcome, in the order of the seeds."""
+    attempt = partial(try_seed, profile=profile)
+    with closing(in_order(attempt, range(first, first + count), jobs)) as outcomes:
+        for outcome in outcomes:
+            report(outcome)
 
 
 def _place(error: BaseException) -> str:

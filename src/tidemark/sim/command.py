@@ -1,0 +1,104 @@
+"""The `sim` command: runs seeds, shows how it goes, and says at the end what came of it.
+
+Results go to standard output, a bar to standard error if that is a terminal. Each function returns an exit
+code: 0 when every promise was kept and every planted bug found, 130 when it was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from time import monotonic
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tidemark.sim.hunt import Catch, hunt
+from tidemark.sim.planted import BUGS
+from tidemark.sim.report import Report, describe_catches, render_catches, replay_command
+from tidemark.sim.swarm import Outcome, run_many, try_seed
+from tidemark.sim.trace import Trace
+from tidemark.sim.workers import in_order
+from tidemark.sim.world import START
+
+INTERRUPTED = 130
+
+
+def run_seeds(first: int, count: int, profile: str, jobs: int, *, as_json: bool) -> int:
+    """Run many worlds; one line for each that broke a promise, and a report of what they met."""
+    report, begun = Report(profile, first), monotonic()
+    is_interrupted = False
+    with _bar("worlds", count) as advance:
+
+        def add(outcome: Outcome) -> None:
+            report.add(outcome)
+            report.seconds = monotonic() - begun
+            if outcome.violation is not None and not as_json:
+                again = replay_command(outcome.seed, profile)
+                click.echo(f"seed {outcome.seed}: {outcome.violation}\n  again: {again}")
+            advance(f"{report.seeds_per_minute:.0f} seeds/min, {len(report.failures)} failed")
+
+        try:
+            run_many(first, count, profile=profile, jobs=min(jobs, count), report=add)
+        except KeyboardInterrupt:
+            is_interrupted = True
+    click.echo(json.dumps(report.as_dict()) if as_json else report.render())
+    return INTERRUPTED if is_interrupted else int(bool(report.failures))
+
+
+def replay(seed: int, profile: str | None, bug: str | None) -> int:
+    """Run one world and print everything that its brokers were told and did."""
+    chosen = profile or (BUGS[bug].profile if bug else "swarm")
+    outcome = try_seed(seed, chosen, bug, Trace(click.echo, START))
+    if outcome.violation is not None:
+        click.echo(f"seed {seed}: {outcome.violation}")
+        return 1
+    click.echo(f"seed {seed}: {outcome.events} events, {outcome.deliveries} deliveries, {outcome.gaps} gaps")
+    return 0
+
+
+def find_planted(
+    bugs: Sequence[str], first: int, count: int, profile: str | None, jobs: int, *, as_json: bool
+) -> int:
+    """Look for each planted bug until it is found; a table of how many seeds that took."""
+    catches: list[Catch] = []
+    is_interrupted = False
+    with _bar("bugs", len(bugs)) as advance:
+        look_for = partial(hunt, first=first, count=count, profile=profile)
+        try:
+            with closing(in_order(look_for, bugs, min(jobs, len(bugs)))) as found:
+                for catch in found:
+                    catches.append(catch)
+                    advance(f"{catch.bug}: {catch.seeds} seeds")
+        except KeyboardInterrupt:
+            is_interrupted = True
+    click.echo(json.dumps(describe_catches(catches)) if as_json else render_catches(catches))
+    if is_interrupted:
+        return INTERRUPTED
+    return int(any(each.seed is None for each in catches))
+
+
+@contextmanager
+def _bar(what: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar; what is yielded moves it on by one, with a word on how it goes."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[how]}"),
+    )
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        redirect_stdout=sys.stdout.isatty(),
+    ) as progress:
+        task = progress.add_task(what, total=total, how="")
+        yield lambda how: progress.update(task, advance=1, how=how)

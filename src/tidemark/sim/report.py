@@ -1,0 +1,151 @@
+"""Report: what many worlds have been through, added up; what none of them met is said loudly.
+
+A promise that was kept in a place that no world visited was not tested: so each thing that brokers count, and
+each fault, is listed with how often it happened and in how many worlds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.broker.counters import COUNTED
+from tidemark.sim.hunt import Catch
+from tidemark.sim.planted import BUGS
+from tidemark.sim.swarm import Outcome
+
+#: What can go wrong, as the worlds name it, and what it means.
+FAULTS = {
+    "fault_crash": "machines switched off",
+    "fault_cut": "links cut",
+    "fault_one_way": "links that carried nothing one way",
+    "fault_skew": "clocks that jumped",
+    "fault_pause": "processes that stood still",
+    "fault_stall": "disks that did nothing for a while",
+    "fault_full": "disks without room",
+    "fault_sync_error": "disks whose next sync was to fail",
+    "fault_rot": "tries to damage a record on a disk",
+    "fault_rotten": "records damaged on a disk",
+}
+
+
+def replay_command(seed: int, profile: str, bug: str | None = None) -> str:
+    """What to type to see one seed again."""
+    planted = f" --planted {bug}" if bug else ""
+    return f"./run sim --from {seed} --seeds 1 --profile {profile} --trace{planted}"
+
+
+@dataclass
+class Report:
+    """A run of many seeds of one profile."""
+
+    profile: str
+    first: int
+    ran: int = 0
+    events: int = 0
+    deliveries: int = 0
+    gaps: int = 0
+    seconds: float = 0.0
+    failures: list[Outcome] = field(default_factory=list)
+    #: name -> how often, and in how many worlds
+    times: Counter[str] = field(default_factory=Counter)
+    worlds: Counter[str] = field(default_factory=Counter)
+
+    def add(self, outcome: Outcome) -> None:
+        """One more world."""
+        self.ran += 1
+        self.events += outcome.events
+        self.deliveries += outcome.deliveries
+        self.gaps += outcome.gaps
+        self.times.update(outcome.coverage)
+        self.worlds.update(name for name, count in outcome.coverage.items() if count)
+        if outcome.violation is not None:
+            self.failures.append(outcome)
+
+    @property
+    def seeds_per_minute(self) -> float:
+        """How fast it went."""
+        return 60 * self.ran / self.seconds if self.seconds else 0.0
+
+    @property
+    def never(self) -> list[str]:
+        """What no world met. Faults only of the swarm, which is to have them all."""
+        expected = [*COUNTED, *FAULTS] if self.profile == "swarm" else [*COUNTED]
+        return [name for name in expected if not self.worlds[name]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For scripts."""
+        return {
+            "profile": self.profile,
+            "first": self.first,
+            "seeds": self.ran,
+            "failures": [
+                {
+                    "seed": each.seed,
+                    "violation": each.violation,
+                    "replay": replay_command(each.seed, self.profile),
+                }
+                for each in self.failures
+            ],
+            "events": self.events,
+            "deliveries": self.deliveries,
+            "gaps": self.gaps,
+            "seconds": round(self.seconds, 3),
+            "seeds_per_minute": round(self.seeds_per_minute, 1),
+            "coverage": {
+                name: {"times": self.times[name], "seeds": self.worlds[name]} for name in self._names()
+            },
+            "never": self.never,
+        }
+
+    def render(self) -> str:
+        """For people."""
+        lines = [f"{'':<21} {'times':>9} {'worlds':>7}"]
+        for name in self._names():
+            if self.worlds[name]:
+                about = COUNTED.get(name) or FAULTS.get(name, "")
+                lines.append(f"{name:<21} {self.times[name]:>9} {self.worlds[name]:>7}  {about}")
+        if self.never:
+            lines += ["", f"NEVER MET in {self.ran} worlds, so not tested:"]
+            lines += [f"  {name:<19} {COUNTED.get(name) or FAULTS[name]}" for name in self.never]
+        kept = self.ran - len(self.failures)
+        lines += [
+            "",
+            f"{self.events} events, {self.deliveries} deliveries, {self.gaps} gaps; "
+            f"{self.seconds:.1f} s, {self.seeds_per_minute:.0f} seeds a minute",
+            f"{kept} of {self.ran} worlds kept every promise",
+        ]
+        return "\n".join(lines)
+
+    def _names(self) -> list[str]:
+        known = [*COUNTED, *FAULTS]
+        return known + sorted(set(self.times) - set(known))
+
+
+def describe_catches(catches: Iterable[Catch]) -> dict[str, Any]:
+    """For scripts: each planted bug, and which seed found it."""
+    return {
+        "planted": [
+            {
+                "bug": each.bug,
+                "about": BUGS[each.bug].about,
+                "profile": each.profile,
+                "seeds": each.seeds,
+                "seed": each.seed,
+                "noticed": each.violation,
+            }
+            for each in catches
+        ]
+    }
+
+
+def render_catches(catches: Iterable[Catch]) -> str:
+    """For people: a table of planted bugs."""
+    lines = [f"{'bug':<22} {'seeds':>6}  what it does, and what was noticed"]
+    for each in catches:
+        needed = str(each.seeds) if each.seed is not None else f">{each.seeds}"
+        noticed = f"seed {each.seed}: {each.violation}" if each.seed is not None else "NOT FOUND"
+        lines += [f"{each.bug:<22} {needed:>6}  {BUGS[each.bug].about}", f"{'':<31}{noticed}"]
+    return "\n".join(lines)
