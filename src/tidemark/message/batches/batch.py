@@ -15,7 +15,7 @@ numpy is never rebuilt. Rows that leave the batch are copied as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from struct import Struct, error
 from typing import Any, NamedTuple
 
@@ -34,6 +34,9 @@ PRIORITY_MAX = 9
 PRIORITY_DEFAULT = 4
 KEY_BYTES_MAX = 0xFFFF
 VALIDITY_MS_MAX = 0xFFFF_FFFF
+
+#: Dictionaries remembered: batch after batch has the same.
+_DICTIONARIES_MAX = 256
 
 MAGIC = b"TMB1"
 _HEADER = Struct("<4sIII")
@@ -101,8 +104,26 @@ class EventBatch:
 
     def prelude(self, field: str) -> NDArray[Any]:
         """One of shape, publisher, priority, key_bytes, validity_ms of every row."""
-        offset, dtype = _PRELUDE_FIELDS[field]
-        return sliding(self.body, dtype)[self.starts + offset] if self.count else np.zeros(0, dtype)
+        column: NDArray[Any] = self._preludes[field]
+        return column
+
+    @cached_property
+    def _preludes(self) -> NDArray[Any]:
+        """All preludes, gathered at once."""
+        if not self.count:
+            return np.zeros(0, _PRELUDE_DTYPE)
+        shape = (len(self.body) - PRELUDE.size + 1,)
+        # As plain bytes: numpy copies a field at a time otherwise, which takes ten times as long.
+        return np.ndarray(shape, _PRELUDE_BYTES, self.body, strides=(1,))[self.starts].view(_PRELUDE_DTYPE)
+
+    @cached_property
+    def _row_bytes(self) -> int:
+        """What every row takes; 0 if they differ."""
+        width = len(self.body) // self.count if self.count else 0
+        if self.count and width == self.ends[0]:
+            same = self.ends == np.arange(width, width * self.count + 1, width)
+            return width if same.all() else 0
+        return 0
 
     def message(self, row: int) -> bytes:
         """The message of one row."""
@@ -120,6 +141,11 @@ class EventBatch:
     def take(self, rows: Ints | Bools) -> EventBatch:
         """A new batch of these rows (indices in any order, or a mask)."""
         chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows, np.int64)
+        width = self._row_bytes
+        if width:
+            body = self.body.reshape(self.count, width)[chosen].ravel()
+            ends = np.arange(width, width * len(chosen) + 1, width)
+            return self._with_rows(self.ticks[chosen], ends, body)
         first, last = self._runs(chosen)
         body, _ = joined(Spans(self.body, first, last))
         ends = np.cumsum(self.ends[chosen] - self.starts[chosen])
@@ -156,8 +182,7 @@ class EventBatch:
 
     def _runs(self, rows: Ints) -> tuple[Ints, Ints]:
         """Where the rows' bytes start and end; neighbours in a batch of mixed widths are one stretch."""
-        width = len(self.body) // self.count if self.count else 0
-        if len(rows) < 2 or (self.ends == width * np.arange(1, self.count + 1)).all():
+        if len(rows) < 2:
             return self.starts[rows], self.ends[rows].astype(np.int64)
         breaks = np.flatnonzero(np.diff(rows) != 1) + 1
         first = rows[np.concatenate(([0], breaks))]
@@ -165,14 +190,13 @@ class EventBatch:
         return self.starts[first], self.ends[last].astype(np.int64)
 
     def _check_rows(self) -> None:
-        ends = self.ends.astype(np.int64)
-        lengths = np.diff(ends, prepend=0)
-        if self.count and (lengths.min() < PRELUDE.size or ends[-1] != len(self.body)):
-            raise DecodeError("the rows of the batch do not tile its body")
-        if not self.count and len(self.body):
-            raise DecodeError("a batch without rows has a body")
         if self.count == 0:
+            if len(self.body):
+                raise DecodeError("a batch without rows has a body")
             return
+        lengths = self.ends - self.starts
+        if lengths.min() < PRELUDE.size or self.ends[-1] != len(self.body):
+            raise DecodeError("the rows of the batch do not tile its body")
         if lengths.max() > EVENT_BYTES_MAX:
             raise DecodeError(f"an event is over the limit of {EVENT_BYTES_MAX} bytes")
         if self.prelude("shape").max() >= len(self.shapes):
@@ -181,7 +205,7 @@ class EventBatch:
             raise DecodeError("a row names a publisher that the batch does not define")
         if self.prelude("priority").max() > PRIORITY_MAX or self.prelude("reserved").any():
             raise DecodeError("a row has a priority or flags that this version does not know")
-        if (self.message_ends < self.message_starts).any():
+        if (self.prelude("key_bytes") > lengths - PRELUDE.size).any():
             raise DecodeError("a row's key is longer than the row")
 
     def __len__(self) -> int:
@@ -196,14 +220,19 @@ class EventBatch:
         return f"<EventBatch of {self.count} events, {len(self.data)} bytes>"
 
 
-_PRELUDE_FIELDS: dict[str, tuple[int, str]] = {
-    "shape": (0, "<u2"),
-    "publisher": (2, "<u2"),
-    "priority": (4, "u1"),
-    "reserved": (5, "u1"),
-    "key_bytes": (6, "<u2"),
-    "validity_ms": (8, "<u4"),
-}
+_PRELUDE_DTYPE = np.dtype(
+    [
+        ("shape", "<u2"),
+        ("publisher", "<u2"),
+        ("priority", "u1"),
+        ("reserved", "u1"),
+        ("key_bytes", "<u2"),
+        ("validity_ms", "<u4"),
+    ]
+)
+_PRELUDE_BYTES = np.dtype((np.void, PRELUDE.size))
+#: Where these lie in a prelude.
+_SHAPE_AT, _PUBLISHER_AT, _KEY_BYTES_AT = 0, 2, 6
 
 
 def sliding(body: Bytes, dtype: str) -> NDArray[Any]:
@@ -244,8 +273,8 @@ def _renamed(batch: EventBatch, shapes: tuple[Shape, ...], publishers: tuple[str
     body = batch.body.copy()
     view = sliding(body, "<u2")
     for offset, field, old, new in (
-        (0, "shape", batch.shapes, shapes),
-        (2, "publisher", batch.publishers, publishers),
+        (_SHAPE_AT, "shape", batch.shapes, shapes),
+        (_PUBLISHER_AT, "publisher", batch.publishers, publishers),
     ):
         places: dict[object, int] = {item: at for at, item in enumerate(new)}
         table = np.array([places[item] for item in old], "<u2")
@@ -268,7 +297,7 @@ def from_messages(
     if count:
         prelude = np.frombuffer(PRELUDE.pack(0, 0, PRIORITY_DEFAULT, 0, 0, 0), np.uint8)
         windows(body, PRELUDE.size)[starts] = prelude
-        sliding(body, "<u2")[starts + _PRELUDE_FIELDS["key_bytes"][0]] = key_lengths
+        sliding(body, "<u2")[starts + _KEY_BYTES_AT] = key_lengths
     copy_spans(body, starts + PRELUDE.size, messages)
     if keys is not None:
         copy_spans(body, ends - key_lengths, keys)
@@ -348,6 +377,7 @@ def _names(shapes: Sequence[Shape], publishers: Sequence[str]) -> bytes:
     return names + bytes(-len(names) % 8)
 
 
+@lru_cache(maxsize=_DICTIONARIES_MAX)
 def _parse_names(data: bytes) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
     try:
         shape_count, publisher_count = _COUNTS.unpack_from(data)
