@@ -157,15 +157,18 @@ class DiskThread:
         """
         if self._store is None:
             return False
-        places = [
-            (disk, name, offset, length)
+        log, pfs = (
+            [
+                (disk, name, offset, length)
+                for name in disk.list()
+                for offset, length in _records(disk, name, identity)
+            ]
             for disk, identity in zip(self._disks, (self._identity, self._identity ^ 1), strict=True)
-            for name in disk.list()
-            for offset, length in _records(disk, name, identity)
-        ]
-        if not places:
+        )
+        if not log and not pfs:
             return False
-        disk, name, offset, length = chance.choice(places)
+        # There is much more to tell of an event that is gone than of who wanted it.
+        disk, name, offset, length = chance.choice(log if log and (not pfs or chance.random() < 0.7) else pfs)
         disk.rot(name, offset + chance.randrange(HEADER_BYTES + length), 1 << chance.randrange(8))
         self.rots += 1
         return True

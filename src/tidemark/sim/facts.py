@@ -21,6 +21,7 @@ class Fact:
     topic: str
     event: dict[str, Any]
     validity_ms: int
+    message: bytes
 
     def alive_at(self, tick: int, wall: int) -> bool:
         """Its validity has not passed."""
@@ -40,9 +41,11 @@ class Facts:
     #: the same ticks in order, which is the order they became durable in
     _ticks: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, topic: str, event: dict[str, Any], validity_ms: int) -> None:
-        """An event is about to be published."""
-        self._of[event["key"]] = Fact(topic, event, validity_ms)
+    def add(self, topic: str, event: dict[str, Any], validity_ms: int) -> bytes:
+        """An event is about to be published; its bytes."""
+        message = self.schema.encode(event)
+        self._of[event["key"]] = Fact(topic, event, validity_ms, message)
+        return message
 
     def __getitem__(self, key: str) -> Fact:
         return self._of[key]

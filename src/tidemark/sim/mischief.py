@@ -114,5 +114,6 @@ class Mischiefs:
     def _rot(self) -> None:
         """Only one disk rots, and only once: what two copies protect, two faults can destroy."""
         if not self._world.gaps_allowed and not self.done["rotten"]:
-            self.done["rotten"] += self._world.machines[self._some_machine()].rot(self._chance)
+            hosts = sorted(set(self._plan.pubends.values()))
+            self.done["rotten"] += self._world.machines[self._chance.choice(hosts)].rot(self._chance)
             self._world.gaps_allowed = bool(self.done["rotten"])

@@ -46,6 +46,8 @@ class Plan:
     host_policy: HostPolicy = field(default_factory=HostPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
     topics: tuple[str, ...] = ("t.x", "t.y")
+    #: a topic that publishers come upon later
+    late_topic: str = "t.z"
     validities: tuple[int, ...] = (FOR_EVER,)
     #: chances, each time a subscriber commits, that it leaves or comes back, changes its mind, ends
     leaves: float = 0.03

@@ -32,6 +32,8 @@ class Publisher:
     chance: Random
     #: how long its events are valid, one chosen for each
     validities: tuple[int, ...] = (FOR_EVER,)
+    #: what it publishes to; there may be more later
+    topics: tuple[str, ...] = ()
     client: int | None = None
     _sequence: int = 0
     #: first sequence number, bytes, count
@@ -40,6 +42,9 @@ class Publisher:
     _declared: set[str] = field(default_factory=set)
     #: sequence numbers that the broker has acknowledged
     acknowledged: int = 0
+
+    def __post_init__(self) -> None:
+        self.topics = self.topics or self.world.topics
 
     def publish(self, count: int) -> None:
         """Make some events up and send them."""
@@ -51,10 +56,9 @@ class Publisher:
                 "kind": self.chance.choice("abcd"),
                 "n": self.chance.randrange(100),
             }
-            topic = self.chance.choice(self.world.topics)
+            topic = self.chance.choice(self.topics)
             validity = self.chance.choice(self.validities)
-            self.world.facts.add(topic, event, validity)
-            message = self.world.schema.encode(event)
+            message = self.world.facts.add(topic, event, validity)
             shape = Shape(topic, self.world.schema.fingerprint)
             builder.add(shape, message, publisher=self.name, validity_ms=validity)
         first = self._sequence - count + 1
@@ -71,8 +75,19 @@ class Publisher:
             return
         self.client = self.world.connect(self.machine, self.receive, self.disconnected)
         self._declared.clear()
-        for topic in self.world.topics:
-            self.world.to_broker(self.client, Topic(topic, False, (self.world.schema.text,)))
+        for topic in self.topics:
+            self._declare(topic)
+
+    def discover(self, topic: str) -> None:
+        """From now on it publishes to another topic too."""
+        if topic not in self.topics:
+            self.topics += (topic,)
+            if self.client is not None:
+                self._declare(topic)
+
+    def _declare(self, topic: str) -> None:
+        assert self.client is not None
+        self.world.to_broker(self.client, Topic(topic, False, (self.world.schema.text,)))
 
     def disconnected(self) -> None:
         """The connection is gone; try again soon."""
@@ -98,7 +113,7 @@ class Publisher:
 
     @property
     def _is_ready(self) -> bool:
-        return self.client is not None and len(self._declared) == len(self.world.topics)
+        return self.client is not None and len(self._declared) == len(self.topics)
 
     def _again(self) -> None:
         """Start over, after a while: what is sent again comes in order then."""

@@ -285,5 +285,9 @@ class Subscriber:
         ticks = batch.ticks.tolist()
         if ticks != sorted(set(ticks)) or not base < ticks[0] or ticks[-1] > upto:
             raise ViolationError(f"{self.name}: ticks out of order in ({base}, {upto}]")
-        into.events += [(tick, self.world.key_of(batch, row)) for row, tick in enumerate(ticks)]
+        for row, tick in enumerate(ticks):
+            key = self.world.key_of(batch, row)
+            if batch.message(row) != self.world.facts[key].message:
+                raise ViolationError(f"{self.name}: {key} at {tick} is not as it was published")
+            into.events.append((tick, key))
         self._owed += len(batch.body)

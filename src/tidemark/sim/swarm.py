@@ -72,7 +72,15 @@ class Run:
             for _ in range(chance.randint(1, 2)):
                 name = f"pub{len(world.publishers)}"
                 world.publishers.append(
-                    Publisher(world, name, pubend, host, Random(chance.random()), self.plan.validities)
+                    Publisher(
+                        world,
+                        name,
+                        pubend,
+                        host,
+                        Random(chance.random()),
+                        self.plan.validities,
+                        self.plan.topics,
+                    )
                 )
         machines = sorted(world.machines)
         for number in range(chance.randint(1, 6)):
@@ -97,6 +105,8 @@ class Run:
         for publisher in self.world.publishers:
             publisher.connect()
             self._publishing(publisher, start + STORM_US)
+            late = partial(publisher.discover, self.plan.late_topic)
+            engine.after(self.chance.randint(STORM_US // 4, STORM_US), late)
         for subscriber in self.world.subscribers:
             engine.after(self.chance.randrange(SECOND), subscriber.come)
             self._consuming(subscriber, start + STORM_US)

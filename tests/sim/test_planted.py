@@ -1,0 +1,71 @@
+"""Bugs planted on purpose are found, each by the promise it breaks, in a world that is fine without it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tidemark.broker.pubend import Pubend
+from tidemark.sim.command import find_planted
+from tidemark.sim.hunt import Catch, hunt
+from tidemark.sim.planted import BUGS, planted
+from tidemark.sim.report import describe_catches, render_catches
+from tidemark.sim.swarm import try_seed
+
+#: bug -> a small world that finds it; `./run sim --planted NAME` finds others when worlds have changed
+FINDS = {
+    "ack-before-sync": 104,
+    "no-dedup": 192,
+    "knowledge-before-sync": 51,
+    "forget-lease": 67,
+    "cut-at-bad-record": 46,
+    "filter-in-doubt": 144,
+    "unknown-released": 132,
+    "nack-once": 95,
+    "start-at-a-moment": 34,
+    "change-at-a-moment": 41,
+    "rewind": 4,
+    "tell-and-catch-up": 185,
+    "join-early": 91,
+    "deliver-expired": 165,
+    "token-in-memory": 162,
+    "hole-is-silence": 185,
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found(bug: str) -> None:
+    seed, profile = FINDS[bug], BUGS[bug].profile
+    violation = try_seed(seed, profile, bug).violation
+    assert violation is not None
+    assert BUGS[bug].is_noticed_by(violation), violation
+    assert try_seed(seed, profile).violation is None
+
+
+def test_a_bug_is_gone_when_it_is_not_planted_any_more() -> None:
+    before = Pubend._when_durable
+    with planted("ack-before-sync"):
+        assert Pubend._when_durable is not before
+    assert Pubend._when_durable is before
+
+
+def test_a_hunt_says_how_many_seeds_it_took() -> None:
+    catch = hunt("unknown-released", 131, 5)
+    assert catch.seed is not None
+    assert catch.seeds == catch.seed - 130
+    assert BUGS["unknown-released"].is_noticed_by(catch.violation)
+
+
+def test_a_hunt_that_finds_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    # One world, in which nothing expires.
+    assert find_planted(["deliver-expired"], 2, 1, "calm", 1, as_json=True) == 1
+    assert json.loads(capsys.readouterr().out)["planted"][0]["seed"] is None
+
+
+def test_a_table_of_catches_names_what_was_noticed_and_what_was_not() -> None:
+    catches = [Catch("rewind", "swarm", 3, 2, "it went back"), Catch("no-dedup", "swarm", 500)]
+    shown = render_catches(catches)
+    assert "seed 2: it went back" in shown
+    assert "NOT FOUND" in shown
+    assert [each["seeds"] for each in describe_catches(catches)["planted"]] == [3, 500]
