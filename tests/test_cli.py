@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from tidemark.cli import main
+from tidemark.cli import main, talk
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCHEMA, EVENTS = str(EXAMPLES / "trades.schema"), str(EXAMPLES / "trades.jsonl")
@@ -100,20 +101,116 @@ def test_the_demo_checks_itself() -> None:
     assert (outcome["missed"], outcome["wrongly_delivered"]) == (0, 0)
 
 
-def every_command() -> list[list[str]]:
-    found: list[list[str]] = []
+def every_command() -> dict[tuple[str, ...], click.Command]:
+    found: dict[tuple[str, ...], click.Command] = {}
 
-    def walk(command: Any, names: list[str]) -> None:
-        found.append(names)
+    def walk(command: click.Command, *names: str) -> None:
+        found[names] = command
         for name, child in getattr(command, "commands", {}).items():
-            walk(child, [*names, name])
+            walk(child, *names, name)
 
-    walk(main, [])
+    walk(main)
     return found
 
 
+LEAVES = {
+    names: command for names, command in every_command().items() if not isinstance(command, click.Group)
+}
+#: Prints a script for a shell, not for a program that reads JSON.
+NO_JSON = {("completion",)}
+
+
 @pytest.mark.parametrize("names", every_command(), ids=" ".join)
-def test_every_command_explains_itself_and_is_in_the_manual(names: list[str]) -> None:
+def test_every_command_explains_itself_and_is_in_the_manual(names: tuple[str, ...]) -> None:
     assert tidemark(*names, "--help").exit_code == 0
-    manual = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    manual = " ".join((Path(__file__).parent.parent / "docs" / "cli.md").read_text().split())
     assert " ".join(["tidemark", *names]) in manual
+
+
+@pytest.mark.parametrize("names", LEAVES, ids=" ".join)
+def test_every_command_has_examples_and_speaks_json(names: tuple[str, ...]) -> None:
+    example = " ".join(["tidemark", *names])
+    assert any(example in line for line in tidemark(*names, "--help").output.splitlines()[3:])
+    speaks = any(parameter.name == "as_json" for parameter in LEAVES[names].params)
+    assert speaks is (names not in NO_JSON)
+
+
+#: Nothing listens at port 1.
+NOWHERE = "tidemark://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("topic", "create", "t"), "--schema TEXT|FILE, or --open"),
+        (("topic", "create", "t", "--open", "--schema", "[a: int]"), "--schema TEXT|FILE, or --open"),
+        (("pub", "t", "a=1", "--generate"), "one source of events"),
+        (("pub", "t", "a=1", "--rate", "0"), "--rate"),
+        (("pub", "t", "--file", "no-such-file"), "there is no file"),
+        (("sub", "t", "--ack", "auto"), "--durable NAME"),
+        (("sub", "t", "--durable", "d", "--from-checkpoint", "x", "--checkpoint-file", "y"), "not both"),
+        (("sub", "t", "--values", "--json"), "not both"),
+        (("sub", "t", "--wait", "soon"), "a number and a unit"),
+        (("subs", "seek", "d", "--to", "yesterday"), "is not understood"),
+        (("up", "--set", "nonsense"), "has no '='"),
+        (("config", "show", "--broker", NOWHERE, "--set", "a.b=c"), "leave out"),
+        (("broker",), "--config"),
+        (("completion", "cmd"), "bash"),
+    ],
+)
+def test_a_command_written_wrongly_is_told_how_and_exits_with_2(
+    arguments: tuple[str, ...], reason: str
+) -> None:
+    shown = tidemark(*arguments)
+    assert shown.exit_code == 2, shown.output
+    assert reason in shown.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("topic", "list"), 1), (("pub", "t", "a=1"), 1), (("sub", "t"), 1), (("lag",), 1), (("check",), 2)],
+)
+def test_a_broker_that_is_not_there_is_one_line_that_says_what_to_do(
+    arguments: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk, "CONNECT_SECONDS", 0.05)
+    shown = tidemark(*arguments, "--broker", NOWHERE)
+    assert shown.exit_code == code
+    assert "tidemark up" in shown.output
+    assert shown.output.count("\n") == 1
+
+
+def test_the_broker_can_come_from_a_variable_and_its_form_is_checked() -> None:
+    shown = CliRunner(env={"TIDEMARK_BROKER": "nonsense"}).invoke(main, ["topic", "list"])
+    assert shown.exit_code == 1
+    assert "write tidemark://host:port" in shown.output
+
+
+def test_config_show_says_where_each_value_came_from(tmp_path: Path) -> None:
+    file = tmp_path / "t.toml"
+    file.write_text('[limits]\nping = "7s"\n')
+    runner = CliRunner(env={"TIDEMARK_STORAGE_DURABILITY": "os"})
+    arguments = ["config", "show", "--config", str(file), "--set", "broker.name=east"]
+    rows = [json.loads(line) for line in runner.invoke(main, [*arguments, "--json"]).output.splitlines()]
+    found = {row["key"]: (row["value"], row["source"]) for row in rows}
+    assert found["limits.ping"] == ('"7s"', str(file))
+    assert found["storage.durability"] == ('"os"', "TIDEMARK_STORAGE_DURABILITY")
+    assert found["broker.name"] == ('"east"', "--name")
+    assert found["broker.listen"] == ('"127.0.0.1:7676"', "default")
+    assert "default" in runner.invoke(main, arguments).output
+
+
+def test_a_topology_that_does_not_fit_together_is_refused_at_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "t.toml"
+    file.write_text('[brokers.a]\nlisten = "127.0.0.1:1"\nparent = "b"\n')
+    for command in (("topology", "show"), ("topology", "apply"), ("up", "--topology")):
+        shown = tidemark(*command, str(file))
+        assert shown.exit_code == 1
+        assert "brokers.a.parent" in shown.output
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(shell: str) -> None:
+    shown = tidemark("completion", shell)
+    assert shown.exit_code == 0
+    assert f"_TIDEMARK_COMPLETE={shell}_complete" in shown.output

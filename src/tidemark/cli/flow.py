@@ -1,0 +1,91 @@
+"""What is published, and how fast: lines as they come, made events, and a pace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from tidemark.cli.talk import Interrupts
+from tidemark.cli.values import Make
+
+READ_BYTES_MAX = 1 << 18
+LINE_BYTES_MAX = 64 << 20
+#: Events that are made or published at a time.
+SLICE_EVENTS_MAX = 1_000
+#: How often a paced flow goes on; what is due by then goes together.
+SLICE_SECONDS = 0.01
+
+
+def lines_of(stream: BinaryIO, interrupts: Interrupts) -> Iterator[list[str]]:
+    """Whole lines, as many as there are; whoever writes slowly is not waited for. Ends when told to."""
+    rest = b""
+    while True:
+        try:
+            with interrupts.waiting():
+                read = stream.read1(READ_BYTES_MAX)  # type: ignore[attr-defined]  # BufferedReader's, BytesIO's
+        except KeyboardInterrupt:
+            return
+        *whole, rest = (rest + read).split(b"\n")
+        if not read:
+            whole = [rest]
+        if len(rest) > LINE_BYTES_MAX:
+            raise click.ClickException(f"a line is over {LINE_BYTES_MAX >> 20} MiB: an event a line is read")
+        yield [line.decode(errors="replace") for line in whole]
+        if not read:
+            return
+
+
+def lines_in(file: Path, interrupts: Interrupts) -> Iterator[list[str]]:
+    """The lines of a file, once."""
+    with file.open("rb") as stream:
+        yield from lines_of(stream, interrupts)
+
+
+def lines_again(file: Path) -> Iterator[list[str]]:
+    """The lines of a file, over and over."""
+    lines = [line for line in file.read_text().splitlines() if line.strip()]
+    if not lines:
+        raise click.ClickException(f"{file} has no events: write a JSON object a line")
+    while True:
+        for at in range(0, len(lines), SLICE_EVENTS_MAX):
+            yield lines[at : at + SLICE_EVENTS_MAX]
+
+
+def made(make: Make, count: int | None) -> Iterator[list[Any]]:
+    """Events number 1, 2, 3 ... up to `count`, or for ever."""
+    first = 1
+    while count is None or first <= count:
+        behind = first + SLICE_EVENTS_MAX if count is None else min(first + SLICE_EVENTS_MAX, count + 1)
+        yield [make(number) for number in range(first, behind)]
+        first = behind
+
+
+def at_most(values: Iterator[list[Any]], count: int | None) -> Iterator[list[Any]]:
+    """The first `count` of them."""
+    if count is None:
+        yield from values
+        return
+    while count > 0 and (some := next(values, None)) is not None:
+        yield some[:count]
+        count -= len(some)
+
+
+def paced(values: Iterator[list[Any]], rate: float | None, interrupts: Interrupts) -> Iterator[list[Any]]:
+    """At most `rate` events a second since the beginning. Ends when told to."""
+    began, given = time.monotonic(), 0
+    for some in values:
+        while some and not interrupts.told:
+            due = len(some) if rate is None else int((time.monotonic() - began) * rate) + 1 - given
+            if due <= 0:
+                assert rate is not None
+                interrupts.sleep(max(SLICE_SECONDS, began + given / rate - time.monotonic()))
+                continue
+            yield some[:due]
+            given += min(due, len(some))
+            some = some[due:]
+        if interrupts.told:
+            return

@@ -1,0 +1,93 @@
+"""Commands of the laboratory: benchmarks, the simulator and the demo."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from tidemark.cli.options import JSON
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--quick", is_flag=True, help="Smaller sizes: seconds instead of minutes.")
+@JSON
+def bench(name: str | None, quick: bool, as_json: bool) -> None:
+    """Run a benchmark; without a NAME, list them.
+
+    With --json each result is one object a line: bench, case, metric, value, unit, goal, ok.
+
+    \b
+    tidemark bench
+    tidemark bench matching --quick --json
+    """
+    from tidemark.lab.bench import BENCHES, run
+
+    if name is None:
+        for known in BENCHES.values():
+            click.echo(f"{known.name:<12} {known.about}")
+        return
+    if name not in BENCHES:
+        raise click.UsageError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHES)}")
+    sys.exit(run(name, json_output=as_json, quick=quick))
+
+
+@click.command()
+@click.option("--seeds", type=click.IntRange(1), help="How many worlds to run (50; of each bug at most 500).")
+@click.option("--from", "first", default=0, show_default=True, help="The first seed.")
+@click.option(
+    "--profile",
+    type=click.Choice(["swarm", "network", "crashes", "disk", "calm"]),
+    help="What goes wrong (swarm: a bit of everything).",
+)
+@click.option("--jobs", type=click.IntRange(1), help="Worlds at a time (as many as there are cores).")
+@click.option("--trace", is_flag=True, help="Run one seed and print what its brokers were told and did.")
+@click.option("--planted", is_flag=False, flag_value="all", help="Look for a bug planted on purpose, or all.")
+@JSON
+def sim(
+    seeds: int | None,
+    first: int,
+    profile: str | None,
+    jobs: int | None,
+    trace: bool,
+    planted: str | None,
+    as_json: bool,
+) -> None:
+    """Run whole simulated networks, each from one seed, with faults, judged by an oracle.
+
+    Exits 1 if a world broke a promise, or a planted bug was not found; says how to run that seed again.
+
+    \b
+    tidemark sim --seeds 200
+    tidemark sim --from 17 --seeds 1 --trace
+    tidemark sim --planted all
+    """
+    from tidemark.sim import command
+    from tidemark.sim.planted import BUGS
+
+    if planted is not None and planted not in (*BUGS, "all"):
+        raise click.UsageError(f"there is no planted bug {planted!r}; choose all or one of {', '.join(BUGS)}")
+    if trace:
+        if seeds not in (None, 1) or planted == "all" or as_json:
+            raise click.UsageError("--trace prints one seed, as text: --from SEED --seeds 1")
+        sys.exit(command.replay(first, profile, planted))
+    jobs = jobs or os.cpu_count() or 1
+    if planted is not None:
+        bugs = list(BUGS) if planted == "all" else [planted]
+        sys.exit(command.find_planted(bugs, first, seeds or 500, profile, jobs, as_json=as_json))
+    sys.exit(command.run_seeds(first, seeds or 50, profile or "swarm", jobs, as_json=as_json))
+
+
+@click.command()
+@JSON
+def demo(as_json: bool) -> None:
+    """A short story that shows what Tidemark does, and checks it.
+
+    \b
+    tidemark demo
+    """
+    from tidemark.lab.demo import run
+
+    sys.exit(run(as_json=as_json))

@@ -1,0 +1,46 @@
+"""The command that says how far behind durable subscriptions are."""
+
+from __future__ import annotations
+
+import click
+
+from tidemark.cli.options import BROKER, JSON, duration
+from tidemark.cli.output import emit
+from tidemark.cli.screen import draw_lags, watch
+from tidemark.cli.survey import lags_of
+from tidemark.cli.talk import ANSWER_SECONDS, Interrupts, connect
+
+
+@click.command()
+@click.option("--watch", "is_watching", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("--interval", type=duration, default="1s", show_default=True, help="How often, with --watch.")
+@BROKER
+@JSON
+def lag(is_watching: bool, interval: float, url: str, as_json: bool) -> None:
+    """Show how far behind each durable subscription is: the time between the last event that was delivered
+    at this broker and the last one that the subscriber has acknowledged.
+
+    With --json a line for each subscription; with --watch too, again every interval.
+
+    \b
+    tidemark lag
+    tidemark lag --watch
+    tidemark lag --json | jq 'select(.lag_seconds > 60)'
+    """
+    with connect(url) as tm, Interrupts() as interrupts:
+
+        def draw() -> str:
+            return draw_lags(lags_of(tm.ask("subscriptions", timeout=ANSWER_SECONDS)))
+
+        def emit_all() -> None:
+            for each in lags_of(tm.ask("subscriptions", timeout=ANSWER_SECONDS)):
+                emit(each)
+
+        if as_json:
+            emit_all()
+            while is_watching and interrupts.sleep(interval):
+                emit_all()
+        elif is_watching:
+            watch(draw, interval, interrupts)
+        else:
+            click.echo(draw())

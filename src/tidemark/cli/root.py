@@ -1,0 +1,81 @@
+"""The command `tidemark` itself: its parts, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from tidemark import __version__
+from tidemark.cli import (
+    check,
+    completion,
+    config,
+    lab,
+    lag,
+    pub,
+    schema,
+    serve,
+    sub,
+    subs,
+    top,
+    topic,
+    topology,
+)
+from tidemark.errors import RefusedError, TidemarkError
+
+
+class _Group(click.Group):
+    """Turns our own errors into one clear line and exit code 1, for every command."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RefusedError as error:
+            raise click.ClickException(error.reason) from None
+        except TidemarkError as error:
+            raise click.ClickException(str(error)) from None
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which people meet them."""
+        del ctx
+        return list(self.commands)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="tidemark")
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """Tidemark: durable, content-based publish/subscribe over one log that Spark reads too.
+
+    \b
+    tidemark up                                  start a broker here
+    tidemark pub trades symbol=ACME price=10.5   publish an event
+    tidemark sub trades --where "price > 10"     see events as they come
+    """
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+
+
+for command in (
+    serve.up,
+    serve.broker,
+    topic.topic,
+    pub.pub,
+    sub.sub,
+    sub.tail,
+    subs.subs,
+    lag.lag,
+    top.top,
+    check.check,
+    config.config,
+    topology.topology,
+    schema.schema,
+    schema.explain,
+    lab.bench,
+    lab.sim,
+    lab.demo,
+    completion.completion,
+):
+    main.add_command(command)

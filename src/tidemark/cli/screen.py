@@ -1,0 +1,126 @@
+"""What `lag` and `top` show, as text; and a screen that shows it again and again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from tidemark.cli.output import show_bytes, show_seconds, table
+from tidemark.cli.survey import Survey
+from tidemark.cli.talk import Interrupts
+from tidemark.errors import ClientError
+
+SUBSCRIPTIONS_SHOWN_MAX = 10
+#: What `top` shows of the counters, in this order.
+COUNTERS = {
+    "events_published": "published",
+    "events_matched": "matched",
+    "events_delivered": "delivered",
+    "events_expired": "expired",
+    "publishes_repeated": "repeated publishes",
+    "publishes_refused": "refused publishes",
+    "catchups": "catchups begun",
+    "nacks_sent": "nacks sent",
+    "gaps_told": "gaps told",
+}
+
+
+def draw_lags(lags: Sequence[Mapping[str, Any]]) -> str:
+    """Durable subscriptions, a line each."""
+    if not lags:
+        return "no durable subscriptions here"
+    rows = [(each["name"], _state(each), show_seconds(each["lag_seconds"])) for each in lags]
+    return table(("subscription", "state", "lag"), rows, right=[2])
+
+
+def draw_top(survey: Survey) -> str:
+    """The whole broker on a page."""
+    hidden = len(survey.lags) - SUBSCRIPTIONS_SHOWN_MAX
+    parts = [
+        _head(survey),
+        _counters(survey),
+        _pubends(survey),
+        draw_lags(survey.lags[:SUBSCRIPTIONS_SHOWN_MAX]) + (f"\n({hidden} more)" if hidden > 0 else ""),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def watch(draw: Callable[[], str], interval: float, interrupts: Interrupts) -> None:
+    """Show it again and again: on a terminal in place, elsewhere one after the other.
+
+    A broker that is lost is said, and looked for again: those who watch want to see it return.
+    """
+
+    def drawn() -> str:
+        try:
+            return draw()
+        except ClientError as error:
+            return click.style(str(error), fg="red")
+
+    if not sys.stdout.isatty():
+        click.echo(drawn())
+        while interrupts.sleep(interval):
+            click.echo("\n" + drawn())
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text.from_ansi(drawn()), console=Console(), screen=True, auto_refresh=False) as live:
+        while interrupts.sleep(interval):
+            live.update(Text.from_ansi(drawn()), refresh=True)
+
+
+def _state(lag: Mapping[str, Any]) -> str:
+    if not lag["connected"]:
+        return click.style("away", fg="yellow")
+    return click.style("catching up", fg="cyan") if lag["catching_up"] else click.style("live", fg="green")
+
+
+def _head(survey: Survey) -> str:
+    status, metrics = survey.status, survey.metrics
+    colour = "green" if status["state"] == "running" else "red"
+    alarms = "".join(click.style(f"\n! {each}", fg="red") for each in status["alarms"])
+    return (
+        f"{click.style(status['broker'], bold=True)} at {status['listen']}  "
+        f"{click.style(status['state'], fg=colour)} for {show_seconds(status['uptime_seconds'])}  "
+        f"incarnation {status['incarnation']}  {status['durability']}\n"
+        f"clients {metrics['clients']:,.0f}  links {metrics['links_up']:.0f}/{metrics['links_wanted']:.0f}  "
+        f"queued {show_bytes(metrics['queued_bytes'])}  "
+        f"disk backlog {show_bytes(metrics['disk_backlog_bytes'])}, "
+        f"busy {show_seconds(metrics['disk_busy_seconds'])}{alarms}"
+    )
+
+
+def _counters(survey: Survey) -> str:
+    rows = [
+        (
+            title,
+            f"{survey.rates[name]:,.0f}" if name in survey.rates else "-",
+            f"{survey.metrics[name]:,.0f}",
+        )
+        for name, title in COUNTERS.items()
+        if name in survey.metrics
+    ]
+    return table(("events", "a second", "in all"), rows, right=[1, 2])
+
+
+def _pubends(survey: Survey) -> str:
+    hosted = {each["pubend"]: each for each in survey.pubends}
+    rows = []
+    for stream in survey.streams:
+        mine = hosted.get(stream["pubend"])
+        rows.append(
+            (
+                stream["pubend"],
+                "here" if mine else "elsewhere",
+                show_bytes(mine["bytes"]) if mine else "-",
+                show_bytes(stream["window_bytes"]),
+                f"{stream['catching_up']:,}",
+            )
+        )
+    titles = ("pubend", "hosted", "log", "in memory", "catching up")
+    return table(titles, rows, right=[2, 3, 4]) if rows else ""

@@ -1,0 +1,203 @@
+"""The commands that subscribe: events and gaps as they come, as text or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from tidemark.cli.options import BROKER, JSON, duration
+from tidemark.cli.output import emit, show_time, to_json_value
+from tidemark.cli.place import CheckpointFile
+from tidemark.cli.talk import Interrupts, connect
+
+if TYPE_CHECKING:
+    from tidemark.client.events import Event, Gap
+    from tidemark.sync import Subscription
+
+#: A checkpoint file is written at most this often, and whenever nothing comes.
+SAVE_SECONDS = 0.2
+
+Form = Literal["text", "json", "values"]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One reading of a subscription: what to print, when to stop, what to keep."""
+
+    subscription: Subscription
+    form: Form
+    count: int | None
+    wait: float | None
+    file: CheckpointFile | None
+    is_acknowledging: bool
+    seen: int = 0
+    _saved_at: float = 0.0
+
+    def run(self, interrupts: Interrupts) -> None:
+        """Print until told to stop, the count is reached, or nothing came for too long."""
+        heard = time.monotonic()
+        while not interrupts.told and (self.count is None or self.seen < self.count):
+            item = self._next(interrupts)
+            now = time.monotonic()
+            if item is not None:
+                heard = now
+                self.print(item)
+            elif self.wait is not None and now - heard >= self.wait:
+                break
+            if item is None or now - self._saved_at >= SAVE_SECONDS:
+                self.keep()
+        self.keep()
+
+    def _next(self, interrupts: Interrupts) -> Event | Gap | None:
+        seconds = SAVE_SECONDS if self.wait is None else min(SAVE_SECONDS, self.wait)
+        try:
+            with interrupts.waiting():
+                return self.subscription.next(seconds)
+        except KeyboardInterrupt:
+            return None
+
+    def print(self, item: Event | Gap) -> None:
+        """An event to standard output; a gap loudly."""
+        from tidemark.client.events import Gap
+
+        if isinstance(item, Gap):
+            _print_gap(item, self.form)
+        else:
+            self.seen += 1
+            _print_event(item, self.form)
+
+    def keep(self) -> None:
+        """What is printed is consumed: first it has left, then the token is kept, then brokers may let go."""
+        sys.stdout.flush()
+        self._saved_at = time.monotonic()
+        if self.file is not None and self.file.save(self.subscription.checkpoint) and self.is_acknowledging:
+            self.subscription.ack(self.subscription.checkpoint)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--where", default="", metavar="SELECTOR", help="Only events for which this is true.")
+@click.option("--durable", metavar="NAME", help="Go on where this name was, also after being away.")
+@click.option("--from-checkpoint", "token", metavar="TOKEN", help="Start behind this checkpoint token.")
+@click.option(
+    "--checkpoint-file",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Start behind the token in this file, and keep it there.",
+)
+@click.option(
+    "--ack",
+    type=click.Choice(["auto", "client"]),
+    help="auto: what was printed is acknowledged. client: nothing is, the next one sees it again.",
+)
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many events.")
+@click.option("--wait", type=duration, help="Stop when no event came for so long, like 5s.")
+@click.option("--values", is_flag=True, help="Only the fields, as JSON lines that `pub --file -` reads.")
+@BROKER
+@JSON
+def sub(
+    topic: str,
+    where: str,
+    durable: str | None,
+    token: str | None,
+    path: Path | None,
+    ack: Literal["auto", "client"] | None,
+    count: int | None,
+    wait: float | None,
+    values: bool,
+    url: str,
+    as_json: bool,
+) -> None:
+    """Print the events of a topic or pattern as they come. Ctrl-C stops.
+
+    With --json an event is a line {"topic", "pubend", "tick", "time", "key", "value", "checkpoint"}, and a
+    gap, history that brokers have let go, a line {"gap": {...}}. With --count it exits with 1 if fewer came.
+
+    \b
+    tidemark sub trades --where "price > 10 AND symbol LIKE 'A%'"
+    tidemark sub "trades.>" --durable audit --json
+    tidemark sub trades --durable audit --checkpoint-file audit.token --values >> audit.jsonl
+    tidemark tail trades --count 10 --wait 5s
+    """
+    if durable is None and (token or path or ack):
+        raise click.UsageError("a place is kept for a name: add --durable NAME")
+    if token and path:
+        raise click.UsageError("give --from-checkpoint or --checkpoint-file, not both")
+    if values and as_json:
+        raise click.UsageError("give --values or --json, not both")
+    file = None if path is None else CheckpointFile(path)
+    start = _start(token, file)
+    mode = None if durable is None else _mode(ack, file)
+    form: Form = "json" if as_json else "values" if values else "text"
+    with (
+        connect(url) as tm,
+        tm.subscribe(topic, where, durable=durable, ack=mode, **start) as subscription,
+        Interrupts() as interrupts,
+    ):
+        reading = _Reading(subscription, form, count, wait, file, ack != "client")
+        reading.run(interrupts)
+    if count is not None and reading.seen < count and not interrupts.told:
+        raise click.ClickException(f"{reading.seen} of {count} events came; then none for {wait:g} s")
+
+
+tail = click.Command(
+    "tail", callback=sub.callback, params=sub.params, help=sub.help, short_help="The same as sub."
+)
+
+
+def _start(token: str | None, file: CheckpointFile | None) -> dict[str, Any]:
+    from tidemark.ticks import CheckpointToken
+
+    if token is not None:
+        return {"checkpoint": CheckpointToken.parse(token)}
+    return {} if file is None else {"checkpoint": file.load()}
+
+
+def _mode(ack: Literal["auto", "client"] | None, file: CheckpointFile | None) -> Literal["auto", "client"]:
+    """With a file, what is acknowledged follows what is in the file."""
+    return "client" if file is not None else ack or "auto"
+
+
+def _print_event(event: Event, form: Form) -> None:
+    value = to_json_value(event.value)
+    match form:
+        case "values":
+            emit(value)
+        case "json":
+            emit(
+                {
+                    "topic": event.topic,
+                    "pubend": event.pubend,
+                    "tick": event.tick,
+                    "time": event.time.isoformat(),
+                    "key": event.key.decode(errors="replace"),
+                    "value": value,
+                    "checkpoint": event.checkpoint.text(),
+                }
+            )
+        case "text":
+            fields = " ".join(f"{click.style(name, dim=True)}={_shown(part)}" for name, part in value.items())
+            moment = click.style(event.time.strftime("%H:%M:%S.%f"), dim=True)
+            click.echo(f"{moment} {click.style(event.topic, bold=True)} {fields}")
+
+
+def _shown(part: Any) -> str:
+    return part if isinstance(part, str) and part else json.dumps(part, ensure_ascii=False)
+
+
+def _print_gap(gap: Gap, form: Form) -> None:
+    if form == "json":
+        described = {"pubend": gap.pubend, "base": gap.base, "upto": gap.upto, "reason": gap.reason}
+        emit({"gap": {**described, "checkpoint": gap.checkpoint.text()}})
+        return
+    text = (
+        f"*** GAP in {gap.pubend}, {gap.reason}: what there was after {show_time(gap.base)} "
+        f"and up to {show_time(gap.upto)} will not come ***"
+    )
+    click.echo(click.style(text, fg="red", bold=True), err=form == "values")

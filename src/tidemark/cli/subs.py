@@ -1,0 +1,167 @@
+"""Commands about durable subscriptions: list, show, remove, move forward."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from tidemark.cli.options import BROKER, JSON
+from tidemark.cli.output import NOTHING, emit, emit_either, show_seconds, show_time, table
+from tidemark.cli.survey import worst_lag
+from tidemark.cli.talk import ask
+from tidemark.errors import ConfigError
+
+
+@click.group()
+def subs() -> None:
+    """Look after subscriptions."""
+
+
+@subs.command("list")
+@click.option("--all", "is_all", is_flag=True, help="Also those that are not durable.")
+@BROKER
+@JSON
+def subs_list(is_all: bool, url: str, as_json: bool) -> None:
+    """List the subscriptions that the broker hosts.
+
+    \b
+    tidemark subs list
+    tidemark subs list --json | jq -r 'select(.connected | not) | .name'
+    """
+    found = [each for each in ask(url, "subscriptions") if is_all or each["durable"]]
+    if as_json:
+        for each in found:
+            emit(each)
+    elif found:
+        click.echo(_listed(found))
+    else:
+        click.echo("no durable subscriptions here: tidemark sub TOPIC --durable NAME makes one")
+
+
+@subs.command("show")
+@click.argument("name")
+@BROKER
+@JSON
+def subs_show(name: str, url: str, as_json: bool) -> None:
+    """Show one subscription: what it wants, and how far it has got in each pubend.
+
+    \b
+    tidemark subs show audit
+    """
+    emit_either(ask(url, "subscription", name=name), _shown, as_json)
+
+
+@subs.command("rm")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Also if somebody is connected with it.")
+@BROKER
+@JSON
+def subs_rm(name: str, force: bool, url: str, as_json: bool) -> None:
+    """Remove a subscription for good: brokers keep nothing for it any more.
+
+    \b
+    tidemark subs rm audit
+    """
+    done = ask(url, "remove", name=name, force=force)
+    emit_either(done, lambda done: f"removed {done['removed']}", as_json)
+
+
+@subs.command("seek")
+@click.argument("name")
+@click.option(
+    "--to",
+    "goal",
+    required=True,
+    metavar="now|TIME|TOKEN",
+    help="now; a time in UTC like 2026-11-15T20:00:00; so long ago like 10m; a tick; a checkpoint token.",
+)
+@BROKER
+@JSON
+def subs_seek(name: str, goal: str, url: str, as_json: bool) -> None:
+    """Move a subscription forward while nobody is connected: what lies before is acknowledged unseen.
+
+    To see events again, subscribe with an older checkpoint: tidemark sub --from-checkpoint.
+
+    \b
+    tidemark subs seek audit --to now
+    tidemark subs seek audit --to 10m
+    """
+    now = datetime.now(UTC)
+    emit_either(ask(url, "seek", name=name, to=parse_goal(goal, now)), _shown, as_json)
+
+
+def parse_goal(text: str, now: datetime) -> str | int:
+    """As the broker takes it: "now", a tick, or the text of a token."""
+    from tidemark.node.units import parse_duration
+    from tidemark.ticks import CheckpointToken
+    from tidemark.ticks.token_text import PREFIX
+
+    if text == "now":
+        return text
+    if text.startswith(PREFIX):
+        return CheckpointToken.parse(text).text()
+    if text.isdecimal():
+        return int(text)
+    try:
+        if re.fullmatch(r"[\d.]+ *[a-z]+", text):
+            return _tick(now) - parse_duration(text)
+        moment = datetime.fromisoformat(text)
+    except (ConfigError, ValueError):
+        raise click.BadParameter(
+            f"{text!r} is not understood; write now, 2026-11-15T20:00:00, 10m (ago) or a checkpoint token",
+            param_hint="--to",
+        ) from None
+    return _tick(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
+
+
+def _tick(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)
+
+
+def _listed(found: list[dict[str, Any]]) -> str:
+    rows = [
+        (
+            each["name"],
+            state_of(each),
+            show_seconds(worst_lag(each)),
+            each["pattern"],
+            each["selector"] or NOTHING,
+        )
+        for each in found
+    ]
+    return table(("name", "state", "lag", "topic", "where"), rows, right=[2])
+
+
+def state_of(subscription: dict[str, Any]) -> str:
+    """In one word, coloured."""
+    if not subscription["connected"]:
+        return click.style("away", fg="yellow")
+    if any(each["catching_up"] for each in subscription["pubends"].values()):
+        return click.style("catching up", fg="cyan")
+    return click.style("live", fg="green")
+
+
+def _shown(found: dict[str, Any]) -> str:
+    rows = [
+        (
+            pubend,
+            show_time(each["start"]),
+            show_time(each["acknowledged"]),
+            show_seconds(None if each["lag_us"] is None else each["lag_us"] / 1e6),
+            "yes" if each["catching_up"] else "",
+        )
+        for pubend, each in found["pubends"].items()
+    ]
+    changing = "  (a changed selector is coming into force)" if found["changing"] else ""
+    return (
+        f"{click.style(found['name'], bold=True)}: {state_of(found)}"
+        f"{'' if found['durable'] else ', not durable'}\n"
+        f"  topic       {found['pattern']}\n"
+        f"  where       {found['selector'] or NOTHING}{changing}\n"
+        f"  credit      {found['credit']:,}\n"
+        f"  checkpoint  {found['checkpoint']}\n\n"
+        + table(("pubend", "started", "acknowledged", "lag", "catching up"), rows, right=[3])
+    )

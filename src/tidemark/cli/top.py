@@ -1,0 +1,60 @@
+"""The command that shows what a broker is doing, live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tidemark.cli.options import BROKER, JSON, duration
+from tidemark.cli.output import emit
+from tidemark.cli.screen import draw_top, watch
+from tidemark.cli.survey import Survey, take
+from tidemark.cli.talk import Interrupts, connect
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Show it once, with rates over one interval, and end.")
+@click.option("--interval", type=duration, default="1s", show_default=True, help="How often.")
+@BROKER
+@JSON
+def top(once: bool, interval: float, url: str, as_json: bool) -> None:
+    """Show what the broker is doing: rates, pubends, and who is furthest behind. Ctrl-C ends it.
+
+    With --json one object an interval: status, metrics, rates, pubends, streams, lags.
+
+    \b
+    tidemark top
+    tidemark top --once --interval 5s
+    tidemark top --once --json | jq .rates.events_published
+    """
+    with connect(url) as tm, Interrupts() as interrupts:
+        latest = take(tm)
+
+        def draw() -> str:
+            nonlocal latest
+            latest = take(tm, latest)
+            return draw_top(latest)
+
+        if not once and not as_json:
+            watch(draw, interval, interrupts)
+            return
+        while interrupts.sleep(interval):
+            latest = take(tm, latest)
+            if as_json:
+                emit(_described(latest))
+            else:
+                click.echo(draw_top(latest))
+            if once:
+                return
+
+
+def _described(survey: Survey) -> dict[str, Any]:
+    return {
+        "status": survey.status,
+        "metrics": survey.metrics,
+        "rates": {name: round(rate, 3) for name, rate in survey.rates.items()},
+        "pubends": survey.pubends,
+        "streams": survey.streams,
+        "lags": survey.lags,
+    }

@@ -1,0 +1,138 @@
+"""Commands about topics: declare them, list them, see their fields and versions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidemark.cli.options import BROKER, JSON
+from tidemark.cli.output import emit, emit_either, table
+from tidemark.cli.talk import ask, connect
+
+if TYPE_CHECKING:
+    from tidemark.message.schema import Schema
+
+
+@click.group()
+def topic() -> None:
+    """Declare topics and look at them."""
+
+
+@topic.command("create")
+@click.argument("name")
+@click.option("--schema", "given", metavar="TEXT|FILE", help="The fields of its events; *.json: JSON Schema.")
+@click.option("--open", "is_open", is_flag=True, help="Its events may have any fields.")
+@BROKER
+@JSON
+def topic_create(name: str, given: str | None, is_open: bool, url: str, as_json: bool) -> None:
+    """Declare a topic, or a new version of its schema. Declaring it again changes nothing.
+
+    \b
+    tidemark topic create trades --schema "[symbol: string, price: double, qty: int]"
+    tidemark topic create trades --schema trades.schema
+    tidemark topic create anything --open
+    """
+    if (given is None) is not is_open:
+        raise click.UsageError("say what its events look like: --schema TEXT|FILE, or --open for any fields")
+    schema = None if given is None else read_schema(given)
+    with connect(url) as tm:
+        tm.create_topic(name, schema)
+    text = None if schema is None else schema.text
+    done = {"topic": name, "open": is_open, "schema": text}
+    emit_either(done, lambda _: f"{name}: {'open to any fields' if text is None else text}", as_json)
+
+
+@topic.command("list")
+@BROKER
+@JSON
+def topic_list(url: str, as_json: bool) -> None:
+    """List the topics that the broker knows.
+
+    \b
+    tidemark topic list
+    tidemark topic list --json | jq -r .topic
+    """
+    found = ask(url, "topics")
+    if as_json:
+        for each in found:
+            emit({"topic": each["topic"], "open": each["open"], "versions": len(each["schemas"])})
+        return
+    if not found:
+        click.echo("no topics yet: tidemark topic create NAME --schema ..., or just publish")
+        return
+    rows = [
+        (
+            each["topic"],
+            "open" if each["open"] else "declared",
+            str(len(each["schemas"])),
+            each["schemas"][-1] if each["schemas"] else "",
+        )
+        for each in found
+    ]
+    click.echo(table(("topic", "kind", "versions", "newest"), rows, right=[2]))
+
+
+@topic.command("show")
+@click.argument("name")
+@BROKER
+@JSON
+def topic_show(name: str, url: str, as_json: bool) -> None:
+    """Show a topic: its fields, and every version of its schema (of an open topic, every shape).
+
+    \b
+    tidemark topic show trades
+    """
+    found = next((each for each in ask(url, "topics") if each["topic"] == name), None)
+    if found is None:
+        raise click.ClickException(
+            f"the broker knows no topic {name!r}: see `tidemark topic list`, or create it"
+        )
+    emit_either(_described(found), _render, as_json)
+
+
+def read_schema(given: str) -> Schema:
+    """A schema as text of the schema language, or in a file."""
+    from tidemark.message.foreign.jsonschema import from_json_schema
+    from tidemark.message.schema import Schema
+
+    file = Path(given)
+    if not _is_file(file):
+        return Schema.parse(given)
+    text = file.read_text()
+    return Schema(*from_json_schema(json.loads(text))) if file.suffix == ".json" else Schema.parse(text)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a schema can be too long for a file's name
+        return False
+
+
+def _described(found: dict[str, Any]) -> dict[str, Any]:
+    """A topic with the fields of each version, oldest first."""
+    from tidemark.message.schema import Schema
+    from tidemark.message.show import describe
+
+    versions = []
+    for text in found["schemas"]:
+        schema = describe(Schema.parse(text))
+        versions.append({name: schema[name] for name in ("text", "fingerprint", "natural", "fields")})
+    return {"topic": found["topic"], "open": found["open"], "versions": versions}
+
+
+def _render(topic: dict[str, Any]) -> str:
+    kind, word = ("open", "shape") if topic["open"] else ("declared", "version")
+    count = len(topic["versions"])
+    parts = [f"{click.style(topic['topic'], bold=True)}: {kind}, {count} {word}{'' if count == 1 else 's'}"]
+    for number, version in enumerate(topic["versions"], start=1):
+        rows = [
+            (field["path"], field["type"], "optional" if field["optional"] else "")
+            for field in version["fields"]
+        ]
+        title = f"{word} {number}  {version['fingerprint']}  {version['text']}"
+        parts.append(f"{title}\n{table(('field', 'type', ''), rows)}")
+    return "\n\n".join(parts)

@@ -1,0 +1,347 @@
+"""What commands are made of: values, generated events, pace, tables, verdicts, screens, trees."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from tidemark.cli.flow import at_most, lines_again, lines_of, made, paced
+from tidemark.cli.generate import Generator
+from tidemark.cli.options import duration, settings
+from tidemark.cli.output import show_bytes, show_seconds, show_time, table, to_json_value
+from tidemark.cli.place import CheckpointFile
+from tidemark.cli.screen import draw_lags, draw_top, watch
+from tidemark.cli.subs import parse_goal
+from tidemark.cli.survey import Survey, lags_of, rates_between
+from tidemark.cli.talk import Interrupts
+from tidemark.cli.tree import draw_neighbourhood
+from tidemark.cli.values import event_maker, split_fields, values_of
+from tidemark.cli.verdict import (
+    Limits,
+    State,
+    judge_broker,
+    judge_disk,
+    judge_lag,
+    judge_links,
+    plugin_line,
+    worst,
+)
+from tidemark.errors import EncodeError, NotConnectedError, TokenError
+from tidemark.message.schema import Schema
+from tidemark.ticks import CheckpointToken
+
+SCHEMA = Schema.parse(
+    "[name: string, n: int, ok: boolean?, price: decimal(6, 2), at: timestamp?, raw: bytes?, "
+    "venue: { lit: [] | dark: [pool: string] }?, tags: *(string)*, inner: [x: double]?]"
+)
+NOW = datetime(2026, 11, 15, 20, tzinfo=UTC)
+
+
+def event(*arguments: str, schema: Schema | None = None, number: int = 1) -> Any:
+    return event_maker(split_fields(arguments), schema)(number)
+
+
+def test_a_schema_decides_what_an_argument_means() -> None:
+    made_of = event(
+        "name=12", "n=12", "ok=true", "price=1.50", "at=2026-11-15T20:00:00Z", "raw=AAE=",
+        "venue.dark.pool=7", 'tags=["1", "2"]', "inner.x=1", schema=SCHEMA,
+    )  # fmt: skip
+    assert made_of == {
+        "name": "12", "n": 12, "ok": True, "price": Decimal("1.50"), "at": NOW, "raw": b"\0\1",
+        "venue": {"dark": {"pool": "7"}}, "tags": ["1", "2"], "inner": {"x": 1},
+    }  # fmt: skip
+
+
+def test_without_a_schema_json_speaks_for_itself_and_the_rest_is_text() -> None:
+    assert event("a=1", "b=x=y", "c.d=null", "e=", 'f="1"') == {
+        "a": 1,
+        "b": "x=y",
+        "c": {"d": None},
+        "e": "",
+        "f": "1",
+    }
+
+
+def test_the_number_of_an_event_can_be_part_of_it() -> None:
+    assert event("a={n}", "b=no-{n}", number=7) == {"a": 7, "b": "no-7"}
+
+
+@pytest.mark.parametrize("wrong", [("a",), ("=1",), ("a=1", "a.b=2")])
+def test_arguments_that_are_no_fields_are_refused(wrong: tuple[str, ...]) -> None:
+    with pytest.raises(click.UsageError):
+        event(*wrong)
+
+
+def test_lines_are_read_by_the_schema_and_counted() -> None:
+    values = values_of(
+        iter([['{"a": 1}', ""], ['{"a": 2}', '{"b": 2}', '{"a": 3}']]), Schema.parse("[a: int]")
+    )
+    assert next(values) == [{"a": 1}]
+    assert next(values) == [{"a": 2}]
+    with pytest.raises(EncodeError, match="line 4"):
+        next(values)
+
+
+def test_lines_come_as_they_are_written() -> None:
+    class Slow(BytesIO):
+        def read1(self, size: int | None = -1, /) -> bytes:
+            del size
+            return super().read1(4)
+
+    with Interrupts() as interrupts:
+        assert [line for some in lines_of(Slow(b"one\ntwo\nlast"), interrupts) for line in some] == [
+            "one",
+            "two",
+            "last",
+        ]
+
+
+def test_a_file_is_repeated_and_an_empty_one_refused(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text("1\n\n2\n")
+    assert list(islice(lines_again(file), 2)) == [["1", "2"], ["1", "2"]]
+    file.write_text("\n")
+    with pytest.raises(click.ClickException, match="no events"):
+        next(lines_again(file))
+
+
+def test_a_flow_ends_at_its_count_or_when_told() -> None:
+    with Interrupts() as interrupts:
+        flow = paced(made(lambda number: number, 2_500), None, interrupts)
+        assert [number for some in flow for number in some] == list(range(1, 2_501))
+        assert list(at_most(iter([[1, 2], [3, 4], [5]]), 3)) == [[1, 2], [3]]
+        endless = paced(made(lambda number: number, None), 1e6, interrupts)
+        assert next(endless)[0] == 1
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.told
+        assert list(endless) == []
+
+
+def test_ctrl_c_ends_a_wait_at_once_and_twice_ends_all() -> None:
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        assert not interrupts.sleep(1000.0)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_generated_events_are_events_of_the_schema_and_the_same_again() -> None:
+    one, two = Generator(SCHEMA), Generator(SCHEMA)
+    for number in range(1, 50):
+        value = one(number)
+        SCHEMA.encode(value)
+        assert value == two(number)
+        assert value["n"] == number
+
+
+def test_recursive_schemas_generate_finite_events() -> None:
+    schema = Schema.parse("Tree\nTree: [n: long, left: Tree?, right: Tree?, more: *(Tree)*]")
+    for number in range(1, 20):
+        schema.encode(Generator(schema, seed=number)(number))
+
+
+def test_a_value_is_written_as_it_can_be_read_back() -> None:
+    value = {
+        "at": NOW,
+        "raw": b"\0\1",
+        "price": Decimal("1.50"),
+        "x": [float("nan"), float("-inf"), 1.5, None],
+    }
+    assert to_json_value(value) == {
+        "at": "2026-11-15T20:00:00+00:00",
+        "raw": "AAE=",
+        "price": "1.50",
+        "x": ["NaN", "-Infinity", 1.5, None],
+    }
+
+
+def test_columns_are_aligned_whatever_their_colours() -> None:
+    text = table(("a", "b"), [(click.style("x", fg="red"), "1"), ("long", "100")], right=[1])
+    assert click.unstyle(text) == "a       b\nx       1\nlong  100"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0, "0 s"),
+        (0.0123, "12.3 ms"),
+        (75, "75 s"),
+        (600, "10 min"),
+        (9_000, "2.5 h"),
+        (1e6, "11.6 d"),
+    ],
+)
+def test_times_read_well(seconds: float | None, text: str) -> None:
+    assert show_seconds(seconds) == text
+
+
+def test_sizes_and_ticks_read_well() -> None:
+    assert [show_bytes(size) for size in (0, 1023, 1536, 5 << 30)] == ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]
+    assert show_time(0) == "1970-01-01T00:00:00+00:00"
+    assert show_time(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("text", "goal"),
+    [
+        ("now", "now"),
+        ("12", 12),
+        ("10m", 1794772800_000_000 - 600_000_000),
+        ("2026-11-15T20:00:00", 1794772800_000_000),
+        ("2026-11-15T21:00:00+01:00", 1794772800_000_000),
+        (CheckpointToken({"p": 3}).text(), CheckpointToken({"p": 3}).text()),
+    ],
+)
+def test_a_goal_is_now_a_time_a_tick_or_a_token(text: str, goal: str | int) -> None:
+    assert parse_goal(text, NOW) == goal
+
+
+@pytest.mark.parametrize("text", ["yesterday", "10 parsecs", "2026-13-01"])
+def test_a_goal_that_is_none_of_these_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        parse_goal(text, NOW)
+
+
+def test_a_damaged_token_is_no_goal() -> None:
+    with pytest.raises(TokenError):
+        parse_goal("tm1.abc", NOW)
+
+
+def test_durations_and_settings_are_read_as_written() -> None:
+    assert [duration(text) for text in ("250ms", "2", "1.5", "1h")] == [0.25, 2.0, 1.5, 3600.0]
+    assert settings(("a.b=c=d", "e.f=")) == {"a.b": "c=d", "e.f": ""}
+    with pytest.raises(click.BadParameter):
+        settings(("a.b",))
+    with pytest.raises(click.BadParameter):
+        duration("soon")
+
+
+def test_a_checkpoint_file_holds_one_token(tmp_path: Path) -> None:
+    file = CheckpointFile(tmp_path / "place")
+    assert file.load() is None
+    token = CheckpointToken({"main": 7})
+    assert file.save(token)
+    assert not file.save(token)
+    assert CheckpointFile(tmp_path / "place").load() == token
+    assert [path.name for path in tmp_path.iterdir()] == ["place"]
+    with pytest.raises(click.ClickException, match="cannot be written"):
+        CheckpointFile(tmp_path / "none" / "place").save(token)
+
+
+def subscription(
+    name: str, lag_us: int | None, *, durable: bool = True, connected: bool = True
+) -> dict[str, Any]:
+    pubends = {
+        "main": {"lag_us": lag_us, "catching_up": False},
+        "other": {"lag_us": None, "catching_up": True},
+    }
+    return {"name": name, "durable": durable, "connected": connected, "pubends": pubends}
+
+
+def test_who_is_furthest_behind_comes_first() -> None:
+    lags = lags_of(
+        [
+            subscription("a", 0),
+            subscription("b", None),
+            subscription("c", 2_000_000),
+            subscription("~", 9, durable=False),
+        ]
+    )
+    assert [(each["name"], each["lag_seconds"]) for each in lags] == [("c", 2.0), ("a", 0.0), ("b", None)]
+    assert "catching up" in draw_lags(lags)
+    assert "away" in draw_lags(lags_of([subscription("d", 1, connected=False)]))
+
+
+def status(**changed: Any) -> dict[str, Any]:
+    found = {
+        "broker": "east", "listen": "127.0.0.1:1", "state": "running", "uptime_seconds": 60.0,
+        "incarnation": 2, "durability": "sync", "alarms": [], "links": {"west": True}, "http": None,
+    }  # fmt: skip
+    return {**found, **changed}
+
+
+METRICS = {
+    "clients": 3, "links_up": 1, "links_wanted": 1, "queued_bytes": 0, "disk_backlog_bytes": 2048,
+    "disk_busy_seconds": 0.0, "events_published": 1000,
+}  # fmt: skip
+
+
+def test_top_shows_rates_alarms_and_how_many_are_not_shown() -> None:
+    survey = Survey(
+        1.0,
+        status(alarms=["the archive is away"]),
+        METRICS,
+        pubends=[{"pubend": "main", "bytes": 4096}],
+        streams=[
+            {"pubend": "main", "window_bytes": 100, "catching_up": 2},
+            {"pubend": "far", "window_bytes": 0, "catching_up": 0},
+        ],
+        subscriptions=[subscription(f"s{n}", n) for n in range(12)],
+        rates=rates_between({"events_published": 500}, METRICS, 2.0),
+    )
+    text = click.unstyle(draw_top(survey))
+    for part in (
+        "published       250   1,000",
+        "! the archive is away",
+        "elsewhere",
+        "(2 more)",
+        "links 1/1",
+    ):
+        assert part in text
+
+
+def test_those_who_watch_see_a_broker_leave_and_return(capsys: pytest.CaptureFixture[str]) -> None:
+    with Interrupts() as interrupts:
+        pages: Iterator[str | NotConnectedError] = iter(
+            ["one", NotConnectedError("the broker was lost"), "two"]
+        )
+
+        def draw() -> str:
+            page = next(pages)
+            if page == "two":
+                signal.raise_signal(signal.SIGINT)
+            if isinstance(page, NotConnectedError):
+                raise page
+            return page
+
+        watch(draw, 0.0, interrupts)
+    assert capsys.readouterr().out.split("\n\n") == ["one", "the broker was lost", "two\n"]
+
+
+def test_a_verdict_is_as_bad_as_its_worst_finding() -> None:
+    far = [{"name": "late", "lag_seconds": 60.0}]
+    assert judge_broker(status(), []).state is State.OK
+    assert judge_broker(status(alarms=["look"]), []).state is State.WARNING
+    assert judge_broker(status(), ["the disk is full"]).state is State.CRITICAL
+    assert judge_broker(status(state="stopping"), []).state is State.CRITICAL
+    assert judge_links(status(links={"west": False})).state is State.WARNING
+    assert judge_disk({**METRICS, "disk_busy_seconds": 11.0}).state is State.CRITICAL
+    assert judge_lag(far, Limits(warning=60.0)).state is State.OK
+    assert judge_lag(far, Limits(warning=59.0)).state is State.WARNING
+    assert judge_lag(far, Limits(1.0, 2.0)).state is State.CRITICAL
+    findings = [judge_broker(status(), []), judge_lag(far, Limits(warning=1.0))]
+    assert worst(findings) is State.WARNING
+    assert plugin_line(findings, {"lag": 60.0}) == "TIDEMARK WARNING - lag: late is 60 s behind | lag=60"
+
+
+def test_a_broker_draws_what_it_sees_around_it() -> None:
+    routes: list[dict[str, Any]] = [
+        {"pubend": "here", "upstream": None, "downstream": ["north", "west"]},
+        {"pubend": "there", "upstream": "west", "downstream": ["north"]},
+    ]
+    drawn = draw_neighbourhood(status(links={"west": True, "north": False}), routes)
+    assert click.unstyle(drawn).splitlines() == [
+        "east tidemark://127.0.0.1:1  pubends here",
+        "├── north link down",
+        "└── west link up  towards there",
+    ]
