@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lab": {"client", "spark", "sim", "broker", "storage", "ticks", "message", "matching", "wire", "node"},
     "console": {"client"},
     "sync": {"client", "message", "ticks"},
+    "queue": {"client", "message", "ticks", "wire"},
 }
 PURE = {"ticks", "message", "matching", "wire", "broker"}
 FORBIDDEN_IN_PURE = {

@@ -21,7 +21,9 @@ TidemarkError
 │   ├── NotConnectedError        no broker can be reached
 │   ├── TimedOutError            no answer in time; whether it happened is not known
 │   ├── ClosedError              the connection, subscription or client was closed
-│   └── RefusedError             the broker said no, with a code
+│   ├── RefusedError             the broker said no, with a code
+│   ├── NotSubscribedError       a queue is not subscribed to the topic
+│   └── EmptyError               a queue has no message of the topic
 └── StorageError                 the disk refused, or holds what cannot be used, at a path
     ├── DiskFullError            no space: nothing was written, try again when there is some
     ├── DiskFailedError          a write or sync failed: nothing more is written by this process
@@ -167,6 +169,22 @@ class RefusedError(ClientError):
         self.what = what
         self.name = name
         self.code = code
+
+
+class NotSubscribedError(ClientError):
+    """A queue is not subscribed to the topic, so nothing is kept for it: subscribe first."""
+
+    def __init__(self, name: str, *, topic: str) -> None:
+        super().__init__(f"{name!r} is not subscribed to {topic!r}: call subscribe({topic!r}) first")
+        self.topic = topic
+
+
+class EmptyError(ClientError):
+    """A queue has no message of the topic that was not handed out; get again later, or wait longer."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"there is no message in {topic!r} now: get again later, or with a longer timeout")
+        self.topic = topic
 
 
 class StorageError(TidemarkError):

@@ -134,7 +134,7 @@ class Admin:
             "selector": subscription.current.selector,
             "changing": len(subscription.desires) > 1,
             "credit": subscription.credit,
-            "checkpoint": str(CheckpointToken(subscription.released)),
+            "checkpoint": CheckpointToken(subscription.released).text(),
             "pubends": pubends,
         }
 
@@ -149,7 +149,7 @@ class Admin:
         subscription = self._named(given)
         if subscription.client is not None and not given.get("force"):
             raise AdminError("taken", f"{subscription.name!r} is connected: stop it first, or force it")
-        self._reception.remove(subscription)
+        self._reception.expel(subscription)
         return {"removed": subscription.name}
 
     def _seek(self, given: Arguments) -> dict[str, Any]:

@@ -51,7 +51,6 @@ from tidemark.wire.frames import (
     AckExpected,
     Ask,
     ClientFrame,
-    Connect,
     Credit,
     Describe,
     Hello,
@@ -67,12 +66,9 @@ from tidemark.wire.frames import (
     Subscribe,
     Topic,
     Unsubscribe,
-    Welcome,
 )
 
 MILLISECOND = 1_000
-#: The version of the protocol that is spoken; which one two sides have in common is found out before.
-PROTOCOL = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +175,8 @@ class Broker:
                 stream.position = pubend.position
                 stream.window.lose(pubend.lost)
         self._topics.recover(recovered.topics)
-        self._host.recover(recovered.subscriptions, recovered.delivered)
+        last = {name: state.last for name, state in recovered.pubends.items()}
+        self._host.recover(recovered.subscriptions, recovered.delivered, last)
         self._reception = Reception(self._host, registry, self._out, self.counters, recovered.next_subscriber)
         self._admin = Admin(self._host, self._reception, registry, self._pubends, self._out)
         for name, pubend in self._pubends.items():
@@ -279,10 +276,8 @@ class Broker:
                 self._interest_changed()
             case Topic():
                 self._topics.heard(peer, frame)
-            case Ping(stamp):
-                self._out.add(SendPeer(peer, Pong(stamp)))
-            case Pong():
-                pass
+            case Ping() | Pong():
+                pass  # between the two ends of the link
             case _:
                 assert_never(frame)
 
@@ -358,16 +353,8 @@ class Broker:
                 self._topics.declare(client, frame)
             case Describe():
                 self._topics.describe(client, frame)
-            case Connect():
-                config = self.config
-                welcome = Welcome(config.name, config.incarnation, PROTOCOL, tuple(sorted(self._pubends)))
-                self._out.add(SendClient(client, welcome))
             case Ask():
                 self._admin.asked(client, frame)
-            case Ping(stamp):
-                self._out.add(SendClient(client, Pong(stamp)))
-            case Pong():
-                pass
             case _:
                 kind = type(frame).__name__
                 refused = Refused(kind, "", "frame", "a broker says this, not a client")

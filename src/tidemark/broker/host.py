@@ -108,8 +108,13 @@ class Host:
 
     # Who is here.
 
-    def recover(self, saved: Iterable[SavedSubscription], delivered: Mapping[str, int]) -> None:
-        """After a crash: durable subscriptions from the tables, latest_delivered from the PFS."""
+    def recover(
+        self, saved: Iterable[SavedSubscription], delivered: Mapping[str, int], last: Mapping[str, int]
+    ) -> None:
+        """After a crash: durable subscriptions from the tables, latest_delivered from the PFS.
+
+        `last` is the last event of each pubend of which that is known here.
+        """
         for each in saved:
             desires = [
                 Desire(wish.pattern, wish.selector, 0, 0, dict(wish.since), set(wish.since))
@@ -126,6 +131,7 @@ class Host:
             tick = delivered.get(pubend, min(starts, default=None)) if self.subscriptions else None
             if tick is not None:
                 constream.begin(tick)
+                constream.last_event = min(tick, last.get(pubend, tick))
         self._interest_changed()
 
     def enter(self, subscription: Subscription, desire: Desire) -> None:

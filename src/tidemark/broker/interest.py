@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from tidemark.broker.audience import Audience
 from tidemark.broker.counters import Counters
 from tidemark.broker.reduction import Reduction
+from tidemark.errors import TopicError
 from tidemark.message.registry import Registry
 from tidemark.wire.frames import Interest, Wanted
 
@@ -66,13 +67,17 @@ class Interests:
         self._counter = incarnation << 32
 
     def heard(self, peer: str, frame: Interest) -> None:
-        """A neighbour said what it wants."""
+        """A neighbour said what it wants; if that cannot be read, it is taken to want everything."""
         selection = None
-        if frame.wanted is not None:
+        wanted = frame.wanted
+        if wanted is not None:
             selection = Audience(self._registry)
-            for number, line in enumerate(frame.wanted, 1):
-                selection.add(number, line.pattern, line.selector)
-        self._heard[peer] = _Heard(frame.version, frame.wanted, selection)
+            try:
+                for number, line in enumerate(wanted, 1):
+                    selection.add(number, line.pattern, line.selector)
+            except TopicError:
+                selection = wanted = None
+        self._heard[peer] = _Heard(frame.version, wanted, selection)
 
     def forget(self, peer: str) -> None:
         """A neighbour was born again: what it said in its former life does not hold any more."""

@@ -46,7 +46,10 @@ class Reception:
             self._refuse(client, frame.name, *refusal)
         elif known is None:
             self._create(client, frame)
-        elif (known.current.pattern, known.current.selector) != (frame.pattern, frame.selector):
+        elif not known.is_kept:
+            self._by_client.setdefault(client, set())
+            self._host.after_save(partial(self._subscribe_again, client, frame))
+        elif _is_change(frame, known):
             self._change(client, frame, known)
         else:
             self._connect(client, frame, known)
@@ -60,7 +63,7 @@ class Reception:
                 f"{frame.name!r} has a checkpoint, but is not a subscription of this broker: connect to the "
                 "broker where it was made, or start anew without a checkpoint"
             )
-        if known is not None and len(known.desires) >= WISHES_MAX:
+        if known is not None and len(known.desires) >= WISHES_MAX and _is_change(frame, known):
             return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
         try:
             self._check(frame)
@@ -88,16 +91,25 @@ class Reception:
 
     def _create(self, client: int, frame: Subscribe) -> None:
         subscription = Subscription(self._next_id, frame.name, frame.durable, [])
+        subscription.is_kept = not frame.durable
         self._next_id += 1
         self._by_name[frame.name] = subscription
         self._host.enter(subscription, Desire(frame.pattern, frame.selector, 0))
         if frame.durable:
+            self._by_client.setdefault(client, set()).add(subscription.id)
             self._host.save(subscription, partial(self._created, client, frame, subscription))
         else:
             self._connect(client, frame, subscription)
 
+    def _subscribe_again(self, client: int, frame: Subscribe) -> None:
+        """The subscription that another connection was making is on disk now."""
+        if client in self._by_client:
+            self.subscribe(client, frame)
+
     def _created(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
-        if self._by_name.get(frame.name) is subscription and subscription.client is None:
+        subscription.is_kept = True
+        is_there = subscription.id in self._by_client.get(client, ())
+        if is_there and self._by_name.get(frame.name) is subscription and subscription.client is None:
             self._connect(client, frame, subscription)
 
     def _change(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
@@ -121,7 +133,9 @@ class Reception:
     def gone(self, client: int) -> None:
         """A connection is gone: durable subscriptions stay, others end."""
         for number in sorted(self._by_client.pop(client, ())):
-            subscription = self._host.subscriptions[number]
+            subscription = self._host.subscriptions.get(number)
+            if subscription is None or subscription.client != client:
+                continue  # it was not on disk yet when another connection took it, or ended it
             if subscription.durable:
                 self._host.disconnect(subscription)
             else:
@@ -140,6 +154,13 @@ class Reception:
             ended = partial(self._out.add, SendClient(client, Unsubscribed(frame.name)))
             self._host.after_save(ended)
 
+    def expel(self, subscription: Subscription) -> None:
+        """An administrator ends a subscription; whoever has it is told."""
+        if subscription.client is not None:
+            reason = "an administrator has removed this subscription"
+            self._refuse(subscription.client, subscription.name, "unknown", reason)
+        self.remove(subscription)
+
     def remove(self, subscription: Subscription) -> None:
         """A subscription ends and holds nothing any more."""
         del self._by_name[subscription.name]
@@ -152,6 +173,9 @@ class Reception:
     def acknowledge(self, client: int, frame: Ack) -> None:
         """Subscribers have consumed; what comes late, from a connection that is not theirs, is ignored."""
         known = [(found, token) for name, token in frame.tokens if (found := self._of(client, name))]
+        if frame.ticket and len(known) < len(frame.tokens):
+            self._refuse_ack(client, frame)
+            return
         for subscription, token in known:
             subscription.acknowledge(token)
             self._host.acknowledgements.note(subscription)
@@ -159,6 +183,13 @@ class Reception:
             durable = [subscription.id for subscription, _ in known if subscription.durable]
             answer = SendClient(client, Acked(frame.ticket))
             self._host.acknowledgements.save(durable, partial(self._out.add, answer))
+
+    def _refuse_ack(self, client: int, frame: Ack) -> None:
+        """What is to be confirmed is kept as a whole, or not at all when a part is not this connection's."""
+        stranger = next(name for name, _ in frame.tokens if self._of(client, name) is None)
+        code = "taken" if stranger in self._by_name else "unknown"
+        reason = f"{stranger!r} is not a subscription of this connection any more: nothing was kept"
+        self._refuse(client, str(frame.ticket), code, reason, "ack")
 
     def grant(self, client: int, frame: Credit) -> None:
         """A subscriber can take more."""
@@ -176,3 +207,7 @@ class Reception:
 
     def _refuse(self, client: int, name: str, code: str, reason: str, what: str = "subscribe") -> None:
         self._out.add(SendClient(client, Refused(what, name, code, reason)))
+
+
+def _is_change(frame: Subscribe, known: Subscription) -> bool:
+    return (known.current.pattern, known.current.selector) != (frame.pattern, frame.selector)

@@ -45,6 +45,8 @@ class Subscription:
     released: dict[str, int] = field(default_factory=dict)
     #: the part of it that is on disk: only this lets anything go
     saved: dict[str, int] = field(default_factory=dict)
+    #: it is on disk, or does not have to be
+    is_kept: bool = True
     #: its connection, None while it is away
     client: int | None = None
     #: bytes of events it can take before it grants more; below 0 when the last part was larger

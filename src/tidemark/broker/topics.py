@@ -7,6 +7,7 @@ is on disk before the client is told, so that whoever holds an event of it can r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 
 from tidemark.broker.commit import GroupCommit
@@ -81,25 +82,27 @@ class Topics:
             self._out.add(SendPeer(peer, self._frame(topic)))
 
     def _take(self, frame: Topic) -> None:
-        """Learn what fits; what does not can still be read, by its own schema."""
+        """Learn what fits; what does not can still be read, by its own schema, if that can be understood."""
         try:
             self._register(frame)
         except TidemarkError:
             self._counters["topics_conflicting"] += 1
             for text in frame.schemas:
-                self._registry.add(Schema.parse(text))
+                with suppress(TidemarkError):
+                    self._registry.add(Schema.parse(text))
 
     def _register(self, frame: Topic) -> None:
         """Add all versions that are not known."""
-        if frame.is_open:
+        schemas = [Schema.parse(text) for text in frame.schemas]
+        if frame.is_open and not schemas:
             self._registry.open(frame.topic)
-        elif not frame.schemas:
+        elif not schemas:
             raise SchemaError("a declared topic needs a schema")
-        for text in frame.schemas:
+        for schema in schemas:
             if frame.is_open:
-                self._registry.open(frame.topic, Schema.parse(text))
+                self._registry.open(frame.topic, schema)
             else:
-                self._registry.declare(frame.topic, Schema.parse(text))
+                self._registry.declare(frame.topic, schema)
 
     def _check_name(self, topic: str) -> None:
         if not TopicPattern.parse(topic).is_exact:

@@ -35,17 +35,23 @@ class Registry:
 
     def declare(self, topic: str, schema: Schema) -> TopicSchemas:
         """Create a declared topic, or give it a new version."""
-        return self._topic(topic, is_open=False).register(schema)
+        found = self._topic(topic, is_open=False).register(schema)
+        self.topics[topic] = found
+        return found
 
     def open(self, topic: str, shape: Schema | None = None) -> TopicSchemas:
         """Create an open topic, or add a shape to it."""
         found = self._topic(topic, is_open=True)
-        return found if shape is None else found.register(shape)
+        if shape is not None:
+            found.register(shape)
+        self.topics[topic] = found
+        return found
 
     def _topic(self, topic: str, *, is_open: bool) -> TopicSchemas:
+        """The topic; one that is new is there only once its first version has been taken."""
         found = self.topics.get(topic)
         if found is None:
-            found = self.topics[topic] = TopicSchemas(self, topic, is_open=is_open)
+            return TopicSchemas(self, topic, is_open=is_open)
         if found.is_open != is_open:
             kind = "open" if found.is_open else "declared"
             raise SchemaError(f"the topic {topic!r} is {kind} and stays so")

@@ -109,7 +109,7 @@ class BatchColumns:
     def _field(self, path: Path) -> Column:
         item = self.reader.type_of(path)
         if item is None:
-            return Column(STRING, [None] * self.count, np.zeros(self.count, np.bool_))
+            return absent_column(STRING, self.count)
         if not isinstance(item, Atomic):
             return self._values(path, item)
         parts = [(_atomic_column(messages, path, item), rows) for messages, rows in self._groups]

@@ -1,0 +1,173 @@
+"""A desk to test a broker at: batches from ticks, and a broker whose disk answers when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tidemark.broker.broker import Broker, BrokerConfig, Recovered, Route
+from tidemark.broker.effects import (
+    AppendEvents,
+    AppendPfs,
+    ClientFrameReceived,
+    ClientGone,
+    CommitTables,
+    Effect,
+    LinkUp,
+    LogRead,
+    LogSynced,
+    LoseLog,
+    PeerFrameReceived,
+    PfsRead,
+    PfsSynced,
+    ReadLog,
+    ReadPfs,
+    SendClient,
+    SendPeer,
+    Stimulus,
+    SyncLog,
+    SyncPfs,
+    TablesCommitted,
+    Woken,
+)
+from tidemark.broker.window import rows_within
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.registry import Registry
+from tidemark.message.schema import Schema
+from tidemark.wire.frames import ClientFrame, PeerFrame, Topic
+
+SCHEMA = Schema.parse("[n: int]")
+SECOND = 1_000_000
+#: The time of day at which every desk begins.
+MORNING = 1_000_000 * SECOND
+
+
+def batch(*ticks: int, topic: str = "t", values: Iterable[int] | None = None) -> EventBatch:
+    """Events at these ticks; n is as given, or what the tick leaves of a thousand."""
+    builder = BatchBuilder()
+    for n in values if values is not None else (tick % 1_000 for tick in ticks):
+        builder.add(Shape(topic, SCHEMA.fingerprint), SCHEMA.encode({"n": n}))
+    built = builder.build()
+    built.fill_ticks(np.array(ticks, np.int64))
+    return built
+
+
+class _Disk:
+    """The simplest disk there is: it keeps everything and answers at once."""
+
+    def __init__(self) -> None:
+        self._events: list[EventBatch] = []
+        self._matched: list[tuple[int, list[int]]] = []
+        self._upto = 0
+        self._lost = 0
+
+    def answer(self, effect: Effect) -> Stimulus | None:
+        """What the broker is to be told; None if it is nothing to wait for."""
+        match effect:
+            case SyncLog(ticket):
+                return LogSynced(ticket)
+            case SyncPfs(ticket):
+                return PfsSynced(ticket)
+            case CommitTables(ticket):
+                return TablesCommitted(ticket)
+            case ReadPfs(pubend, subscriber, base, _):
+                ticks = [tick for tick, members in self._matched if tick > base and subscriber in members]
+                return PfsRead(pubend, subscriber, base, self._upto, np.array(ticks, np.int64))
+            case ReadLog(pubend, base, upto):
+                parts = (rows_within(each, base, upto) for each in self._events)
+                batches = tuple(each for each in parts if each is not None)
+                return LogRead(pubend, base, upto, upto, self._lost, batches)
+            case _:
+                self._keep(effect)
+                return None
+
+    def _keep(self, effect: Effect) -> None:
+        match effect:
+            case AppendEvents():
+                self._events.append(effect.batch)
+            case AppendPfs(_, _, upto, ticks, sets, members):
+                rows = zip(ticks.tolist(), sets.tolist(), strict=True)
+                self._matched += [(tick, members[number].tolist()) for tick, number in rows]
+                self._upto = upto
+            case LoseLog(_, upto):
+                self._lost = upto
+
+
+class Desk:
+    """A broker `b` that hosts the pubend `p` and has told its neighbours so; every effect is looked at."""
+
+    def __init__(
+        self, *, upstream: str | None = None, downstream: tuple[str, ...] = (), recovered: Any = None
+    ) -> None:
+        config = BrokerConfig("b", 1, {"p": Route(upstream, downstream)})
+        self.registry = Registry()
+        self._disk = _Disk()
+        self.broker = Broker(config, self.registry, recovered or Recovered())
+        self.now = 0
+
+    def give(self, stimulus: Stimulus) -> list[Effect]:
+        """One stimulus; its effects."""
+        return self.broker.handle(stimulus, self.now, MORNING + self.now)
+
+    def say(self, client: int, frame: ClientFrame) -> list[Effect]:
+        """A client says something."""
+        return self.give(ClientFrameReceived(client, frame))
+
+    def gone(self, client: int) -> list[Effect]:
+        """A client's connection is gone."""
+        return self.give(ClientGone(client))
+
+    def hear(self, peer: str, frame: PeerFrame) -> list[Effect]:
+        """A neighbour says something."""
+        return self.give(PeerFrameReceived(peer, frame))
+
+    def link(self, peer: str) -> list[Effect]:
+        """The link to a neighbour comes up."""
+        return self.give(LinkUp(peer))
+
+    def finish(self, effects: list[Effect]) -> list[Effect]:
+        """The disk does what these ask for, and what comes of that; everything else that was done then."""
+        done: list[Effect] = []
+        while effects:
+            then: list[Effect] = []
+            for effect in effects:
+                answer = self._disk.answer(effect)
+                if answer is None:
+                    done.append(effect)
+                else:
+                    then += self.give(answer)
+            effects = then
+        return done
+
+    def do(self, client: int, frame: ClientFrame) -> list[ClientFrame]:
+        """A client says something and the disk does its work; what that client is told."""
+        return told(self.finish(self.say(client, frame)), client)
+
+    def pass_time(self, seconds: float) -> list[Effect]:
+        """Time passes, the broker is woken every 50 ms, and the disk does its work."""
+        done: list[Effect] = []
+        until = self.now + int(seconds * SECOND)
+        while self.now < until:
+            self.now += 50_000
+            done += self.finish(self.give(Woken()))
+        return done
+
+    def declare(self, topic: str = "t") -> None:
+        """The topic of `batch` becomes known."""
+        self.do(99, Topic(topic, False, (SCHEMA.text,)))
+
+
+def told(effects: Iterable[Effect], client: int) -> list[ClientFrame]:
+    """What a client is told."""
+    return [each.frame for each in effects if isinstance(each, SendClient) and each.client == client]
+
+
+def sent(effects: Iterable[Effect], peer: str, kind: type[PeerFrame]) -> list[Any]:
+    """What a neighbour is told, of this kind."""
+    return [
+        each.frame
+        for each in effects
+        if isinstance(each, SendPeer) and each.peer == peer and isinstance(each.frame, kind)
+    ]

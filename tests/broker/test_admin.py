@@ -1,0 +1,171 @@
+"""What an administrator may ask a broker, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from desk import Desk, batch, told
+
+from tidemark.broker.effects import CommitTables, DropSubscription, SaveReleased
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import Answer, Ask, Deliver, Publish, Refused, Subscribe, Topic, Unsubscribe
+
+
+def ask(at: Desk, what: str, **arguments: Any) -> Any:
+    (frame,) = at.do(80, Ask(7, what, json.dumps(arguments)))
+    assert isinstance(frame, Answer), frame
+    assert frame.ticket == 7
+    return json.loads(frame.payload)
+
+
+def refusal(at: Desk, what: str, arguments: str) -> Refused:
+    effects = at.say(80, Ask(7, what, arguments))
+    (frame,) = told(effects, 80)
+    assert isinstance(frame, Refused)
+    assert (frame.what, frame.name) == ("ask", "7")
+    assert len(effects) == 1
+    return frame
+
+
+@pytest.fixture
+def at() -> Desk:
+    """A broker with a subscriber `s` that was told three events and acknowledged none, and is away."""
+    made = Desk()
+    made.declare()
+    made.pass_time(0.2)
+    made.finish(made.say(1, Subscribe("s", "t", "n > 1", True, 10_000)))
+    made.pass_time(0.3)
+    made.finish(made.say(50, Publish("p", "me", 1, batch(0, 1, 2, values=(2, 3, 4)))))
+    made.pass_time(0.3)
+    made.gone(1)
+    return made
+
+
+def test_topics(at: Desk) -> None:
+    at.do(1, Topic("a", True, ()))
+    assert ask(at, "topics") == [
+        {"topic": "a", "open": True, "schemas": []},
+        {"topic": "t", "open": False, "schemas": ["[n: int]"]},
+    ]
+
+
+def test_pubends(at: Desk) -> None:
+    (pubend,) = ask(at, "pubends")
+    assert pubend["pubend"] == "p"
+    assert pubend["publishers"] == 1
+    assert pubend["bytes"] > 0
+    assert pubend["lost"] < pubend["last_event"] <= pubend["position"]
+
+
+def test_streams(at: Desk) -> None:
+    (stream,) = ask(at, "streams")
+    assert stream["pubend"] == "p"
+    assert stream["catching_up"] == 0
+    assert stream["synced"] <= stream["delivered"] <= stream["position"]
+
+
+def test_subscriptions(at: Desk) -> None:
+    start = ask(at, "subscriptions")[0]["pubends"]["p"]["start"]
+    last = ask(at, "pubends")[0]["last_event"]
+    assert ask(at, "subscriptions") == [
+        {
+            "name": "s",
+            "durable": True,
+            "connected": False,
+            "pattern": "t",
+            "selector": "n > 1",
+            "changing": False,
+            "credit": 0,
+            "checkpoint": CheckpointToken({"p": start}).text(),
+            "pubends": {
+                "p": {
+                    "start": start,
+                    "acknowledged": start,
+                    "told": None,
+                    "lag_us": last - start,
+                    "catching_up": False,
+                }
+            },
+        }
+    ]
+    assert ask(at, "subscription", name="s") == ask(at, "subscriptions")[0]
+
+
+def test_a_subscription_that_has_everything_has_no_lag(at: Desk) -> None:
+    ask(at, "seek", name="s", to=ask(at, "pubends")[0]["last_event"])
+    assert ask(at, "subscription", name="s")["pubends"]["p"]["lag_us"] == 0
+    at.pass_time(1.0)
+    assert ask(at, "subscription", name="s")["pubends"]["p"]["lag_us"] == 0
+
+
+def test_a_subscription_is_removed_and_the_answer_comes_after_the_disk(at: Desk) -> None:
+    effects = at.say(80, Ask(7, "remove", '{"name": "s"}'))
+    assert [type(each) for each in effects] == [DropSubscription, CommitTables]
+    assert told(at.finish(effects), 80) == [Answer(7, '{"removed": "s"}')]
+    assert ask(at, "subscriptions") == []
+
+
+def test_one_that_is_connected_is_removed_only_by_force(at: Desk) -> None:
+    at.do(2, Subscribe("s", "t", "n > 1", True, 10_000))
+    assert refusal(at, "remove", '{"name": "s"}').code == "taken"
+    assert ask(at, "remove", name="s", force=True) == {"removed": "s"}
+    assert ask(at, "subscriptions") == []
+    assert isinstance(at.do(2, Unsubscribe("s"))[0], Refused)
+    at.gone(2)
+
+
+def test_seeking_moves_a_subscription_forward_to_a_tick(at: Desk) -> None:
+    first = ask(at, "pubends")[0]["last_event"] - 2
+    effects = at.say(80, Ask(7, "seek", json.dumps({"name": "s", "to": first})))
+    assert effects[0] == SaveReleased(1, CheckpointToken({"p": first}))
+    at.finish(effects)
+    frames = at.do(2, Subscribe("s", "t", "n > 1", True, 10_000))
+    (deliver,) = [f for f in frames if isinstance(f, Deliver) and f.batch is not None]
+    assert deliver.batch is not None
+    assert deliver.batch.ticks.tolist() == [first + 1, first + 2]
+
+
+def test_seeking_to_now_or_to_a_token(at: Desk) -> None:
+    last = ask(at, "pubends")[0]["last_event"]
+    token = CheckpointToken({"p": last - 1, "elsewhere": 5})
+    moved = ask(at, "seek", name="s", to=token.text())
+    assert moved["checkpoint"] == CheckpointToken({"p": last - 1}).text()
+    moved = ask(at, "seek", name="s")
+    assert moved["pubends"]["p"]["acknowledged"] == ask(at, "streams")[0]["delivered"]
+
+
+@pytest.mark.parametrize(
+    ("what", "arguments", "code"),
+    [
+        ("weather", "{}", "unknown"),
+        ("topics", "{", "frame"),
+        ("topics", "[]", "frame"),
+        ("subscription", "{}", "unknown"),
+        ("subscription", '{"name": 5}', "unknown"),
+        ("remove", '{"name": "nobody"}', "unknown"),
+        ("seek", '{"name": "nobody"}', "unknown"),
+        ("seek", '{"name": "s", "to": 5}', "frame"),
+        ("seek", '{"name": "s", "to": 4611686018427387904}', "frame"),
+        ("seek", '{"name": "s", "to": 99999999999999999999999}', "frame"),
+        ("seek", '{"name": "s", "to": "yesterday"}', "frame"),
+        ("seek", '{"name": "s", "to": null}', "frame"),
+        ("seek", '{"name": "s", "to": true}', "frame"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(
+    at: Desk, what: str, arguments: str, code: str
+) -> None:
+    before = ask(at, "subscriptions")
+    assert refusal(at, what, arguments).code == code
+    assert ask(at, "subscriptions") == before
+
+
+def test_one_that_is_connected_is_not_moved(at: Desk) -> None:
+    at.do(2, Subscribe("s", "t", "n > 1", True, 10_000))
+    assert refusal(at, "seek", '{"name": "s"}').code == "taken"
+
+
+def test_a_question_that_is_not_known_names_those_that_are(at: Desk) -> None:
+    assert "subscriptions" in refusal(at, "weather", "{}").reason

@@ -1,0 +1,230 @@
+"""A catchup stream by itself: told in order, tiling, exactly what matched or a gap, whatever arrives when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+from desk import batch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemark.broker.catchup import ASK_RANGES_MAX, Catchup, Cuts, Mask
+from tidemark.message.batches.batch import EventBatch
+from tidemark.wire.frames import Range
+
+END = 60
+
+
+def nobody(events: EventBatch) -> Mask:
+    """Nothing is to be matched again."""
+    raise AssertionError(f"{events} should not be looked at")
+
+
+def arrive(catchup: Catchup, base: int, upto: int, *ticks: int, damaged: Sequence[Range] = ()) -> None:
+    catchup.arrived(base, upto, Cuts(batch(*ticks)) if ticks else None, damaged, nobody)
+
+
+def ready(catchup: Catchup, credit: int = 1) -> tuple[int, list[int]] | None:
+    told = catchup.ready(credit)
+    if told is None:
+        return None
+    return told[0], [] if told[1] is None else told[1].ticks.tolist()
+
+
+def matched(catchup: Catchup, upto: int, *ticks: int, unknown: Range | None = None) -> None:
+    catchup.matched(upto, np.array(ticks, np.int64), unknown)
+
+
+def test_it_tells_in_order_and_only_what_it_has() -> None:
+    catchup = Catchup(0)
+    matched(catchup, 100, 10, 20, 30)
+    assert catchup.missing() == [(9, 10), (19, 20), (29, 30)]
+    arrive(catchup, 15, 25, 20)
+    assert ready(catchup) == (9, [])
+    arrive(catchup, 5, 12, 10, 11)
+    assert ready(catchup) == (29, [10, 20])
+    arrive(catchup, 25, 40)  # it is not there any more
+    assert ready(catchup) == (100, [])
+    assert catchup.needs_read
+
+
+def test_without_credit_it_tells_of_silence_only() -> None:
+    catchup = Catchup(0)
+    matched(catchup, 100, 10, 20)
+    arrive(catchup, 0, 100, 10, 20)
+    assert ready(catchup, 0) == (9, [])
+    assert ready(catchup, 0) is None
+    assert ready(catchup, 1) == (100, [10, 20])
+
+
+def test_a_gap_reaches_exactly_as_far_as_what_was_lost() -> None:
+    catchup = Catchup(0)
+    matched(catchup, 100, 10, 20, 30, 60)
+    arrive(catchup, 15, 25, 20)
+    assert catchup.gap(5) is None
+    assert ready(catchup) == (9, [])
+    assert catchup.gap(50) == 19  # 20 is held
+    catchup.skip(19)
+    assert ready(catchup) == (29, [20])
+    assert catchup.gap(50) == 50
+    catchup.skip(50)
+    assert catchup.gap(50) is None
+    assert ready(catchup) == (59, [])
+    assert catchup.missing() == [(59, 60)]
+
+
+def test_what_is_lost_and_did_not_match_is_no_gap() -> None:
+    catchup = Catchup(0)
+    matched(catchup, 100, 80)
+    assert catchup.gap(50) is None
+    assert ready(catchup) == (79, [])
+
+
+def test_a_damaged_range_is_a_gap_between_what_was_read() -> None:
+    catchup = Catchup(0)
+    matched(catchup, 100, 10, 20, 30)
+    arrive(catchup, 0, 40, 10, 30, damaged=[(15, 25)])
+    assert ready(catchup) == (19, [10])
+    assert catchup.gap(0) == 25
+    catchup.skip(25)
+    assert ready(catchup) == (100, [30])
+
+
+def test_where_the_pfs_does_not_know_events_are_matched_again() -> None:
+    catchup = Catchup(0)
+    matched(catchup, 10, 5, unknown=(10, 50))
+    assert catchup.missing() == [(4, 5)]
+    arrive(catchup, 0, 10, 5)
+    assert ready(catchup) == (10, [5])
+    assert catchup.missing() == [(10, 50)]
+    even = lambda events: events.ticks % 2 == 0  # noqa: E731  # one line in a test
+    catchup.arrived(10, 50, Cuts(batch(20, 21, 22)), (), even)
+    assert ready(catchup) == (50, [20, 22])
+    assert catchup.needs_read
+
+
+def test_many_scattered_ticks_are_asked_for_in_few_ranges() -> None:
+    catchup = Catchup(0)
+    ticks = [100 * n + (50 if n % 7 == 0 else 0) for n in range(1, 1_000)]
+    matched(catchup, 200_000, *ticks)
+    asked = catchup.missing()
+    assert len(asked) == ASK_RANGES_MAX
+    covered = [tick for tick in ticks if any(base < tick <= upto for base, upto in asked)]
+    assert covered == ticks
+    assert asked == sorted(asked)
+
+
+def test_subscribers_that_want_the_same_rows_share_one_copy() -> None:
+    cuts = Cuts(batch(1, 2, 3))
+    assert cuts.take(np.array([0, 2])) is cuts.take(np.array([0, 2]))
+    assert cuts.take(np.arange(3)) is cuts.batch
+
+
+@dataclass
+class World:
+    """The truth about one subscriber and one pubend, and somebody who drives its catchup stream."""
+
+    chance: Random
+    events: set[int]
+    wanted: set[int]
+    #: ticks that the PFS knows nothing of
+    dark: set[int]
+    damaged: set[int]
+    #: everything at or below is L
+    lost: int = 0
+    #: ticks that were L when a gap was told
+    events_told: list[int] = field(default_factory=list)
+    gaps_told: list[Range] = field(default_factory=list)
+    at: int = 0
+
+    def read(self, base: int) -> tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]], Range | None]:
+        """What the PFS says, a few matches at a time."""
+        limit, ticks, upto = self.chance.randint(1, 5), list[int](), base
+        while upto < END and upto + 1 not in self.dark and len(ticks) < limit:
+            upto += 1
+            if upto in self.wanted:
+                ticks.append(upto)
+        stop = upto
+        while stop < END and stop + 1 in self.dark and len(ticks) < limit:
+            stop += 1
+        return upto, np.array(ticks, np.int64), (upto, stop) if stop > upto else None
+
+    def answer(self, catchup: Catchup, base: int, upto: int) -> None:
+        """`(base, upto]` of the log arrives; others may have asked for it as well."""
+        base = max(base, self.lost)
+        if upto <= base:
+            return
+        there = sorted(t for t in self.events - self.damaged if base < t <= upto)
+        damaged = [(t - 1, t) for t in sorted(self.damaged) if base < t <= upto]
+        catchup.arrived(base, upto, Cuts(batch(*there)) if there else None, damaged, self.chosen)
+
+    def chosen(self, events: EventBatch) -> Mask:
+        return np.isin(events.ticks, sorted(self.wanted))
+
+    def settle(self, catchup: Catchup, credit: int) -> None:
+        """As a host does: tell whatever can be told."""
+        while True:
+            told = catchup.ready(credit)
+            if told is not None:
+                upto, events = told
+                assert upto > self.at
+                ticks = [] if events is None else events.ticks.tolist()
+                assert all(self.at < tick <= upto for tick in ticks)
+                assert not ticks or credit > 0
+                self.events_told += ticks
+                self.at = upto
+                continue
+            gap = catchup.gap(self.lost)
+            if gap is None:
+                return
+            catchup.skip(gap)
+            self.tell_gap(gap)
+
+    def tell_gap(self, upto: int) -> None:
+        assert upto > self.at
+        ticks = set(range(self.at + 1, upto + 1))
+        assert all(tick <= self.lost or tick in self.damaged for tick in ticks), "a gap where nothing is lost"
+        assert ticks & (self.wanted | self.dark), "a gap where nothing could be missing"
+        self.gaps_told.append((self.at, upto))
+        self.at = upto
+
+
+ticks = st.sets(st.integers(1, END))
+
+
+@settings(derandomize=True, deadline=None, max_examples=250)
+@given(ticks, ticks, ticks, ticks, st.integers(0, 3), st.randoms(use_true_random=False))
+def test_what_is_told_tiles_and_is_exactly_what_matched_or_a_gap(
+    events: set[int], wanted: set[int], dark: set[int], damaged: set[int], harm: int, chance: Random
+) -> None:
+    world = World(chance, events, wanted & events, dark, damaged & events if harm % 2 else set())
+    catchup = Catchup(0)
+    for step in range(200):
+        calm = step > 60
+        world.settle(catchup, 1 if calm else chance.randint(0, 1))
+        assert catchup.position == world.at
+        if world.at >= END:
+            break
+        if catchup.needs_read:
+            catchup.reads_from = catchup.position
+        if catchup.reads_from is not None and (calm or chance.random() < 0.7):
+            catchup.matched(*world.read(catchup.reads_from))
+        asked = catchup.missing()
+        chance.shuffle(asked)
+        for base, upto in asked:
+            if calm:
+                world.answer(catchup, base, upto)
+            elif chance.random() < 0.5:
+                stop = chance.randint(base + 1, upto)
+                world.answer(catchup, min(base, chance.randint(0, END)), stop)
+        if harm >= 2 and not calm and chance.random() < 0.1:
+            world.lost = chance.randint(world.lost, END)
+    assert world.at >= END
+    assert world.events_told == sorted(set(world.events_told))
+    assert set(world.events_told) <= world.wanted
+    excused = {tick for base, upto in world.gaps_told for tick in range(base + 1, upto + 1)}
+    assert world.wanted <= set(world.events_told) | excused
+    assert not set(world.events_told) & excused

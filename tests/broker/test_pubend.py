@@ -1,0 +1,305 @@
+"""A pubend by itself: ticks, the disk before the word, repetition, silence, full disks, release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from desk import batch
+
+from tidemark.broker.commit import GroupCommit
+from tidemark.broker.counters import Counters
+from tidemark.broker.effects import AppendEvents, AppendLease, Effect, LoseLog, Outbox, SendClient
+from tidemark.broker.pubend import Pubend, PubendPolicy, PubendState
+from tidemark.message.batches.batch import EventBatch
+from tidemark.wire.frames import Publish, Published, Refused
+
+FULL = "the disk is full: nothing was logged, send again when there is room"
+
+
+class Root:
+    """A pubend with its surroundings written down."""
+
+    def __init__(self, state: PubendState | None = None, policy: PubendPolicy | None = None) -> None:
+        self.out = Outbox()
+        self.counters = Counters()
+        self.syncs: list[int] = []
+        #: knowledge passed on: base, upto, ticks of events
+        self.known: list[tuple[int, int, list[int]]] = []
+        self.commit = GroupCommit(self.syncs.append)
+        self.pubend = Pubend(
+            "p",
+            state or PubendState(),
+            policy or PubendPolicy(),
+            self.out,
+            self.counters,
+            self.commit,
+            self._pass_on,
+        )
+
+    def _pass_on(self, base: int, upto: int, events: EventBatch | None) -> None:
+        self.known.append((base, upto, [] if events is None else events.ticks.tolist()))
+
+    def publish(self, sequence: int, count: int, wall: int, publisher: str = "me") -> list[Effect]:
+        self.pubend.received(7, Publish("p", publisher, sequence, batch(*range(count))), wall)
+        self.commit.flush()
+        return self.out.take()
+
+    def sync(self) -> list[Effect]:
+        self.commit.synced(self.syncs[-1])
+        self.commit.flush()
+        return self.out.take()
+
+    def full(self) -> list[Effect]:
+        assert self.commit.failed(self.syncs[-1])
+        return self.out.take()
+
+    def beat(self, now: int, wall: int | None = None) -> list[Effect]:
+        self.pubend.beat(now, now if wall is None else wall)
+        self.commit.flush()
+        return self.out.take()
+
+    def released(self, released: int, delivered: int, wall: int = 0) -> list[Effect]:
+        self.pubend.released(released, delivered, 0, wall)
+        return self.out.take()
+
+
+def appended(effects: list[Effect]) -> list[tuple[str, int, list[int]]]:
+    """Publisher, first sequence number and ticks of what is logged."""
+    return [
+        (each.publisher, each.sequence, each.batch.ticks.tolist())
+        for each in effects
+        if isinstance(each, AppendEvents)
+    ]
+
+
+def published(sequence: int, tick: int, publisher: str = "me") -> SendClient:
+    return SendClient(7, Published("p", publisher, sequence, tick))
+
+
+def refused(code: str, reason: str, publisher: str = "me") -> SendClient:
+    return SendClient(7, Refused("publish", publisher, code, reason))
+
+
+# Publishing.
+
+
+def test_nothing_is_acknowledged_or_passed_on_before_it_is_synced() -> None:
+    root = Root(PubendState(last=10))
+    effects = root.publish(1, 2, 100)
+    assert appended(effects) == [("me", 1, [100, 101])]
+    assert len(effects) == 1
+    assert root.known == []
+    assert root.sync() == [published(2, 101)]
+    assert root.known == [(10, 101, [100, 101])]
+
+
+def test_a_repeated_batch_is_acknowledged_and_not_logged_again() -> None:
+    root = Root(PubendState(last=10))
+    root.publish(1, 2, 100)
+    root.sync()
+    assert root.publish(1, 2, 200) == [published(2, 101)]
+    assert root.counters["publishes_repeated"] == 1
+
+
+def test_a_batch_that_is_repeated_before_it_is_synced_waits_for_the_same_sync() -> None:
+    root = Root()
+    root.publish(1, 2, 100)
+    assert root.publish(1, 2, 150) == []
+    assert root.sync() == [published(2, 101)]
+    assert root.sync() == [published(2, 101)]  # after a sync of its own, which costs nothing
+
+
+def test_a_repetition_that_goes_on_is_logged_from_where_it_is_new() -> None:
+    root = Root(PubendState(last=10))
+    root.publish(1, 2, 100)
+    root.sync()
+    assert appended(root.publish(1, 3, 200)) == [("me", 3, [200])]
+    assert root.sync() == [published(3, 200)]
+
+
+def test_publishers_are_remembered_across_lives() -> None:
+    root = Root(PubendState(last=101, publishers={"me": (2, 101)}))
+    assert root.publish(1, 2, 500) == [published(2, 101)]
+    assert appended(root.publish(3, 1, 500)) == [("me", 3, [500])]
+
+
+def test_publishers_are_numbered_apart() -> None:
+    root = Root()
+    assert appended(root.publish(1, 1, 100, "me")) == [("me", 1, [100])]
+    assert appended(root.publish(1, 1, 100, "you")) == [("you", 1, [101])]
+
+
+def test_a_batch_that_skips_ahead_is_refused() -> None:
+    root = Root()
+    assert root.publish(2, 1, 100) == [
+        refused("sequence", "expected sequence 1, got 2: send again from there")
+    ]
+    assert root.counters["publishes_refused"] == 1
+    assert root.syncs == []
+
+
+def test_ticks_grow_although_the_clock_goes_back() -> None:
+    root = Root(PubendState(last=1_000, lease=5_000_000))
+    root.publish(1, 1, 50)
+    root.sync()
+    assert root.known == [(1_000, 5_000_001, [5_000_001])]
+    assert root.counters["clock_back"] == 1
+
+
+# A full disk.
+
+
+def test_a_full_disk_refuses_and_rolls_the_numbering_back() -> None:
+    root = Root()
+    root.publish(1, 1, 100)
+    root.sync()
+    root.publish(2, 2, 200)
+    root.publish(4, 1, 300)  # gathers while the sync runs
+    assert root.full() == [refused("full", FULL), refused("full", FULL)]
+    assert root.known[-1] == (root.known[-1][0], 100, [100])  # nothing of it was passed on
+    assert root.publish(4, 1, 400) == [
+        refused("sequence", "expected sequence 2, got 4: send again from there")
+    ]
+    assert appended(root.publish(2, 2, 400)) == [("me", 2, [400, 401])]
+    assert root.sync() == [published(3, 401)]
+    assert root.known[-1] == (100, 401, [400, 401])
+
+
+def test_ticks_that_a_full_disk_refused_are_not_given_again() -> None:
+    root = Root()
+    root.publish(1, 3, 100)
+    root.full()
+    assert appended(root.publish(1, 1, 50)) == [("me", 1, [103])]
+
+
+def test_a_repetition_of_what_found_the_disk_full_is_refused_with_it() -> None:
+    root = Root()
+    root.publish(1, 1, 100)
+    root.publish(1, 1, 100)
+    assert root.full() == [refused("full", FULL), refused("full", FULL)]
+    assert appended(root.publish(1, 1, 200)) == [("me", 1, [200])]
+
+
+def test_a_lease_that_found_the_disk_full_is_asked_for_again() -> None:
+    root = Root(policy=PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    assert root.beat(100) == [AppendLease("p", 1_100)]
+    assert root.beat(120) == []
+    root.full()
+    assert root.known == []
+    assert root.beat(140) == [AppendLease("p", 1_140)]
+    root.sync()
+    root.beat(160)
+    assert root.known[-1][1:] == (160, [])
+
+
+# Silence.
+
+
+def test_silence_is_advertised_only_as_far_as_the_lease_on_disk() -> None:
+    root = Root(PubendState(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    assert root.beat(100) == [AppendLease("p", 1_100)]
+    assert root.known == []
+    root.sync()
+    assert root.beat(200) == []
+    assert root.known == [(0, 200, [])]
+    assert root.beat(205) == []  # not so soon again
+    assert root.known == [(0, 200, [])]
+    assert root.beat(700) == [AppendLease("p", 1_700)]  # renewed when half of it is used
+    assert root.beat(5_000) == []
+    assert root.known[-1] == (700, 1_100, [])
+
+
+def test_silence_goes_on_although_the_clock_went_back() -> None:
+    root = Root(PubendState(last=5_000, lease=9_000), PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    root.beat(100, wall=50)
+    root.beat(120, wall=70)
+    assert root.known == [(5_000, 5_001, []), (5_001, 5_002, [])]
+
+
+def test_there_is_no_silence_while_an_event_is_on_its_way_to_the_disk() -> None:
+    root = Root(PubendState(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    root.beat(50)
+    root.sync()
+    root.publish(1, 1, 100)
+    root.beat(200)
+    assert root.known == []
+    root.sync()
+    root.beat(300)
+    assert root.known == [(0, 100, [100]), (100, 300, [])]
+
+
+def test_after_a_crash_no_event_gets_a_tick_that_may_have_been_said_to_be_silent() -> None:
+    root = Root(PubendState(last=100, lease=1_100))
+    assert appended(root.publish(1, 1, 500)) == [("me", 1, [1_101])]
+
+
+def test_the_last_event_is_announced_when_nobody_releases_it_and_after_recovery() -> None:
+    root = Root(PubendState(last=100), PubendPolicy(ack_expected=1_000))
+    assert root.pubend.announcement(10) == 100
+    assert root.pubend.announcement(20) is None
+    assert root.pubend.announcement(2_000) == 100
+    root.released(100, 100)
+    assert root.pubend.announcement(9_000) is None
+
+
+# Release.
+
+
+def test_what_everyone_has_released_goes() -> None:
+    root = Root(PubendState(last=500))
+    assert root.released(50, 300) == [LoseLog("p", 50)]
+    assert root.released(40, 200) == []  # minima never go back
+    assert root.released(50, 400) == []
+    assert root.counters["released"] == 1
+    assert root.counters["released_early"] == 0
+
+
+def test_age_releases_early_but_never_beyond_what_is_delivered() -> None:
+    root = Root(PubendState(last=500), PubendPolicy(max_retain=100))
+    assert root.released(50, 300, wall=120) == [LoseLog("p", 50)]
+    assert root.released(50, 300, wall=250) == [LoseLog("p", 150)]
+    assert root.released(50, 300, wall=1_000) == [LoseLog("p", 300)]
+    assert root.counters["released_early"] == 2
+
+
+def test_size_releases_early_whole_batches_and_only_as_many_as_needed() -> None:
+    state = PubendState(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
+    root = Root(state, PubendPolicy(max_bytes=120))
+    assert root.pubend.bytes == 200
+    assert root.released(0, 400) == [LoseLog("p", 200)]
+    assert root.pubend.bytes == 100
+    assert root.released(0, 400) == []
+
+
+def test_size_does_not_release_beyond_what_is_delivered() -> None:
+    state = PubendState(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
+    root = Root(state, PubendPolicy(max_bytes=0))
+    assert root.released(0, 150) == [LoseLog("p", 150)]
+    assert root.pubend.bytes == 150  # the batch up to 200 is still needed
+
+
+def test_what_is_published_counts_towards_the_size() -> None:
+    root = Root(policy=PubendPolicy(max_bytes=10))
+    root.publish(1, 1, 100)
+    assert root.pubend.bytes == 0
+    root.sync()
+    assert root.pubend.bytes == len(batch(0).data)
+    assert root.released(0, 100) == [LoseLog("p", 100)]
+    assert root.pubend.bytes == 0
+
+
+def test_the_archive_holds_release_and_policy_may_say_otherwise() -> None:
+    for unarchived, expected in ((False, 40), (True, 300)):
+        policy = PubendPolicy(max_retain=100, release_unarchived=unarchived)
+        root = Root(PubendState(last=500), policy)
+        root.pubend.archived = 40
+        assert root.released(200, 300, wall=10_000) == [LoseLog("p", expected)]
+
+
+@pytest.mark.parametrize("state", [PubendState(), PubendState(last=7, lost=3)])
+def test_it_describes_itself(state: PubendState) -> None:
+    described: dict[str, Any] = Root(state).pubend.describe()
+    assert described["last_event"] == (7 if state.last == 7 else None)
+    assert described["lost"] == (3 if state.last == 7 else None)
+    assert described["bytes"] == 0

@@ -1,0 +1,116 @@
+"""The window: bounded, in order, each event once, and honest about what a disk lost."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from desk import batch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemark.broker import window as module
+from tidemark.broker.window import Window
+
+MUCH = 1 << 20
+
+
+def events(window: Window, base: int, upto: int) -> list[int]:
+    found = window.events(base, upto)
+    return [] if found is None else found.ticks.tolist()
+
+
+def test_it_forgets_its_oldest_but_not_what_is_needed() -> None:
+    window = Window(bytes_max=100, floor=0)
+    window.learn(0, 10, batch(5))
+    window.learn(10, 20, batch(15))
+    assert window.is_full
+    assert window.shrink(keep_beyond=7)
+    assert window.floor == 5
+    assert window.knowledge.text(4, 16) == "Q" * 2 + "S" * 9 + "DS"
+    assert events(window, 0, 20) == [15]
+    assert not window.shrink(keep_beyond=7)
+    window.shrink(keep_beyond=None)
+    assert window.floor == 5  # within its bound again
+
+
+def test_events_learnt_out_of_order_are_read_in_order_and_once() -> None:
+    window = Window(bytes_max=MUCH, floor=0)
+    window.learn(10, 20, batch(15))
+    window.learn(0, 10, batch(3, 5))
+    window.learn(0, 20, batch(3, 5, 15))
+    assert events(window, 0, 20) == [3, 5, 15]
+    assert events(window, 3, 14) == [5]
+    assert events(window, 15, 20) == []
+
+
+def test_what_lies_below_the_floor_is_not_learnt() -> None:
+    window = Window(bytes_max=MUCH, floor=10)
+    window.learn(0, 20, batch(5, 15))
+    assert events(window, 10, 20) == [15]
+    assert window.knowledge.text(10, 12) == "QSS"
+    window.learn(0, 10, batch(5))
+    assert window.knowledge.state(5) == "Q"
+
+
+def test_an_event_replaces_silence_and_silence_never_an_event() -> None:
+    window = Window(bytes_max=MUCH, floor=0)
+    window.learn(0, 10, None)
+    window.learn(0, 10, batch(4))
+    window.learn(0, 10, None)
+    assert events(window, 0, 10) == [4]
+
+
+def test_what_is_lost_is_gone_and_its_damage_with_it() -> None:
+    window = Window(bytes_max=MUCH, floor=0)
+    window.learn(0, 10, batch(4), [(5, 6)])
+    window.learn(10, 20, batch(14), [(17, 18)])
+    window.lose(10)
+    assert window.knowledge.text(9, 12) == "LLSS"
+    assert list(window.damaged) == [(17, 18)]
+    assert window.bytes == len(batch(14).data)
+    assert events(window, 10, 20) == [14]
+
+
+def test_damage_below_the_floor_is_dropped() -> None:
+    window = Window(bytes_max=MUCH, floor=5)
+    window.learn(0, 10, None, [(2, 4), (4, 7)])
+    assert list(window.damaged) == [(5, 7)]
+    window.raise_floor(6)
+    assert list(window.damaged) == [(6, 7)]
+
+
+def test_a_piece_ends_where_enough_has_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIECE_BYTES", 2 * len(batch(1).data))
+    window = Window(bytes_max=MUCH, floor=0)
+    for tick in range(1, 8):
+        window.learn(tick * 10 - 10, tick * 10, batch(tick * 10 - 5))
+    assert window.reach(0, 70) == 15
+    assert window.reach(15, 70) == 35
+    assert window.reach(55, 70) == 70
+    assert window.reach(0, 12) == 12
+    assert window.reach(70, 90) == 90
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(st.sets(st.integers(1, 40)), st.randoms(use_true_random=False))
+def test_it_knows_what_it_was_told_in_whatever_order(truth: set[int], chance: Random) -> None:
+    window, known, floor, lost = Window(bytes_max=MUCH, floor=0), set[int](), 0, 0
+    for _ in range(12):
+        base = chance.randint(0, 39)
+        upto = chance.randint(base + 1, 40)
+        there = sorted(tick for tick in truth if base < tick <= upto)
+        window.learn(base, upto, batch(*there) if there else None)
+        known |= set(range(max(base, floor, lost) + 1, upto + 1))
+        if chance.random() < 0.1:
+            floor = max(floor, chance.randint(0, 10))
+            window.raise_floor(floor)
+            known = {tick for tick in known if tick > floor}
+        if chance.random() < 0.1:
+            lost = max(lost, chance.randint(0, 10))
+            window.lose(lost)
+    known = {tick for tick in known if tick > max(floor, lost)}
+    assert events(window, max(floor, lost), 40) == sorted(truth & known)
+    for tick in range(max(floor, lost) + 1, 41):
+        expected = "Q" if tick not in known else "D" if tick in truth else "S"
+        assert window.knowledge.state(tick) == expected
