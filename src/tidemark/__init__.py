@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tidemark import sync
+    from tidemark import queue, sync
     from tidemark.client.acks import Transaction
     from tidemark.client.checkpoints import CheckpointStore, DbApiCheckpoints, SqliteCheckpoints
     from tidemark.client.client import Client, connect
@@ -69,13 +69,14 @@ __all__ = [
     "TimedOutError",
     "Transaction",
     "connect",
+    "queue",
     "sync",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "sync":
-        return import_module("tidemark.sync")
+    if name in ("queue", "sync"):
+        return import_module(f"tidemark.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'tidemark' has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_HOMES[name]), name)

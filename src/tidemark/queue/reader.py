@@ -1,0 +1,119 @@
+"""Reader: the messages of one topic, one at a time; what was handed out stays in hand until it is consumed.
+
+A message goes from the subscription into the hand, and from there to the application, again if it was given
+back. Only when it is consumed - its token is in the state file - does the broker hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from tidemark.client.client import Client
+from tidemark.client.events import Event, Gap
+from tidemark.client.subscription import Subscription
+from tidemark.errors import RefusedError, TidemarkError, TimedOutError
+from tidemark.queue.messages import Message, from_fields
+from tidemark.ticks import CheckpointToken
+
+#: How often a broker is asked whether it has delivered all, while it has not.
+LOOK_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class InHand:
+    """A message, or the error that is there in its place, and the token of having consumed it."""
+
+    message: Message | TidemarkError
+    token: CheckpointToken
+
+
+class Reader:
+    """One topic of a queue. Whoever holds `lock` uses it."""
+
+    def __init__(self, topic: str, client: Client, subscription: Subscription) -> None:
+        self.topic = topic
+        self._client = client
+        self.subscription = subscription
+        self.lock = Lock()
+        self.hand: InHand | None = None
+        #: what is in hand was not consumed after all: it comes next
+        self.is_returned = False
+        #: the last token that is in the state file
+        self.kept = subscription.checkpoint
+
+    @property
+    def quiet(self) -> CheckpointToken | None:
+        """With nothing in hand: a token that is later than the one kept, for silence that has passed."""
+        token = self.subscription.checkpoint
+        return token if self.hand is None and token != self.kept else None
+
+    def consumed(self, token: CheckpointToken) -> None:
+        """It is in the state file."""
+        self.kept = token
+        self.hand = None
+        self.is_returned = False
+
+    # On the loop.
+
+    async def next(self, timeout: float | None) -> bool:
+        """Take the next message into the hand; False when none came in time."""
+        assert self.hand is None
+        item = await self.subscription.next(timeout)
+        if item is not None:
+            self.hand = InHand(self._message(item), item.checkpoint)
+        return item is not None
+
+    def _message(self, item: Event | Gap) -> Message | TidemarkError:
+        if isinstance(item, Event):
+            return from_fields(item.value)
+        reason = (
+            f"what was put in ({item.base}, {item.upto}] of the pubend {item.pubend!r} is gone "
+            f"({item.reason}): get again to go on behind it"
+        )
+        return RefusedError(reason, what="get", name=self.topic, code="unknown")
+
+    async def look(self) -> bool:
+        """Take what was put before this call into the hand; False when there is nothing, as the broker says.
+
+        Deliveries and answers come in the order in which the broker sent them: if it had delivered all it
+        knew of when it answered, and nothing is here, there is nothing. It takes two such answers, for a
+        message that is here may need a schema first, which comes between them. NotConnectedError if the
+        broker is away.
+        """
+        goal: dict[str, int] = {}
+        empty = 0
+        try:
+            async with asyncio.timeout(self._client.timeout):
+                while empty < 2:
+                    streams, mine = await asyncio.gather(
+                        self._client.ask("streams"),
+                        self._client.ask("subscription", name=self.subscription.name),
+                    )
+                    goal = goal or {each["pubend"]: each["position"] for each in streams}
+                    if await self.next(0):
+                        return True
+                    if _is_delivered(goal, streams, mine["pubends"]):
+                        empty += 1
+                    else:
+                        await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise TimedOutError(
+                f"the broker did not say in time whether {self.topic!r} is empty: get again"
+            ) from None
+        return False
+
+
+def _is_delivered(goal: dict[str, int], streams: list[dict[str, Any]], mine: dict[str, Any]) -> bool:
+    """Had the broker, as it answered, delivered all up to the goal?"""
+    delivered = {each["pubend"]: each["delivered"] for each in streams}
+    return all(
+        delivered.get(pubend) is not None
+        and delivered[pubend] >= position
+        and pubend in mine
+        and mine[pubend]["told"] is not None
+        and not mine[pubend]["catching_up"]
+        for pubend, position in goal.items()
+    )
