@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim": {"node", "broker", "storage", "ticks", "message", "matching", "wire"},
     "lab": {"client", "spark", "sim", "broker", "storage", "ticks", "message", "matching", "wire", "node"},
     "console": {"client"},
-    "sync": {"client", "message", "ticks"},
+    "sync": {"client", "wire", "message", "ticks"},
     "queue": {"client", "message", "ticks", "wire"},
 }
 PURE = {"ticks", "message", "matching", "wire", "broker"}

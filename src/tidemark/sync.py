@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from tidemark.client import client as asynchronous
 from tidemark.client.acks import Transaction as AsyncTransaction
+from tidemark.client.client import FETCH_BYTES
 from tidemark.client.connection import PING_SECONDS
 from tidemark.client.events import Batch, Event, Gap
 from tidemark.client.subscription import (
@@ -35,6 +36,7 @@ from tidemark.errors import ClosedError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import Fetched
 
 _T = TypeVar("_T")
 
@@ -236,6 +238,21 @@ class Client:
     def unsubscribe(self, name: str) -> None:
         """End a durable subscription for good."""
         self._loop.run(self._client.unsubscribe(name))
+
+    def fetch(
+        self,
+        pubend: str,
+        base: int,
+        upto: int,
+        pattern: str = ">",
+        where: str = "",
+        *,
+        bytes_max: int = FETCH_BYTES,
+        timeout: float | None = None,
+    ) -> Fetched:
+        """Read a pubend in bulk: see `tidemark.client.Client.fetch`."""
+        read = self._client.fetch(pubend, base, upto, pattern, where, bytes_max=bytes_max, timeout=timeout)
+        return self._loop.run(read)
 
     def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any:
         """Ask what administrators ask; the answer is what its JSON says."""

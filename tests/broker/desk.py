@@ -15,7 +15,9 @@ from tidemark.broker.effects import (
     ClientGone,
     CommitTables,
     Effect,
+    FetchLog,
     LinkUp,
+    LogFetched,
     LogRead,
     LogSynced,
     LoseLog,
@@ -79,6 +81,10 @@ class _Disk:
                 parts = (rows_within(each, base, upto) for each in self._events)
                 batches = tuple(each for each in parts if each is not None)
                 return LogRead(pubend, base, upto, upto, self._lost, batches)
+            case FetchLog(ticket, pubend, base, upto, _):
+                read = self.answer(ReadLog(pubend, base, upto))
+                assert isinstance(read, LogRead)
+                return LogFetched(ticket, read)
             case _:
                 self._keep(effect)
                 return None

@@ -121,3 +121,29 @@ def test_the_examples_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
     run(main())
     assert capsys.readouterr().out.count("received") == 2
+
+
+def test_a_pubend_is_read_in_bulk(tmp_path: Path) -> None:
+    async def main() -> None:
+        node = await Node.start(config(tmp_path))
+        async with tidemark.connect(f"tidemark://{node.address}") as tm:
+            await tm.create_topic("trades", "[symbol: string, price: double]")
+            async with tm.subscribe("trades", durable="holds"):
+                events = [{"symbol": "ACME", "price": float(n)} for n in range(500)]
+                ticks = await tm.publish_many("trades", events)
+                first = ticks[0]
+                assert first is not None
+                (pubend,) = await tm.ask("pubends")
+                got, at = 0, first - 1
+                while at < pubend["position"]:
+                    answer = await tm.fetch(
+                        "main", at, pubend["position"], "trades", "price < 100", bytes_max=4096
+                    )
+                    got += answer.batch.count if answer.batch is not None else 0
+                    at = answer.upto
+                assert got == 100
+            with pytest.raises(tidemark.RefusedError, match="not hosted"):
+                await tm.fetch("nowhere", 0, 1)
+        await node.stop()
+
+    run(main())

@@ -21,6 +21,8 @@ from tidemark.wire.frames import (
     Credit,
     Deliver,
     Describe,
+    Fetch,
+    Fetched,
     Frame,
     Gap,
     Hello,
@@ -105,6 +107,18 @@ def gaps(draw: st.DrawFn) -> Gap:
     return Gap(draw(names), draw(names), base, upto)
 
 
+@st.composite
+def fetched(draw: st.DrawFn) -> Fetched:
+    base, upto, batch = draw(stretches())
+    return Fetched(draw(counts), draw(names), base, upto, draw(ticks), batch, draw(ranges()))
+
+
+@st.composite
+def fetches(draw: st.DrawFn) -> Fetch:
+    base, upto, _ = draw(stretches())
+    return Fetch(draw(counts), draw(names), base, upto, draw(names), draw(texts), draw(counts))
+
+
 batches = st.lists(ticks, min_size=1, max_size=5).map(batch_of)
 wanted = st.lists(st.builds(Wanted, names, texts), max_size=4).map(tuple)
 acks = st.dictionaries(names, tokens, max_size=3).map(lambda of: tuple(of.items()))
@@ -135,6 +149,8 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Unsubscribed: st.builds(Unsubscribed, names),
     Ask: st.builds(Ask, counts, names, texts),
     Answer: st.builds(Answer, counts, texts),
+    Fetch: fetches(),
+    Fetched: fetched(),
     Refused: st.builds(Refused, names, names, names, texts),
 }
 

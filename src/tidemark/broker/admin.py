@@ -55,6 +55,7 @@ class Admin:
             "subscription": lambda given: self.subscription(self._named(given)),
             "remove": self._remove,
             "seek": self._seek,
+            "archived": self._archived,
         }
 
     def asked(self, client: int, frame: Ask) -> None:
@@ -178,6 +179,18 @@ class Admin:
         subscription.acknowledge(token)
         self._host.acknowledgements.save([subscription.id])
         return self.subscription(subscription)
+
+    def _archived(self, given: Arguments) -> list[dict[str, Any]]:
+        """The archive says how far it has got, as a checkpoint token."""
+        token = CheckpointToken.parse(str(given.get("token", "")))
+        for name, tick in token.items():
+            pubend = self._pubends.get(name)
+            if pubend is None:
+                raise AdminError("pubend", f"the pubend {name!r} is not hosted here")
+            if pubend.archived is None:
+                raise AdminError("unknown", f"{name!r} is not set up for an archive: set retention.archive")
+            pubend.archived = max(pubend.archived, min(tick, pubend.position))
+        return self.pubends()
 
     def _refuse(self, client: int, frame: Ask, code: str, reason: str) -> None:
         self._out.add(SendClient(client, Refused("ask", str(frame.ticket), code, reason)))

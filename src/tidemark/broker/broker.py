@@ -20,6 +20,7 @@ from tidemark.broker.effects import (
     Effect,
     LinkDown,
     LinkUp,
+    LogFetched,
     LogFull,
     LogRead,
     LogSynced,
@@ -36,6 +37,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Woken,
 )
+from tidemark.broker.fetching import Fetching
 from tidemark.broker.host import Host, HostPolicy, SavedSubscription
 from tidemark.broker.interest import HERE, Interests
 from tidemark.broker.pubend import Pubend, PubendPolicy, PubendState
@@ -53,6 +55,7 @@ from tidemark.wire.frames import (
     ClientFrame,
     Credit,
     Describe,
+    Fetch,
     Hello,
     Interest,
     Knowledge,
@@ -178,6 +181,7 @@ class Broker:
         last = {name: state.last for name, state in recovered.pubends.items()}
         self._host.recover(recovered.subscriptions, recovered.delivered, last)
         self._reception = Reception(self._host, registry, self._out, self.counters, recovered.next_subscriber)
+        self._fetching = Fetching(self._pubends, registry, self._out)
         self._admin = Admin(self._host, self._reception, registry, self._pubends, self._out)
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
@@ -221,6 +225,7 @@ class Broker:
                 self._client_frame(client, frame)
             case ClientGone(client):
                 self._reception.gone(client)
+                self._fetching.gone(client)
             case LinkUp(peer):
                 self._lives.pop(peer, None)
                 self._out.add(SendPeer(peer, Hello(self.config.name, self.config.incarnation)))
@@ -238,6 +243,8 @@ class Broker:
                 self._tables_commit.synced(ticket)
             case LogRead():
                 self._streams[stimulus.pubend].read(stimulus)
+            case LogFetched():
+                self._fetching.read(stimulus)
             case PfsRead():
                 self._host.read(stimulus)
             case Woken():
@@ -353,6 +360,8 @@ class Broker:
                 self._topics.declare(client, frame)
             case Describe():
                 self._topics.describe(client, frame)
+            case Fetch():
+                self._fetching.asked(client, frame)
             case Ask():
                 self._admin.asked(client, frame)
             case _:

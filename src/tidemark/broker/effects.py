@@ -79,6 +79,17 @@ class ReadLog:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchLog:
+    """Read `(base, upto]` of a pubend's log, about `bytes_max` of it at the most, and report LogFetched."""
+
+    ticket: int
+    pubend: str
+    base: int
+    upto: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoseLog:
     """Everything at or below `upto` may go from the pubend's log."""
 
@@ -180,6 +191,7 @@ Effect = (
     | SyncLog
     | ResumeLog
     | ReadLog
+    | FetchLog
     | LoseLog
     | AppendPfs
     | SyncPfs
@@ -266,6 +278,14 @@ class LogRead:
 
 
 @dataclass(frozen=True, slots=True)
+class LogFetched:
+    """The answer to the FetchLog of this ticket."""
+
+    ticket: int
+    read: LogRead
+
+
+@dataclass(frozen=True, slots=True)
 class PfsSynced:
     """Everything appended to the PFS before the SyncPfs of this ticket is on disk."""
 
@@ -308,6 +328,7 @@ Stimulus = (
     | LogSynced
     | LogFull
     | LogRead
+    | LogFetched
     | PfsSynced
     | PfsRead
     | TablesCommitted

@@ -38,6 +38,8 @@ class PubendPolicy:
     #: Early release of what is older than this, or more than this in all.
     max_retain: int | None = None
     max_bytes: int | None = None
+    #: An archive keeps everything: nothing is let go before it has it.
+    archive: bool = False
     #: Policy may let go what the archive does not have yet.
     release_unarchived: bool = False
 
@@ -96,7 +98,8 @@ class Pubend:
         self.bytes = sum(size for _, size in state.sizes)
         self._released = TICK_MIN
         self._delivered = TICK_MIN
-        self.archived: int | None = None
+        #: the archive has everything up to here, as far as it has said; None when there is no archive
+        self.archived: int | None = TICK_MIN if policy.archive else None
         self._release_heard = TICK_MIN
         self._announce = state.last > state.lost
 

@@ -43,6 +43,8 @@ from tidemark.wire.frames import (
     Ask,
     ClientFrame,
     Deliver,
+    Fetch,
+    Fetched,
     Gap,
     Published,
     Refused,
@@ -56,6 +58,8 @@ from tidemark.wire.frames import (
 #: How long anything waits for its answer unless the call says otherwise.
 TIMEOUT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
+#: Read from the log for one answer of `fetch`.
+FETCH_BYTES = 4 << 20
 _PLAIN = Options()
 
 
@@ -111,6 +115,7 @@ class Client:
         self._subscriptions: dict[str, Subscription] = {}
         self._names_made = 0
         self._answers: dict[int, asyncio.Future[str]] = {}
+        self._fetches: dict[int, asyncio.Future[Fetched]] = {}
         self._asked = 0
         self._unsubscribing: dict[str, asyncio.Future[None]] = {}
         #: of those, what was sent again: it may be done already
@@ -150,6 +155,7 @@ class Client:
             Acked: self.acks.acked,
             Topic: self.topics.answered,
             Answer: self._answered,
+            Fetched: self._fetched,
             Unsubscribed: self._unsubscribed,
             Refused: self._refused,
         }
@@ -187,7 +193,11 @@ class Client:
         self._is_open = False
         self._publisher.close()
         self.acks.close()
-        futures: list[asyncio.Future[Any]] = [*self._answers.values(), *self._unsubscribing.values()]
+        futures: list[asyncio.Future[Any]] = [
+            *self._answers.values(),
+            *self._fetches.values(),
+            *self._unsubscribing.values(),
+        ]
         for future in futures:
             if not future.done():
                 future.set_exception(closed())
@@ -345,6 +355,33 @@ class Client:
             del self._answers[ticket]
         return json.loads(payload)
 
+    async def fetch(
+        self,
+        pubend: str,
+        base: int,
+        upto: int,
+        pattern: str = ">",
+        where: str = "",
+        *,
+        bytes_max: int = FETCH_BYTES,
+        timeout: float | None = None,
+    ) -> Fetched:
+        """Read `(base, upto]` of a pubend hosted at this broker, or a first part of it, in bulk.
+
+        The answer's `upto` says how far it reaches: go on from there. What lies at or below its `lost`, and
+        its `damaged` ranges, are gone. Nothing is held for who reads like this: subscribe for that.
+        """
+        self._welcome()
+        self._asked += 1
+        ticket = self._asked
+        future = self._fetches[ticket] = asyncio.get_running_loop().create_future()
+        self.link.send(Fetch(ticket, pubend, base, upto, pattern, where, bytes_max))
+        try:
+            fetched: Fetched = await self._within(future, f"what lies beyond {base} of {pubend!r}", timeout)
+        finally:
+            del self._fetches[ticket]
+        return fetched
+
     async def _within(self, answer: Any, what: str, timeout: float | None = None) -> Any:
         seconds = self.timeout if timeout is None else timeout
         try:
@@ -390,7 +427,8 @@ class Client:
     def _down(self) -> None:
         for subscription in self._subscriptions.values():
             subscription.down()
-        for future in self._answers.values():
+        waiting: list[asyncio.Future[Any]] = [*self._answers.values(), *self._fetches.values()]
+        for future in waiting:
             if not future.done():
                 future.set_exception(
                     NotConnectedError(
@@ -422,6 +460,11 @@ class Client:
         if subscription is not None:
             subscription.subscribed(frame)
 
+    def _fetched(self, frame: Fetched) -> None:
+        future = self._fetches.get(frame.ticket)
+        if future is not None and not future.done():
+            future.set_result(frame)
+
     def _answered(self, frame: Answer) -> None:
         future = self._answers.get(frame.ticket)
         if future is not None and not future.done():
@@ -451,6 +494,8 @@ class Client:
             case "ask":
                 named = frame.name.isdigit() and int(frame.name) in self._answers
                 self._fail(self._answers.get(int(frame.name) if named else self._asked), frame)
+            case "fetch":
+                self._fail(self._fetches.get(int(frame.name)) if frame.name.isdigit() else None, frame)
             case _:
                 raise _refusal(frame)
 

@@ -103,6 +103,7 @@ class RetentionSection:
 
     max_retain: Duration | None = setting(None, "What is older may go.", least=parse_duration("1s"))
     max_bytes: Size | None = setting(None, "What a pubend holds beyond may go.", least=parse_size("64KiB"))
+    archive: bool = setting(False, "An archive keeps everything: nothing goes before it has it.")
     release_unarchived: bool = setting(False, "Also what the archive does not have yet.")
 
 

@@ -27,6 +27,7 @@ from tidemark.wire.frames import (
     Credit,
     Deliver,
     Describe,
+    Fetch,
     Frame,
     Hello,
     Interest,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from tidemark.node.server import Server
 
 #: What the broker understands of a client besides Ask; Ping and Pong are answered here.
-_FROM_CLIENT = frozenset((Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic))
+_FROM_CLIENT = frozenset((Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch))
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 _OF_PUBEND = (Knowledge, Nack, AckExpected, Release)
 #: Without these a neighbour would be wrong about us; all else it asks for again.

@@ -234,6 +234,7 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
             ack_expected=thresholds.ack_expected,
             max_retain=retention.max_retain,
             max_bytes=retention.max_bytes,
+            archive=retention.archive,
             release_unarchived=retention.release_unarchived,
         ),
         HostPolicy(silence=thresholds.silence, save=thresholds.save),

@@ -25,6 +25,7 @@ from tidemark.broker.effects import (
     CommitTables,
     DropSubscription,
     Effect,
+    FetchLog,
     LoseLog,
     ReadLog,
     ReadPfs,
@@ -116,6 +117,8 @@ class Store:
                 return self._tables.commit(ticket)
             case ReadLog():
                 return self._checked(self._logs.read(effect))
+            case FetchLog():
+                return self._checked(self._logs.fetch(effect))
             case ReadPfs():
                 return self._checked(self._pfs.read(effect))
             case SaveReleased():

@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark.broker.effects import AppendEvents, AppendLease, LogFull, LogRead, LogSynced, LoseLog, ReadLog
+from tidemark.broker.effects import (
+    AppendEvents,
+    AppendLease,
+    FetchLog,
+    LogFetched,
+    LogFull,
+    LogRead,
+    LogSynced,
+    LoseLog,
+    ReadLog,
+)
 from tidemark.broker.pubend import PubendState
 from tidemark.errors import DiskFullError
 from tidemark.storage.eventlog import EventLog
@@ -89,13 +99,18 @@ class EventLogs:
         self._is_over = self._is_full = False
         self._lose_again()
 
-    def read(self, effect: ReadLog) -> LogRead:
+    def fetch(self, effect: FetchLog) -> LogFetched:
+        """The same, for somebody who reads in bulk."""
+        asked = ReadLog(effect.pubend, effect.base, effect.upto)
+        return LogFetched(effect.ticket, self.read(asked, effect.bytes_max))
+
+    def read(self, effect: ReadLog, bytes_max: int | None = None) -> LogRead:
         """A first part of what was asked for; nothing that is not synced."""
         log, upto = self._logs[effect.pubend], effect.upto
         unsynced = self._unsynced.get(effect.pubend)
         if unsynced is not None:
             upto = max(effect.base, min(upto, unsynced - 1))
-        answer = log.read(effect.base, upto, self._read_bytes)
+        answer = log.read(effect.base, upto, bytes_max or self._read_bytes)
         lost = log.lost
         damaged = tuple((max(base, lost), last) for base, last in answer.lost if last > lost)
         return LogRead(

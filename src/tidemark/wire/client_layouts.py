@@ -20,9 +20,11 @@ from tidemark.wire.fields import (
     many,
     maybe,
     read_name,
+    read_ranges,
     read_token,
     text,
     write_name,
+    write_ranges,
     write_token,
 )
 from tidemark.wire.frames import (
@@ -34,6 +36,8 @@ from tidemark.wire.frames import (
     Credit,
     Deliver,
     Describe,
+    Fetch,
+    Fetched,
     Gap,
     Publish,
     Published,
@@ -55,12 +59,13 @@ from tidemark.wire.limits import (
 )
 from tidemark.wire.tails import Tail, check_ticks, write_with_batch
 
-_PUBLISH, _PUBLISHED, _DELIVER, _ACK, _CREDIT = (key_of(kind) for kind in (36, 37, 40, 42, 44))
+_PUBLISH, _PUBLISHED, _DELIVER, _ACK, _CREDIT, _FETCHED = (key_of(kind) for kind in (36, 37, 40, 42, 44, 50))
 _INT64_MAX = 2**63 - 1
 
 # Each comes twice: with the header to write, without it to read.
 _ONE_HEAD, _ONE = Struct("<IHHq"), Struct("<q")
 _TWO_HEAD, _TWO = Struct("<IHHqq"), Struct("<qq")
+_FOUR_HEAD, _FOUR = Struct("<IHHqqqq"), Struct("<qqqq")
 _ACK_HEAD, _ACK_NUMBERS = Struct("<IHHqI"), Struct("<qI")
 #: an empty name and an empty token
 _ACK_ENTRY_BYTES_MIN = 6
@@ -182,6 +187,30 @@ def _check_gap(frame: Gap) -> None:
         raise WireError(f"({frame.base}, {frame.upto}] is not a range")
 
 
+def write_fetched(frame: Fetched) -> list[Buffer]:
+    """Ticket, base, upto, lost, pubend, damaged ranges, batch."""
+    numbers = (frame.ticket, frame.base, frame.upto, frame.lost)
+    names = write_name(frame.pubend) + write_ranges(frame.damaged)
+    return write_with_batch(_FOUR_HEAD, _FETCHED, numbers, names, frame.batch)
+
+
+def read_fetched(data: Buffer, start: int, end: int, tail: Tail) -> Fetched:
+    """See write_fetched."""
+    ticket, base, upto, lost = _FOUR.unpack_from(data, start)
+    pubend, at = read_name(data, start + _FOUR.size)
+    damaged, at = read_ranges(data, at, end)
+    batch = tail(data, start, at, end)
+    check_ticks(batch, base, upto)
+    if ticket < 0:
+        raise WireError(f"the ticket {ticket} is negative")
+    return Fetched(ticket, pubend, base, upto, lost, batch, damaged)
+
+
+def _check_fetch(frame: Fetch) -> None:
+    if frame.base > frame.upto:
+        raise WireError(f"({frame.base}, {frame.upto}] is not a range")
+
+
 _JSON = text(JSON_BYTES_MAX, what="a JSON text")
 _REASON = text(REASON_BYTES_MAX, what="a reason")
 _PUBENDS = many(NAME, PUBENDS_MAX, what="pubends")
@@ -222,4 +251,17 @@ LAYOUTS = (
     record(Unsubscribed, 46, name=NAME),
     record(Ask, 47, ticket=COUNT, what=NAME, arguments=_JSON),
     record(Answer, 48, ticket=COUNT, payload=_JSON),
+    record(
+        Fetch,
+        49,
+        ticket=COUNT,
+        base=INT,
+        upto=INT,
+        bytes_max=COUNT,
+        pubend=NAME,
+        pattern=NAME,
+        selector=SELECTOR,
+        check=_check_fetch,
+    ),
+    Layout(Fetched, _FETCHED, write_fetched, read_fetched),
 )

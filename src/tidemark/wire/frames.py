@@ -2,7 +2,8 @@
 
 Between brokers: Hello, Knowledge, Nack, AckExpected, Release, Interest. Between a client and its broker:
 Connect, Welcome, Describe, Publish, Published, Subscribe, Subscribed, Deliver, Gap, Ack, Acked, Credit,
-Unsubscribe, Unsubscribed, Ask, Answer, Refused. Both: Topic, Ping, Pong. Ranges are `(base, upto]`.
+Unsubscribe, Unsubscribed, Fetch, Fetched, Ask, Answer, Refused. Both: Topic, Ping, Pong.
+Ranges are `(base, upto]`.
 """
 
 from __future__ import annotations
@@ -257,6 +258,36 @@ class Unsubscribed:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Read `(base, upto]` of a pubend that is hosted at the receiver, or a first part of it.
+
+    For those who read in bulk: nothing is remembered of the asker, and it holds nothing.
+    """
+
+    ticket: int
+    pubend: str
+    base: int
+    upto: int
+    pattern: str
+    selector: str
+    #: about so much of the log is read for one answer
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a Fetch asked for, as far as `upto`: go on from there. All at or below `lost` is L."""
+
+    ticket: int
+    pubend: str
+    base: int
+    upto: int
+    lost: int
+    batch: EventBatch | None = None
+    damaged: tuple[Range, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """An administrator's request: what is asked for, and its arguments as a JSON object."""
 
@@ -319,6 +350,8 @@ ClientFrame = (
     | Credit
     | Unsubscribe
     | Unsubscribed
+    | Fetch
+    | Fetched
     | Ask
     | Answer
     | Refused
