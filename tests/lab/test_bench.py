@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidemark.lab.bench import BENCHES, matching, messages, pfs, run
+from tidemark.lab.bench import matching, messages, pfs, run
 from tidemark.lab.bench.contender import Contender
 from tidemark.lab.bench.measure import check_exact, race
 from tidemark.lab.bench.peers import TIDEMARK, Protobuf, Tidemark
@@ -25,6 +25,8 @@ from tidemark.message.batches.columns import Column
 from tidemark.message.batches.reader import BatchColumns
 from tidemark.message.schema import Schema
 
+#: Those that run in this process; the others are in test_bench_system.
+IN_PROCESS = ("messages", "matching", "pfs")
 KEYS = {"bench", "case", "metric", "value", "unit", "goal", "ok"}
 
 
@@ -42,7 +44,7 @@ def json_lines(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-@pytest.mark.parametrize("name", BENCHES)
+@pytest.mark.parametrize("name", IN_PROCESS)
 def test_every_line_of_json_has_the_agreed_keys(name: str) -> None:
     lines = json_lines(name)
     for line in lines:
@@ -54,13 +56,13 @@ def test_every_line_of_json_has_the_agreed_keys(name: str) -> None:
     assert any(line["goal"] is not None for line in lines)
 
 
-@pytest.mark.parametrize("name", BENCHES)
+@pytest.mark.parametrize("name", IN_PROCESS)
 def test_no_two_numbers_of_a_bench_have_the_same_name(name: str) -> None:
     names = [(line["case"], line["metric"]) for line in json_lines(name)]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("name", BENCHES)
+@pytest.mark.parametrize("name", IN_PROCESS)
 def test_the_tables_fit_a_hundred_columns(name: str) -> None:
     out = StringIO()
     assert run(name, quick=True, out=out) == 0
