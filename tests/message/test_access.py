@@ -76,3 +76,12 @@ def test_an_accessor_forgets_codes_it_has_too_many_of(monkeypatch: pytest.Monkey
     for _ in range(100):
         value = random_value(12, random)
         assert get(schema.encode(value)) == value.get("f3")
+
+
+def test_fields_of_mixed_widths_lie_where_they_are_read() -> None:
+    """Without variants there is no code in front, and the header was once laid out with the machine's gaps."""
+    schema = Schema.parse("[n: long, kind: int, sent: long, ok: boolean, price: double, payload: bytes]")
+    event = {"n": 1, "kind": 2, "sent": 3, "ok": True, "price": 4.5, "payload": b"five"}
+    message = schema.encode(event)
+    assert {name: schema.accessor(name)(message) for name in event} == event
+    assert schema.decode(message) == event

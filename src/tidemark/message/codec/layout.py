@@ -46,7 +46,7 @@ class Layout:
         self.slots: dict[int, int] = {}
         self._prefix = (code.to_bytes(code_width, "little"),) if code_width else ()
         self._groups = groups = _Groups(self.leaves)
-        self._header = Struct(f"<{code_width}s" * (code_width > 0) + self._assign(code_width))
+        self._header = Struct("<" + f"{code_width}s" * (code_width > 0) + self._assign(code_width))
         #: Bytes of the header: where the first variable field starts.
         self.size = self._header.size
         place = {leaf.index: at for at, leaf in enumerate(self.leaves)}
