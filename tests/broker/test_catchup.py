@@ -11,7 +11,8 @@ from desk import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.broker.catchup import ASK_RANGES_MAX, Catchup, Cuts, Mask
+from tidemark.broker.catchup import ASK_RANGES_MAX, Catchup, Mask
+from tidemark.broker.window import Cuts
 from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import Range
 

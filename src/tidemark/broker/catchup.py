@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.broker.window import Cuts
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.ticks import NO_TICKS, RangeSet
 from tidemark.wire.frames import Range
 
 Ticks = NDArray[np.int64]
-Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 #: Matches read from the PFS at once.
@@ -26,29 +26,11 @@ CHUNK_EVENTS_MAX = 4_096
 ASK_BYTES = 1 << 20
 ASK_EVENTS_MIN = 16
 #: Ranges asked for at once: beyond it neighbouring ticks are asked for with what lies between them.
-ASK_RANGES_MAX = 64
+ASK_RANGES_MAX = 8
 #: Ticks asked for at once where every event has to be matched again: at first, at the least and at the most.
 SPAN_TICKS = 1_000_000
 SPAN_TICKS_MIN = 1_000
 SPAN_TICKS_MAX = 3_600_000_000
-
-
-class Cuts:
-    """Parts of one batch: those who want the same rows share one copy."""
-
-    def __init__(self, batch: EventBatch) -> None:
-        self.batch = batch
-        self._parts: dict[bytes, EventBatch] = {}
-
-    def take(self, rows: Rows) -> EventBatch:
-        """These rows, in order."""
-        if len(rows) == self.batch.count:
-            return self.batch
-        key = rows.tobytes()
-        found = self._parts.get(key)
-        if found is None:
-            found = self._parts[key] = self.batch.take(rows)
-        return found
 
 
 class Catchup:

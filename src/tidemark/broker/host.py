@@ -16,12 +16,11 @@ import numpy as np
 
 from tidemark.broker.acknowledgements import Acknowledgements
 from tidemark.broker.audience import Audience, Rows
-from tidemark.broker.catchup import CHUNK_EVENTS_MAX, Catchup, Cuts
+from tidemark.broker.catchup import CHUNK_EVENTS_MAX, Catchup
 from tidemark.broker.commit import GroupCommit
-from tidemark.broker.constream import Constream, Piece, Subscribers, unexpired
+from tidemark.broker.constream import Constream, Piece, unexpired
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import (
-    AppendPfs,
     DropSubscription,
     Outbox,
     PfsRead,
@@ -32,8 +31,10 @@ from tidemark.broker.effects import (
     Wish,
 )
 from tidemark.broker.interest import HERE, Interests
+from tidemark.broker.matchlog import MatchLog
 from tidemark.broker.stream import Ranges, Stream
 from tidemark.broker.subscription import Desire, Subscription
+from tidemark.broker.window import Cuts
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
 from tidemark.message.registry import Registry
@@ -41,8 +42,6 @@ from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.frames import ClientFrame, Deliver, Gap, Subscribed
 
 MILLISECOND = 1_000
-#: Match sets of which the number is remembered; a set that is met again after it was forgotten gets another.
-MATCH_SETS_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,6 @@ class Host:
         self._out = out
         self._counters = counters
         self._policy = policy
-        self._pfs_commit = pfs_commit
         self._tables_commit = tables_commit
         self._interest_changed = interest_changed
         self._audience = Audience(registry)
@@ -95,8 +93,7 @@ class Host:
         #: member -> the version of interest here that asks for it
         self._versions: dict[int, int] = {}
         self._next_member = 1
-        self._sets: dict[bytes, int] = {}
-        self._next_set = 1
+        self._match_log = MatchLog(out, pfs_commit)
         #: what has to be looked at before the stimulus is done with: pubends, and (pubend, subscriber)
         self._moves: dict[str, None] = {}
         self._calls: dict[tuple[str, int], None] = {}
@@ -396,7 +393,7 @@ class Host:
             self._gap(pubend, subscription, delivered)
 
     def _deliver(self, pubend: str, constream: Constream, piece: Piece) -> None:
-        self._log(pubend, constream, piece)
+        self._match_log.write(pubend, constream, piece)
         constream.delivered = piece.upto
         self._counters["events_expired"] += piece.expired
         if piece.batch is None or not piece.matches:
@@ -444,40 +441,6 @@ class Host:
             if self.is_live(subscription, pubend):
                 self._gap(pubend, subscription, upto)
 
-    def _log(self, pubend: str, constream: Constream, piece: Piece) -> None:
-        """What matched durable subscribers goes to the PFS; only then does it count as delivered upstream."""
-        places: list[Rows] = []
-        sets: list[Subscribers] = []
-        members: dict[int, Subscribers] = {}
-        for rows, who in piece.matches:
-            durable = np.sort(constream.force.chosen(constream.force.durable, who))
-            if len(durable):
-                number = self._number(durable)
-                members[number] = durable
-                places.append(rows)
-                sets.append(np.full(len(rows), number, np.uint32))
-        ticks, numbers = np.zeros(0, np.int64), np.zeros(0, np.uint32)
-        if places and piece.batch is not None:
-            where = np.concatenate(places)
-            order = np.argsort(where, kind="stable")
-            ticks, numbers = piece.batch.ticks[where[order]], np.concatenate(sets)[order]
-        self._out.add(AppendPfs(pubend, piece.base, piece.upto, ticks, numbers, members))
-        self._pfs_commit.after(partial(self._logged, constream, piece.upto))
-
-    def _number(self, durable: Subscribers) -> int:
-        key = durable.tobytes()
-        number = self._sets.get(key)
-        if number is None:
-            if len(self._sets) >= MATCH_SETS_MAX:
-                self._sets.clear()
-            number = self._sets[key] = self._next_set
-            self._next_set += 1
-        return number
-
-    def _logged(self, constream: Constream, upto: int) -> None:
-        if constream.synced is not None:
-            constream.synced = max(constream.synced, upto)
-
     # Catching up.
 
     def read(self, answer: PfsRead) -> None:
@@ -516,9 +479,21 @@ class Host:
             catchup.reads_from = catchup.position
             self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
         elif subscription.credit > 0:
-            missing = catchup.missing()
-            if missing:
-                constream.stream.nacked(HERE, missing, self.now)
+            self._fetch(pubend, subscription, catchup)
+
+    def _fetch(self, pubend: str, subscription: Subscription, catchup: Catchup) -> None:
+        """Take what is missing from the window, in pieces that all who are there share, or ask for it."""
+        missing = catchup.missing()
+        if not missing:
+            return
+        stream = self.constreams[pubend].stream
+        piece = stream.window.piece(missing[0][0], missing[-1][1])
+        if piece is None:
+            stream.nacked(HERE, missing, self.now)
+            return
+        chosen = partial(self._chosen, pubend, subscription.id)
+        catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen)
+        self._calls[pubend, subscription.id] = None
 
     def _chosen(self, pubend: str, number: int, batch: EventBatch) -> Bools:
         """chosen[row]: what the subscriber wanted at the event's tick is true of it."""

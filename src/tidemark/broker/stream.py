@@ -7,14 +7,14 @@ only to those who asked. All of it is soft state: a broker that lost it asks aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import LogRead, Outbox, ReadLog, SendPeer
 from tidemark.broker.interest import HERE, STARTED_ONLY, Interests
-from tidemark.broker.window import Window, rows_within
-from tidemark.message.batches.batch import EventBatch
+from tidemark.broker.window import PIECE_BYTES, Window, rows_within
+from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants
 from tidemark.wire.frames import AckExpected, Knowledge, Nack, Range
 
@@ -173,7 +173,7 @@ class Stream:
         self._counters["ranges_damaged"] += len(answer.damaged)
         damaged = RangeSet(answer.damaged)
         at = answer.base
-        for batch in answer.batches:
+        for batch in _merged(answer.batches):
             last = int(batch.ticks[-1])
             self.answer(at, last, answer.lost, batch, damaged.parts(at, last))
             at = last
@@ -244,3 +244,17 @@ class Stream:
         lost = self.window.knowledge.lost
         inside = tuple((max(a, base), min(b, upto)) for a, b in damaged if max(a, base) < min(b, upto))
         self._out.add(SendPeer(peer, Knowledge(self.pubend, base, upto, lost, first, tag, part, inside)))
+
+
+def _merged(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
+    """The same events in fewer batches: what is done with each costs the same for few events as for many."""
+    gathered: list[EventBatch] = []
+    size = 0
+    for batch in batches:
+        if size and size + len(batch.data) > PIECE_BYTES:
+            yield concatenate(gathered)
+            gathered, size = [], 0
+        gathered.append(batch)
+        size += len(batch.data)
+    if gathered:
+        yield concatenate(gathered)

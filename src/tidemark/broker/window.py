@@ -7,16 +7,54 @@ part is forgotten and the floor rises: soft state, which can be asked for again.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.ticks import TICK_MIN, Knowledge, RangeSet
 from tidemark.wire.frames import Range
 
+Rows = NDArray[np.int64]
+
 #: Events that are handled at once.
 PIECE_BYTES = 1 << 20
+#: Different cuts of one piece that are remembered.
+CUTS_MAX = 64
+#: Pieces that are remembered: those who catch up together are never far apart.
+PIECES_MAX = 8
+
+
+class Cuts:
+    """Parts of one batch: those who want the same rows share one copy."""
+
+    def __init__(self, batch: EventBatch) -> None:
+        self.batch = batch
+        self._parts: dict[bytes, EventBatch] = {}
+
+    def take(self, rows: Rows) -> EventBatch:
+        """These rows, in order."""
+        if len(rows) == self.batch.count:
+            return self.batch
+        key = rows.tobytes()
+        found = self._parts.get(key)
+        if found is None:
+            if len(self._parts) >= CUTS_MAX:
+                self._parts.clear()
+            found = self._parts[key] = self.batch.take(rows)
+        return found
+
+
+class Piece(NamedTuple):
+    """All there is in `(base, upto]`: events, if any, and what of it is L."""
+
+    base: int
+    upto: int
+    cuts: Cuts | None
+    damaged: list[Range]
 
 
 class Window:
@@ -32,6 +70,10 @@ class Window:
         #: (last tick, number, batch), by last tick; no event is in two of them
         self._batches: list[tuple[int, int, EventBatch]] = []
         self._number = 0
+        #: beyond this, each batch ends before the next one begins
+        self._tangled_upto = TICK_MIN
+        #: pieces that were cut last, for those who read the same
+        self._pieces: deque[Piece] = deque(maxlen=PIECES_MAX)
 
     def learn(self, base: int, upto: int, batch: EventBatch | None, damaged: Iterable[Range] = ()) -> None:
         """Add knowledge; what lies at or below the floor, and what is known already, is dropped."""
@@ -49,8 +91,21 @@ class Window:
         if not learnt.new.all():
             kept = kept.take(learnt.new)
         self._number += 1
-        insort(self._batches, (int(kept.ticks[-1]), self._number, kept), key=lambda entry: entry[:2])
+        self._insert((int(kept.ticks[-1]), self._number, kept))
         self.bytes += len(kept.data)
+
+    def _insert(self, entry: tuple[int, int, EventBatch]) -> None:
+        last, _, batch = entry
+        if not self._batches or self._batches[-1][0] < batch.ticks[0]:
+            self._batches.append(entry)
+            return
+        insort(self._batches, entry, key=lambda each: each[:2])
+        at = bisect_right(self._batches, last, key=lambda each: each[0]) - 1
+        after = self._batches[at + 1 :]
+        if after and after[0][2].ticks[0] < last:
+            last = after[0][0]
+        if last > entry[0] or (at and self._batches[at - 1][0] > batch.ticks[0]):
+            self._tangled_upto = max(self._tangled_upto, last)
 
     def lose(self, upto: int) -> None:
         """Everything at or below `upto` is L, and its events are gone."""
@@ -82,12 +137,14 @@ class Window:
 
     def events(self, base: int, upto: int) -> EventBatch | None:
         """The events in `(base, upto]`, in order; None if there are none."""
-        start = bisect_right(self._batches, base, key=lambda entry: entry[0])
-        parts = [
-            part
-            for _, _, batch in self._batches[start:]
-            if (part := rows_within(batch, base, upto)) is not None
-        ]
+        parts: list[EventBatch] = []
+        for at in range(bisect_right(self._batches, base, key=lambda entry: entry[0]), len(self._batches)):
+            last, _, batch = self._batches[at]
+            if batch.ticks[0] > upto and last > self._tangled_upto:
+                break
+            part = rows_within(batch, base, upto)
+            if part is not None:
+                parts.append(part)
         if not parts:
             return None
         whole = concatenate(parts)
@@ -97,15 +154,29 @@ class Window:
 
     def reach(self, base: int, upto: int) -> int:
         """How far beyond `base`, at most `upto`, the events make one piece of a sensible size."""
-        start = bisect_right(self._batches, base, key=lambda entry: entry[0])
         size = 0
-        for last, _, batch in self._batches[start:]:
+        for at in range(bisect_right(self._batches, base, key=lambda entry: entry[0]), len(self._batches)):
+            last, _, batch = self._batches[at]
             size += len(batch.data)
             if last >= upto:
                 break
             if size >= PIECE_BYTES:
                 return last
         return upto
+
+    def piece(self, base: int, upto: int) -> Piece | None:
+        """What is known beyond `base`, in a piece that others may share; None unless all up to `upto` is."""
+        for found in self._pieces:
+            if found.base <= base < found.upto:
+                return found
+        if not self.knowledge.known.covers(base, upto):
+            return None
+        stop = self.reach(base, self.knowledge.horizon(base))
+        batch = self.events(base, stop)
+        cuts = Cuts(batch) if batch is not None else None
+        found = Piece(base, stop, cuts, self.damaged.parts(base, stop))
+        self._pieces.append(found)
+        return found
 
     def _drop(self, upto: int) -> None:
         self.damaged.remove_upto(upto)
