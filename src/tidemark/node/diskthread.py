@@ -139,11 +139,11 @@ class DiskThread:
     def _carry_out(self, effect: Effect) -> None:
         began = self._since = perf_counter()
         stimulus = self._worker.carry_out(effect)
+        if stimulus is not None:
+            self._report(stimulus)
         which = SYNCS.get(type(effect))
         if which is not None:
             self._timed(which, perf_counter() - began)
-        if stimulus is not None:
-            self._report(stimulus)
 
     def _report(self, stimulus: Stimulus) -> None:
         self._finished.append(stimulus)
