@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     "--http", metavar="HOST:PORT", help='Where /health and /metrics are; default 127.0.0.1:7677, "" nowhere.'
 )
 @click.option("--topology", type=FILE, help="Start every broker of this file, a process each.")
+@click.option(
+    "--workers", type=click.IntRange(1), metavar="N", help="Start N linked brokers, for more cores."
+)
 @SET
 @JSON
 def up(
@@ -30,6 +33,7 @@ def up(
     data_dir: str | None,
     http: str | None,
     topology: Path | None,
+    workers: int | None,
     given: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -42,10 +46,15 @@ def up(
     tidemark up
     tidemark up --listen 0.0.0.0:7676 --data-dir /var/lib/tidemark
     tidemark up --set storage.durability=os --set retention.max_bytes=10GiB
+    tidemark up --workers 4
     tidemark up --topology three.toml
     """
+    if topology is not None and workers is not None:
+        raise click.UsageError("--topology and --workers exclude each other")
     flags = {"broker.listen": listen, "storage.data_dir": data_dir, "http.listen": http}
     options = settings(given) | {key: value for key, value in flags.items() if value is not None}
+    if workers is not None:
+        _start_workers(workers, options, as_json)
     if topology is not None:
         _start_all(topology, options, as_json)
     from tidemark.node.configload import load
@@ -76,6 +85,16 @@ def broker(file: Path, name: str | None, given: tuple[str, ...], as_json: bool) 
 
     found = load(file, broker=name, environment=os.environ, options=settings(given))
     sys.exit(run(found, ready=_print_ready if as_json else None))
+
+
+def _start_workers(count: int, options: dict[str, str], as_json: bool) -> None:
+    """Run several brokers in place of one until they are stopped; does not return."""
+    from tidemark.node.workers import lay_out
+
+    listen = options.pop("broker.listen", "127.0.0.1:7676")
+    data_dir = options.pop("storage.data_dir", "tidemark-data")
+    options.pop("http.listen", None)
+    _start_all(lay_out(data_dir, listen, count, options), {}, as_json)
 
 
 def _start_all(file: Path, options: dict[str, str], as_json: bool) -> None:
