@@ -11,6 +11,9 @@ from tidemark.cli.output import show_bytes, show_seconds
 
 #: A disk that is at one thing for longer does not acknowledge anything.
 DISK_BUSY_SECONDS_MAX = 10.0
+#: With less room than this somebody should look; with less than that publishing will soon be refused.
+DISK_FREE_BYTES_FEW = 1 << 30
+DISK_FREE_BYTES_LEAST = 128 << 20
 
 
 class State(IntEnum):
@@ -69,9 +72,13 @@ def judge_links(status: Mapping[str, Any]) -> Finding:
 
 def judge_disk(metrics: Mapping[str, float]) -> Finding:
     """Does the disk keep up?"""
-    busy, backlog = metrics["disk_busy_seconds"], metrics["disk_backlog_bytes"]
-    text = f"busy for {show_seconds(busy)}, {show_bytes(backlog)} on their way"
-    return Finding("disk", State.CRITICAL if busy > DISK_BUSY_SECONDS_MAX else State.OK, text)
+    busy, backlog, free = (
+        metrics[f"disk_{name}"] for name in ("busy_seconds", "backlog_bytes", "free_bytes")
+    )
+    text = f"busy for {show_seconds(busy)}, {show_bytes(backlog)} on their way, {show_bytes(free)} free"
+    if busy > DISK_BUSY_SECONDS_MAX or free < DISK_FREE_BYTES_LEAST:
+        return Finding("disk", State.CRITICAL, text)
+    return Finding("disk", State.WARNING if free < DISK_FREE_BYTES_FEW else State.OK, text)
 
 
 def judge_lag(lags: Sequence[Mapping[str, Any]], limits: Limits) -> Finding:

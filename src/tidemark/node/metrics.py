@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from shutil import disk_usage
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -83,6 +84,7 @@ def gauges(node: Node) -> Mapping[str, tuple[str, float]]:
         ),
         "disk_backlog_bytes": ("Bytes on their way to the disk.", runtime.backlog.bytes),
         "disk_busy_seconds": ("For how long the disk has been at one thing.", runtime.disk.busy_seconds),
+        "disk_free_bytes": ("Room on the disk of the data.", disk_usage(node.config.storage.data_dir).free),
         "alarms": ("Things somebody should look at.", len(node.alarms)),
         "incarnation": ("How often this broker has started.", server.incarnation),
     }
