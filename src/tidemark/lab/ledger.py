@@ -1,0 +1,272 @@
+"""Ledger: what publishers and subscribers wrote down, read back, and the audit that compares the two.
+
+Publishers and subscribers are processes of their own that may be killed at any moment. The audit trusts
+nothing but their files: whatever was acknowledged to a publisher and matches a subscriber's selector, by the
+reference evaluator, must be in that subscriber's file exactly once and in order, or in a gap that it was
+told of. The files are JSON lines, in docs/proof.md, so that other programs can do the same sums.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.topics import TopicPattern
+from tidemark.ticks.tick import TICK_MAX, TICK_MIN
+
+Line = dict[str, Any]
+
+ACKED = "acked"
+UNKNOWN = "unknown"
+#: A ledger with this ending is an SQLite database whose table `ledger` has the lines.
+SQLITE = ".sqlite"
+
+
+def read(path: Path) -> Iterator[Line]:
+    """The lines of a ledger, in order. A last line that a crash cut short was never written."""
+    if path.suffix == SQLITE:
+        with closing(sqlite3.connect(path)) as database:
+            for (text,) in database.execute("SELECT line FROM ledger ORDER BY n"):
+                yield json.loads(text)
+        return
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)
+
+
+def export(path: Path, to: Path) -> None:
+    """A ledger as a file of JSON lines."""
+    with to.open("w") as file:
+        for line in read(path):
+            file.write(json.dumps(line) + "\n")
+
+
+@dataclass(slots=True)
+class Publication:
+    """An event that a publisher was about to publish, and what became of it."""
+
+    key: str
+    publisher: str
+    sequence: int
+    pubend: str
+    topic: str
+    fields: Line
+    is_acked: bool = False
+    #: None when no acknowledgement and no delivery has said it
+    tick: int | None = None
+    #: it lies in `(after, upto]`, by its own tick or those of its publisher's events around it
+    after: int = TICK_MIN
+    upto: int = TICK_MAX
+
+
+@dataclass(slots=True)
+class Account:
+    """How one subscriber fared."""
+
+    subscriber: str
+    where: str
+    #: logged events that it was to get
+    matched: int = 0
+    #: events in its ledger that it was to get, each counted once
+    delivered: int = 0
+    #: keys of what it was to get and neither got nor was told to be gone
+    lost: list[str] = field(default_factory=list)
+    duplicated: list[str] = field(default_factory=list)
+    out_of_order: list[str] = field(default_factory=list)
+    #: never published, altered on the way, not matching, or from before its start
+    wrong: list[str] = field(default_factory=list)
+    #: gaps it was told of, and matched events that lay in them
+    gaps: int = 0
+    in_gaps: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Exactly once and in order; gaps are told, so they are not a fault."""
+        return not (self.lost or self.duplicated or self.out_of_order or self.wrong)
+
+
+@dataclass(slots=True)
+class Audit:
+    """What publishers and subscribers say, taken together."""
+
+    published: int
+    acknowledged: int
+    accounts: list[Account]
+
+    @property
+    def is_clean(self) -> bool:
+        """Every subscriber got what it should."""
+        return all(account.is_clean for account in self.accounts)
+
+    def total(self, what: str) -> int:
+        """Of one of an account's counts or lists, over all subscribers."""
+        values = [getattr(account, what) for account in self.accounts]
+        return sum(value if isinstance(value, int) else len(value) for value in values)
+
+    def as_dict(self) -> Line:
+        """For scripts: counts only."""
+        counts = ("matched", "delivered", "lost", "duplicated", "out_of_order", "wrong", "gaps", "in_gaps")
+        return {
+            "published": self.published,
+            "acknowledged": self.acknowledged,
+            **{name: self.total(name) for name in counts},
+            "subscribers": [
+                {"subscriber": each.subscriber, "where": each.where}
+                | {name: _count(getattr(each, name)) for name in counts}
+                for each in self.accounts
+            ],
+        }
+
+
+def audit(publishers: Iterable[Path], subscribers: Iterable[Path]) -> Audit:
+    """Compare the ledgers. Call it when everybody has finished: what is still under way counts as lost."""
+    publications = read_publishers(publishers)
+    received = [list(read(path)) for path in subscribers]
+    _learn_ticks(publications, received)
+    return Audit(
+        published=len(publications),
+        acknowledged=sum(each.is_acked for each in publications.values()),
+        accounts=[account for lines in received if (account := _account(lines, publications)) is not None],
+    )
+
+
+def read_publishers(paths: Iterable[Path]) -> dict[str, Publication]:
+    """key -> what was to be published, in the order of each ledger."""
+    found: dict[str, Publication] = {}
+    for path in paths:
+        mine = _read_publisher(path)
+        last = max((each.sequence for each in mine.values() if each.is_acked), default=0)
+        for each in mine.values():
+            # Numbers have no gaps, so an acknowledgement is one of all before it too.
+            each.is_acked = each.sequence <= last
+        found |= mine
+    return found
+
+
+def _read_publisher(path: Path) -> dict[str, Publication]:
+    found: dict[str, Publication] = {}
+    for line in read(path):
+        if line["what"] == "publish":
+            names = ("key", "publisher", "sequence", "pubend", "topic", "fields")
+            found[line["key"]] = Publication(*(line[name] for name in names))
+        elif line["outcome"] == ACKED:
+            found[line["key"]].is_acked = True
+            found[line["key"]].tick = line["tick"]
+    return found
+
+
+def _learn_ticks(publications: dict[str, Publication], received: Iterable[list[Line]]) -> None:
+    """A delivery proves that an event is logged, and where; what is said of one then bounds the next."""
+    for lines in received:
+        for line in lines:
+            if line["what"] == "event" and (known := publications.get(line["key"])) is not None:
+                known.is_acked = True
+                known.tick = line["tick"] if known.tick is None else known.tick
+    last: dict[tuple[str, str], int] = {}
+    following: dict[tuple[str, str], int] = {}
+    for each in publications.values():
+        whose = each.publisher, each.pubend
+        each.after = last.get(whose, TICK_MIN) if each.tick is None else each.tick - 1
+        last[whose] = each.after if each.tick is None else each.tick
+    for each in reversed(publications.values()):
+        whose = each.publisher, each.pubend
+        each.upto = following.get(whose, TICK_MAX) if each.tick is None else each.tick
+        following[whose] = each.upto - 1
+
+
+def _account(lines: list[Line], publications: Mapping[str, Publication]) -> Account | None:
+    """The account of one subscriber; None of one that never got as far as subscribing."""
+    opened = next((line for line in lines if line["what"] == "subscriber"), None)
+    if opened is None:
+        return None
+    account = Account(opened["subscriber"], opened["where"])
+    expected = _expected(opened, publications)
+    gaps = [line for line in lines if line["what"] == "gap"]
+    got = _check_events(account, lines, expected, publications)
+    missing = [each for key, each in expected.items() if each.is_acked and key not in got]
+    account.matched = len(got) + len(missing)
+    account.delivered = len(got)
+    account.gaps = len(gaps)
+    account.lost = [each.key for each in missing if not _in_gap(each, gaps)]
+    account.in_gaps = len(missing) - len(account.lost)
+    return account
+
+
+def _expected(opened: Line, publications: Mapping[str, Publication]) -> dict[str, Publication]:
+    """What matches a subscription, from where it started."""
+    tree, pattern = parse(opened["where"]), TopicPattern.parse(opened["topic"])
+    start: dict[str, int] = opened["start"]
+    return {
+        key: each
+        for key, each in publications.items()
+        if each.upto > start.get(each.pubend, TICK_MIN)
+        and pattern.matches(each.topic)
+        and evaluate(tree, lambda path, each=each: _lookup(each.fields, path)) is True  # type: ignore[misc]
+    }
+
+
+def _check_events(
+    account: Account,
+    lines: Iterable[Line],
+    expected: Mapping[str, Publication],
+    publications: Mapping[str, Publication],
+) -> set[str]:
+    """Put each event of the ledger where it belongs; the keys of those that are right."""
+    got: set[str] = set()
+    ticks: dict[str, int] = {}
+    sequences: dict[tuple[str, str], int] = {}
+    for line in lines:
+        if line["what"] != "event":
+            continue
+        key, pubend, tick = line["key"], line["pubend"], line["tick"]
+        if key in got:
+            account.duplicated.append(key)
+            continue
+        published = publications.get(key)
+        if published is None or key not in expected or not _is_same(line, published):
+            account.wrong.append(key)
+            continue
+        whose = published.publisher, pubend
+        if tick <= ticks.get(pubend, tick - 1) or published.sequence <= sequences.get(whose, 0):
+            account.out_of_order.append(key)
+        got.add(key)
+        ticks[pubend] = max(tick, ticks.get(pubend, tick))
+        sequences[whose] = max(published.sequence, sequences.get(whose, 0))
+    return got
+
+
+def _is_same(line: Line, published: Publication) -> bool:
+    """What arrived is what was published, at the tick that was acknowledged."""
+    return (line["topic"], line["pubend"], line["tick"], line["fields"]) == (
+        published.topic,
+        published.pubend,
+        published.tick,
+        published.fields,
+    )
+
+
+def _in_gap(each: Publication, gaps: Iterable[Line]) -> bool:
+    """All of where it can be was told to be gone."""
+    return any(
+        gap["pubend"] == each.pubend and gap["base"] <= each.after and each.upto <= gap["upto"]
+        for gap in gaps
+    )
+
+
+def _lookup(fields: Line, path: tuple[str, ...]) -> Any:
+    value: Any = fields
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _count(value: int | list[str]) -> int:
+    return value if isinstance(value, int) else len(value)

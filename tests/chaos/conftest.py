@@ -1,0 +1,17 @@
+"""What the chaos tests share: a stage for real processes, and what they all expect of the ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidemark.lab.stage import Stage
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """Whatever a test starts ends with it."""
+    with Stage(tmp_path) as made:
+        yield made

@@ -1,0 +1,111 @@
+"""A disk that is full and then is not: publishing is refused with a reason, reading goes on, all is kept."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from verdicts import assert_exact
+
+from tidemark.lab.ledger import read
+from tidemark.lab.stage import BrokerPart, PublisherPart, Stage, wait_for
+
+pytestmark = pytest.mark.chaos
+
+EVENTS = 500
+PADDING = ("--padding", "3000")
+DISK_BYTES = 8 << 20
+#: Runs a command in a file system of its own that is small, and there for nobody else.
+SMALL_DISK = ("unshare", "-rm", "sh", "-c", f'mount -t tmpfs -o size={DISK_BYTES} tmpfs "$0" && exec "$@"')
+
+Free = Callable[[], None]
+
+
+def can_mount(directory: Path) -> bool:
+    """Unprivileged user namespaces are switched off in some containers."""
+    if shutil.which("unshare") is None:
+        return False
+    tried = subprocess.run([*SMALL_DISK, str(directory), "true"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def small_disk(stage: Stage) -> BrokerPart:
+    """A broker whose data directory is on a small disk."""
+    disk = stage.directory / "disk"
+    disk.mkdir()
+    if not can_mount(disk):
+        pytest.skip("no small disk: this container does not let a user mount a tmpfs in a namespace")
+    broker = stage.broker(storage__data_dir=str(disk / "data"))
+    broker.wrapper = [*SMALL_DISK, str(disk)]
+    return broker
+
+
+def fill(broker: BrokerPart, stage: Stage) -> Free:
+    """Leave no byte free on it; how to make room again."""
+    filler = Path(f"/proc/{broker.pid}/root{stage.directory}/disk/filler")
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            assert file.tell() <= DISK_BYTES
+    return filler.unlink
+
+
+def roomy(stage: Stage) -> BrokerPart:
+    """A broker on the disk that there is."""
+    return stage.broker()
+
+
+def limit(broker: BrokerPart, stage: Stage) -> Free:
+    """The log may not grow any more; how to let it."""
+    if sys.platform != "linux":
+        pytest.skip("the limits of another process can only be set on Linux")
+    log, tables = (
+        max(path.stat().st_size for path in (stage.directory / "broker" / part).iterdir())
+        for part in ("log", "tables")
+    )
+    # SQLite takes this limit for a broken disk, not for a full one: its files must stay below it.
+    assert log > 2 * tables
+    before = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (log, resource.RLIM_INFINITY))
+
+    def free() -> None:
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, before)
+
+    return free
+
+
+@pytest.mark.parametrize(
+    ("make", "starve"), [(small_disk, fill), (roomy, limit)], ids=["small disk", "limited files"]
+)
+def test_a_full_disk_refuses_publishers_serves_subscribers_and_recovers(
+    stage: Stage,
+    make: Callable[[Stage], BrokerPart],
+    starve: Callable[[BrokerPart, Stage], Free],
+) -> None:
+    broker = make(stage)
+    broker.start()
+    reader = stage.subscriber("reader", broker.url)
+    stage.subscribe()
+    assert reader.stop() == 0
+    first = stage.publisher("first", broker.url, EVENTS, *PADDING)
+    first.start()
+    assert first.wait() == 0
+    free = starve(broker, stage)
+    refused = stage.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "1.5")
+    refused.start()
+    assert refused.wait() == 1
+    assert "disk is full" in why(refused)
+    reader.start()
+    wait_for(lambda: reader.consumed == EVENTS, lambda: "a full disk cannot be read")
+    free()
+    refused.start("--timeout", "20")
+    assert refused.wait() == 0
+    assert_exact(stage.settled(), 2 * EVENTS)
+
+
+def why(part: PublisherPart) -> str:
+    return next(line["reason"] for line in read(part.ledger) if line.get("outcome") == "unknown")
