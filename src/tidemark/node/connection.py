@@ -71,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         "_server",
         "_transport",
         "address",
+        "asked",
         "began",
         "client",
         "expected",
@@ -94,6 +95,8 @@ class Connection(asyncio.BufferedProtocol):
         #: on the loop's clock: when it was opened, heard from last, and has had part of a frame since
         self.began = self.heard = server.time()
         self.incomplete_since: float | None = None
+        #: when it was last asked whether it is there
+        self.asked = 0.0
         self.is_paused = False
         self.client: int | None = None
         self.peer: str | None = None
@@ -281,7 +284,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def ping(self) -> None:
         """Ask whether the other side is there."""
-        self._write(Ping(int(self._server.time() * 1e6)))
+        self.asked = self._server.time()
+        self._write(Ping(int(self.asked * 1e6)))
 
     def _write(self, frame: Frame) -> None:
         """Say it at once."""

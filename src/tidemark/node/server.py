@@ -217,7 +217,8 @@ class Server:
         for connection in [each for each in self.connections if each.heard < ask and each.is_known]:
             if connection.is_paused:
                 continue
-            if connection.heard < give_up:
+            # Only who was asked and has not answered: we may not have looked for longer than that.
+            if connection.heard < give_up and connection.asked > connection.heard:
                 log.warning(
                     "nothing heard: disconnected",
                     address=connection.address,
