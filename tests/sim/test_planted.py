@@ -20,17 +20,17 @@ FINDS = {
     "knowledge-before-sync": 51,
     "forget-lease": 67,
     "cut-at-bad-record": 46,
-    "filter-in-doubt": 144,
-    "unknown-released": 132,
+    "filter-in-doubt": 18,
+    "unknown-released": 3,
     "nack-once": 95,
-    "start-at-a-moment": 34,
+    "start-at-a-moment": 7,
     "change-at-a-moment": 41,
     "rewind": 4,
     "tell-and-catch-up": 185,
     "join-early": 91,
     "deliver-expired": 165,
-    "token-in-memory": 162,
-    "hole-is-silence": 185,
+    "token-in-memory": 22,
+    "hole-is-silence": 19,
 }
 
 
@@ -51,9 +51,9 @@ def test_a_bug_is_gone_when_it_is_not_planted_any_more() -> None:
 
 
 def test_a_hunt_says_how_many_seeds_it_took() -> None:
-    catch = hunt("unknown-released", 131, 5)
+    catch = hunt("unknown-released", 0, 5)
     assert catch.seed is not None
-    assert catch.seeds == catch.seed - 130
+    assert catch.seeds == catch.seed + 1
     assert BUGS["unknown-released"].is_noticed_by(catch.violation)
 
 

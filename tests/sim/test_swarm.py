@@ -192,7 +192,7 @@ def test_an_event_that_is_not_durable_is_noticed_when_it_is_sent() -> None:
 def test_an_expired_event_is_noticed_when_it_is_told() -> None:
     finished = Finished()
     tick = finished.world.facts.last(finished.pubend) + 1
-    finished.world.facts.add("t.x", {"key": "pub0/99999"}, 10)
+    finished.world.facts.add("t.x", {"key": "pub0/99999", "kind": "a", "n": 1}, 10)
     batch = batch_of(finished, tick, "pub0/99999", validity_ms=10)
     late = Deliver(finished.life.name, finished.pubend, tick - 1, tick, batch)
     finished.world.watch.told(tick + 9_999, late)
