@@ -271,8 +271,8 @@ def status(**changed: Any) -> dict[str, Any]:
 
 
 METRICS = {
-    "clients": 3, "links_up": 1, "links_wanted": 1, "queued_bytes": 0, "disk_backlog_bytes": 2048, "disk_free_bytes": 1 << 40,
-    "disk_busy_seconds": 0.0, "events_published": 1000,
+    "clients": 3, "links_up": 1, "links_wanted": 1, "queued_bytes": 0, "disk_backlog_bytes": 2048,
+    "disk_free_bytes": 1 << 40, "disk_busy_seconds": 0.0, "events_published": 1000,
 }  # fmt: skip
 
 

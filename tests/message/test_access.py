@@ -79,7 +79,7 @@ def test_an_accessor_forgets_codes_it_has_too_many_of(monkeypatch: pytest.Monkey
 
 
 def test_fields_of_mixed_widths_lie_where_they_are_read() -> None:
-    """Without variants there is no code in front, and the header was once laid out with the machine's gaps."""
+    """Without variants there is no code in front; the header was once laid out with the machine's gaps."""
     schema = Schema.parse("[n: long, kind: int, sent: long, ok: boolean, price: double, payload: bytes]")
     event = {"n": 1, "kind": 2, "sent": 3, "ok": True, "price": 4.5, "payload": b"five"}
     message = schema.encode(event)

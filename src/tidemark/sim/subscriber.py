@@ -102,6 +102,8 @@ class Subscriber:
     client: int | None = None
     is_away: bool = True
     is_subscribed: bool = False
+    #: it has asked for this life: a broker may know it
+    _has_asked: bool = False
     #: the broker has said, on this connection, where it goes on
     is_welcome: bool = False
     #: its subscription is being ended for good
@@ -142,8 +144,9 @@ class Subscriber:
         if not self.world.is_up(self.machine):
             self.world.engine.after(RETRY_US, self._retry)
             return
-        if self.kind == "passes" and self.is_subscribed:
+        if self.kind == "passes" and self._has_asked:
             self._begin()
+        self._has_asked = True
         self.client = self.world.connect(self.machine, self.receive, self.disconnected)
         if self.is_ending:
             self.world.to_broker(self.client, Unsubscribe(self.life.name))
