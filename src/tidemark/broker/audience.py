@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.errors import TidemarkError
+from tidemark.errors import DecodeError, TidemarkError
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
@@ -22,6 +22,7 @@ from tidemark.message.registry import Registry
 
 Rows = NDArray[np.int64]
 Members = NDArray[np.uint32]
+Sets = NDArray[np.uint32]
 
 
 class _Topic:
@@ -72,7 +73,7 @@ class Audience:
         """Rows of the batch and the members that want just these; what nobody wants is left out."""
         for name, rows, part in _by_topic(batch):
             topic = self._topic(name)
-            sets = topic.matcher.match(topic.reader.columns(part))
+            sets = _match(topic, part, otherwise=0)
             # A set of Python's is faster than np.unique for as few as there are.
             for match_set in sorted(set(sets.tolist()) - {0}):
                 chosen = sets == match_set
@@ -86,7 +87,7 @@ class Audience:
                 wanted[rows] = any(pattern.matches(name) for pattern, _ in self._members.values())
                 continue
             topic = self._topic(name)
-            wanted[rows] = bool(topic.misfits) or topic.matcher.match(topic.reader.columns(part)) != 0
+            wanted[rows] = bool(topic.misfits) or _match(topic, part, otherwise=1) != 0
         return wanted
 
     def chosen(self, member: int, batch: EventBatch) -> Bools:
@@ -126,6 +127,21 @@ class Audience:
             return
         topic.matcher.add(member, parsed)
         topic.joined.add(member)
+
+
+def _match(topic: _Topic, part: EventBatch, *, otherwise: int) -> Sets:
+    """The match set of each row; `otherwise` for a row whose message cannot be read.
+
+    Publishers are refused what can be seen to be wrong, but not every field of every event is looked at
+    before somebody asks for it. What cannot be read must not stop the events around it.
+    """
+    try:
+        return topic.matcher.match(topic.reader.columns(part))
+    except DecodeError:
+        if part.count == 1:
+            return np.array([otherwise], np.uint32)
+        rows = (part.slice(row, row + 1) for row in range(part.count))
+        return np.concatenate([_match(topic, row, otherwise=otherwise) for row in rows])
 
 
 def _by_topic(batch: EventBatch) -> Iterator[tuple[str, Rows, EventBatch]]:

@@ -374,6 +374,11 @@ class Broker:
         if pubend is None:
             reason = f"the pubend {frame.pubend!r} is not hosted here"
             self._out.add(SendClient(client, Refused("publish", frame.publisher, "pubend", reason)))
+            return
+        problem = self._topics.problem_of(frame.batch)
+        if problem is not None:
+            self.counters["publishes_refused"] += 1
+            self._out.add(SendClient(client, Refused("publish", frame.publisher, "schema", problem)))
         else:
             pubend.received(client, frame, self._wall)
 

@@ -13,8 +13,10 @@ from functools import partial
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import Outbox, SaveTopic, SendClient, SendPeer
-from tidemark.errors import SchemaError, TidemarkError
+from tidemark.errors import DecodeError, SchemaError, TidemarkError
 from tidemark.matching.topics import TopicPattern
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.reader import check_messages
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema
 from tidemark.wire.frames import Describe, Refused, Topic
@@ -75,6 +77,17 @@ class Topics:
         if self._count(frame.topic) > before:
             self._keep(frame.topic, peer)
             self._tables_commit.after()
+
+    def problem_of(self, batch: EventBatch) -> str | None:
+        """Why these events cannot be published; None if they can."""
+        for shape in batch.shapes:
+            if shape.topic not in self._registry.topics:
+                return f"there is no topic {shape.topic!r}: declare it first"
+        try:
+            check_messages(batch, self._registry.schemas)
+        except DecodeError as error:
+            return f"an event is not as its schema says: {error}"
+        return None
 
     def tell_all(self, peer: str) -> None:
         """Tell a neighbour that has just come everything."""

@@ -218,7 +218,7 @@ class EventBatch:
             raise DecodeError("the rows of the batch do not tile its body")
         if size > EVENT_BYTES_MAX:
             raise DecodeError(f"an event is over the limit of {EVENT_BYTES_MAX} bytes")
-        shape, publisher, priority, reserved, key_bytes, _ = PRELUDE.unpack_from(self.body)
+        shape, publisher, priority, reserved, key_bytes, _ = PRELUDE.unpack_from(self.body.data)
         if shape >= len(self.shapes):
             raise DecodeError("a row names a shape that the batch does not define")
         if publisher >= len(self.publishers):

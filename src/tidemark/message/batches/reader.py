@@ -69,6 +69,21 @@ class Reader:
             raise DecodeError(f"no schema with the fingerprint {fingerprint:016x} is known here") from None
 
 
+def check_messages(batch: EventBatch, schemas: Mapping[int, Schema]) -> None:
+    """DecodeError unless every row is a message of the schema it names, as far as its header tells.
+
+    What lies behind the headers is looked at when it is read: text that is not UTF-8, say.
+    """
+    of_shape = batch.prelude("shape")
+    starts, ends = batch.message_starts, batch.message_ends
+    for index, shape in enumerate(batch.shapes):
+        rows = slice(None) if len(batch.shapes) == 1 else np.flatnonzero(of_shape == index)
+        schema = schemas.get(shape.fingerprint)
+        if schema is None:
+            raise DecodeError(f"no schema has the fingerprint {shape.fingerprint:016x}")
+        Messages(schema, batch.body, starts[rows], ends[rows])
+
+
 class BatchColumns:
     """One batch as columns; each is gathered when first asked for and kept."""
 
