@@ -143,7 +143,7 @@ def test_ticks_grow_although_the_clock_goes_back() -> None:
     root = Root(PubendState(last=1_000, lease=5_000_000))
     root.publish(1, 1, 50)
     root.sync()
-    assert root.known == [(1_000, 5_000_001, [5_000_001])]
+    assert root.known == [(5_000_000, 5_000_001, [5_000_001])]
     assert root.counters["clock_back"] == 1
 
 
@@ -213,8 +213,16 @@ def test_silence_is_advertised_only_as_far_as_the_lease_on_disk() -> None:
 def test_silence_goes_on_although_the_clock_went_back() -> None:
     root = Root(PubendState(last=5_000, lease=9_000), PubendPolicy(heartbeat=10, lease_ahead=1_000))
     root.beat(100, wall=50)
+    root.sync()
     root.beat(120, wall=70)
-    assert root.known == [(5_000, 5_001, []), (5_001, 5_002, [])]
+    root.beat(140, wall=90)
+    assert root.known == [(9_000, 9_001, []), (9_001, 9_002, [])]
+
+
+def test_a_stream_never_stands_before_what_it_may_have_said() -> None:
+    """Others heard of silence up to the lease: who starts at what they released must not start before it."""
+    root = Root(PubendState(last=5_000, lease=9_000))
+    assert root.pubend.position == 9_000
 
 
 def test_there_is_no_silence_while_an_event_is_on_its_way_to_the_disk() -> None:

@@ -72,8 +72,9 @@ class Constream:
     synced: int | None = None
     #: the last event that was delivered or found silent: who has been told less is told of silence
     last_event: int = TICK_MIN
-    #: members that are not in force here yet, and wait for knowledge that accounts for them
-    waiting: set[int] = field(default_factory=set)
+    #: members that are not in force here yet and wait for knowledge that accounts for them -> the end of the
+    #: knowledge that came meanwhile and does not
+    waiting: dict[int, int] = field(default_factory=dict)
     #: member -> the tick from which silence accounts for it, until the constream gets there
     starting: dict[int, int] = field(default_factory=dict)
     #: changes that have come into force here and are not on disk yet: nothing moves before they are
@@ -98,16 +99,21 @@ class Constream:
 
     def forget(self, member: int) -> None:
         """A member is gone."""
-        self.waiting.discard(member)
+        self.waiting.pop(member, None)
         self.starting.pop(member, None)
         self.force.clear(member)
 
-    def expected(self, tag: int, base: int, versions: dict[int, int]) -> None:
-        """Knowledge beyond `base` accounts for interest up to `tag`: who waited for that may start there."""
+    def expected(self, tag: int, base: int, upto: int, versions: dict[int, int]) -> None:
+        """Knowledge of `(base, upto]` accounts for interest up to `tag`: who waited for that may start there.
+
+        Not before the end of what came earlier and does not account for it, though: of two frames the one
+        with the later ticks may have been sent, and things left out of it, first.
+        """
         for member in sorted(self.waiting):
             if tag >= versions[member]:
-                self.waiting.discard(member)
-                self.starting[member] = base
+                self.starting[member] = max(base, self.waiting.pop(member))
+            elif upto > base:
+                self.waiting[member] = max(self.waiting[member], upto)
 
     def next_stop(self) -> int | None:
         """How far it can move now; None when it cannot."""

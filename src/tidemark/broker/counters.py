@@ -27,6 +27,7 @@ COUNTED = {
     "events_left_out": "events not sent to a neighbour because nothing behind it wants them",
     "windows_shrunk": "times that a window over its bound let go",
     "windows_full": "first-time knowledge passed on without being remembered",
+    "knowledge_overtaken": "first-time knowledge that knowledge of a newer interest had overtaken",
     "former_lives": "frames or introductions of a neighbour's former life, ignored",
     "released": "times that a pubend let ticks go that everyone had released",
     "released_early": "times that policy let ticks go that somebody had not released",

@@ -156,7 +156,7 @@ class Host:
                 constream.starting[desire.member] = desire.since[pubend]
                 self._moves[pubend] = None
             else:
-                constream.waiting.add(desire.member)
+                constream.waiting[desire.member] = TICK_MIN
 
     def leave(self, subscription: Subscription) -> None:
         """A subscriber is gone for good."""
@@ -233,7 +233,7 @@ class Host:
 
     # From the streams.
 
-    def advanced(self, pubend: str, tag: int, base: int) -> None:
+    def advanced(self, pubend: str, tag: int, base: int, upto: int) -> None:
         """First-time knowledge arrived: some may start, and the constream may move."""
         if not self.subscriptions:
             return
@@ -243,7 +243,7 @@ class Host:
                 return  # upstream does not know yet where the stream stands
             constream.begin(base)
         if constream.waiting:
-            constream.expected(tag, base, self._versions)
+            constream.expected(tag, base, upto, self._versions)
         self._moves[pubend] = None
 
     def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
@@ -435,10 +435,15 @@ class Host:
 
     def _break(self, pubend: str, constream: Constream, upto: int) -> None:
         """What lies up to `upto` is L and was never matched: a gap for everyone, and unknown to the PFS."""
+        base = constream.delivered
+        assert base is not None
         constream.delivered = upto
         constream.last_event = max(constream.last_event, upto)
         for subscription in self.subscriptions.values():
             if self.is_live(subscription, pubend):
+                told = subscription.told[pubend]
+                if told < base:  # silence, of which it was not worth telling before
+                    self._tell(subscription, pubend, told, base, None)
                 self._gap(pubend, subscription, upto)
 
     # Catching up.

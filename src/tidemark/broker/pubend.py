@@ -86,8 +86,9 @@ class Pubend:
         self._leasing = False
         #: monotonic time of the last silence
         self._beat_at = 0
-        #: everything at or below has been passed on
-        self.position = max(state.last, state.lost)
+        #: everything at or below has been passed on, or will never be anything but silence: others may have
+        #: heard as much before a crash, and the stream must not stand before what it said
+        self.position = max(state.last, state.lost, state.lease)
         self.lost = state.lost
         #: publisher -> last sequence number and its tick: of what was appended, and of what is durable
         self._publishers = dict(state.publishers)

@@ -27,8 +27,8 @@ NACK_RANGES_MAX = 64
 class Listener(Protocol):
     """The subscribers of this broker, as a stream sees them."""
 
-    def advanced(self, pubend: str, tag: int, base: int) -> None:
-        """First-time knowledge arrived, beyond `base`, that accounts for interest here up to `tag`."""
+    def advanced(self, pubend: str, tag: int, base: int, upto: int) -> None:
+        """First-time knowledge of `(base, upto]` arrived, that accounts for interest here up to `tag`."""
 
     def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
         """Something that was asked for arrived; the `damaged` parts of it are L."""
@@ -65,6 +65,8 @@ class Stream:
         self._downstream = tuple(downstream)
         #: The last tick that anything is known to exist up to.
         self.position = TICK_MIN
+        #: The newest interest that first-time knowledge on this link has accounted for.
+        self._version = 0
         #: Asked for by neighbours (or here) and not yet answered.
         self._wants: Wants[str] = Wants()
         self._curiosity = Curiosity(thresholds)
@@ -78,6 +80,10 @@ class Stream:
     def first(self, base: int, upto: int, lost: int, version: int, batch: EventBatch | None) -> None:
         """First-time knowledge: learn it and pass it on at once."""
         self.lose(lost)
+        if version < self._version and upto > base:
+            self._overtaken(upto)
+            return
+        self._version = version
         keep = self.listener is None or not self.window.is_full
         if keep:
             self.window.learn(base, upto, batch)
@@ -90,7 +96,18 @@ class Stream:
             if peer in self._up:
                 self._send(peer, base, upto, True, self._interests.tag(self.upstream, version, peer), batch)
         if self.listener is not None:
-            self.listener.advanced(self.pubend, self._interests.tag(self.upstream, version, HERE), base)
+            tag = self._interests.tag(self.upstream, version, HERE)
+            self.listener.advanced(self.pubend, tag, base, upto)
+
+    def _overtaken(self, upto: int) -> None:
+        """Knowledge of a newer interest came first: what was left out of this may be wanted by now.
+
+        It counts as lost, and is asked for again.
+        """
+        self._counters["knowledge_overtaken"] += 1
+        self.position = max(self.position, upto)
+        if self.listener is not None:
+            self.listener.advanced(self.pubend, STARTED_ONLY, self.position, self.position)
 
     def answer(self, base: int, upto: int, lost: int, batch: EventBatch | None, damaged: Ranges = ()) -> None:
         """An answer to a nack: learn it and pass it to those who asked."""
@@ -111,7 +128,7 @@ class Stream:
             if peer in self._up:
                 self._out.add(SendPeer(peer, AckExpected(self.pubend, tick)))
         if self.listener is not None:
-            self.listener.advanced(self.pubend, STARTED_ONLY, tick)
+            self.listener.advanced(self.pubend, STARTED_ONLY, self.position, self.position)
 
     def lose(self, lost: int) -> None:
         """Everything at or below `lost` is L; those who asked for some of it are told."""
@@ -186,6 +203,7 @@ class Stream:
     def link_up(self, peer: str, now: int) -> None:
         """A link is there (again). Downstream is told where the stream stands, upstream is asked again."""
         if peer == self.upstream:
+            self._version = 0
             self._curiosity.reset(now)
             return
         self._up.add(peer)

@@ -150,9 +150,9 @@ def _nack_once() -> list[Patch]:
 def _start_at_a_moment() -> list[Patch]:
     expected = Constream.expected
 
-    def impatient(self: Constream, tag: int, base: int, versions: dict[int, int]) -> None:
+    def impatient(self: Constream, tag: int, base: int, upto: int, versions: dict[int, int]) -> None:
         del tag
-        expected(self, TICK_MAX, base, versions)
+        expected(self, TICK_MAX, base, upto, versions)
 
     return [(Constream, "expected", impatient)]
 

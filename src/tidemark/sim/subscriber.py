@@ -246,6 +246,9 @@ class Subscriber:
         self._since(since)
         if self.kind == "leaves" and not self.is_welcome:
             self._go_on_from(token)
+        for pubend, tick in token.items():
+            if pubend not in self.life.ledger and pubend not in self.pending:
+                self._next(pubend, tick, tick)  # it was told that it starts there, and lost that
         self.is_subscribed = self.is_welcome = True
 
     def _go_on_from(self, token: CheckpointToken) -> None:
