@@ -98,7 +98,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("expression", "text"), TAKEN, ids=lambda value: str(value).replace("\n", ""))
+@pytest.mark.parametrize(("expression", "text"), TAKEN, ids=[str(each[1]) for each in TAKEN])
 def test_an_expression_with_an_exact_equal_becomes_a_selector(expression: Any, text: str) -> None:
     tree = from_arrow_expression(expression, FIELDS)
     assert render(tree) == text
