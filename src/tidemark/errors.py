@@ -14,6 +14,7 @@ TidemarkError
 ├── TopicError                   a topic name or topic pattern is malformed
 ├── TokenError                   a checkpoint token was cut, altered, or is not one
 ├── TranslationError             a condition has no exact equal in the other language
+├── EventsLostError              events of a tick range are gone and the reader wants no gaps
 ├── WireError                    bytes from the other side are not frames of this protocol
 │   └── VersionError             the two sides have no version of the protocol in common
 ├── ConfigError                  a configuration is refused, at a key
@@ -124,6 +125,17 @@ class TokenError(TidemarkError):
 
 class TranslationError(TidemarkError):
     """A condition has no exact equal in the other language; nothing was approximated."""
+
+
+class EventsLostError(TidemarkError):
+    """What there was in `(base, upto]` of the pubend is gone, and the reader does not want to go on."""
+
+    def __init__(self, reason: str, *, pubend: str, base: int, upto: int) -> None:
+        super().__init__(f"the events in ({base}, {upto}] of the pubend {pubend!r} are gone: {reason}")
+        self.reason = reason
+        self.pubend = pubend
+        self.base = base
+        self.upto = upto
 
 
 class WireError(TidemarkError):

@@ -25,7 +25,12 @@ def spark_schema(item: Type) -> StructType:
     """The schema of a DataFrame of events of type `item`."""
     from pyspark.sql.types import StructType
 
-    return StructType([_field(field) for field in arrow_schema(item)])
+    return StructType(spark_fields(arrow_schema(item)))
+
+
+def spark_fields(columns: pa.Schema) -> list[StructField]:
+    """The fields that Spark reads from record batches with these columns."""
+    return [_field(field) for field in columns]
 
 
 def _field(field: pa.Field) -> StructField:

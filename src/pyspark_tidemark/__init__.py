@@ -1,0 +1,8 @@
+"""How Spark finds the format "tidemark": it takes the DefaultSource of every package named `pyspark_*`.
+
+One that cannot be imported would hide the formats of all the others, so nothing else is in here.
+"""
+
+from tidemark.spark.source import TidemarkSource as DefaultSource
+
+__all__ = ["DefaultSource"]

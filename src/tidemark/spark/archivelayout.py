@@ -1,0 +1,155 @@
+"""The columns of an archive table: where each field of each topic under one root lies.
+
+A table holds the events of all topics with the same first level, in all versions of their schemas. A field's
+column has its name. Fields of one name share a column when their types go together: equal, or structs and
+lists of which one has fields that the other lacks. Where they do not, the later one gets a column of its own,
+`price@2`, so no value is ever cast. A column's type only grows and never changes its mind, so the place of a
+field is found by its name and type alone, whatever has been added since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from typing import cast
+
+import pyarrow as pa
+
+from tidemark.message.foreign.arrow import arrow_type
+from tidemark.message.foreign.arrow_batch import as_read
+from tidemark.message.members import members
+from tidemark.message.schema import Schema
+from tidemark.message.types import Tuple
+
+#: What every event has: its headers, the schema it was written in, and its message where that cannot be made
+#: again from the columns. `_validity` is milliseconds from the tick, null for ever.
+HEADERS = pa.schema(
+    [
+        ("_pubend", pa.string()),
+        ("_tick", pa.int64()),
+        ("_topic", pa.string()),
+        ("_publisher", pa.string()),
+        ("_priority", pa.int32()),
+        ("_validity", pa.int64()),
+        ("_key", pa.binary()),
+        ("_shape", pa.int64()),
+        ("_raw", pa.binary()),
+    ]
+)
+
+#: Characters that a column of a Delta table cannot have, or that mean something to those who name it.
+_ESCAPED = frozenset(" ,;{}()\n\t=.%@`")
+
+
+class Layout:
+    """The columns of one table."""
+
+    def __init__(self, schema: pa.Schema = HEADERS) -> None:
+        self.schema = schema
+        self._types: dict[str, pa.DataType] = {field.name: field.type for field in schema}
+        self._names = {name.casefold(): name for name in self._types}
+
+    def place(self, name: str, item: pa.DataType) -> str | None:
+        """The column that holds the field `name` of this type; None when there is none yet."""
+        for column in self._candidates(name):
+            there = self._types.get(column)
+            if there is None or (merged := merge_types(there, item)) == there:
+                return column if there is not None else None
+            if merged is not None:
+                return None
+        raise AssertionError("candidates never end")
+
+    def extended(self, fields: Iterable[tuple[str, pa.DataType]]) -> Layout:
+        """This layout, or one that has a place for these fields too."""
+        types = dict(self._types)
+        grown = self
+        for name, item in fields:
+            if grown.place(name, item) is not None:
+                continue
+            for column in grown._candidates(name):
+                merged = merge_types(types[column], item) if column in types else item
+                if merged is not None:
+                    types[column] = merged
+                    break
+            grown = Layout(pa.schema(list(types.items())))
+        return grown
+
+    def changes(self, before: Layout) -> pa.Schema:
+        """The columns that are not, or not like this, in `before`."""
+        return pa.schema([field for field in self.schema if before._types.get(field.name) != field.type])
+
+    def type_of(self, column: str) -> pa.DataType:
+        """The type of a column that is there."""
+        return self._types[column]
+
+    def _candidates(self, name: str) -> Iterator[str]:
+        """`name`, `name@2`, `name@3` ... but for those that only differ in case from another column."""
+        plain = "".join(f"%{ord(ch):02X}" if ch in _ESCAPED else ch for ch in name)
+        for number in count(1):
+            column = plain if number == 1 else f"{plain}@{number}"
+            # Spark and Delta do not tell names apart by case; the headers are ours.
+            if self._names.get(column.casefold(), column) == column and column not in HEADERS.names:
+                yield column
+
+
+def fields_of(schema: Schema) -> dict[str, pa.DataType]:
+    """The fields of events written in this schema, as columns that may lack any of them."""
+    root = cast(Tuple, as_read(schema.flat.root.type))
+    return {member.name: loose(arrow_type(member.type)) for member in members(root)}
+
+
+def loose(item: pa.DataType) -> pa.DataType:
+    """The type with everything inside it nullable, as Delta tables and Spark read it."""
+    if pa.types.is_struct(item):
+        return pa.struct([pa.field(field.name, loose(field.type)) for field in item])
+    if pa.types.is_list(item):
+        return pa.list_(pa.field("element", loose(item.value_type)))
+    return item
+
+
+def merge_types(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The least type that holds values of both exactly; None when there is none."""
+    if a == b:
+        return a
+    if pa.types.is_struct(a) and pa.types.is_struct(b):
+        return _merge_structs(a, b)
+    if pa.types.is_list(a) and pa.types.is_list(b):
+        item = merge_types(a.value_type, b.value_type)
+        return None if item is None else pa.list_(pa.field("element", item))
+    return None
+
+
+def _merge_structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    merged: dict[str, pa.DataType | None] = {field.name: field.type for field in a}
+    for field in b:
+        there = merged.get(field.name)
+        merged[field.name] = field.type if there is None else merge_types(there, field.type)
+    if any(item is None for item in merged.values()):
+        return None
+    return pa.struct([pa.field(name, item) for name, item in merged.items()])
+
+
+def columns_of(table: pa.Table, fields: Mapping[str, pa.DataType], layout: Layout) -> pa.Table:
+    """The fields by their own names, out of the columns that hold them; nulls where a file lacks one."""
+    arrays, names = [], []
+    for name, item in fields.items():
+        column = layout.place(name, item)
+        if column is None or column not in table.column_names:
+            arrays.append(pa.nulls(table.num_rows, item))
+        else:
+            held = table.column(column)
+            arrays.append(held if held.type == item else held.cast(item))
+        names.append(name)
+    return pa.table(arrays, names=names)
+
+
+def laid_out(arrays: Mapping[str, pa.Array], rows: int, layout: Layout) -> pa.Table:
+    """A table of all columns of the layout; `arrays` are by the columns' names, the others null."""
+    columns = []
+    for field in layout.schema:
+        found = arrays.get(field.name)
+        if found is None:
+            columns.append(pa.nulls(rows, field.type))
+        else:
+            columns.append(found if found.type == field.type else found.cast(field.type))
+    return pa.table(columns, schema=layout.schema)

@@ -1,0 +1,243 @@
+"""The options of the format "tidemark", checked: one that is misspelt is refused, never passed over.
+
+Spark hands options over as text and forgets how their names were capitalised.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Literal, TypeVar
+
+from tidemark.client.addresses import parse_url
+from tidemark.errors import ConfigError, TidemarkError
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.topics import TopicPattern, parse_topic
+from tidemark.message.codec.scalars import microseconds
+from tidemark.ticks import CheckpointToken
+
+#: How long a broker may be away before a query fails.
+RETRY_SECONDS = 60.0
+#: It becomes a part of a publisher's name and, escaped, of a file's.
+NAME_BYTES_MAX = 64
+
+_SOURCE = (
+    "broker", "topic", "selector", "start", "columns", "failOnGap", "maxEventsPerTrigger", "archive",
+    "pushFilters", "retrySeconds",
+)  # fmt: skip
+_SINK = ("broker", "topic", "pubend", "key", "staging", "job", "retrySeconds")
+#: What Spark itself, or a user for Spark, puts among the options.
+_OF_SPARK = ("path", "checkpointlocation", "querynamehint", "outputmode")
+
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where reading starts: `at` what is there, `after` a token, or (for every pubend alike) after a tick."""
+
+    at: Literal["earliest", "latest"] | None = None
+    after: CheckpointToken | None = None
+    tick: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What to read."""
+
+    broker: str
+    topic: str
+    selector: str = ""
+    start: Start = Start("earliest")
+    #: None for all
+    columns: tuple[str, ...] | None = None
+    fail_on_gap: bool = True
+    events_per_trigger_max: int | None = None
+    archive: str | None = None
+    #: let the broker test the conditions of a query; see `spark.source`
+    push_filters: bool = False
+    retry_seconds: float = RETRY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Where to publish, and how."""
+
+    broker: str
+    topic: str
+    pubend: str | None = None
+    #: the column whose value is the event's key
+    key: str | None = None
+    #: a directory that the driver and all executors share
+    staging: str | None = None
+    #: names a batch write, so that writing it again publishes nothing twice
+    job: str | None = None
+    retry_seconds: float = RETRY_SECONDS
+
+
+def source_options(given: Mapping[str, str]) -> SourceOptions:
+    """The options of a read; ConfigError says which one is wrong and how to write it."""
+    options = _Options(given, _SOURCE)
+    return SourceOptions(
+        broker=options.required("broker", "tidemark://127.0.0.1:7676", _url),
+        topic=options.required("topic", "trades.>", _pattern),
+        selector=options.get("selector", _selector, ""),
+        start=options.get("start", parse_start, Start("earliest")),
+        columns=options.get("columns", _names, None),
+        fail_on_gap=options.get("failOnGap", _boolean, True),
+        events_per_trigger_max=options.get("maxEventsPerTrigger", _count, None),
+        archive=options.get("archive", local_path, None),
+        push_filters=options.get("pushFilters", _boolean, False),
+        retry_seconds=options.get("retrySeconds", _seconds, RETRY_SECONDS),
+    )
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """The options of a write; ConfigError says which one is wrong and how to write it."""
+    options = _Options(given, _SINK)
+    staging = options.get("staging", local_path, None)
+    checkpoint = options.get("checkpointLocation", str, None)
+    if staging is None and checkpoint is not None:
+        staging = options.get("checkpointLocation", local_path, "").rstrip("/") + "/tidemark"
+    job = options.get("job", _name, None)
+    if job is not None and staging is None:
+        raise ConfigError(
+            "a job that can be repeated needs `staging`, a directory that stays there until it is done",
+            key="job",
+        )
+    return SinkOptions(
+        broker=options.required("broker", "tidemark://127.0.0.1:7676", _url),
+        topic=options.required("topic", "trades", _topic),
+        pubend=options.get("pubend", str, None),
+        key=options.get("key", str, None),
+        staging=staging,
+        job=job,
+        retry_seconds=options.get("retrySeconds", _seconds, RETRY_SECONDS),
+    )
+
+
+def parse_start(text: str) -> Start:
+    """`earliest`, `latest`, a checkpoint token as text or JSON, or a time in ISO 8601.
+
+    A time without a zone is UTC. It means the events of that microsecond and all after it.
+    """
+    if text == "earliest":
+        return Start("earliest")
+    if text == "latest":
+        return Start("latest")
+    if text.startswith("{"):
+        return Start(after=CheckpointToken.from_json(text))
+    if text.startswith("tm1."):
+        return Start(after=CheckpointToken.parse(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is neither earliest, latest, a checkpoint token nor a time like 2026-01-31T12:00:00Z"
+        ) from None
+    return Start(tick=microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - 1)
+
+
+class _Options:
+    """Options by their names, however they are capitalised."""
+
+    def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._given = {name.lower(): str(value) for name, value in given.items()}
+        lowered = {name.lower(): name for name in known}
+        for name in self._given.keys() - lowered.keys() - set(_OF_SPARK):
+            close = get_close_matches(name, lowered, 1)
+            hint = f"did you mean {lowered[close[0]]}?" if close else f"there are {', '.join(known)}"
+            raise ConfigError(f"there is no such option here: {hint}", key=name)
+
+    def get(self, name: str, read: Callable[[str], T], default: D) -> T | D:
+        """The option's value, or the default."""
+        text = self._given.get(name.lower())
+        if text is None:
+            return default
+        try:
+            return read(text)
+        except TidemarkError as error:
+            raise ConfigError(str(error), key=name) from None
+
+    def required(self, name: str, example: str, read: Callable[[str], T]) -> T:
+        """The option's value; ConfigError shows an example when it is not given."""
+        if name.lower() not in self._given:
+            raise ConfigError(f'is required: .option("{name}", "{example}")', key=name)
+        found = self.get(name, read, None)
+        assert found is not None
+        return found
+
+
+def local_path(text: str) -> str:
+    """The full path of a directory, also of a `file:` URI; ConfigError for other file systems."""
+    scheme, colon, rest = text.partition(":")
+    if colon and len(scheme) > 1 and "/" not in scheme:
+        if scheme.lower() != "file":
+            raise ConfigError(
+                f"{text!r} is not in a file system that is mounted here: give a directory that is"
+            )
+        text = "/" + rest.lstrip("/")
+    if not text:
+        raise ConfigError("a path is not empty")
+    # Full, because a task on another machine, or in another process, starts from another directory.
+    return os.path.abspath(text)
+
+
+def _url(text: str) -> str:
+    parse_url(text)
+    return text
+
+
+def _pattern(text: str) -> str:
+    TopicPattern.parse(text)
+    return text
+
+
+def _topic(text: str) -> str:
+    parse_topic(text)
+    return text
+
+
+def _selector(text: str) -> str:
+    parse(text)
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise ConfigError(f"{text!r} is not a list of different columns like symbol,price,_tick")
+    return names
+
+
+def _name(text: str) -> str:
+    if not 1 <= len(text.encode()) <= NAME_BYTES_MAX:
+        raise ConfigError(f"a name has 1 to {NAME_BYTES_MAX} bytes, not {len(text.encode())}")
+    return text
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ConfigError(f"{text!r} is not a number of events, 1 or more")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{text!r} is not a number of seconds")
+    return seconds

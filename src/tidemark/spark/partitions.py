@@ -1,0 +1,83 @@
+"""Which task reads what: a partition is a pubend and a range of its ticks.
+
+A pubend with much to read is cut into several, by ticks. A broker does not say how its bytes lie in time, so
+it is asked where the next events are from a few ticks on: stretches of silence are found and not counted, in
+rounds, and what is left is cut evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+#: What one task reads, about.
+PARTITION_BYTES = 64 << 20
+PARTITIONS_PER_PUBEND_MAX = 64
+#: An archive does not say how much lies where.
+ARCHIVE_PARTITIONS = 8
+_PROBES = 8
+_ROUNDS = 3
+
+#: probe(at, upto): at most one record of events lies in (at, answer], and others beyond unless it is upto.
+Probe = Callable[[int, int], int]
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TickRange:
+    """`(base, upto]` of a pubend."""
+
+    pubend: str
+    base: int
+    upto: int
+
+
+def split(whole: TickRange, bytes_per_tick: Callable[[int], float], probe: Probe) -> list[TickRange]:
+    """Ranges that tile the whole. `bytes_per_tick(first)` is an estimate, if `first` is the first event."""
+    first = probe(whole.base, whole.upto)
+    count = min(
+        PARTITIONS_PER_PUBEND_MAX, round((whole.upto - first) * bytes_per_tick(first) / PARTITION_BYTES)
+    )
+    if count < 2:
+        return [whole]
+    busy = [(max(whole.base, first - 1), whole.upto)]
+    for _ in range(_ROUNDS):
+        busy = [part for each in busy for part in _without_silence(each, probe)]
+    cuts = sorted({whole.base, *_even_cuts(busy, count), whole.upto})
+    return [TickRange(whole.pubend, base, upto) for base, upto in pairwise(cuts)]
+
+
+def split_evenly(whole: TickRange, first: int) -> list[TickRange]:
+    """Ranges that tile the whole, when nothing is known but its first event."""
+    cuts = sorted({whole.base, *_even_cuts([(first, whole.upto)], ARCHIVE_PARTITIONS), whole.upto})
+    return [TickRange(whole.pubend, base, upto) for base, upto in pairwise(cuts)]
+
+
+def _without_silence(whole: Range, probe: Probe) -> list[Range]:
+    """The parts between a few even cuts in which there are events."""
+    base, upto = whole
+    if upto - base < _PROBES:
+        return [whole]
+    marks = [base + (upto - base) * step // _PROBES for step in range(_PROBES + 1)]
+    parts: list[Range] = []
+    for start, end in pairwise(marks):
+        reached = probe(start, end)
+        if reached < end and parts and parts[-1][1] == start:
+            parts[-1] = (parts[-1][0], end)
+        elif reached < end:
+            parts.append((start, end))
+    return parts or [whole]
+
+
+def _even_cuts(parts: list[Range], count: int) -> list[int]:
+    """Ticks that cut the parts, laid end to end, into `count` equal pieces."""
+    total = sum(upto - base for base, upto in parts)
+    wanted = [total * step // count for step in range(1, count)]
+    cuts: list[int] = []
+    passed = 0
+    for base, upto in parts:
+        while wanted and wanted[0] <= passed + upto - base:
+            cuts.append(base + wanted.pop(0) - passed)
+        passed += upto - base
+    return cuts

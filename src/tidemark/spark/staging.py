@@ -1,0 +1,226 @@
+"""Staging: rows that tasks have encoded and nobody has published yet, and the record of what was published.
+
+A task writes its events to a file of its own, `(length u32 | crc32 u32 | event batch)*`, on the platter
+before it reports. A record is a small file for one micro-batch: which staged files are its events, in which
+order, under which publisher and from which sequence number on. It is made once, by a link, so that of two who
+try one fails and reads what the other wrote, and it never changes. A mark beside it says that all of it is
+published; files go only after the mark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO
+from uuid import uuid4
+from zlib import crc32
+
+from tidemark.errors import DamagedError, StorageError
+from tidemark.message.batches.batch import BATCH_BYTES_MAX, EventBatch
+
+#: Files of tasks that failed, or lost against a copy of themselves, go after this time.
+STAGED_SECONDS_MAX = 24 * 3_600
+_FRAME = Struct("<II")
+_PART, _RECORD, _MARK = ".events", ".json", ".published"
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A task's file: its name, and how many events each of its batches has."""
+
+    name: str
+    partition: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one micro-batch publishes; never changed."""
+
+    batch: int
+    publisher: str
+    pubend: str
+    #: sequence number of the first event
+    first: int
+    parts: tuple[Staged, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of events."""
+        return sum(sum(part.counts) for part in self.parts)
+
+
+class Staging:
+    """The directory of one query or job."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._path
+
+    # What tasks write.
+
+    def stage(self, partition: int, batches: Iterable[EventBatch]) -> Staged:
+        """Write a task's events; they are on the platter when this returns. No file if there are none."""
+        path = self._path / f"{partition:06d}-{uuid4().hex}{_PART}"
+        coming = iter(batches)
+        first = next(coming, None)
+        counts: list[int] = []
+        if first is not None:
+            make_directory(self._path)
+            try:
+                counts = _write(path, chain([first], coming))
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+            sync_directory(self._path)
+        return Staged(path.name, partition, tuple(counts))
+
+    def read(self, part: Staged) -> Iterator[EventBatch]:
+        """The events of a staged file; StorageError if it is not what was written."""
+        path = self._path / part.name
+        try:
+            with path.open("rb") as file:
+                for count in part.counts:
+                    yield _read(file, path, count)
+        except FileNotFoundError:
+            raise StorageError(
+                "the file that a task has staged is not here: set the option staging to a directory that the "
+                "driver and all executors share",
+                path=str(path),
+            ) from None
+
+    def discard(self, parts: Iterable[Staged]) -> None:
+        """Remove what will never be published: not what the newest record names and is not published yet."""
+        last = self.last()
+        kept = set() if last is None or self.is_published(last) else set(last.parts)
+        for part in set(parts) - kept:
+            (self._path / part.name).unlink(missing_ok=True)
+
+    # The record.
+
+    def last(self) -> Record | None:
+        """The newest record."""
+        found = sorted(self._path.glob(f"*{_RECORD}")) if self._path.is_dir() else []
+        return _parse_record(found[-1]) if found else None
+
+    def record(self, wanted: Record) -> Record:
+        """Make a record that lasts; the one that is there already, if somebody was first."""
+        make_directory(self._path)
+        path = self._at(wanted.batch, _RECORD)
+        draft = self._path / f"{path.name}.{uuid4().hex}"
+        with open(draft, "x", encoding="utf-8", opener=_private) as file:
+            json.dump(asdict(wanted), file)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            with suppress(FileExistsError):
+                os.link(draft, path)
+        finally:
+            draft.unlink()
+        sync_directory(self._path)
+        return _parse_record(path)
+
+    def is_published(self, record: Record) -> bool:
+        """All its events are at the broker."""
+        return self._at(record.batch, _MARK).exists()
+
+    def mark_published(self, record: Record) -> None:
+        """All its events are at the broker: its files, and whatever is older, can go."""
+        with open(self._at(record.batch, _MARK), "w", opener=_private) as file:
+            os.fsync(file.fileno())
+        sync_directory(self._path)
+        self.discard(record.parts)
+        newest = self._at(record.batch, "").name
+        for path in self._path.iterdir():
+            is_old = path.suffix in (_RECORD, _MARK) and path.stem < newest
+            if is_old or (path.suffix == _PART and _age_seconds(path) > STAGED_SECONDS_MAX):
+                path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Forget everything: nobody will come back to this."""
+        for path in self._path.iterdir():
+            path.unlink(missing_ok=True)
+        self._path.rmdir()
+
+    def _at(self, batch: int, suffix: str) -> Path:
+        return self._path / f"{batch:020d}{suffix}"
+
+
+def make_directory(path: Path) -> None:
+    """Make it, and those above it, so that they last. Nobody else may look inside."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in missing:
+        sync_directory(each.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Return when the names in it are on the platter."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def in_order(parts: Sequence[Staged]) -> tuple[Staged, ...]:
+    """The parts that have events, in the order of their partitions."""
+    return tuple(
+        sorted((part for part in parts if part.counts), key=lambda part: (part.partition, part.name))
+    )
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _age_seconds(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _write(path: Path, batches: Iterable[EventBatch]) -> list[int]:
+    counts: list[int] = []
+    with open(path, "xb", opener=_private) as file:
+        for batch in batches:
+            file.write(_FRAME.pack(len(batch.data), crc32(batch.data)))
+            file.write(batch.data)
+            counts.append(batch.count)
+        file.flush()
+        os.fsync(file.fileno())
+    return counts
+
+
+def _read(file: BinaryIO, path: Path, count: int) -> EventBatch:
+    head = file.read(_FRAME.size)
+    length, checksum = _FRAME.unpack(head) if len(head) == _FRAME.size else (0, 1)
+    data = file.read(length) if length <= BATCH_BYTES_MAX else b""
+    if len(data) != length or crc32(data) != checksum:
+        raise DamagedError(
+            "a staged file is not what was written: remove it and run the batch again",
+            path=str(path),
+            offset=0,
+        )
+    batch = EventBatch.parse(bytearray(data))
+    if batch.count != count:
+        raise DamagedError("a staged file is not what was reported", path=str(path), offset=0)
+    return batch
+
+
+def _parse_record(path: Path) -> Record:
+    said = json.loads(path.read_text(encoding="utf-8"))
+    parts = tuple(Staged(each["name"], each["partition"], tuple(each["counts"])) for each in said["parts"])
+    return Record(said["batch"], said["publisher"], said["pubend"], said["first"], parts)

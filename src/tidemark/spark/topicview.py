@@ -1,0 +1,270 @@
+"""How the events of a topic, or of all topics of a pattern, look as columns: one schema for a whole query.
+
+The reader's schema is fixed when the query is made: the newest version of a declared topic, the least schema
+that all shapes of an open one fit, or all of several topics. Events written in other versions, also in those
+that come later, are read by it: unknown fields are ignored, absent ones are NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from tidemark.errors import ConfigError, DecodeError, SchemaError, SelectorError
+from tidemark.matching.matcher import Matcher
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.topics import TopicPattern
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Bools
+from tidemark.message.batches.reader import Reader
+from tidemark.message.foreign.arrow import arrow_type
+from tidemark.message.foreign.arrow_batch import as_read, to_record_batch
+from tidemark.message.foreign.infer import merge_shapes
+from tidemark.message.foreign.references import write_out
+from tidemark.message.members import members
+from tidemark.message.registry import Registry, TopicSchemas
+from tidemark.message.schema import Schema
+from tidemark.message.types import Tuple, Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Columns beside the fields. `_time` is the tick as a timestamp.
+HEADERS = ("_pubend", "_tick", "_topic", "_publisher", "_time")
+#: The struct of base and upto in the row of a gap, NULL in those of events.
+GAP = "_gap"
+_FROM_BATCH = ("_tick", "_topic", "_publisher")
+
+Topics = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a query sees: made once, sent to every task."""
+
+    pattern: str
+    selector: str
+    #: the reader's schema, as text
+    schema: str
+    columns: tuple[str, ...]
+    #: what the broker said of the topics when the view was made
+    topics: tuple[tuple[str, bool, tuple[str, ...]], ...]
+
+
+def make_view(
+    topics: Topics, pattern: str, selector: str, columns: Sequence[str] | None, *, gaps: bool
+) -> View:
+    """The view of the topics (as a broker lists them) that match; ConfigError, SelectorError if none fits."""
+    chosen = _matching(topics, pattern)
+    if not chosen:
+        raise ConfigError(f"no topic matches {pattern!r}: create it first, or correct it", key="topic")
+    registry = _registry(chosen)
+    found = [registry.topics[name] for name, _, _ in chosen]
+    _check_selector(found, selector)
+    schema = found[0].reader.schema if len(found) == 1 else _merged(found)
+    names = _checked_columns(schema, columns, gaps=gaps)
+    return View(pattern, selector, schema.text, names, chosen)
+
+
+class Viewer:
+    """A view at work: event batches in, record batches out."""
+
+    def __init__(self, view: View, ask: Callable[[], Topics]) -> None:
+        """`ask` gives the broker's topics anew, when an event comes in a schema that was not known then."""
+        self.view = view
+        self._ask = ask
+        self._registry = _registry(view.topics)
+        self._reader = Reader(Schema.parse(view.schema), self._registry.schemas, is_open=True)
+        self._matchers: dict[str, tuple[Reader, Matcher | None]] = {}
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the record batches."""
+        return arrow_columns(self.view)
+
+    def records(self, pubend: str, batch: EventBatch) -> pa.RecordBatch:
+        """The events as rows."""
+        import pyarrow as pa
+
+        self._learn(batch)
+        fields = [name for name in self.view.columns if name not in HEADERS and name != GAP]
+        headers = [name for name in self.view.columns if name in _FROM_BATCH]
+        read = to_record_batch(self._reader.columns(batch), fields, headers=headers)
+        made: dict[str, Callable[[], pa.Array]] = {
+            "_pubend": lambda: pa.repeat(pa.scalar(pubend, pa.string()), batch.count),
+            "_time": lambda: pa.array(batch.ticks.view("M8[us]"), pa.timestamp("us", tz="UTC")),
+            GAP: lambda: pa.nulls(batch.count, _gap_type()),
+        }
+        arrays = [made[name]() if name in made else read.column(name) for name in self.view.columns]
+        return pa.record_batch(arrays, schema=self.arrow_schema)
+
+    def gap(self, pubend: str, base: int, upto: int) -> pa.RecordBatch:
+        """One row that says that `(base, upto]` is gone. Its tick is the last that is."""
+        import pyarrow as pa
+
+        said = {"_pubend": pubend, "_tick": upto, "_time": upto, GAP: {"base": base, "upto": upto}}
+        arrays = [pa.array([said.get(field.name)], field.type) for field in self.arrow_schema]
+        return pa.record_batch(arrays, schema=self.arrow_schema)
+
+    def chosen(self, batch: EventBatch) -> EventBatch | None:
+        """The events that pattern and selector choose: as a broker would, for events from elsewhere."""
+        self._learn(batch)
+        topics = {shape.topic for shape in batch.shapes}
+        of_shape = batch.prelude("shape")
+        wanted: Bools = np.zeros(batch.count, np.bool_)
+        for topic in topics:
+            shapes = [index for index, shape in enumerate(batch.shapes) if shape.topic == topic]
+            rows = np.flatnonzero(np.isin(of_shape, shapes))
+            if not len(rows):
+                continue
+            wanted[rows] = self._matches(topic, batch if len(rows) == batch.count else batch.take(rows))
+        return batch if wanted.all() else batch.take(wanted) if wanted.any() else None
+
+    def _matches(self, topic: str, batch: EventBatch) -> Bools:
+        reader, matcher = self._matcher(topic)
+        if matcher is None:
+            return np.zeros(batch.count, np.bool_)
+        return cast(Bools, matcher.match(reader.columns(batch)) != 0)
+
+    def _matcher(self, topic: str) -> tuple[Reader, Matcher | None]:
+        """What chooses the topic's events; None if none is chosen, as its fields do not fit the selector."""
+        found, reader = self._matchers.get(topic), self._registry.topics[topic].reader
+        if found is None or found[0] is not reader:
+            matcher: Matcher | None = None
+            if TopicPattern.parse(self.view.pattern).matches(topic):
+                try:
+                    selector = Selector.parse(self.view.selector, reader)
+                except SelectorError:
+                    pass
+                else:
+                    matcher = Matcher(reader)
+                    matcher.add(1, selector)
+            found = self._matchers[topic] = reader, matcher
+        return found
+
+    def _learn(self, batch: EventBatch) -> None:
+        if not self._strange(batch):
+            return
+        _register(self._registry, _plain(self._ask()))
+        for topic in self._strange(batch):
+            raise DecodeError(
+                f"the broker does not know the schema of some events of {topic!r}: declare the topic again "
+                "with the schema they were published in"
+            )
+
+    def _strange(self, batch: EventBatch) -> list[str]:
+        """Topics of events whose schema is not known here."""
+        topics, schemas = self._registry.topics, self._registry.schemas
+        unknown = [
+            index
+            for index, shape in enumerate(batch.shapes)
+            if shape.topic not in topics or shape.fingerprint not in schemas
+        ]
+        if not unknown:
+            return []
+        # The dictionary of a batch may name shapes of which it has no row.
+        used = np.unique(batch.prelude("shape")).tolist()
+        return [batch.shapes[index].topic for index in unknown if index in used]
+
+
+def arrow_columns(view: View) -> pa.Schema:
+    """The Arrow fields of a view's columns: just those that Spark makes of `spark_columns`."""
+    import pyarrow as pa
+
+    types = _field_types(Schema.parse(view.schema))
+    headers: dict[str, pa.Field] = {
+        "_pubend": pa.field("_pubend", pa.string(), nullable=False),
+        "_tick": pa.field("_tick", pa.int64(), nullable=False),
+        "_topic": pa.field("_topic", pa.string()),
+        "_publisher": pa.field("_publisher", pa.string()),
+        "_time": pa.field("_time", pa.timestamp("us", tz="UTC"), nullable=False),
+        GAP: pa.field(GAP, _gap_type()),
+    }
+    return pa.schema(
+        [
+            headers[name] if name in headers else pa.field(name, arrow_type(types[name]))
+            for name in view.columns
+        ]
+    )
+
+
+def root_type(schema: Schema) -> Type:
+    """The type of the events, references written out."""
+    return schema.flat.root.type
+
+
+def _gap_type() -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.struct([pa.field("base", pa.int64(), False), pa.field("upto", pa.int64(), False)])
+
+
+def _plain(topics: Topics) -> Iterable[tuple[str, bool, tuple[str, ...]]]:
+    return ((each["topic"], each["open"], tuple(each["schemas"])) for each in topics)
+
+
+def _matching(topics: Topics, pattern: str) -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
+    """Topics of the pattern that have a schema; an open one has none before its first event."""
+    parsed = TopicPattern.parse(pattern)
+    return tuple(each for each in _plain(topics) if each[2] and parsed.matches(each[0]))
+
+
+def _registry(topics: Iterable[tuple[str, bool, tuple[str, ...]]]) -> Registry:
+    registry = Registry()
+    _register(registry, topics)
+    return registry
+
+
+def _register(registry: Registry, topics: Iterable[tuple[str, bool, tuple[str, ...]]]) -> None:
+    for name, is_open, texts in topics:
+        for text in texts:
+            schema = Schema.parse(text)
+            _ = registry.open(name, schema) if is_open else registry.declare(name, schema)
+
+
+def _check_selector(found: list[TopicSchemas], selector: str) -> None:
+    """A selector has to fit one topic at least; where it does not fit it is never true."""
+    refusal: SelectorError | None = None
+    for topic in found:
+        try:
+            Selector.parse(selector, topic.reader)
+        except SelectorError as error:
+            refusal = error
+        else:
+            return
+    assert refusal is not None
+    raise refusal
+
+
+def _merged(found: list[TopicSchemas]) -> Schema:
+    schemas = [topic.reader.schema for topic in found]
+    return Schema(merge_shapes(write_out(schema.root, schema.definitions) for schema in schemas))
+
+
+def _field_types(schema: Schema) -> dict[str, Type]:
+    root = root_type(schema)
+    assert isinstance(root, Tuple)
+    return {member.name: member.type for member in members(cast(Tuple, as_read(root)))}
+
+
+def _checked_columns(schema: Schema, wanted: Sequence[str] | None, *, gaps: bool) -> tuple[str, ...]:
+    headers = (*HEADERS, GAP) if gaps else HEADERS
+    fields = _field_types(schema)
+    taken = [name for name in fields if name in (*HEADERS, GAP)]
+    if taken:
+        raise SchemaError(f"the field {taken[0]!r} has the name of a column that every source has: rename it")
+    there = (*fields, *headers)
+    if wanted is None:
+        return there
+    unknown = [name for name in wanted if name not in there]
+    if unknown:
+        raise ConfigError(f"there is no column {unknown[0]!r}: there are {', '.join(there)}", key="columns")
+    if gaps and GAP not in wanted:
+        raise ConfigError(
+            f"with failOnGap=false the column {GAP} tells gaps from events: add it", key="columns"
+        )
+    return tuple(wanted)
