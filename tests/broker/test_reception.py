@@ -99,7 +99,7 @@ def test_a_durable_subscriber_is_told_when_it_is_on_disk_and_starts_when_its_sta
     effects = at.pass_time(0.3)
     saved = next(each for each in effects if isinstance(each, SaveReleased))
     start = saved.token["p"]
-    assert SaveSubscription(1, "s", (Wish("t", "n > 1", saved.token),)) in effects
+    assert SaveSubscription(1, "s", (Wish("t", "n > 1", saved.token),), saved.token) in effects
     first = told(effects, 1)[0]
     assert first == Deliver("s", "p", start, start, None)
     assert effects.index(saved) < effects.index(SendClient(1, first))
@@ -150,7 +150,7 @@ def test_two_that_come_with_one_name_before_it_is_on_disk_leave_the_later_one_co
         (subscribe(selector="n = 1 " + "OR n = 1 " * 2_000), "selector", "4096 characters"),
         (subscribe(pattern="t..u"), "topic", "t..u"),
         (subscribe(pattern="t.>.u"), "topic", "t.>.u"),
-        (subscribe(token=CheckpointToken({"p": 5})), "unknown", "start anew without a checkpoint"),
+        (subscribe(token=CheckpointToken({"p": 5}), durable=False), "unknown", "without a checkpoint"),
     ],
     ids=["syntax", "no such field", "type", "limit", "empty level", "rest in the middle", "from elsewhere"],
 )
@@ -360,14 +360,15 @@ def test_a_changed_selector_holds_from_a_tick_on_that_is_told() -> None:
     (word,) = [frame for frame in told(effects, 1) if isinstance(frame, Subscribed)]
     since = word.since["p"]
     wishes = (Wish("t", "n > 1", CheckpointToken({"p": start})), Wish("t", "n = 1", word.since))
-    assert SaveSubscription(1, "s", wishes) in effects
+    assert SaveSubscription(1, "s", wishes, CheckpointToken({"p": start})) in effects
     assert since >= upto
     assert values_of(publish(at, 1, 2)) == [1]
     assert at.broker.counters["changes"] == 1
     assert shown(at)["changing"] is True
     told_now = shown(at)["pubends"]["p"]["told"]
     effects = at.finish(at.say(1, Ack((("s", CheckpointToken({"p": told_now})),), 1)))
-    assert SaveSubscription(1, "s", (Wish("t", "n = 1", word.since),)) in effects  # the old one is outlived
+    now_wanted = (Wish("t", "n = 1", word.since),)  # the old one is outlived
+    assert SaveSubscription(1, "s", now_wanted, CheckpointToken({"p": start})) in effects
     assert shown(at)["changing"] is False
 
 

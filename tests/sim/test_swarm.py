@@ -33,6 +33,10 @@ REGRESSIONS: dict[tuple[str, int], str] = {
     ("swarm", 0): "the PFS was given the members of a set in any order",
     ("swarm", 54): "an answer of the PFS to a former connection was taken for one that began elsewhere",
     ("swarm", 76): "a subscriber was told from where a change holds before that was on disk",
+    ("swarm", 20066): "a start was told on a connection that was lost",
+    ("swarm", 20885): "a pubend stood, after a crash, before silence that it had advertised",
+    ("swarm", 21174): "somebody started before ticks that an older interest had left things out of",
+    ("swarm", 31915): "the last event before a change, matched again by itself, was not",
 }
 
 

@@ -56,14 +56,17 @@ from tidemark.wire.frames import (
     Credit,
     Describe,
     Fetch,
+    Fetched,
     Hello,
     Interest,
     Knowledge,
     Nack,
+    Offer,
     PeerFrame,
     Ping,
     Pong,
     Publish,
+    Recalled,
     Refused,
     Release,
     Subscribe,
@@ -152,6 +155,7 @@ class Broker:
             for name, route in config.routes.items()
             if route.upstream is None
         }
+        self._fetching = Fetching(self._pubends, self._streams, registry, self._out, self.counters)
         self._host = Host(
             self._streams,
             self._interests,
@@ -161,6 +165,7 @@ class Broker:
             config.host_policy,
             self._pfs_commit,
             self._tables_commit,
+            self._fetching,
             self._interest_changed,
         )
         self._topics = Topics(
@@ -181,7 +186,6 @@ class Broker:
         last = {name: state.last for name, state in recovered.pubends.items()}
         self._host.recover(recovered.subscriptions, recovered.delivered, last)
         self._reception = Reception(self._host, registry, self._out, self.counters, recovered.next_subscriber)
-        self._fetching = Fetching(self._pubends, registry, self._out)
         self._admin = Admin(self._host, self._reception, registry, self._pubends, self._out)
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
@@ -192,8 +196,9 @@ class Broker:
 
         `now` is monotonic and drives thresholds; `wall` is the time of day, gives ticks, and may jump.
         """
-        self._now = self._host.now = now
+        self._now = self._host.now = self._fetching.now = now
         self._wall = self._host.wall = wall
+        self._host.latecomers.now, self._host.latecomers.wall = now, wall
         self._dispatch(stimulus)
         if isinstance(stimulus, Woken):
             self._periodic()
@@ -226,6 +231,7 @@ class Broker:
             case ClientGone(client):
                 self._reception.gone(client)
                 self._fetching.gone(client)
+                self._host.latecomers.recalls.gone(client)
             case LinkUp(peer):
                 self._lives.pop(peer, None)
                 self._out.add(SendPeer(peer, Hello(self.config.name, self.config.incarnation)))
@@ -246,7 +252,7 @@ class Broker:
             case LogFetched():
                 self._fetching.read(stimulus)
             case PfsRead():
-                self._host.read(stimulus)
+                self._host.latecomers.read(stimulus)
             case Woken():
                 pass
             case _:
@@ -283,6 +289,10 @@ class Broker:
                 self._interest_changed()
             case Topic():
                 self._topics.heard(peer, frame)
+            case Fetch():
+                self._fetching.passed(peer, frame)
+            case Fetched():
+                self._fetching.fetched(frame)
             case Ping() | Pong():
                 pass  # between the two ends of the link
             case _:
@@ -303,8 +313,10 @@ class Broker:
         said = self._interests.say(peer, again=True)
         assert said is not None
         self._out.add(SendPeer(peer, said))
-        for name, stream in self._streams.items():
+        for stream in self._streams.values():
             stream.link_up(peer, self._now)
+        self._fetching.link_up(peer)
+        for name, stream in self._streams.items():
             if stream.upstream == peer:
                 self._reported.pop(name, None)  # say again what holds now, if anything is known
                 self._report(name)
@@ -312,6 +324,7 @@ class Broker:
 
     def _link_down(self, peer: str) -> None:
         self._lives.pop(peer, None)
+        self._fetching.gone(peer)
         for stream in self._streams.values():
             stream.link_down(peer)
 
@@ -362,6 +375,10 @@ class Broker:
                 self._topics.describe(client, frame)
             case Fetch():
                 self._fetching.asked(client, frame)
+            case Offer():
+                self._host.latecomers.recalls.offered(client, frame)
+            case Recalled():
+                self._host.latecomers.recalls.answered(client, frame)
             case Ask():
                 self._admin.asked(client, frame)
             case _:

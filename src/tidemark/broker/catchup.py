@@ -2,7 +2,8 @@
 
 The PFS says which ticks matched, so nothing is matched again; the events are taken from the window or asked
 for; what arrives is held until everything before it has. Where the PFS does not know, every event of the
-range is asked for and matched. It ends where the constream is.
+range is asked for and matched. What is L here the archive may still have: it is recalled before it is told as
+a gap. It ends where the constream is.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.broker.window import Cuts
+from tidemark.broker.window import Cuts, rows_within
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.ticks import NO_TICKS, RangeSet
+from tidemark.ticks import NO_TICKS, TICK_MAX, TICK_MIN, RangeSet
 from tidemark.wire.frames import Range
 
 Ticks = NDArray[np.int64]
@@ -46,9 +47,10 @@ class Catchup:
         self._ticks: Ticks = NO_TICKS
         self._have: Mask = np.zeros(0, np.bool_)
         self._held: list[EventBatch] = []
-        #: in `(position, scanned]`: to be matched again, and L
+        #: in `(position, scanned]`: to be matched again, L, and L for good: not in the archive either
         self._unfiltered = RangeSet()
         self._gone = RangeSet()
+        self._given_up = RangeSet()
         #: bytes of an event, as far as has been seen
         self._average = ASK_BYTES // CHUNK_EVENTS_MAX
         self._span = SPAN_TICKS
@@ -132,6 +134,34 @@ class Catchup:
         factor = 4 if count < CHUNK_EVENTS_MAX // 4 else 0.25 if count > CHUNK_EVENTS_MAX else 1
         self._span = int(min(max(self._span * factor, SPAN_TICKS_MIN), SPAN_TICKS_MAX))
 
+    def recalled(
+        self, base: int, upto: int, batch: EventBatch | None, gone: Sequence[Range], *, for_good: bool
+    ) -> None:
+        """All there is for the subscriber in `(base, upto]`, whatever was known of it before.
+
+        Of what is `gone` nobody knows more, if `for_good`; otherwise the archive may.
+        """
+        assert self.position <= base <= self._scanned
+        if upto <= base:
+            return
+        self._held = [
+            part
+            for each in self._held
+            for part in (rows_within(each, TICK_MIN, base), rows_within(each, upto, TICK_MAX))
+            if part is not None
+        ]
+        self._keep((self._ticks <= base) | (self._ticks > upto))
+        for ranges in (self._unfiltered, self._gone):
+            ranges.remove(base, upto)
+        self._scanned = max(self._scanned, upto)
+        for first, last in gone:
+            self._gone.add(first, last)
+            if for_good:
+                self._given_up.add(first, last)
+        if batch is not None:
+            self._hold(batch)
+            self._insert(batch.ticks, have=True)
+
     def ready(self, credit: int) -> tuple[int, EventBatch | None] | None:
         """What can be told next: up to which tick, and the events; None when nothing can."""
         upto = self._scanned
@@ -154,20 +184,30 @@ class Catchup:
         return upto, whole
 
     def gap(self, lost: int) -> int | None:
-        """Up to where a gap reaches that is next to be told, if there is one; `lost` and below is L."""
+        """Up to where what comes next is L, if it is; `lost` and below is."""
         if lost > self.position:
             self._lose(self.position, lost)
         if not self._gone:
             return None
         base, upto = next(iter(self._gone))
-        return upto if base <= self.position else None
+        if base > self.position:
+            return None
+        given_up = self._given_up.parts(self.position, upto)
+        if not given_up:
+            return upto
+        return given_up[0][1] if self.is_given_up else given_up[0][0]
+
+    @property
+    def is_given_up(self) -> bool:
+        """What comes next is L for good."""
+        return self._given_up.contains(self.position + 1)
 
     def skip(self, upto: int) -> None:
         """Told up to `upto` without events: a gap."""
         self.position = max(self.position, upto)
         self._scanned = max(self._scanned, upto)
-        self._gone.remove_upto(upto)
-        self._unfiltered.remove_upto(upto)
+        for ranges in (self._gone, self._given_up, self._unfiltered):
+            ranges.remove_upto(upto)
         self._keep(self._ticks > upto)
         self._held = [each for each in self._held if each.ticks[-1] > upto]
 

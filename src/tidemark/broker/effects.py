@@ -145,11 +145,15 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class SaveSubscription:
-    """Create or replace a durable subscription in the tables; its wishes oldest first, never none."""
+    """Create or replace a durable subscription in the tables; its wishes oldest first, never none.
+
+    The PFS knows what matched it beyond `known`; it may want things of before.
+    """
 
     subscriber: int
     name: str
     wishes: tuple[Wish, ...]
+    known: CheckpointToken = field(default_factory=CheckpointToken)
 
 
 @dataclass(frozen=True, slots=True)

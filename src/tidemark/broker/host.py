@@ -16,30 +16,26 @@ import numpy as np
 
 from tidemark.broker.acknowledgements import Acknowledgements
 from tidemark.broker.audience import Audience, Rows
-from tidemark.broker.catchup import CHUNK_EVENTS_MAX, Catchup
 from tidemark.broker.commit import GroupCommit
-from tidemark.broker.constream import Constream, Piece, unexpired
+from tidemark.broker.constream import Constream, Piece
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import (
     DropSubscription,
     Outbox,
-    PfsRead,
-    ReadPfs,
     SaveReleased,
     SaveSubscription,
-    SendClient,
     Wish,
 )
+from tidemark.broker.fetching import Fetching
 from tidemark.broker.interest import HERE, Interests
+from tidemark.broker.latecomers import Latecomers
 from tidemark.broker.matchlog import MatchLog
 from tidemark.broker.stream import Ranges, Stream
 from tidemark.broker.subscription import Desire, Subscription
-from tidemark.broker.window import Cuts
+from tidemark.broker.telling import Telling
 from tidemark.message.batches.batch import EventBatch
-from tidemark.message.batches.columns import Bools
 from tidemark.message.registry import Registry
-from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
-from tidemark.wire.frames import ClientFrame, Deliver, Gap, Subscribed
+from tidemark.ticks import TICK_MIN, CheckpointToken
 
 MILLISECOND = 1_000
 
@@ -52,6 +48,8 @@ class HostPolicy:
     silence: int = 5_000 * MILLISECOND
     #: Acknowledgements are saved this often.
     save: int = 250 * MILLISECOND
+    #: There is an archive: what pubends have let go is recalled from there before it is told as a gap.
+    recall: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +60,8 @@ class SavedSubscription:
     name: str
     wishes: tuple[Wish, ...]
     released: Mapping[str, int]
+    #: the PFS knows what matched it beyond this; None when that is all it ever wanted
+    known: Mapping[str, int] | None = None
 
 
 class Host:
@@ -77,8 +77,10 @@ class Host:
         policy: HostPolicy,
         pfs_commit: GroupCommit,
         tables_commit: GroupCommit,
+        fetching: Fetching,
         interest_changed: Callable[[], None],
     ) -> None:
+        self._fetching = fetching
         self._interests = interests
         self._out = out
         self._counters = counters
@@ -94,11 +96,21 @@ class Host:
         self._versions: dict[int, int] = {}
         self._next_member = 1
         self._match_log = MatchLog(out, pfs_commit)
-        #: what has to be looked at before the stimulus is done with: pubends, and (pubend, subscriber)
+        #: pubends that have to be looked at before the stimulus is done with
         self._moves: dict[str, None] = {}
-        self._calls: dict[tuple[str, int], None] = {}
         self.acknowledgements = Acknowledgements(
             self.subscriptions, self.constreams, out, tables_commit, self._outlive
+        )
+        self._telling = Telling(out, counters)
+        self.latecomers = Latecomers(
+            self.subscriptions,
+            self.constreams,
+            self._audience,
+            self._telling,
+            fetching,
+            out,
+            counters,
+            recall=policy.recall,
         )
         self._saved_at = self._silence_at = 0
         self.now = self.wall = 0
@@ -119,20 +131,27 @@ class Host:
             ]
             subscription = Subscription(each.id, each.name, True, [], dict(each.released))
             subscription.saved = dict(each.released)
+            subscription.known = dict(desires[0].since if each.known is None else each.known)
             self.subscriptions[each.id] = subscription
             for desire in desires:
                 self._desire(subscription, desire)
         for pubend, constream in self.constreams.items():
-            # Without a PFS - it was never synced - all since the first start is matched again.
-            starts = [each.starts[pubend] for each in self.subscriptions.values() if pubend in each.starts]
+            # Without a PFS - it was never synced - all since the first start here is matched again.
+            started = [each for each in self.subscriptions.values() if pubend in each.known]
+            starts = [max(each.known[pubend], each.starts[pubend]) for each in started]
             tick = delivered.get(pubend, min(starts, default=None)) if self.subscriptions else None
             if tick is not None:
                 constream.begin(tick)
                 constream.last_event = min(tick, last.get(pubend, tick))
         self._interest_changed()
 
-    def enter(self, subscription: Subscription, desire: Desire) -> None:
-        """A new subscriber."""
+    def enter(self, subscription: Subscription, desire: Desire, token: CheckpointToken | None = None) -> None:
+        """A new subscriber; with a token it comes from elsewhere, or wants what was before its time."""
+        if token:
+            self._counters["taken_over"] += 1
+            since = {pubend: tick for pubend, tick in token.items() if pubend in self.constreams}
+            subscription.released = dict(since)
+            desire.since = dict(since)
         self.subscriptions[subscription.id] = subscription
         self._desire(subscription, desire)
         self._interest_changed()
@@ -152,8 +171,10 @@ class Host:
         self._versions[desire.member] = desire.version
         self._audience.add(desire.member, desire.pattern, desire.selector)
         for pubend, constream in self.constreams.items():
-            if pubend in desire.since:  # recovered: the constream comes by again
-                constream.starting[desire.member] = desire.since[pubend]
+            if pubend in desire.since and pubend in subscription.known:
+                # Recovered: the constream comes by again.
+                tick = max(desire.since[pubend], subscription.known[pubend])
+                constream.starting[desire.member] = tick
                 self._moves[pubend] = None
             else:
                 constream.waiting[desire.member] = TICK_MIN
@@ -191,7 +212,12 @@ class Host:
 
     def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
         """Put a subscription, with all it wants, into the tables; `done` once it is on disk."""
-        self._out.add(SaveSubscription(subscription.id, subscription.name, subscription.wishes))
+        known = CheckpointToken(subscription.known)
+        self._out.add(SaveSubscription(subscription.id, subscription.name, subscription.wishes, known))
+        if subscription.released:
+            released = CheckpointToken(subscription.released)
+            self._out.add(SaveReleased(subscription.id, released))
+            self._tables_commit.after(partial(self.acknowledgements.saved, subscription.id, released))
         self._tables_commit.after(done)
 
     def after_save(self, action: Callable[[], None]) -> None:
@@ -208,24 +234,23 @@ class Host:
         for pubend, start in subscription.starts.items():
             if self._is_started(subscription, pubend):
                 subscription.told[pubend] = token.get(pubend, start)
-        self._say(subscription, Subscribed(subscription.name, subscription.token(), subscription.since))
+        self._telling.registered(subscription)
         for pubend in list(subscription.told):
             # What it wanted before, it has acknowledged once, and nobody remembers what that was.
-            self._gap(pubend, subscription, subscription.starts[pubend])
+            self._telling.gap(pubend, subscription, subscription.starts[pubend])
             self._go_on(pubend, subscription)
 
     def disconnect(self, subscription: Subscription) -> None:
         """A subscriber's connection is gone."""
         subscription.leave()
-        for constream in self.constreams.values():
-            constream.catchups.pop(subscription.id, None)
+        for pubend in self.constreams:
+            self.latecomers.end(pubend, subscription.id)
 
     def grant(self, subscription: Subscription, count: int) -> None:
         """A subscriber can take this many bytes more."""
         subscription.credit += count
-        for pubend, constream in self.constreams.items():
-            if subscription.id in constream.catchups:
-                self._calls[pubend, subscription.id] = None
+        for pubend in self.constreams:
+            self.latecomers.call(pubend, subscription.id)
 
     def _is_started(self, subscription: Subscription, pubend: str) -> bool:
         """It has a start there that is on disk, so that it may be told."""
@@ -248,16 +273,12 @@ class Host:
 
     def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
         """Something that was asked for arrived: for the constream, or for some who catch up."""
-        cuts = Cuts(batch) if batch is not None and batch.count else None
-        for number, catchup in self.constreams[pubend].catchups.items():
-            catchup.arrived(base, upto, cuts, damaged, partial(self._chosen, pubend, number))
-            self._calls[pubend, number] = None
+        self.latecomers.answered(pubend, base, upto, batch, damaged)
         self._moves[pubend] = None
 
     def lost(self, pubend: str) -> None:
         """History was let go: those who still wanted it get a gap."""
-        for number in self.constreams[pubend].catchups:
-            self._calls[pubend, number] = None
+        self.latecomers.call_all(pubend)
 
     def learnt(self) -> None:
         """A topic has become known: what waited for it can go on."""
@@ -270,17 +291,11 @@ class Host:
 
     def settle(self) -> None:
         """Do all that the stimulus has made possible. Each step may make more possible."""
-        while self._moves or self._calls:
+        while self._moves or self.latecomers.settle():
             if self._moves:
                 pubend = next(iter(self._moves))
                 del self._moves[pubend]
                 self._move(pubend, self.constreams[pubend])
-            else:
-                pubend, number = next(iter(self._calls))
-                del self._calls[pubend, number]
-                catchup = self.constreams[pubend].catchups.get(number)
-                if catchup is not None:
-                    self._catch_up(pubend, self.subscriptions[number], catchup)
 
     # The constream.
 
@@ -322,7 +337,7 @@ class Host:
     def _come_into_force(
         self, pubend: str, constream: Constream, subscription: Subscription, desire: Desire, tick: int
     ) -> None:
-        recovered = pubend in desire.since
+        recovered = pubend in desire.since and pubend in subscription.known
         desire.since.setdefault(pubend, tick)
         at = subscription.desires.index(desire)
         for other in subscription.desires[:at]:
@@ -333,13 +348,14 @@ class Host:
         constream.held = None
         if recovered:
             return
-        changed = pubend in subscription.released
+        changed = pubend in subscription.known
         if changed:
             self._counters["changes"] += 1
             constream.changing += 1
         else:
             self._counters["starts"] += 1
-            subscription.released[pubend] = tick
+            subscription.known[pubend] = tick
+            subscription.released.setdefault(pubend, tick)
         if not subscription.durable:
             subscription.saved = subscription.released
             desire.kept.add(pubend)
@@ -347,14 +363,9 @@ class Host:
             return
         # A start is told, and a change passed, only once it is on disk: from then on it holds, whoever
         # crashes.
-        released = CheckpointToken(subscription.released)
-        self._out.add(SaveReleased(subscription.id, released))
-        done = partial(self._in_force, subscription.id, pubend, desire, released, changed=changed)
-        self.save(subscription, done)
+        self.save(subscription, partial(self._in_force, subscription.id, pubend, desire, changed=changed))
 
-    def _in_force(
-        self, number: int, pubend: str, desire: Desire, released: CheckpointToken, *, changed: bool
-    ) -> None:
+    def _in_force(self, number: int, pubend: str, desire: Desire, *, changed: bool) -> None:
         """A start or a change is on disk."""
         constream = self.constreams[pubend]
         if changed:
@@ -364,10 +375,10 @@ class Host:
         if subscription is None:
             return
         desire.kept.add(pubend)
-        self.acknowledgements.saved(number, released)
         self._begin(number, pubend)
+        self.latecomers.call(pubend, number)  # if it came with a token: now it is known what that lacks
         if changed and subscription.client is not None:
-            self._say(subscription, Subscribed(subscription.name, subscription.token(), subscription.since))
+            self._telling.registered(subscription)
 
     def _begin(self, number: int, pubend: str) -> None:
         """A subscriber that has started is told so; it goes on from there."""
@@ -375,22 +386,21 @@ class Host:
         if subscription is None or subscription.client is None or pubend in subscription.told:
             return
         start = subscription.starts[pubend]
-        self._tell(subscription, pubend, start, start, None)
+        self._telling.tell(subscription, pubend, start, start, None)
         self._go_on(pubend, subscription)
 
     def _go_on(self, pubend: str, subscription: Subscription) -> None:
         """From what it was told last: with the constream, or behind it."""
         constream = self.constreams[pubend]
         told, delivered = subscription.told[pubend], constream.delivered
-        if delivered is None or told >= delivered:
+        if pubend in subscription.known and (delivered is None or told >= delivered):
             self._counters["tokens_ahead"] += delivered is not None and told > delivered
             return
         if subscription.durable:
-            self._counters["catchups"] += 1
-            constream.catchups[subscription.id] = Catchup(told)
-            self._calls[pubend, subscription.id] = None
+            self.latecomers.begin(pubend, subscription.id, told)
         else:
-            self._gap(pubend, subscription, delivered)
+            assert delivered is not None
+            self._telling.gap(pubend, subscription, delivered)
 
     def _deliver(self, pubend: str, constream: Constream, piece: Piece) -> None:
         self._match_log.write(pubend, constream, piece)
@@ -431,7 +441,7 @@ class Host:
             self._counters["catchups_slow"] += 1
             self._go_on(pubend, subscription)
             return
-        self._tell(subscription, pubend, told, upto, part)
+        self._telling.tell(subscription, pubend, told, upto, part)
 
     def _break(self, pubend: str, constream: Constream, upto: int) -> None:
         """What lies up to `upto` is L and was never matched: a gap for everyone, and unknown to the PFS."""
@@ -443,107 +453,17 @@ class Host:
             if self.is_live(subscription, pubend):
                 told = subscription.told[pubend]
                 if told < base:  # silence, of which it was not worth telling before
-                    self._tell(subscription, pubend, told, base, None)
-                self._gap(pubend, subscription, upto)
-
-    # Catching up.
-
-    def read(self, answer: PfsRead) -> None:
-        """The PFS said which ticks a subscriber matched."""
-        catchup = self.constreams[answer.pubend].catchups.get(answer.subscriber)
-        if catchup is None or catchup.reads_from != answer.base:
-            return  # for a catchup stream of a former connection, which began elsewhere
-        self._counters["refilters"] += answer.unknown is not None
-        catchup.matched(answer.upto, answer.ticks, answer.unknown)
-        self._calls[answer.pubend, answer.subscriber] = None
-
-    def _catch_up(self, pubend: str, subscription: Subscription, catchup: Catchup) -> None:
-        """Tell what can be told, ask for what is missing, join the constream when it is reached."""
-        constream = self.constreams[pubend]
-        lost = constream.stream.window.knowledge.lost
-        while True:
-            ready = catchup.ready(subscription.credit)
-            if ready is not None:
-                upto, batch = ready
-                alive = unexpired(batch, self.wall) if batch is not None else None
-                if batch is not None:
-                    self._counters["events_expired"] += batch.count - (
-                        alive.count if alive is not None else 0
-                    )
-                self._tell(subscription, pubend, subscription.told[pubend], upto, alive)
-                continue
-            gap = catchup.gap(lost)
-            if gap is None:
-                break
-            catchup.skip(gap)
-            self._gap(pubend, subscription, gap)
-        if constream.delivered is not None and catchup.position >= constream.delivered:
-            self._counters["switchovers"] += 1
-            del constream.catchups[subscription.id]
-        elif catchup.needs_read:
-            catchup.reads_from = catchup.position
-            self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
-        elif subscription.credit > 0:
-            self._fetch(pubend, subscription, catchup)
-
-    def _fetch(self, pubend: str, subscription: Subscription, catchup: Catchup) -> None:
-        """Take what is missing from the window, in pieces that all who are there share, or ask for it."""
-        missing = catchup.missing()
-        if not missing:
-            return
-        stream = self.constreams[pubend].stream
-        piece = stream.window.piece(missing[0][0], missing[-1][1])
-        if piece is None:
-            stream.nacked(HERE, missing, self.now)
-            return
-        chosen = partial(self._chosen, pubend, subscription.id)
-        catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen)
-        self._calls[pubend, subscription.id] = None
-
-    def _chosen(self, pubend: str, number: int, batch: EventBatch) -> Bools:
-        """chosen[row]: what the subscriber wanted at the event's tick is true of it."""
-        chosen = np.zeros(batch.count, np.bool_)
-        desires = self.subscriptions[number].desires
-        ends = [each.since.get(pubend, TICK_MAX) for each in desires[1:]] + [TICK_MAX]
-        for desire, end in zip(desires, ends, strict=True):
-            start = desire.since.get(pubend, TICK_MAX)
-            if start < end and start < batch.ticks[-1] and end > batch.ticks[0]:
-                times = (batch.ticks > start) & (batch.ticks <= end)
-                chosen |= times & self._audience.chosen(desire.member, batch)
-        return chosen
-
-    # Telling.
-
-    def _tell(
-        self, subscription: Subscription, pubend: str, base: int, upto: int, batch: EventBatch | None
-    ) -> None:
-        if batch is not None:
-            subscription.credit -= len(batch.body)
-            self._counters["events_delivered"] += batch.count
-        else:
-            self._counters["silences_told"] += 1
-        subscription.told[pubend] = upto
-        self._say(subscription, Deliver(subscription.name, pubend, base, upto, batch))
-
-    def _gap(self, pubend: str, subscription: Subscription, upto: int) -> None:
-        told = subscription.told[pubend]
-        if upto > told:
-            self._counters["gaps_told"] += 1
-            subscription.told[pubend] = upto
-            self._say(subscription, Gap(subscription.name, pubend, told, upto))
-
-    def _say(self, subscription: Subscription, frame: ClientFrame) -> None:
-        assert subscription.client is not None
-        self._out.add(SendClient(subscription.client, frame))
+                    self._telling.tell(subscription, pubend, told, base, None)
+                self._telling.gap(pubend, subscription, upto)
 
     # Time and release.
 
     def wake(self, now: int) -> None:
         """Silence to those who lag, acknowledgements to the tables, and another try where something waits."""
-        for pubend, constream in self.constreams.items():
+        for pubend in self.constreams:
             self._moves[pubend] = None
-            for number in constream.catchups:
-                self._calls[pubend, number] = None
+            self.latecomers.call_all(pubend)
+        self._fetching.wake(now)
         if now - self._silence_at >= self._policy.silence:
             self._silence_at = now
             self._be_silent()
@@ -560,7 +480,7 @@ class Host:
                 continue
             for subscription in self.subscriptions.values():
                 if self.is_live(subscription, pubend) and subscription.told[pubend] < min(last, delivered):
-                    self._tell(subscription, pubend, subscription.told[pubend], delivered, None)
+                    self._telling.tell(subscription, pubend, subscription.told[pubend], delivered, None)
 
     @property
     def minima_unknown(self) -> bool:

@@ -58,10 +58,10 @@ class Reception:
         """Why a subscriber cannot be taken, as code and reason."""
         if known is not None and not (known.durable and frame.durable):
             return "taken", f"{frame.name!r} is taken by another subscription: choose another name"
-        if known is None and frame.token:
+        if known is None and frame.token and not frame.durable:
             return "unknown", (
-                f"{frame.name!r} has a checkpoint, but is not a subscription of this broker: connect to the "
-                "broker where it was made, or start anew without a checkpoint"
+                f"{frame.name!r} has a checkpoint, but only durable subscriptions go on from one: make it "
+                "durable, or start without a checkpoint"
             )
         if known is not None and len(known.desires) >= WISHES_MAX and _is_change(frame, known):
             return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
@@ -94,7 +94,7 @@ class Reception:
         subscription.is_kept = not frame.durable
         self._next_id += 1
         self._by_name[frame.name] = subscription
-        self._host.enter(subscription, Desire(frame.pattern, frame.selector, 0))
+        self._host.enter(subscription, Desire(frame.pattern, frame.selector, 0), frame.token)
         if frame.durable:
             self._by_client.setdefault(client, set()).add(subscription.id)
             self._host.save(subscription, partial(self._created, client, frame, subscription))

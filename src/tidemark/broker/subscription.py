@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark.broker.effects import Wish
-from tidemark.ticks import CheckpointToken
-from tidemark.wire.frames import Wanted
+from tidemark.ticks import TICK_MAX, CheckpointToken
+from tidemark.wire.frames import Line, Wanted
 
 #: Changes of a subscriber's selector that may be remembered at once.
 WISHES_MAX = 16
@@ -45,6 +45,9 @@ class Subscription:
     released: dict[str, int] = field(default_factory=dict)
     #: the part of it that is on disk: only this lets anything go
     saved: dict[str, int] = field(default_factory=dict)
+    #: pubend -> from where on the PFS here knows what matched it, once one of its desires is in force here;
+    #: it may have come from elsewhere with a token from before that
+    known: dict[str, int] = field(default_factory=dict)
     #: it is on disk, or does not have to be
     is_kept: bool = True
     #: its connection, None while it is away
@@ -73,6 +76,15 @@ class Subscription:
     def since(self) -> CheckpointToken:
         """From where on it gets what it wants now, as far as it can be told."""
         return CheckpointToken({name: self.current.since[name] for name in sorted(self.current.kept)})
+
+    def lines(self, pubend: str, base: int, upto: int) -> tuple[Line, ...]:
+        """What it wants of `(base, upto]`."""
+        ends = [each.since.get(pubend, TICK_MAX) for each in self.desires[1:]] + [TICK_MAX]
+        found = (
+            Line(each.pattern, each.selector, max(each.since.get(pubend, TICK_MAX), base), min(end, upto))
+            for each, end in zip(self.desires, ends, strict=True)
+        )
+        return tuple(line for line in found if line.base < line.upto)
 
     def token(self) -> CheckpointToken:
         """What it has been told on this connection."""

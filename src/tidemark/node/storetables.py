@@ -57,6 +57,7 @@ class TableStore:
                 row.name,
                 tuple(Wish(each.pattern, each.selector, each.since) for each in row.history),
                 self._tables.released(row.id),
+                row.start,
             )
             for row in self._tables.subscriptions()
         ]
@@ -77,12 +78,11 @@ class TableStore:
             SelectorVersion(number, each.pattern, each.selector, each.since)
             for number, each in enumerate(effect.wishes, 1)
         )
-        known = self._tables.subscription(effect.name)
-        start = known.start if known is not None and known.start else effect.wishes[0].since
-        created = known.created if known is not None else self.now
+        before = self._tables.subscription(effect.name)
+        created = before.created if before is not None else self.now
         self._tables.use_subscriber(effect.subscriber)
         self._tables.put_subscription(
-            Subscription(effect.subscriber, effect.name, "", 1, start, created, history)
+            Subscription(effect.subscriber, effect.name, "", 1, effect.known, created, history)
         )
 
     def drop(self, effect: DropSubscription) -> None:

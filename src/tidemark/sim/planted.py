@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from tidemark.broker import constream, host
+from tidemark.broker import constream, latecomers
 from tidemark.broker.acknowledgements import Acknowledgements
 from tidemark.broker.audience import Audience
 from tidemark.broker.constream import Constream
 from tidemark.broker.host import Host
 from tidemark.broker.interest import Interests
+from tidemark.broker.latecomers import Latecomers
 from tidemark.broker.pubend import Pubend
 from tidemark.broker.release import Minima
 from tidemark.node.storepfs import PfsStore
@@ -173,7 +174,7 @@ def _change_at_a_moment() -> list[Patch]:
 
 def _rewind_who_is_ahead() -> list[Patch]:
     def trusting(self: Host, pubend: str, subscription: Any, upto: int, part: Any) -> None:
-        self._tell(subscription, pubend, subscription.told[pubend], upto, part)
+        self._telling.tell(subscription, pubend, subscription.told[pubend], upto, part)
 
     return [(Host, "_feed", trusting)]
 
@@ -185,21 +186,21 @@ def _tell_and_catch_up() -> list[Patch]:
         is_slow, told = subscription.credit <= 0, subscription.told[pubend]
         feed(self, pubend, subscription, upto, part)
         if is_slow and subscription.durable and told < part.ticks[0]:
-            self._tell(subscription, pubend, told, upto, part)
+            self._telling.tell(subscription, pubend, told, upto, part)
 
     return [(Host, "_feed", both)]
 
 
 def _join_before_the_end() -> list[Patch]:
-    catch_up = Host._catch_up
+    catch_up = Latecomers._catch_up
 
-    def early(self: Host, pubend: str, subscription: Any, catchup: Any) -> None:
+    def early(self: Latecomers, pubend: str, subscription: Any, catchup: Any) -> None:
         catch_up(self, pubend, subscription, catchup)
-        stream = self.constreams[pubend]
+        stream = self._constreams[pubend]
         if subscription.id in stream.catchups and (stream.delivered or 0) - catchup.position < 50_000:
             del stream.catchups[subscription.id]
 
-    return [(Host, "_catch_up", early)]
+    return [(Latecomers, "_catch_up", early)]
 
 
 def _deliver_the_expired() -> list[Patch]:
@@ -207,7 +208,7 @@ def _deliver_the_expired() -> list[Patch]:
         del wall
         return batch
 
-    return [(constream, "unexpired", everything), (host, "unexpired", everything)]
+    return [(constream, "unexpired", everything), (latecomers, "unexpired", everything)]
 
 
 def _keep_a_token_in_memory() -> list[Patch]:

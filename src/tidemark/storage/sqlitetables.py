@@ -37,7 +37,7 @@ from tidemark.storage.tables import Contents, Tables
 
 #: "TMSH", and the version of `tablerows.SCHEMA`
 APPLICATION = 0x544D5348
-VERSION = 2
+VERSION = 3
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}

@@ -34,7 +34,7 @@ class Subscription:
     principal: str
     #: goes up each time the subscription moves to a host; the higher one decides
     epoch: int
-    #: where its delivery began
+    #: from where on the PFS of this host knows what matched it; it may have begun elsewhere, and before
     start: CheckpointToken
     created: Tick
     #: oldest first, never empty; the last one is what the subscriber wants now

@@ -23,6 +23,7 @@ from tidemark.wire.fields import (
     read_ranges,
     read_token,
     text,
+    together,
     write_name,
     write_ranges,
     write_token,
@@ -39,8 +40,14 @@ from tidemark.wire.frames import (
     Fetch,
     Fetched,
     Gap,
+    Line,
+    Offer,
     Publish,
     Published,
+    Recall,
+    Recalled,
+    RecallMore,
+    RecallOver,
     Refused,
     Subscribe,
     Subscribed,
@@ -54,17 +61,21 @@ from tidemark.wire.limits import (
     FRAME_BYTES_MAX,
     HANDSHAKE_BYTES_MAX,
     JSON_BYTES_MAX,
+    LINES_MAX,
     PUBENDS_MAX,
     REASON_BYTES_MAX,
 )
 from tidemark.wire.tails import Tail, check_ticks, write_with_batch
 
-_PUBLISH, _PUBLISHED, _DELIVER, _ACK, _CREDIT, _FETCHED = (key_of(kind) for kind in (36, 37, 40, 42, 44, 50))
+_PUBLISH, _PUBLISHED, _DELIVER, _ACK, _CREDIT, _FETCHED, _RECALLED = (
+    key_of(kind) for kind in (36, 37, 40, 42, 44, 50, 53)
+)
 _INT64_MAX = 2**63 - 1
 
 # Each comes twice: with the header to write, without it to read.
 _ONE_HEAD, _ONE = Struct("<IHHq"), Struct("<q")
 _TWO_HEAD, _TWO = Struct("<IHHqq"), Struct("<qq")
+_THREE_HEAD, _THREE = Struct("<IHHqqq"), Struct("<qqq")
 _FOUR_HEAD, _FOUR = Struct("<IHHqqqq"), Struct("<qqqq")
 _ACK_HEAD, _ACK_NUMBERS = Struct("<IHHqI"), Struct("<qI")
 #: an empty name and an empty token
@@ -211,6 +222,36 @@ def _check_fetch(frame: Fetch) -> None:
         raise WireError(f"({frame.base}, {frame.upto}] is not a range")
 
 
+def write_recalled(frame: Recalled) -> list[Buffer]:
+    """Ticket, base, upto, ranges that are gone, batch."""
+    numbers = (frame.ticket, frame.base, frame.upto)
+    return write_with_batch(_THREE_HEAD, _RECALLED, numbers, write_ranges(frame.gone), frame.batch)
+
+
+def read_recalled(data: Buffer, start: int, end: int, tail: Tail) -> Recalled:
+    """See write_recalled."""
+    ticket, base, upto = _THREE.unpack_from(data, start)
+    gone, at = read_ranges(data, start + _THREE.size, end)
+    batch = tail(data, start, at, end)
+    check_ticks(batch, base, upto)
+    if ticket < 0:
+        raise WireError(f"the ticket {ticket} is negative")
+    if gone and (gone[0][0] < base or gone[-1][1] > upto):
+        raise WireError(f"what is gone reaches beyond ({base}, {upto}]")
+    return Recalled(ticket, base, upto, batch, gone)
+
+
+def _check_recall(frame: Recall) -> None:
+    at = frame.base
+    for line in frame.lines:
+        if not at <= line.base < line.upto <= frame.upto:
+            raise WireError(f"the lines of a recall do not follow one another within ({at}, {frame.upto}]")
+        at = line.upto
+    if frame.base >= frame.upto or not frame.lines:
+        raise WireError(f"nothing is recalled of ({frame.base}, {frame.upto}]")
+
+
+_LINE = together(Line, {"base": INT, "upto": INT, "pattern": NAME, "selector": SELECTOR})
 _JSON = text(JSON_BYTES_MAX, what="a JSON text")
 _REASON = text(REASON_BYTES_MAX, what="a reason")
 _PUBENDS = many(NAME, PUBENDS_MAX, what="pubends")
@@ -264,4 +305,19 @@ LAYOUTS = (
         check=_check_fetch,
     ),
     Layout(Fetched, _FETCHED, write_fetched, read_fetched),
+    record(Offer, 51, recalls_max=COUNT),
+    record(
+        Recall,
+        52,
+        ticket=COUNT,
+        base=INT,
+        upto=INT,
+        credit=COUNT,
+        pubend=NAME,
+        lines=many(_LINE, LINES_MAX, what="lines of a recall"),
+        check=_check_recall,
+    ),
+    Layout(Recalled, _RECALLED, write_recalled, read_recalled),
+    record(RecallMore, 54, ticket=COUNT, bytes=COUNT),
+    record(RecallOver, 55, ticket=COUNT),
 )

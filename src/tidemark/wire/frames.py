@@ -2,7 +2,8 @@
 
 Between brokers: Hello, Knowledge, Nack, AckExpected, Release, Interest. Between a client and its broker:
 Connect, Welcome, Describe, Publish, Published, Subscribe, Subscribed, Deliver, Gap, Ack, Acked, Credit,
-Unsubscribe, Unsubscribed, Fetch, Fetched, Ask, Answer, Refused. Both: Topic, Ping, Pong.
+Unsubscribe, Unsubscribed, Ask, Answer, Refused. Both: Topic, Fetch, Fetched, Ping, Pong. Between a broker and
+the pipeline, which is a client too: Offer, Recall, Recalled, RecallMore, RecallOver.
 Ranges are `(base, upto]`.
 """
 
@@ -115,9 +116,6 @@ class Pong:
     """The answer to a Ping."""
 
     stamp: int
-
-
-PeerFrame = Hello | Knowledge | Nack | AckExpected | Release | Interest | Topic | Ping | Pong
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +257,10 @@ class Unsubscribed:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Read `(base, upto]` of a pubend that is hosted at the receiver, or a first part of it.
+    """Read `(base, upto]` of a pubend, or a first part of it, from the log of the broker that hosts it.
 
-    For those who read in bulk: nothing is remembered of the asker, and it holds nothing.
+    For those who read in bulk, or want what was left out when it passed: nothing is remembered of the asker,
+    and it holds nothing. A broker that does not host the pubend passes it on towards the one that does.
     """
 
     ticket: int
@@ -285,6 +284,69 @@ class Fetched:
     lost: int
     batch: EventBatch | None = None
     damaged: tuple[Range, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A pipeline says that it answers recalls, so many at a time, from the archive that it keeps."""
+
+    recalls_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What is wanted of the ticks in `(base, upto]`."""
+
+    pattern: str
+    selector: str
+    base: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """A broker asks the archive for what one subscriber wants of `(base, upto]` of a pubend.
+
+    The lines are in order and do not overlap; of what lies between them nothing is wanted. Recalls that come
+    together are answered together.
+    """
+
+    ticket: int
+    pubend: str
+    base: int
+    upto: int
+    lines: tuple[Line, ...]
+    #: bytes of events that may be sent before more are granted
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """All there is for a recall in `(base, upto]`, which begins where the part before it ended.
+
+    What is `gone`, the archive does not have, or not any more.
+    """
+
+    ticket: int
+    base: int
+    upto: int
+    batch: EventBatch | None = None
+    gone: tuple[Range, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecallMore:
+    """So many more bytes of events may be sent for a recall."""
+
+    ticket: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecallOver:
+    """Nobody waits for the rest of a recall."""
+
+    ticket: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +396,9 @@ REFUSALS = frozenset(
     )
 )
 
+PeerFrame = (
+    Hello | Knowledge | Nack | AckExpected | Release | Interest | Topic | Fetch | Fetched | Ping | Pong
+)
 ClientFrame = (
     Connect
     | Welcome
@@ -352,6 +417,11 @@ ClientFrame = (
     | Unsubscribed
     | Fetch
     | Fetched
+    | Offer
+    | Recall
+    | Recalled
+    | RecallMore
+    | RecallOver
     | Ask
     | Answer
     | Refused

@@ -30,3 +30,5 @@ SCHEMAS_MAX = 1_024
 PUBENDS_MAX = 4_096
 TOKEN_PUBENDS_MAX = 65_536
 ACKS_MAX = 65_536
+#: of one recall: a subscriber's changes of mind that are not acknowledged
+LINES_MAX = 256

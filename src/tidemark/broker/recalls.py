@@ -1,0 +1,139 @@
+"""Recalls: what the archive is asked for, on behalf of subscribers that come from beyond what pubends hold.
+
+The pipeline is a client that has offered to answer. Each subscriber has one recall per pubend under way,
+answered in parts, in order, and no faster than the subscriber takes them. Recalls that are made while no
+pipeline is there wait for one. All of it is soft state: what was not told is recalled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidemark.broker.counters import Counters
+from tidemark.broker.effects import Outbox, SendClient
+from tidemark.message.batches.batch import EventBatch
+from tidemark.wire.frames import Line, Offer, Range, Recall, Recalled, RecallMore, RecallOver, Refused
+
+#: Of one recall: bytes of events that are on their way or held.
+RECALL_BYTES_MAX = 1 << 20
+
+#: a pubend and a subscriber
+Key = tuple[str, int]
+#: `(pubend, subscriber, base, upto, batch, gone)`
+Arrived = Callable[[str, int, int, int, EventBatch | None, Sequence[Range]], None]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A recall. What lies at or below `base` has been answered."""
+
+    base: int
+    upto: int
+    lines: tuple[Line, ...]
+    #: who answers it, under which ticket; 0 while nobody does
+    client: int = 0
+    ticket: int = 0
+
+
+class Recalls:
+    """All recalls of one broker."""
+
+    def __init__(self, out: Outbox, counters: Counters, arrived: Arrived) -> None:
+        self._out = out
+        self._counters = counters
+        self._arrived = arrived
+        #: client -> how many more recalls it takes
+        self._room: dict[int, int] = {}
+        self._asked: dict[Key, _Asked] = {}
+        self._by_ticket: dict[int, Key] = {}
+        self._next_ticket = 1
+
+    @property
+    def waiting(self) -> int:
+        """Recalls that nobody answers yet."""
+        return sum(not each.ticket for each in self._asked.values())
+
+    def is_asked(self, pubend: str, subscriber: int) -> bool:
+        """Something is being recalled for the subscriber already."""
+        return (pubend, subscriber) in self._asked
+
+    def ask(self, pubend: str, subscriber: int, base: int, upto: int, lines: tuple[Line, ...]) -> None:
+        """Recall what the lines say of `(base, upto]`."""
+        assert base < upto
+        self._counters["recalls"] += 1
+        self._asked[pubend, subscriber] = _Asked(base, upto, lines)
+        self._send_waiting()
+
+    def end(self, pubend: str, subscriber: int) -> None:
+        """The subscriber does not wait for it any more."""
+        asked = self._asked.pop((pubend, subscriber), None)
+        if asked is not None and asked.ticket:
+            self._close(asked)
+            self._out.add(SendClient(asked.client, RecallOver(asked.ticket)))
+            self._send_waiting()
+
+    def told(self, pubend: str, subscriber: int, size: int) -> None:
+        """The subscriber has taken this many bytes: as many more may come."""
+        asked = self._asked.get((pubend, subscriber))
+        if asked is not None and asked.ticket and size:
+            self._out.add(SendClient(asked.client, RecallMore(asked.ticket, size)))
+
+    # The pipeline.
+
+    def offered(self, client: int, frame: Offer) -> None:
+        """A pipeline is there."""
+        self._room[client] = frame.recalls_max
+        self._send_waiting()
+
+    def gone(self, client: int) -> None:
+        """A connection is gone: what it was to answer somebody else may."""
+        if self._room.pop(client, None) is None:
+            return
+        for asked in self._asked.values():
+            if asked.client == client:
+                del self._by_ticket[asked.ticket]
+                asked.client = asked.ticket = 0
+        self._send_waiting()
+
+    def answered(self, client: int, frame: Recalled) -> None:
+        """The next part of an answer; what comes after nobody waits any more is dropped."""
+        key = self._by_ticket.get(frame.ticket)
+        if key is None:
+            return
+        asked = self._asked[key]
+        if asked.client != client or frame.base != asked.base or not asked.base < frame.upto <= asked.upto:
+            reason = f"({frame.base}, {frame.upto}] does not go on from {asked.base}, up to {asked.upto}"
+            self._out.add(SendClient(client, Refused("recall", str(frame.ticket), "frame", reason)))
+            return
+        asked.base = frame.upto
+        if frame.upto == asked.upto:
+            del self._asked[key]
+            self._close(asked)
+        self._arrived(*key, frame.base, frame.upto, frame.batch, frame.gone)
+        self._send_waiting()
+
+    def _close(self, asked: _Asked) -> None:
+        del self._by_ticket[asked.ticket]
+        self._room[asked.client] += 1
+
+    def _send_waiting(self) -> None:
+        for key, asked in self._asked.items():
+            if asked.ticket:
+                continue
+            client = max(self._room, key=lambda each: self._room[each], default=0)
+            if not client or self._room[client] <= 0:
+                return
+            self._room[client] -= 1
+            asked.client, asked.ticket = client, self._next_ticket
+            self._next_ticket += 1
+            self._by_ticket[asked.ticket] = key
+            lines = _beyond(asked.lines, asked.base)
+            recall = Recall(asked.ticket, key[0], asked.base, asked.upto, lines, RECALL_BYTES_MAX)
+            self._out.add(SendClient(client, recall))
+
+
+def _beyond(lines: tuple[Line, ...], base: int) -> tuple[Line, ...]:
+    """What is left of the lines beyond `base`."""
+    rest = (Line(each.pattern, each.selector, max(each.base, base), each.upto) for each in lines)
+    return tuple(each for each in rest if each.base < each.upto)
