@@ -212,6 +212,11 @@ class Broker:
         self._tables_commit.flush()
         return self._out.take()
 
+    def known_from(self, name: str, pubend: str) -> int | None:
+        """From where on the stream of a pubend here accounts for a subscriber; None when it does not."""
+        found = self._reception.find(name)
+        return found.known.get(pubend) if found is not None else None
+
     def window_bytes(self) -> list[tuple[str, int]]:
         """How much it remembers of each pubend."""
         return [(name, stream.window.bytes) for name, stream in self._streams.items()]

@@ -33,6 +33,7 @@ class Mischiefs:
             "full": self._full,
             "sync_error": self._sync_error,
             "rot": self._rot,
+            "pipeline": self._pipeline,
         }
         self._faults = {name: act for name, act in faults.items() if getattr(plan.mischief, name) > 0}
         if not self._links:
@@ -110,6 +111,10 @@ class Mischiefs:
 
     def _sync_error(self) -> None:
         self._world.machines[self._some_machine()].fail_next_sync()
+
+    def _pipeline(self) -> None:
+        if self._world.pipeline is not None:
+            self._world.pipeline.crash()
 
     def _rot(self) -> None:
         """Only one disk rots, and only once: what two copies protect, two faults can destroy."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from tidemark.broker.host import HostPolicy
@@ -29,6 +29,7 @@ class Mischief:
     full: float = 0.0
     sync_error: float = 0.0
     rot: float = 0.0
+    pipeline: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,13 @@ class Plan:
     leaves: float = 0.03
     changes: float = 0.0
     ends: float = 0.0
+    #: the chance that a subscriber wants what was before its time
+    reaches_back: float = 0.0
+
+    @property
+    def has_archive(self) -> bool:
+        """Nothing is let go that is not archived, and nobody gets a gap for what is."""
+        return self.pubend_policy.archive
 
     @property
     def is_early(self) -> bool:
@@ -127,6 +135,20 @@ def plan_of(chance: Random, profile: str) -> Plan:
         leaves=0.0 if profile == "calm" else 0.03,
         changes=chance.choice((0.0, 0.03)),
         ends=chance.choice((0.0, 0.0, 0.01)),
+    )
+
+
+def with_history(plan: Plan, chance: Random) -> Plan:
+    """The same plan, perhaps with an archive, and with subscribers that want what was before their time."""
+    reaches_back = chance.choice((0.0, 0.0, 0.3))
+    if chance.random() < 0.6:
+        return replace(plan, reaches_back=reaches_back)
+    return replace(
+        plan,
+        pubend_policy=replace(plan.pubend_policy, archive=True, max_bytes=chance.choice((None, 3_000))),
+        host_policy=replace(plan.host_policy, recall=True),
+        mischief=replace(plan.mischief, pipeline=chance.choice((0.0, 0.5))),
+        reaches_back=reaches_back,
     )
 
 

@@ -26,6 +26,7 @@ FAULTS = {
     "fault_stall": "disks that did nothing for a while",
     "fault_full": "disks without room",
     "fault_sync_error": "disks whose next sync was to fail",
+    "fault_pipeline": "pipelines that died and came back",
     "fault_rot": "tries to damage a record on a disk",
     "fault_rotten": "records damaged on a disk",
 }

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tidemark.sim.world import World
 
 Kind = Literal["holds", "leaves", "passes"]
+#: How far before its time a subscriber may want to begin.
+PAST_US_MAX = 2_000_000
 
 
 @dataclass
@@ -71,6 +73,8 @@ class Life:
     wants: list[Wanting]
     durable: bool
     ledger: dict[str, Received] = field(default_factory=dict)
+    #: where it wanted to begin, if that was in the past
+    past: CheckpointToken | None = None
     #: the subscriber was there to the end, so that all there is must have come
     is_last: bool = True
 
@@ -99,6 +103,8 @@ class Subscriber:
     #: bytes of events it takes before it grants more
     credit: int
     kind: Kind = "holds"
+    #: the chance that a life of its subscription begins before its time
+    reaches_back: float = 0.0
     client: int | None = None
     is_away: bool = True
     is_subscribed: bool = False
@@ -130,9 +136,17 @@ class Subscriber:
             self.life.is_last = False
         wants = [Wanting(self.pattern, self.selector)]
         self.lives.append(Life(f"{self.name}.{len(self.lives)}", wants, self.kind != "passes"))
+        if self.kind == "holds" and self.reaches_back and self.chance.random() < self.reaches_back:
+            self.life.past = self._some_time_ago()
         self.is_subscribed = self.is_ending = False
         self._acks.clear()
         self._acked.clear()
+
+    def _some_time_ago(self) -> CheckpointToken:
+        now = self.world.engine.now
+        return CheckpointToken(
+            {pubend: now - self.chance.randrange(PAST_US_MAX) for pubend in self.world.facts.durable}
+        )
 
     # Coming and going.
 
@@ -151,7 +165,9 @@ class Subscriber:
         if self.is_ending:
             self.world.to_broker(self.client, Unsubscribe(self.life.name))
             return
-        token = self._token() if self.is_subscribed and self.kind == "holds" else None
+        token = self.life.past
+        if self.is_subscribed:
+            token = self._token() if self.kind == "holds" else None
         want = self.life.wants[-1]
         frame = Subscribe(self.life.name, want.pattern, want.selector, self.life.durable, self.credit, token)
         self.world.to_broker(self.client, frame)

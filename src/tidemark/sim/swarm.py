@@ -13,7 +13,8 @@ from random import Random
 from tidemark.sim.mischief import Mischiefs
 from tidemark.sim.network import LinkFaults
 from tidemark.sim.oracle import is_caught_up, judge
-from tidemark.sim.plan import SECOND, plan_of
+from tidemark.sim.pipeline import Pipeline
+from tidemark.sim.plan import SECOND, plan_of, with_history
 from tidemark.sim.planted import planted
 from tidemark.sim.publisher import Publisher
 from tidemark.sim.subscriber import Subscriber
@@ -61,10 +62,14 @@ class Run:
     def __init__(self, seed: int, *, profile: str = "swarm", trace: Trace | None = None) -> None:
         self.seed = seed
         self.chance = Random(seed)
-        self.plan = plan_of(self.chance, profile)
+        # Of its own chance: what is added to plans leaves the rest of a seed's world as it was.
+        history = Random(f"history of {seed}")
+        self.plan = with_history(plan_of(self.chance, profile), history)
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
         self.mischief = Mischiefs(self.world, self.plan, Random(self.chance.random()))
         self._populate()
+        if self.plan.has_archive:
+            self.world.pipeline = Pipeline(self.world, Random(history.random()))
 
     def _populate(self) -> None:
         world, chance = self.world, self.chance
@@ -95,12 +100,13 @@ class Run:
                     Random(chance.random()),
                     credit=chance.choice((100, 1_000, 100_000)),
                     kind=kind,  # type: ignore[arg-type]  # one of the three
+                    reaches_back=self.plan.reaches_back,
                 )
             )
 
     def execute(self) -> Outcome:
         """Storm, heal, rest, judge."""
-        engine = self.world.engine
+        world, engine = self.world, self.world.engine
         start = engine.now
         for publisher in self.world.publishers:
             publisher.connect()
@@ -110,6 +116,8 @@ class Run:
         for subscriber in self.world.subscribers:
             engine.after(self.chance.randrange(SECOND), subscriber.come)
             self._consuming(subscriber, start + STORM_US)
+        if world.pipeline is not None:
+            world.pipeline.start()
         self.mischief.begin(start + STORM_US)
         engine.run(start + STORM_US)
         self._heal()

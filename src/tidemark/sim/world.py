@@ -15,6 +15,7 @@ from tidemark.sim.facts import Facts
 from tidemark.sim.machine import Machine
 from tidemark.sim.network import Network
 from tidemark.sim.oracle import Watch
+from tidemark.sim.pipeline import Pipeline
 from tidemark.sim.plan import SECOND, Plan
 from tidemark.sim.publisher import Publisher
 from tidemark.sim.subscriber import Subscriber
@@ -63,8 +64,9 @@ class World:
         self._next_client = 1
         self.publishers: list[Publisher] = []
         self.subscribers: list[Subscriber] = []
+        self.pipeline: Pipeline | None = None
         #: somebody chose to let history go, or a disk lost some
-        self.gaps_allowed = plan.is_early
+        self.gaps_allowed = plan.is_early and not plan.has_archive
         #: pubend -> tick -> the bytes of every event that was ever durable
         self._messages: dict[str, dict[int, bytes]] = {name: {} for name in plan.pubends}
         for machine in self.machines.values():
@@ -190,6 +192,11 @@ class World:
     def latest(self) -> int:
         """No machine's time of day has ever been later."""
         return self.engine.now + self._skew_max
+
+    def known_from(self, subscriber: Subscriber, pubend: str) -> int | None:
+        """From where on its broker's stream accounts for a subscriber; None when it does not yet."""
+        broker = self.machines[subscriber.machine].broker
+        return broker.known_from(subscriber.life.name, pubend) if broker is not None else None
 
     def is_behind(self, sender: str, receiver: str, name: str) -> bool:
         """From `sender`, the way to the machine `name` begins with `receiver`."""
