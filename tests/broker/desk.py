@@ -105,9 +105,14 @@ class Desk:
     """A broker `b` that hosts the pubend `p` and has told its neighbours so; every effect is looked at."""
 
     def __init__(
-        self, *, upstream: str | None = None, downstream: tuple[str, ...] = (), recovered: Any = None
+        self,
+        *,
+        upstream: str | None = None,
+        downstream: tuple[str, ...] = (),
+        recovered: Any = None,
+        **settings: Any,
     ) -> None:
-        config = BrokerConfig("b", 1, {"p": Route(upstream, downstream)})
+        config = BrokerConfig("b", 1, {"p": Route(upstream, downstream)}, **settings)
         self.registry = Registry()
         self._disk = _Disk()
         self.broker = Broker(config, self.registry, recovered or Recovered())
