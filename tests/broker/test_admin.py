@@ -86,6 +86,7 @@ def test_subscriptions(at: Desk) -> None:
                     "told": None,
                     "lag_us": last - start,
                     "catching_up": False,
+                    "recall": None,
                 }
             },
         }

@@ -93,7 +93,8 @@ def test_who_comes_with_a_token_from_elsewhere_gets_what_lies_between_and_then_g
     at = desk()
     before, _ = publish(at, 1, 2, 3)
     frames = come(at, before)
-    assert frames[0] == Subscribed("s", CheckpointToken({"p": before}))
+    token = CheckpointToken({"p": before})
+    assert frames[0] == Subscribed("s", token, token)
     assert values_of(frames) == [2, 3]
     assert is_without_holes(frames, before)
     assert values_of(publish(at, 1, 4)[1]) == [4]

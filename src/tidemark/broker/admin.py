@@ -126,6 +126,7 @@ class Admin:
                 "told": subscription.told.get(pubend),
                 "lag_us": lag,
                 "catching_up": subscription.id in constream.catchups,
+                "recall": self._host.latecomers.recalls.state(pubend, subscription.id),
             }
         return {
             "name": subscription.name,

@@ -6,7 +6,7 @@ relay (neighbours are behind it), in any mix.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -41,9 +41,11 @@ from tidemark.broker.fetching import Fetching
 from tidemark.broker.host import Host, HostPolicy, SavedSubscription
 from tidemark.broker.interest import HERE, Interests
 from tidemark.broker.pubend import Pubend, PubendPolicy, PubendState
+from tidemark.broker.recalls import Recalls
 from tidemark.broker.reception import Reception
 from tidemark.broker.release import Minima
 from tidemark.broker.stream import Stream
+from tidemark.broker.subscription import Subscription
 from tidemark.broker.topics import Topics
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
@@ -52,6 +54,7 @@ from tidemark.wire.frames import (
     Ack,
     AckExpected,
     Ask,
+    Claim,
     ClientFrame,
     Credit,
     Describe,
@@ -185,11 +188,26 @@ class Broker:
         self._topics.recover(recovered.topics)
         last = {name: state.last for name, state in recovered.pubends.items()}
         self._host.recover(recovered.subscriptions, recovered.delivered, last)
-        self._reception = Reception(self._host, registry, self._out, self.counters, recovered.next_subscriber)
+        self._reception = Reception(
+            config.name,
+            self._host,
+            registry,
+            self._out,
+            self.counters,
+            recovered.next_subscriber,
+            lambda: sorted(self._lives),
+            self._hold,
+        )
+        self._reception.claim_again()
         self._admin = Admin(self._host, self._reception, registry, self._pubends, self._out)
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
+
+    @property
+    def recalls(self) -> Recalls:
+        """What the archive is asked for."""
+        return self._host.latecomers.recalls
 
     def handle(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
         """Take one stimulus; what is to be done about it.
@@ -292,6 +310,8 @@ class Broker:
                     for minima in self._minima_of(peer):
                         minima.doubt(peer)
                 self._interest_changed()
+            case Claim():
+                self._reception.moves.heard(peer, frame)
             case Topic():
                 self._topics.heard(peer, frame)
             case Fetch():
@@ -315,6 +335,7 @@ class Broker:
             for minima in self._minima_of(peer):
                 minima.doubt(peer)
         self._topics.tell_all(peer)
+        self._reception.moves.tell_all(peer)
         said = self._interests.say(peer, again=True)
         assert said is not None
         self._out.add(SendPeer(peer, said))
@@ -360,6 +381,11 @@ class Broker:
                 if said is not None:
                     self._out.add(SendPeer(peer, said))
 
+    def _hold(self, subscription: Subscription, done: Callable[[], None]) -> None:
+        """Make sure that every pubend holds what a subscriber has not consumed, then `done`."""
+        if all(pubend in self._pubends for pubend in subscription.released):
+            done()
+
     # Clients.
 
     def _client_frame(self, client: int, frame: ClientFrame) -> None:
@@ -381,9 +407,9 @@ class Broker:
             case Fetch():
                 self._fetching.asked(client, frame)
             case Offer():
-                self._host.latecomers.recalls.offered(client, frame)
+                self.recalls.offered(client, frame)
             case Recalled():
-                self._host.latecomers.recalls.answered(client, frame)
+                self.recalls.answered(client, frame)
             case Ask():
                 self._admin.asked(client, frame)
             case _:

@@ -154,6 +154,8 @@ class SaveSubscription:
     name: str
     wishes: tuple[Wish, ...]
     known: CheckpointToken = field(default_factory=CheckpointToken)
+    #: grows when it comes from another broker; 0 while it never did
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

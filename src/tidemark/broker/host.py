@@ -62,6 +62,8 @@ class SavedSubscription:
     released: Mapping[str, int]
     #: the PFS knows what matched it beyond this; None when that is all it ever wanted
     known: Mapping[str, int] | None = None
+    epoch: int = 0
+    made_at: int = 0
 
 
 class Host:
@@ -131,6 +133,7 @@ class Host:
             ]
             subscription = Subscription(each.id, each.name, True, [], dict(each.released))
             subscription.saved = dict(each.released)
+            subscription.epoch, subscription.made_at = each.epoch, each.made_at
             subscription.known = dict(desires[0].since if each.known is None else each.known)
             self.subscriptions[each.id] = subscription
             for desire in desires:
@@ -151,7 +154,7 @@ class Host:
             self._counters["taken_over"] += 1
             since = {pubend: tick for pubend, tick in token.items() if pubend in self.constreams}
             subscription.released = dict(since)
-            desire.since = dict(since)
+            desire.since, desire.kept = dict(since), set(since)  # it is told once that is on disk
         self.subscriptions[subscription.id] = subscription
         self._desire(subscription, desire)
         self._interest_changed()
@@ -213,7 +216,11 @@ class Host:
     def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
         """Put a subscription, with all it wants, into the tables; `done` once it is on disk."""
         known = CheckpointToken(subscription.known)
-        self._out.add(SaveSubscription(subscription.id, subscription.name, subscription.wishes, known))
+        self._out.add(
+            SaveSubscription(
+                subscription.id, subscription.name, subscription.wishes, known, subscription.epoch
+            )
+        )
         if subscription.released:
             released = CheckpointToken(subscription.released)
             self._out.add(SaveReleased(subscription.id, released))

@@ -139,7 +139,7 @@ class Latecomers:
             self.end(pubend, subscription.id)
         elif gap is not None or catchup.position < known:
             if subscription.credit > 0:
-                self._reach_back(pubend, subscription, catchup, known if gap is None else gap)
+                self._reach_back(pubend, subscription, catchup, known, gap)
         elif catchup.needs_read:
             catchup.reads_from = catchup.position
             self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
@@ -158,17 +158,18 @@ class Latecomers:
 
     # What lies before: not in the PFS here, or not at the pubend any more.
 
-    def _reach_back(self, pubend: str, subscription: Subscription, catchup: Catchup, upto: int) -> None:
-        """Ask for what no stream has: what pubends have let go, and what was left out before it came here."""
+    def _reach_back(
+        self, pubend: str, subscription: Subscription, catchup: Catchup, known: int, gap: int | None
+    ) -> None:
+        """Ask for what no stream has: what is L up to `gap`, what was left out before it was known here."""
         base, lost = catchup.position, self._constreams[pubend].stream.window.knowledge.lost
-        is_past = base < subscription.known[pubend]
-        from_archive = not is_past or (self._recall and base < lost)
-        if from_archive and is_past:
-            upto = min(upto, lost)
+        if gap is None and self._recall and base < lost:
+            gap = min(lost, known)
+        upto = known if gap is None else gap
         lines = subscription.lines(pubend, base, upto)
         if not lines or lines[0].base > base:
             self._told_of_past(pubend, subscription.id, base, lines[0].base if lines else upto, None, ())
-        elif from_archive:
+        elif gap is not None:
             if not self.recalls.is_asked(pubend, subscription.id):
                 self.recalls.ask(pubend, subscription.id, base, upto, lines)
         else:

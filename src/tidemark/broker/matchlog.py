@@ -40,7 +40,9 @@ class MatchLog:
                 places.append(rows)
                 sets.append(np.full(len(rows), number, np.uint32))
         ticks, numbers = np.zeros(0, np.int64), np.zeros(0, np.uint32)
-        if places and piece.batch is not None:
+        if len(places) == 1 and piece.batch is not None:
+            ticks, numbers = piece.batch.ticks[places[0]], sets[0]
+        elif places and piece.batch is not None:
             where = np.concatenate(places)
             order = np.argsort(where, kind="stable")
             ticks, numbers = piece.batch.ticks[where[order]], np.concatenate(sets)[order]

@@ -54,6 +54,16 @@ class Recalls:
         """Recalls that nobody answers yet."""
         return sum(not each.ticket for each in self._asked.values())
 
+    @property
+    def pipelines(self) -> int:
+        """Connections that have offered to answer."""
+        return len(self._room)
+
+    def state(self, pubend: str, subscriber: int) -> str | None:
+        """Of a subscriber's recall: "waiting" for a pipeline, or "under way"; None if there is none."""
+        asked = self._asked.get((pubend, subscriber))
+        return None if asked is None else "under way" if asked.ticket else "waiting"
+
     def is_asked(self, pubend: str, subscriber: int) -> bool:
         """Something is being recalled for the subscriber already."""
         return (pubend, subscriber) in self._asked

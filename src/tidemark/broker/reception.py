@@ -6,18 +6,21 @@ moment it is on disk until it is ended; another one ends with its connection.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import Outbox, SendClient
 from tidemark.broker.host import Host
+from tidemark.broker.moves import Moves
 from tidemark.broker.subscription import WISHES_MAX, Desire, Subscription
 from tidemark.errors import SelectorError, TidemarkError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.registry import Registry
-from tidemark.ticks import CheckpointToken
+from tidemark.ticks import TICK_MAX, CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
 
 
@@ -25,15 +28,28 @@ class Reception:
     """All subscriptions by name, and the connections they have."""
 
     def __init__(
-        self, host: Host, registry: Registry, out: Outbox, counters: Counters, next_subscriber: int
+        self,
+        me: str,
+        host: Host,
+        registry: Registry,
+        out: Outbox,
+        counters: Counters,
+        next_subscriber: int,
+        peers: Callable[[], Iterable[str]],
+        hold: Callable[[Subscription, Callable[[], None]], None],
     ) -> None:
-        """`next_subscriber`: no subscriber ever had this number or a higher one."""
+        """`next_subscriber`: no subscriber ever had this number or a higher one.
+
+        `peers`: the neighbours that are there now. `hold`: see moves.Desk.
+        """
         self._host = host
         self._registry = registry
         self._out = out
         self._counters = counters
         self._by_name = {each.name: each for each in host.subscriptions.values()}
         self._by_client: dict[int, set[int]] = {}
+        self.moves = Moves(me, self, out, counters, peers)
+        self.hold = hold
         self._next_id = max([next_subscriber, *(number + 1 for number in host.subscriptions)])
 
     # Coming and going.
@@ -49,6 +65,8 @@ class Reception:
         elif not known.is_kept:
             self._by_client.setdefault(client, set())
             self._host.after_save(partial(self._subscribe_again, client, frame))
+        elif known.moved_to is not None or _is_from_elsewhere(frame, known):
+            self._take_back(client, frame, known)
         elif _is_change(frame, known):
             self._change(client, frame, known)
         else:
@@ -92,6 +110,9 @@ class Reception:
     def _create(self, client: int, frame: Subscribe) -> None:
         subscription = Subscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
+        subscription.made_at = self.moves.next_epoch(frame.name, self._host.wall)
+        if frame.token is not None:
+            subscription.epoch = subscription.made_at
         self._next_id += 1
         self._by_name[frame.name] = subscription
         self._host.enter(subscription, Desire(frame.pattern, frame.selector, 0), frame.token)
@@ -109,8 +130,21 @@ class Reception:
     def _created(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
         subscription.is_kept = True
         is_there = subscription.id in self._by_client.get(client, ())
-        if is_there and self._by_name.get(frame.name) is subscription and subscription.client is None:
+        if self._by_name.get(frame.name) is not subscription:
+            return
+        if is_there and subscription.client is None:
             self._connect(client, frame, subscription)
+        if subscription.epoch:
+            self.moves.claim(subscription)
+
+    def _take_back(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+        """It was at another broker meanwhile, which this one has not let it go to: as if it came from there.
+
+        What it was promised there is not known here.
+        """
+        token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
+        self.remove(subscription)
+        self._create(client, replace(frame, token=token))
 
     def _change(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
         """It wants something else than before, from a tick on; until then what it wanted holds."""
@@ -127,6 +161,7 @@ class Reception:
                 reason = f"{frame.name!r} has connected again elsewhere, which ends this connection's part"
                 self._refuse(subscription.client, frame.name, "taken", reason)
         self._by_client.setdefault(client, set()).add(subscription.id)
+        subscription.connected_at = self._host.wall
         token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
         self._host.connect(subscription, client, frame.credit, token)
 
@@ -150,6 +185,7 @@ class Reception:
             reason = "it is connected elsewhere: close that first"
             self._refuse(client, frame.name, "taken", reason, "unsubscribe")
         else:
+            self.moves.ended(subscription)
             self.remove(subscription)
             ended = partial(self._out.add, SendClient(client, Unsubscribed(frame.name)))
             self._host.after_save(ended)
@@ -159,6 +195,7 @@ class Reception:
         if subscription.client is not None:
             reason = "an administrator has removed this subscription"
             self._refuse(subscription.client, subscription.name, "unknown", reason)
+        self.moves.ended(subscription)
         self.remove(subscription)
 
     def remove(self, subscription: Subscription) -> None:
@@ -201,12 +238,39 @@ class Reception:
         """The subscription of this name."""
         return self._by_name.get(name)
 
+    # Moving to another broker and back; see moves.Desk.
+
+    def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
+        """Put it on disk."""
+        self._host.save(subscription, done)
+
+    def fence(self, subscription: Subscription, broker: str) -> None:
+        """It is at another broker now: its connection here, if it has one, is told so."""
+        if subscription.client is not None:
+            where = f"at the broker {broker!r}" if broker else "elsewhere, and has ended there"
+            reason = f"{subscription.name!r} has connected {where}, which ends this connection's part"
+            self._refuse(subscription.client, subscription.name, "taken", reason)
+            self._by_client[subscription.client].discard(subscription.id)
+            self._host.disconnect(subscription)
+
+    def claim_again(self) -> None:
+        """After a crash: what came from other brokers may not have settled."""
+        for subscription in self._by_name.values():
+            if subscription.epoch:
+                self.moves.claim(subscription)
+
     def _of(self, client: int, name: str) -> Subscription | None:
         subscription = self._by_name.get(name)
         return subscription if subscription is not None and subscription.client == client else None
 
     def _refuse(self, client: int, name: str, code: str, reason: str, what: str = "subscribe") -> None:
         self._out.add(SendClient(client, Refused(what, name, code, reason)))
+
+
+def _is_from_elsewhere(frame: Subscribe, known: Subscription) -> bool:
+    """Its token is of a time that it was not here: it has been at another broker, or goes back."""
+    token = frame.token if frame.token is not None else CheckpointToken()
+    return any(tick < known.starts.get(pubend, TICK_MAX) for pubend, tick in token.items())
 
 
 def _is_change(frame: Subscribe, known: Subscription) -> bool:

@@ -50,6 +50,13 @@ class Subscription:
     known: dict[str, int] = field(default_factory=dict)
     #: it is on disk, or does not have to be
     is_kept: bool = True
+    #: the time of day when it was made here, and its epoch since it came from another broker; 0 before
+    made_at: int = 0
+    epoch: int = 0
+    #: the broker that has claimed it, while that is not settled
+    moved_to: str | None = None
+    #: when its connection came, by the time of day
+    connected_at: int = 0
     #: its connection, None while it is away
     client: int | None = None
     #: bytes of events it can take before it grants more; below 0 when the last part was larger

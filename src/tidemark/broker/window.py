@@ -86,9 +86,10 @@ class Window:
         for first, last in damaged:
             if last > base:
                 self.damaged.add(max(first, base), last)
-        if kept is None or not learnt.new.any():
+        new = np.count_nonzero(learnt.new)
+        if kept is None or not new:
             return
-        if not learnt.new.all():
+        if new < kept.count:
             kept = kept.take(learnt.new)
         self._number += 1
         self._insert((int(kept.ticks[-1]), self._number, kept))

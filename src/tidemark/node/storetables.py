@@ -58,6 +58,8 @@ class TableStore:
                 tuple(Wish(each.pattern, each.selector, each.since) for each in row.history),
                 self._tables.released(row.id),
                 row.start,
+                row.epoch,
+                row.created,
             )
             for row in self._tables.subscriptions()
         ]
@@ -82,7 +84,7 @@ class TableStore:
         created = before.created if before is not None else self.now
         self._tables.use_subscriber(effect.subscriber)
         self._tables.put_subscription(
-            Subscription(effect.subscriber, effect.name, "", 1, effect.known, created, history)
+            Subscription(effect.subscriber, effect.name, "", effect.epoch, effect.known, created, history)
         )
 
     def drop(self, effect: DropSubscription) -> None:

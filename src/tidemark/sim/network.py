@@ -1,7 +1,7 @@
 """Network: links between machines that delay, lose, repeat and reorder frames, and go up and down.
 
-Hello, Interest and Topic travel as over TCP: in order and, while the link is up, without loss. Everything
-else may be lost, repeated or overtaken, which the protocol has to bear.
+Hello, Interest, Claim and Topic travel as over TCP: in order and, while the link is up, without loss.
+Everything else may be lost, repeated or overtaken, which the protocol has to bear.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tidemark.sim.engine import Action, Engine
-from tidemark.wire.frames import Hello, Interest, PeerFrame, Topic
+from tidemark.wire.frames import Claim, Hello, Interest, PeerFrame, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Network:
         self._observe(sender, receiver, frame)
         kind = type(frame).__name__
         self.sent[kind] = self.sent.get(kind, 0) + 1
-        sturdy = isinstance(frame, Hello | Interest | Topic)
+        sturdy = isinstance(frame, Hello | Interest | Claim | Topic)
         if not sturdy and self._chance.random() < faults.loss:
             return
         copies = 2 if not sturdy and self._chance.random() < faults.repeat else 1
@@ -93,7 +93,7 @@ class Network:
                 return
             if (sender, receiver) not in self._clogged:
                 self._deliver(sender, receiver, frame)
-            elif isinstance(frame, Hello | Interest | Topic):
+            elif isinstance(frame, Hello | Interest | Claim | Topic):
                 self._stuck.setdefault((sender, receiver), []).append(arrive)
 
         self._engine.at(at, arrive)

@@ -67,10 +67,10 @@ class Watch:
             received = subscriber.life.ledger.get(pubend)
             if received is not None and received.upto >= tick:
                 continue  # it has got that far: a late answer does not matter to it
-            if subscriber.life.past is not None:
+            if subscriber.life.past is not None or subscriber.life.has_moved:
                 known = self.world.known_from(subscriber, pubend)
                 if known is None or tick <= known:
-                    continue  # what was before its time it gets in another way
+                    continue  # what was before its time there it gets in another way
             if subscriber.life.surely_wants(
                 pubend, tick, lambda want: self.world.facts.matches(want.pattern, want.selector, key)
             ):

@@ -56,6 +56,8 @@ class Plan:
     ends: float = 0.0
     #: the chance that a subscriber wants what was before its time
     reaches_back: float = 0.0
+    #: the chance that a subscriber comes back at another broker than it left
+    moves: float = 0.0
 
     @property
     def has_archive(self) -> bool:
@@ -139,16 +141,15 @@ def plan_of(chance: Random, profile: str) -> Plan:
 
 
 def with_history(plan: Plan, chance: Random) -> Plan:
-    """The same plan, perhaps with an archive, and with subscribers that want what was before their time."""
-    reaches_back = chance.choice((0.0, 0.0, 0.3))
+    """The same plan, perhaps with an archive, and subscribers that move or want what was before."""
+    plan = replace(plan, reaches_back=chance.choice((0.0, 0.0, 0.3)), moves=chance.choice((0.0, 0.0, 0.5)))
     if chance.random() < 0.6:
-        return replace(plan, reaches_back=reaches_back)
+        return plan
     return replace(
         plan,
         pubend_policy=replace(plan.pubend_policy, archive=True, max_bytes=chance.choice((None, 3_000))),
         host_policy=replace(plan.host_policy, recall=True),
         mischief=replace(plan.mischief, pipeline=chance.choice((0.0, 0.5))),
-        reaches_back=reaches_back,
     )
 
 

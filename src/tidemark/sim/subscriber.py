@@ -75,6 +75,8 @@ class Life:
     ledger: dict[str, Received] = field(default_factory=dict)
     #: where it wanted to begin, if that was in the past
     past: CheckpointToken | None = None
+    #: it has been at another broker
+    has_moved: bool = False
     #: the subscriber was there to the end, so that all there is must have come
     is_last: bool = True
 
@@ -105,6 +107,8 @@ class Subscriber:
     kind: Kind = "holds"
     #: the chance that a life of its subscription begins before its time
     reaches_back: float = 0.0
+    #: the chance that it comes back at another broker
+    moves: float = 0.0
     client: int | None = None
     is_away: bool = True
     is_subscribed: bool = False
@@ -155,6 +159,8 @@ class Subscriber:
         self.is_away = False
         if self.client is not None:
             return
+        if self.kind == "holds" and self.is_subscribed and self.moves and self.chance.random() < self.moves:
+            self._move(self.chance.choice(sorted(self.world.machines)))
         if not self.world.is_up(self.machine):
             self.world.engine.after(RETRY_US, self._retry)
             return
@@ -171,6 +177,11 @@ class Subscriber:
         want = self.life.wants[-1]
         frame = Subscribe(self.life.name, want.pattern, want.selector, self.life.durable, self.credit, token)
         self.world.to_broker(self.client, frame)
+
+    def _move(self, machine: str) -> None:
+        """Go to another broker, in the middle of whatever was going on at the last one."""
+        self.life.has_moved |= machine != self.machine
+        self.machine = machine
 
     def _token(self) -> CheckpointToken:
         return CheckpointToken({name: each.upto for name, each in self.life.ledger.items()})
@@ -280,7 +291,7 @@ class Subscriber:
     def _since(self, since: CheckpointToken) -> None:
         for pubend, tick in since.items():
             known = self.life.wants[-1].since.setdefault(pubend, tick)
-            if known != tick:
+            if known != tick and not self.life.has_moved:
                 raise ViolationError(f"{self.name} at {pubend}: wants from {known}, then from {tick}")
 
     def _ended(self) -> None:

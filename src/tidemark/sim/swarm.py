@@ -101,6 +101,7 @@ class Run:
                     credit=chance.choice((100, 1_000, 100_000)),
                     kind=kind,  # type: ignore[arg-type]  # one of the three
                     reaches_back=self.plan.reaches_back,
+                    moves=self.plan.moves,
                 )
             )
 

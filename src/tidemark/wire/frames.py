@@ -1,9 +1,9 @@
 """The frames of the protocol: immutable values, one class each.
 
-Between brokers: Hello, Knowledge, Nack, AckExpected, Release, Interest. Between a client and its broker:
-Connect, Welcome, Describe, Publish, Published, Subscribe, Subscribed, Deliver, Gap, Ack, Acked, Credit,
-Unsubscribe, Unsubscribed, Ask, Answer, Refused. Both: Topic, Fetch, Fetched, Ping, Pong. Between a broker and
-the pipeline, which is a client too: Offer, Recall, Recalled, RecallMore, RecallOver.
+Between brokers: Hello, Knowledge, Nack, AckExpected, Release, Interest, Claim. Between a client and its
+broker: Connect, Welcome, Describe, Publish, Published, Subscribe, Subscribed, Deliver, Gap, Ack, Acked,
+Credit, Unsubscribe, Unsubscribed, Ask, Answer, Refused. Both: Topic, Fetch, Fetched, Ping, Pong. Between a
+broker and the pipeline, which is a client too: Offer, Recall, Recalled, RecallMore, RecallOver.
 Ranges are `(base, upto]`.
 """
 
@@ -90,6 +90,20 @@ class Interest:
 
     version: int
     wanted: tuple[Wanted, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The durable subscription of this name is hosted by `broker`; of two claims the higher epoch counts.
+
+    `settled`: every pubend holds for it there what it has not consumed, so that nobody else has to. Without a
+    broker the subscription has ended.
+    """
+
+    name: str
+    epoch: int
+    broker: str
+    settled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +411,18 @@ REFUSALS = frozenset(
 )
 
 PeerFrame = (
-    Hello | Knowledge | Nack | AckExpected | Release | Interest | Topic | Fetch | Fetched | Ping | Pong
+    Hello
+    | Knowledge
+    | Nack
+    | AckExpected
+    | Release
+    | Interest
+    | Claim
+    | Topic
+    | Fetch
+    | Fetched
+    | Ping
+    | Pong
 )
 ClientFrame = (
     Connect

@@ -30,6 +30,7 @@ from tidemark.wire.fields import (
 )
 from tidemark.wire.frames import (
     AckExpected,
+    Claim,
     Hello,
     Interest,
     Knowledge,
@@ -99,6 +100,7 @@ LAYOUTS = (
         frame_bytes_max=HANDSHAKE_BYTES_MAX,
     ),
     Layout(Knowledge, _KNOWLEDGE, write_knowledge, read_knowledge),
+    record(Claim, 27, epoch=COUNT, settled=FLAG, name=NAME, broker=NAME),
     record(Nack, 18, pubend=NAME, ranges=RANGES),
     record(AckExpected, 19, tick=INT, pubend=NAME),
     record(Release, 20, released=INT, delivered=INT, version=COUNT, pubend=NAME),
