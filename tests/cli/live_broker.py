@@ -77,7 +77,7 @@ class Spoken:
 def running_broker(directory: Path) -> Iterator[dict[str, Any]]:
     """What a broker says when it is ready."""
     broker = Spoken(
-        "up", "--json", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+        "up", "--no-pipeline", "--json", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
         "--data-dir", str(directory), "--set", "thresholds.silence=50ms", "--set", "thresholds.save=20ms",
     )  # fmt: skip
     try:

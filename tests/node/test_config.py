@@ -14,10 +14,13 @@ from tidemark.node.config import KEYS, Config
 from tidemark.node.configload import brokers_of, load, show
 from tidemark.node.units import (
     Address,
+    Retain,
     parse_address,
     parse_duration,
+    parse_retain,
     parse_size,
     show_duration,
+    show_retain,
     show_size,
 )
 
@@ -185,6 +188,31 @@ def test_values_are_read_as_people_write_them() -> None:
     assert parse_size("0.5 KiB") == 512
     assert parse_address("[::1]:80") == Address("::1", 80)
     assert str(parse_address("[::1]:80")) == "[::1]:80"
+    assert parse_size("500GB") == 500 * 10**9
+
+
+def test_what_is_retained_is_an_age_a_size_or_both() -> None:
+    assert parse_retain("90d") == Retain(age=parse_duration("90d"))
+    assert parse_retain("500GB") == Retain(size=parse_size("500GB"))
+    for text in ("90d", "500GB", "90d, 500GB", "1TiB,2h"):
+        assert parse_retain(show_retain(parse_retain(text))) == parse_retain(text)
+    for wrong in ("", "90", "90d, 80d", "1GB,2GB", "90d, and more", "0d"):
+        with pytest.raises(ConfigError, match=r"not understood|keeps nothing"):
+            parse_retain(wrong)
+    config = load(options={"archive.retain": "90d, 1GiB", "storage.data_dir": "/d"})
+    assert config.archive.retain == parse_retain("90d, 1GiB")
+    assert ("archive.retain", '"90d, 1GiB"', "--retain") in show(config)
+    assert str(config.archive_path()) == "/d/archive"
+    assert str(load(options={"archive.path": "/a"}).archive_path()) == "/a"
+
+
+def test_a_commands_own_defaults_give_way_to_every_source(tmp_path: Path) -> None:
+    defaults = {"retention.archive": "true"}
+    assert load(defaults=defaults).provenance("retention.archive") == "tidemark up"
+    file = written(tmp_path, '[retention]\narchive = false\n[archive]\npath = "kept"\n')
+    assert not load(file, defaults=defaults).retention.archive
+    assert load(file).archive_path() == tmp_path / "kept"
+    assert not load(defaults=defaults, options={"retention.archive": "false"}).retention.archive
 
 
 def test_every_setting_is_documented() -> None:

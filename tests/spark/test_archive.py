@@ -16,6 +16,7 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.spark import archive as archive_module
 from tidemark.spark import archivefiles, archivekeep
 from tidemark.spark.archive import Archive
+from tidemark.spark.archivekeep import Retain
 from tidemark.spark.archivestate import load_state
 from tidemark.spark.archivetable import ArchiveTable, folder_of
 from tidemark.ticks import TICK_MAX, TICK_MIN
@@ -155,7 +156,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     elif where == "before the report":
         monkeypatch.setattr(Archive, "_report", crash)
     else:
-        monkeypatch.setattr(archivekeep, "keep", crash)
+        monkeypatch.setattr(archivekeep.Keeper, "keep", crash)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,6 @@ def test_small_files_become_one_and_nothing_else_changes(
     assert len(ArchiveTable(path, "news").files()) == 3
     assert len(list(folder_of(path, "news").glob("*.parquet"))) > 3
     monkeypatch.setattr(archivekeep, "GRACE_SECONDS", -1.0)
-    monkeypatch.setattr(archivekeep, "SWEEP_ROUNDS", 1)
     with Archive(node.url, path) as archive:
         ticks += publish(tm, 9, 1)
         archive.round()
@@ -254,7 +254,7 @@ def test_what_is_older_than_wanted_goes_and_says_so(node: LiveNode, tm: sync.Cli
         archive.round()
         time.sleep(0.3)
     new = publish(tm, 3, 3)
-    with Archive(node.url, path, retain=0.25) as archive:
+    with Archive(node.url, path, retain=Retain(seconds=0.25)) as archive:
         archive.round()
     assert events_in(path) == sorted(new)
     released = load_state(path).released
@@ -305,11 +305,13 @@ def test_what_was_gone_before_it_was_archived_is_a_gap(tmp_path: Path) -> None:
         assert gone <= gap[1] < kept
 
 
-def test_a_strange_state_is_refused(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
+def test_a_state_of_another_version_is_refused(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
     path = tmp_path / "archive"
     publish(tm, 0, 1)
     with Archive(node.url, path) as archive:
         archive.round()
-    (path / "_archive" / "state.json").write_text("{}")
-    with pytest.raises(UnknownFormatError, match="restore it"):
+    (path / "_archive" / "state.json").write_text('{"format": 99}')
+    with pytest.raises(UnknownFormatError, match="use the version that wrote it"):
         archivefiles.covered(path)
+    with pytest.raises(UnknownFormatError):
+        Archive(node.url, path)

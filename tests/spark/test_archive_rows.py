@@ -77,6 +77,28 @@ def test_messages_are_not_stored_beside_the_columns_they_can_be_made_from() -> N
     assert facts(back) == facts(batch)
 
 
+def test_nested_messages_are_made_again_from_their_columns_too() -> None:
+    schema = Schema.parse(
+        "[leg: [venue: string, n: int]?, tags: *( string )*, fills: *( [price: double, ok: boolean?] )*, "
+        "side: { buy: [] | sell: [] }, what: { order: [qty: int] | cancel: [] | note: string? }]"
+    )
+    builder = BatchBuilder()
+    for n in range(50):
+        value = {
+            "leg": {"venue": "V", "n": n} if n % 3 else None,
+            "tags": ["x" * k for k in range(n % 4)],
+            "fills": [{"price": k / 2, "ok": None if k else True} for k in range(n % 3)],
+            "side": "buy" if n % 2 else "sell",
+            "what": [{"order": {"qty": n}}, {"cancel": {}}, {"note": None}, {"note": "n"}][n % 4],
+        }
+        builder.add(Shape("t", schema.fingerprint), schema.encode(value))
+    batch, schemas, layout = ticked(builder), {schema.fingerprint: schema}, layout_for(schema)
+    table = to_rows("p", batch, schemas, layout)
+    assert table.column("_raw").null_count == 50
+    assert table.column("tags").to_pylist()[3] == ["", "x", "xx"]
+    assert facts(to_events(through_parquet(table), schemas, layout)) == facts(batch)
+
+
 def test_only_what_another_encoder_wrote_otherwise_is_kept_whole() -> None:
     builder = BatchBuilder()
     shape = Shape("t", TRADE.fingerprint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--workers", type=click.IntRange(1), metavar="N", help="Start N linked brokers, for more cores."
 )
+@click.option("--no-pipeline", is_flag=True, help="Start no archive beside the broker.")
 @SET
 @JSON
 def up(
@@ -34,18 +36,21 @@ def up(
     http: str | None,
     topology: Path | None,
     workers: int | None,
+    no_pipeline: bool,
     given: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Start a broker here, that hosts publishers and subscribers; Ctrl-C stops it.
 
-    With --json it prints one object when it is ready: broker, url, http, data_dir. Exit codes: 0 stopped as
-    told, 1 could not start, 3 the disk failed.
+    An archive of all events is written beside it, by a process of its own, if the package's extra `spark` is
+    installed: see `tidemark pipeline status`. With --json it prints one object when it is ready: broker, url,
+    http, data_dir, archive. Exit codes: 0 stopped as told, 1 could not start, 3 the disk failed.
 
     \b
     tidemark up
+    tidemark up --no-pipeline
     tidemark up --listen 0.0.0.0:7676 --data-dir /var/lib/tidemark
-    tidemark up --set storage.durability=os --set retention.max_bytes=10GiB
+    tidemark up --set storage.durability=os --set archive.retain=90d
     tidemark up --workers 4
     tidemark up --topology three.toml
     """
@@ -53,15 +58,21 @@ def up(
         raise click.UsageError("--topology and --workers exclude each other")
     flags = {"broker.listen": listen, "storage.data_dir": data_dir, "http.listen": http}
     options = settings(given) | {key: value for key, value in flags.items() if value is not None}
+    has_archive = not no_pipeline and _can_archive()
     if workers is not None:
-        _start_workers(workers, options, as_json)
+        _start_workers(workers, options, has_archive, as_json)
     if topology is not None:
-        _start_all(topology, options, as_json)
+        _start_all(topology, options, topology.parent / "tidemark-archive" if has_archive else None, as_json)
+    from tidemark.node import archiving
     from tidemark.node.configload import load
     from tidemark.node.process import run
 
-    found = load(environment=os.environ, options=options)
-    sys.exit(run(found, ready=_print_ready if as_json else _welcome))
+    found = load(
+        environment=os.environ, options=options, defaults=archiving.DEFAULTS if has_archive else None
+    )
+    archive = found.archive_path() if has_archive else None
+    beside = (lambda node: archiving.archive_of(found, node.address)) if has_archive else None
+    sys.exit(run(found, ready=partial(_print_ready if as_json else _welcome, archive), beside=beside))
 
 
 @click.command()
@@ -84,23 +95,41 @@ def broker(file: Path, name: str | None, given: tuple[str, ...], as_json: bool) 
     from tidemark.node.process import run
 
     found = load(file, broker=name, environment=os.environ, options=settings(given))
-    sys.exit(run(found, ready=_print_ready if as_json else None))
+    sys.exit(run(found, ready=partial(_print_ready, None) if as_json else None))
 
 
-def _start_workers(count: int, options: dict[str, str], as_json: bool) -> None:
+def _can_archive() -> bool:
+    """Whether an archive can run here; if not, says why."""
+    from tidemark.node.archiving import missing
+
+    found = missing()
+    if found is not None:
+        click.echo(
+            f"no archive (not installed: {found}): history is kept by the broker only; "
+            "pip install 'tidemark[spark]', or start it with ./run up",
+            err=True,
+        )
+    return found is None
+
+
+def _start_workers(count: int, options: dict[str, str], has_archive: bool, as_json: bool) -> None:
     """Run several brokers in place of one until they are stopped; does not return."""
+    from tidemark.node.config import ARCHIVE
     from tidemark.node.workers import lay_out
 
     listen = options.pop("broker.listen", "127.0.0.1:7676")
     data_dir = options.pop("storage.data_dir", "tidemark-data")
     options.pop("http.listen", None)
-    _start_all(lay_out(data_dir, listen, count, options), {}, as_json)
+    archive = Path(data_dir) / ARCHIVE if has_archive else None
+    _start_all(lay_out(data_dir, listen, count, options), {}, archive, as_json)
 
 
-def _start_all(file: Path, options: dict[str, str], as_json: bool) -> None:
-    """Run a topology until it is stopped; does not return."""
+def _start_all(file: Path, options: dict[str, str], archive: Path | None, as_json: bool) -> None:
+    """Run a topology until it is stopped, with an archive there or without; does not return."""
     from tidemark.cli.tree import describe_file, draw_file
+    from tidemark.node import archiving
     from tidemark.node.children import run_topology
+    from tidemark.node.configload import brokers_of
 
     if options:
         raise click.UsageError(f"with --topology every broker is as the file says: put settings into {file}")
@@ -109,30 +138,36 @@ def _start_all(file: Path, options: dict[str, str], as_json: bool) -> None:
         emit(described)
     else:
         click.echo(draw_file(described))
-    sys.exit(run_topology(file))
+    if archive is None:
+        sys.exit(run_topology(file))
+    names = brokers_of(file)
+    companion = archiving.archive_of_all(file, names, archive)
+    sys.exit(run_topology(file, archiving.settings_for_all(file, names), companion))
 
 
-def _ready(node: Node) -> dict[str, Any]:
+def _ready(archive: Path | None, node: Node) -> dict[str, Any]:
     return {
         "broker": node.config.broker.name,
         "url": f"tidemark://{node.address}",
         "http": None if node.http_address is None else f"http://{node.http_address}",
         "data_dir": node.config.storage.data_dir,
+        "archive": None if archive is None else str(archive),
     }
 
 
-def _print_ready(node: Node) -> None:
-    emit(_ready(node))
+def _print_ready(archive: Path | None, node: Node) -> None:
+    emit(_ready(archive, node))
     sys.stdout.flush()
 
 
-def _welcome(node: Node) -> None:
-    ready = _ready(node)
+def _welcome(archive: Path | None, node: Node) -> None:
+    ready = _ready(archive, node)
     flag = "" if ready["url"].endswith("//127.0.0.1:7676") else f" --broker {ready['url']}"
+    history = f"\n  history {ready['archive']}" if ready["archive"] else ""
     health = f"\n  health  {ready['http']}/health" if ready["http"] else ""
     click.echo(
         f"{click.style('tidemark is up', bold=True)} at {ready['url']}\n"
-        f"  data    {ready['data_dir']}{health}\n"
+        f"  data    {ready['data_dir']}{history}{health}\n"
         f"  try     tidemark sub hello{flag}\n"
         f"          tidemark pub hello text=world{flag}\n"
         "  stop    Ctrl-C"

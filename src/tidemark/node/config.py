@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from tidemark.node.topology import Placed, Topology
-from tidemark.node.units import Address, Duration, Size, parse_address, parse_duration, parse_size
+from tidemark.node.units import Address, Duration, Retain, Size, parse_address, parse_duration, parse_size
 
 DEFAULT = "default"
 DEFAULT_PUBEND = "main"
+#: The archive's place in a data directory.
+ARCHIVE = "archive"
 
 
 def setting(default: Any, about: str, *, choices: tuple[str, ...] = (), least: int | None = None) -> Any:
@@ -105,6 +108,23 @@ class RetentionSection:
     max_bytes: Size | None = setting(None, "What a pubend holds beyond may go.", least=parse_size("64KiB"))
     archive: bool = setting(False, "An archive keeps everything: nothing goes before it has it.")
     release_unarchived: bool = setting(False, "Also what the archive does not have yet.")
+    recall: str = setting(
+        "auto",
+        "Subscribers get from the archive what pubends have let go. auto: as retention.archive.",
+        choices=("auto", "yes", "no"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSection:
+    """The archive that `tidemark up` writes beside the broker."""
+
+    path: str = setting("", 'Where it is; "": the directory `archive` in the data directory.')
+    retain: Retain | None = setting(
+        None, 'History that it keeps, like "90d" or "500GB"; what is older goes in whole files.'
+    )
+    interval: Duration = _time("5s", "How often it looks for events, if not many have come.", least="10ms")
+    master: str = setting("local[2]", "Where Spark runs, which is started when there is much to archive.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +147,7 @@ class Config:
     http: HttpSection = field(default_factory=HttpSection)
     thresholds: ThresholdsSection = field(default_factory=ThresholdsSection)
     retention: RetentionSection = field(default_factory=RetentionSection)
+    archive: ArchiveSection = field(default_factory=ArchiveSection)
     log: LogSection = field(default_factory=LogSection)
     #: the overlay it is part of; of itself alone if no file says otherwise
     topology: Topology = field(default_factory=lambda: alone(BrokerSection()))
@@ -143,6 +164,10 @@ class Config:
         section, name = key.split(".")
         return getattr(getattr(self, section), name)
 
+    def archive_path(self) -> Path:
+        """Where `tidemark up` keeps the archive."""
+        return Path(self.archive.path) if self.archive.path else Path(self.storage.data_dir) / ARCHIVE
+
     def http_address(self) -> Address | None:
         """Where to serve health and metrics, if at all."""
         return parse_address(self.http.listen) if self.http.listen else None
@@ -156,6 +181,7 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "http": HttpSection,
         "thresholds": ThresholdsSection,
         "retention": RetentionSection,
+        "archive": ArchiveSection,
         "log": LogSection,
     }
 )

@@ -22,7 +22,7 @@ from tidemark.node.units import parse_address
 PREFIX = "TIDEMARK_"
 #: What a broker's table in a topology may say.
 PLACED_KEYS = ("cell", "data_dir", "http", "listen", "parent", "pubends")
-PATHS = ("broker.topology", "storage.data_dir")
+PATHS = ("archive.path", "broker.topology", "storage.data_dir")
 NAME_BYTES_MAX = 255
 
 
@@ -50,17 +50,20 @@ def load(
     broker: str | None = None,
     environment: Mapping[str, str] | None = None,
     options: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Config:
     """The configuration of one broker.
 
-    `broker` chooses one of a topology. `options` are those of the command line, by key; a relative path in a
-    file starts at that file.
+    `broker` chooses one of a topology. `options` are those of the command line, by key, and `defaults` what a
+    command takes in place of ours; a relative path in a file starts at that file.
     """
     gathered = _Gathered()
+    for key, value in (defaults or {}).items():
+        gathered.set(key, value, "tidemark up")
     document = {} if path is None else read(path)
     brokers = document.pop("brokers", {})
     for key, value in _flattened(document, str(path)):
-        is_path = key in PATHS and isinstance(value, str)
+        is_path = key in PATHS and isinstance(value, str) and value != ""
         gathered.set(key, str(_beside(value, str(path))) if is_path else value, str(path))
     for key, variable, text in _variables(environment or {}):
         gathered.set(key, text, variable)

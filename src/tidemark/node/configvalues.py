@@ -9,11 +9,14 @@ from tidemark.node.config import KEYS, SECTIONS
 from tidemark.node.units import (
     Address,
     Duration,
+    Retain,
     Size,
     parse_address,
     parse_duration,
+    parse_retain,
     parse_size,
     show_duration,
+    show_retain,
     show_size,
 )
 
@@ -27,6 +30,8 @@ def shown(key: str, value: Any) -> str:
         return f'"{show_duration(value)}"'
     if hint is Size or hint == Size | None:
         return f'"{show_size(value)}"'
+    if hint == Retain | None:
+        return f'"{show_retain(value)}"'
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple) and not isinstance(value, Address):
@@ -46,7 +51,7 @@ def checked(key: str, value: Any) -> Any:
 
 
 def _of_kind(hint: Any, value: Any) -> Any:
-    if hint in (Duration | None, Size | None):
+    if hint in (Duration | None, Size | None, Retain | None):
         return None if value in ("none", None) else _of_kind(hint.__args__[0], value)
     if hint is tuple[str, ...] or hint == tuple[str, ...]:
         return names_of(value.split(",") if isinstance(value, str) else value)
@@ -58,7 +63,9 @@ def _of_kind(hint: Any, value: Any) -> Any:
         value = str(value)
     if not isinstance(value, str):
         raise ConfigError(f'{value!r} is not text; write it in quotes, like "10s", "64MiB" or "name"')
-    parse = {Duration: parse_duration, Size: parse_size, Address: parse_address}.get(hint)
+    parse = {
+        Duration: parse_duration, Size: parse_size, Address: parse_address, Retain: parse_retain
+    }.get(hint)  # fmt: skip
     return value if parse is None else parse(value)
 
 

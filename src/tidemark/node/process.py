@@ -7,6 +7,7 @@ The second one ends it at once, which loses no more than a crash does: nothing t
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 import uvloop
 
 from tidemark.errors import DiskFailedError, TidemarkError
+from tidemark.node.companion import LOOK_SECONDS, Companion
 from tidemark.node.config import Config
 from tidemark.node.logs import Log, configure
 from tidemark.node.node import Node
@@ -31,18 +33,33 @@ CUT_SHORT = 5
 
 #: The disk thread has little to do and somebody waits for it: it must not wait long for the interpreter.
 SWITCH_SECONDS = 0.0005
+#: How many new objects set off a collection of garbage, and how many of one generation one of the next. There
+#: is hardly any that is not freed by itself, and everybody waits meanwhile.
+COLLECT_OBJECTS, COLLECT_YOUNG, COLLECT_OLD = 5_000, 20, 50
 log = Log("process")
 
 
-def run(config: Config, *, ready: Callable[[Node], None] | None = None) -> int:
-    """Run a broker until it is told to stop; the exit code. `ready` is called once it listens."""
+def run(
+    config: Config,
+    *,
+    ready: Callable[[Node], None] | None = None,
+    beside: Callable[[Node], Companion] | None = None,
+) -> int:
+    """Run a broker until it is told to stop; the exit code. `ready` is called once it listens.
+
+    `beside` then makes a process that runs beside it, and is stopped before the broker is.
+    """
     configure(config.log.level, config.log.format)
     sys.setswitchinterval(SWITCH_SECONDS)
     _allow_connections(config.limits.connections)
-    return uvloop.run(_run(config, ready))
+    return uvloop.run(_run(config, ready, beside))
 
 
-async def _run(config: Config, ready: Callable[[Node], None] | None) -> int:
+async def _run(
+    config: Config,
+    ready: Callable[[Node], None] | None,
+    beside: Callable[[Node], Companion] | None,
+) -> int:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -52,12 +69,27 @@ async def _run(config: Config, ready: Callable[[Node], None] | None) -> int:
     except (TidemarkError, OSError) as error:
         log.error("cannot start", reason=str(error))
         return NOT_STARTED
+    # What is there now stays there: looking through it for garbage takes 12 ms each time.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_OBJECTS, COLLECT_YOUNG, COLLECT_OLD)
     if ready is not None:
         ready(node)
-    await _first(told.wait(), node)
+    companion = None if beside is None else beside(node)
+    await _first(told.wait() if companion is None else _together(told, companion), node)
+    if companion is not None:
+        await asyncio.to_thread(companion.stop)
     if not node.failed.done():
         await _first(node.stop(), node)
     return await _failed(node) if node.failed.done() else DONE
+
+
+async def _together(told: asyncio.Event, companion: Companion) -> None:
+    """Look after a companion until told to stop."""
+    while not told.is_set():
+        companion.look()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), LOOK_SECONDS)
 
 
 async def _first(action: Coroutine[Any, Any, object], node: Node) -> None:

@@ -18,6 +18,8 @@ Size = NewType("Size", int)
 
 _DURATIONS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+#: As disks are sold; understood, and written back in the units above.
+_DECIMAL_SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 PORT_MAX = 65_535
 
@@ -32,6 +34,13 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class Retain(NamedTuple):
+    """How much history to keep: of how long, and how large; None for all."""
+
+    age: Duration | None = None
+    size: Size | None = None
+
+
 def parse_duration(text: str) -> Duration:
     """Like "10s" or "1.5h"; ConfigError if it is anything else."""
     return Duration(_measured(text, _DURATIONS, 'write a number and a unit, like "250ms", "10s" or "7d"'))
@@ -39,7 +48,27 @@ def parse_duration(text: str) -> Duration:
 
 def parse_size(text: str) -> Size:
     """Like "64MiB" or "4096B"; ConfigError if it is anything else."""
-    return Size(_measured(text, _SIZES, 'write a number and a unit, like "64KiB", "16MiB" or "4096B"'))
+    return Size(
+        _measured(
+            text, _SIZES | _DECIMAL_SIZES, 'write a number and a unit, like "64KiB", "16MiB" or "4096B"'
+        )
+    )
+
+
+def parse_retain(text: str) -> Retain:
+    """Like "90d", "500GB", or "90d, 500GB" for whichever is less; ConfigError if it is anything else."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        unit = _NUMBER.fullmatch(part.strip())
+        is_size = unit is not None and unit[2] in _SIZES | _DECIMAL_SIZES
+        kind = "size" if is_size else "age"
+        if kind in found or unit is None or not (is_size or unit[2] in _DURATIONS):
+            raise ConfigError(f'{text!r} is not understood; write "90d", "500GB", or "90d, 500GB" for both')
+        found[kind] = parse_size(part) if is_size else parse_duration(part)
+    if 0 in found.values():
+        raise ConfigError(f"{text!r} keeps nothing: write more than 0")
+    age, size = found.get("age"), found.get("size")
+    return Retain(None if age is None else Duration(age), None if size is None else Size(size))
 
 
 def parse_address(text: str) -> Address:
@@ -59,6 +88,15 @@ def show_duration(value: int) -> str:
 def show_size(value: int) -> str:
     """In the largest unit that needs no fraction."""
     return _shown(value, _SIZES)
+
+
+def show_retain(value: Retain) -> str:
+    """As it is written."""
+    parts = [
+        *([] if value.age is None else [show_duration(value.age)]),
+        *([] if value.size is None else [show_size(value.size)]),
+    ]
+    return ", ".join(parts)
 
 
 def _measured(text: str, units: dict[str, int], advice: str) -> int:

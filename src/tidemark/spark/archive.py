@@ -12,8 +12,9 @@ Why a plain loop and not a streaming query: here the ticks that a commit has say
 once needs no second ledger. A crash before a table's commit leaves files that no log names: they are removed.
 After it, the next round leaves out what that table has, by its own transaction. After the state, the report
 is made again by comparing what a pubend says is archived with what is covered; that also serves a broker that
-restarted. A streaming query would keep the same facts a second time in a checkpoint that Spark does not sync,
-with batch ids that start again when it is lost, and would cost a quarter of a second a round.
+restarted. The commits say the state, too: if its file is damaged, it is made again from them. A streaming
+query would keep the same facts a second time in a checkpoint that Spark does not sync, with batch ids that
+start again when it is lost, and would cost a quarter of a second a round.
 
 One process writes an archive: the directory is locked.
 """
@@ -28,22 +29,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidemark import sync
-from tidemark.errors import DirectoryLockedError, NotConnectedError
-from tidemark.spark import archivekeep
+from tidemark.errors import DamagedError, DirectoryLockedError, NotConnectedError
+from tidemark.spark.archivekeep import Keeper, Retain
 from tidemark.spark.archivelayout import Layout, fields_of
-from tidemark.spark.archivepart import FETCH_SECONDS, Done, Part, run_part
+from tidemark.spark.archivepart import FETCH_SECONDS, Done, Part, run_part, run_part_alone
 from tidemark.spark.archiveplan import Task, backlog, divided, lost_before
+from tidemark.spark.archiverecovery import about_round, is_stale, recovered
 from tidemark.spark.archivestate import (
     FOLDER,
     Round,
     State,
+    has_state,
     load_state,
     load_topics,
     save_state,
     save_topics,
+    set_aside,
 )
-from tidemark.spark.archivetable import ArchiveTable, folder_of, mend, remove_strays, root_of, roots_in
+from tidemark.spark.archivetable import (
+    ArchiveTable,
+    DataFile,
+    folder_of,
+    mend,
+    remove_strays,
+    root_of,
+    roots_in,
+)
+from tidemark.spark.brokers import Brokers, urls_of
 from tidemark.storage.realdisk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
 
@@ -56,7 +68,6 @@ SMALL_ROUND_BYTES_MAX = 64 << 20
 BACKLOG_BYTES_MIN = 512 << 20
 LARGE_ROUND_BYTES_MAX = 2 << 30
 PART_BYTES = 64 << 20
-CONNECT_SECONDS = 10.0
 _LOCK_TRIES = 3
 
 _log = logging.getLogger("tidemark.archive")
@@ -67,26 +78,25 @@ class Archive:
 
     def __init__(
         self,
-        broker: str,
+        broker: str | Sequence[str],
         path: str | Path,
         *,
         session: Callable[[], SparkSession] | None = None,
-        retain: float | None = None,
+        retain: Retain | None = None,
     ) -> None:
-        """`session` gives a Spark session when there is much to do; `retain` is in seconds."""
+        """`session` gives a Spark session when there is much to do; without `retain` all is kept for ever."""
         self.path = Path(path)
-        self._broker = broker
+        self._brokers = Brokers(urls_of(broker))
         self._session = session
-        self._retain = retain
         self._disk = RealDisk(self.path / FOLDER)
         self._lock()
-        self._client: sync.Client | None = None
         try:
-            self.state = load_state(self.path)
             self._topics = load_topics(self.path)
+            self._tables, self.state = self._opened()
             #: the last batch that was begun; a table may have got files of one that did not end
-            self._batch = self.state.batch
-            self._tables = {root: self._opened(root) for root in roots_in(self.path)}
+            self._batch = max([self.state.batch, *(each.batches[1] for each in self._files())])
+            self._remove_strays()
+            self._keeper = Keeper(self, retain or Retain())
         except BaseException:
             self._disk.unlock()
             raise
@@ -105,20 +115,21 @@ class Archive:
         self._disk.unlock()
 
     def disconnect(self) -> None:
-        """Forget the connection; the next round makes a new one."""
-        if self._client is not None:
-            self._client.close(timeout=0)
-            self._client = None
+        """Forget the connections; the next round makes new ones."""
+        self._brokers.close()
+
+    @property
+    def away(self) -> dict[str, str]:
+        """Brokers that do not answer while others do, and why."""
+        return self._brokers.away
 
     def round(self) -> Round | None:
         """Archive what there is, or a first part of it; None if there was nothing."""
         began = time.monotonic()
-        client = self._connected()
-        pubends: list[dict[str, Any]] = client.ask("pubends")
-        ended = self._round(client, pubends, began)
-        self._report(client, pubends)
-        if ended is not None:
-            archivekeep.keep(self, self._retain)
+        pubends = self._brokers.pubends()
+        ended = self._round(pubends, began)
+        self._report(pubends)
+        self._keeper.keep(is_changed=ended is not None)
         return ended
 
     @property
@@ -133,7 +144,7 @@ class Archive:
 
     # A round.
 
-    def _round(self, client: sync.Client, pubends: Sequence[dict[str, Any]], began: float) -> Round | None:
+    def _round(self, pubends: Sequence[dict[str, Any]], began: float) -> Round | None:
         lost = lost_before(pubends, self.state.covered)
         tasks = backlog(pubends, self.state.covered)
         if not lost and not tasks:
@@ -144,16 +155,17 @@ class Archive:
             state = state.without(gone.pubend, gone.base, gone.upto)
         covered = CheckpointToken({gone.pubend: gone.upto for gone in lost})
         # Asked after the positions: whoever published up to there had declared the schema before.
-        self._learn(client.ask("topics"))
+        self._learn(self._brokers.topics())
         self._batch += 1
-        done = self._read(client, tasks, self._batch)
+        done = self._read(tasks, self._batch)
         for pubend, (base, upto) in done.missing:
             _warn_lost(pubend, base, upto)
             state = state.without(pubend, base, upto)
         covered = covered.merge(CheckpointToken(done.reached))
-        self._commit(done, covered)
         ended = Round(time.time(), time.monotonic() - began, done.events, done.bytes)
+        self._commit(done, covered, state.after(self._batch, covered, {}, ended))
         versions = {root: table.version for root, table in self._tables.items()}
+        ended = replace(ended, at=time.time(), seconds=time.monotonic() - began)
         self.save(state.after(self._batch, covered, versions, ended))
         return ended
 
@@ -173,19 +185,20 @@ class Archive:
             if table is None or layout is not before:
                 self._tables[root] = ArchiveTable.to_write(self.path, root, layout)
 
-    def _read(self, client: sync.Client, tasks: Sequence[Task], batch: int) -> Done:
+    def _read(self, tasks: Sequence[Task], batch: int) -> Done:
         if not tasks:
             return Done()
         if self._session is not None and sum(task.bytes for task in tasks) >= BACKLOG_BYTES_MIN:
-            parts = [part for task in tasks for part in self._divided(client, task, len(tasks))]
+            parts = [part for task in tasks for part in self._divided(task, len(tasks))]
             # The broker may hold much that is archived already.
             if sum(task.bytes for task in parts) >= BACKLOG_BYTES_MIN:
                 each = [self._part([task], batch, number) for number, task in enumerate(parts)]
                 return _together(_on_spark(self._session(), each))
         part = self._part(tasks, batch, 0)
-        return run_part(replace(part, bytes_max=SMALL_ROUND_BYTES_MAX), client, self._topics)
+        return run_part(replace(part, bytes_max=SMALL_ROUND_BYTES_MAX), self._brokers.client, self._topics)
 
-    def _divided(self, client: sync.Client, task: Task, count: int) -> list[Task]:
+    def _divided(self, task: Task, count: int) -> list[Task]:
+        client = self._brokers.client(task.broker)
         first = client.fetch(task.pubend, TICK_MIN, task.upto, bytes_max=1, timeout=FETCH_SECONDS)
         held_from = first.upto if first.batch is None else int(first.batch.ticks[0]) - 1
         return divided(task, held_from, LARGE_ROUND_BYTES_MAX // count, PART_BYTES)
@@ -198,7 +211,6 @@ class Archive:
         }
         layouts = {root: table.layout.schema.serialize().to_pybytes() for root, table in self._tables.items()}
         return Part(
-            self._broker,
             str(self.path.absolute()),
             batch,
             number,
@@ -208,30 +220,25 @@ class Archive:
             reached,
         )
 
-    def _commit(self, done: Done, covered: CheckpointToken) -> None:
-        about = {"tidemark.batch": str(self._batch), "tidemark.covered": covered.to_json()}
-        for root in dict.fromkeys(each.root for each in done.files):
+    def _commit(self, done: Done, covered: CheckpointToken, after: State) -> None:
+        roots = list(dict.fromkeys(each.root for each in done.files))
+        about = about_round(self.state, after, roots)
+        for root in roots:
             files = [each for each in done.files if each.root == root]
             self._tables[root].add(files, covered, about)
             self._tables[root].checkpoint()
 
     # The rest.
 
-    def _report(self, client: sync.Client, pubends: Sequence[dict[str, Any]]) -> None:
+    def _report(self, pubends: Sequence[dict[str, Any]]) -> None:
         """Tell the pubends that do not know it how far the archive has got."""
-        behind = {
-            each["pubend"]: self.state.covered[each["pubend"]]
-            for each in pubends
-            if each["archived"] is not None
-            and each["archived"] < min(self.state.covered.get(each["pubend"], TICK_MIN), each["position"])
-        }
-        if behind:
-            client.ask("archived", token=CheckpointToken(behind).text())
-
-    def _connected(self) -> sync.Client:
-        if self._client is None:
-            self._client = sync.connect(self._broker, timeout=FETCH_SECONDS, connect_timeout=CONNECT_SECONDS)
-        return self._client
+        behind: dict[str, dict[str, int]] = {}
+        for each in pubends:
+            covered = self.state.covered.get(each["pubend"], TICK_MIN)
+            if each["archived"] is not None and each["archived"] < min(covered, each["position"]):
+                behind.setdefault(each["broker"], {})[each["pubend"]] = covered
+        for url, token in behind.items():
+            self._brokers.client(url).ask("archived", token=CheckpointToken(token).text())
 
     def _lock(self) -> None:
         for tries_left in reversed(range(_LOCK_TRIES)):
@@ -244,17 +251,38 @@ class Archive:
             # Whoever asks for the archive's status has the lock for a moment.
             time.sleep(0.05)
 
-    def _opened(self, root: str) -> ArchiveTable:
-        """A table as a crash may have left it."""
-        folder = folder_of(self.path, root)
-        mend(folder, self.state.versions.get(root, -1))
-        table = ArchiveTable(self.path, root)
-        files = table.files()
-        self._batch = max(self._batch, *(each.batches[1] for each in files), 0)
-        removed = remove_strays(folder, files, self.state.batch)
-        if removed:
-            _log.warning("%s: removed %d files of a round that was interrupted", folder, removed)
-        return table
+    def _opened(self) -> tuple[dict[str, ArchiveTable], State]:
+        """The tables as a crash may have left them, and the state; if it is lost, as the tables say it."""
+        reason, synced = "is gone", State()
+        try:
+            synced = load_state(self.path)
+        except DamagedError:
+            reason = "is damaged"
+        tables = {}
+        for root in roots_in(self.path):
+            mend(folder_of(self.path, root), synced.versions.get(root, -1))
+            tables[root] = ArchiveTable(self.path, root)
+        files = [each for table in tables.values() for each in table.files()]
+        if has_state(self.path) and reason == "is gone":
+            if not is_stale(synced, files):
+                return tables, synced
+            reason = "is older than the tables"
+        if not files and reason == "is gone":
+            return tables, synced
+        _log.warning("%s: the state %s; it is made again from the tables", self.path, reason)
+        state = recovered(self.path)
+        set_aside(self.path)
+        save_state(self.path, state)
+        return tables, state
+
+    def _files(self) -> list[DataFile]:
+        return [each for table in self._tables.values() for each in table.files()]
+
+    def _remove_strays(self) -> None:
+        for table in self._tables.values():
+            removed = remove_strays(table.folder, table.files(), self.state.batch)
+            if removed:
+                _log.warning("%s: removed %d files of a round that was interrupted", table.folder, removed)
 
 
 def _on_spark(spark: SparkSession, parts: Sequence[Part]) -> list[Done]:
@@ -264,7 +292,7 @@ def _on_spark(spark: SparkSession, parts: Sequence[Part]) -> list[Done]:
     def run(numbers: Any) -> Any:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield pa.record_batch([pa.array([run_part(parts[number]).to_json()])], names=["done"])
+                yield pa.record_batch([pa.array([run_part_alone(parts[number]).to_json()])], names=["done"])
 
     count = len(parts)
     rows = spark.range(0, count, 1, count).mapInArrow(run, "done string").collect()

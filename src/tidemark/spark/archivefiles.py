@@ -17,7 +17,7 @@ from tidemark.matching.topics import ONE, REST, TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.spark.archivelayout import Layout
 from tidemark.spark.archivescan import Wanted, merged, scan
-from tidemark.spark.archivestate import State, Topics, load_state, load_topics
+from tidemark.spark.archivestate import State, Topics, joined_ranges, load_state, load_topics
 from tidemark.spark.archivetable import ArchiveTable, DataFile, folder_of, roots_in
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
@@ -74,21 +74,13 @@ def covered(path: str | Path) -> CheckpointToken:
 
 def gaps(path: str | Path, pubend: str, base: int, upto: int) -> list[Range]:
     """What of `(base, upto]` the archive does not have: gone before, let go since, not yet there."""
-    state = load_state(Path(path))
-    absent = list(state.missing.get(pubend, ()))
-    if state.released is not None:
-        absent.append((TICK_MIN, state.released))
-    absent.append((state.covered.get(pubend, TICK_MIN), upto))
-    cut = sorted((max(low, base), min(high, upto)) for low, high in absent)
-    joined: list[Range] = []
-    for low, high in cut:
-        if low >= high:
-            continue
-        if joined and low <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
-        else:
-            joined.append((low, high))
-    return joined
+    return gaps_in(load_state(Path(path)), pubend, base, upto)
+
+
+def gaps_in(state: State, pubend: str, base: int, upto: int) -> list[Range]:
+    """The same, of an archive in this state."""
+    absent = [*state.absent(pubend), (state.covered.get(pubend, TICK_MIN), upto)]
+    return joined_ranges((max(low, base), min(high, upto)) for low, high in absent)
 
 
 def read(

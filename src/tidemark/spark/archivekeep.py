@@ -1,14 +1,20 @@
 """Keeping an archive in shape: few and large files, no more history than wanted, no files of nobody.
 
 Between rounds, by the process that writes the archive. Compaction merges neighbours, so that for one pubend
-the order of the files stays the order of the ticks, and never touches a round that has not ended.
+the order of the files stays the order of the ticks, and never touches a round that has not ended. It merges
+files of like size, so that an event is written a few times at the most and not once for every file beside it.
+
+History goes in whole files, the oldest first, up to one tick for all pubends. That tick is said before
+anything is removed: from then on all at or below it is a gap for whoever asks, also what a file that stays
+has of it. Files that a commit has replaced or let go stay for a while for those who are reading them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -16,17 +22,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.spark.archivelayout import Layout, laid_out
+from tidemark.spark.archiverecovery import about_release
 from tidemark.spark.archivestate import State
 from tidemark.spark.archivetable import ArchiveTable, DataFile, disk_errors, file_name, remove_old, sync_file
 from tidemark.spark.archivewrite import FileWriter
 
-#: Files below this are merged, once there are so many neighbours, into one of at most so much.
-SMALL_FILE_BYTES = 16 << 20
+#: So many neighbours, each smaller than one of these, become one file of at most MERGED_BYTES_MAX; fewer, if
+#: they make half of that.
+TIERS_BYTES = (64 << 10, 1 << 20, 8 << 20)
 SMALL_FILES_MIN = 16
-MERGED_BYTES_MAX = 64 << 20
+MERGED_BYTES_MAX = 32 << 20
 #: Files that a commit has replaced stay this long for those who read them.
 GRACE_SECONDS = 3_600.0
-SWEEP_ROUNDS = 64
+#: How often an archive without new events is looked after, and unused files are looked for.
+LOOK_SECONDS = 60.0
+SWEEP_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """What is kept: the events of so many seconds, and about so many bytes of files; None for all."""
+
+    seconds: float | None = None
+    bytes: int | None = None
 
 
 class Kept(Protocol):
@@ -43,29 +61,78 @@ class Kept(Protocol):
         """Replace the state."""
 
 
-def keep(archive: Kept, retain: float | None) -> None:
-    """All of it, each table a step at most."""
-    if retain is not None:
-        let_go(archive, int((time.time() - retain) * 1e6))
-    for table in archive.tables:
-        run = mergeable(table.files())
-        if run:
-            compact(archive.path, table, run)
-        if archive.state.batch % SWEEP_ROUNDS == 0:
-            remove_old(table.folder, table.files(), time.time() - GRACE_SECONDS)
+class Keeper:
+    """Looks after one archive."""
+
+    def __init__(self, archive: Kept, retain: Retain, clock: Callable[[], float] = time.monotonic) -> None:
+        self._archive = archive
+        self._retain = retain
+        self._clock = clock
+        self._looked = self._swept = float("-inf")
+
+    def keep(self, *, is_changed: bool) -> None:
+        """All of it, each table a step at most; something to do is also that time has passed."""
+        now = self._clock()
+        if not is_changed and now < self._looked + LOOK_SECONDS:
+            return
+        self._looked = now
+        archive = self._archive
+        horizon = horizon_of([each for files in ended(archive) for each in files], self._retain, time.time())
+        if horizon is not None:
+            let_go(archive, horizon)
+        for table, files in zip(archive.tables, ended(archive), strict=True):
+            run = mergeable(files)
+            if run:
+                compact(archive.path, table, run)
+        if now >= self._swept + SWEEP_SECONDS:
+            self._swept = now
+            for table in archive.tables:
+                remove_old(table.folder, table.files(), time.time() - GRACE_SECONDS)
+
+
+def ended(archive: Kept) -> list[list[DataFile]]:
+    """The files of each table that are of rounds that have ended."""
+    return [
+        [each for each in table.files() if each.batches[1] <= archive.state.batch] for table in archive.tables
+    ]
+
+
+def horizon_of(files: Sequence[DataFile], retain: Retain, now: float) -> int | None:
+    """The last tick of which nothing need be kept; None if there is none."""
+    found = [] if retain.seconds is None else [int((now - retain.seconds) * 1e6)]
+    if retain.bytes is not None:
+        excess = sum(each.bytes for each in files) - retain.bytes
+        for each in sorted(files, key=_newest):
+            if excess <= 0:
+                break
+            found.append(_newest(each))
+            excess -= each.bytes
+    return max(found, default=None)
 
 
 def mergeable(files: Sequence[DataFile]) -> list[DataFile]:
-    """The first neighbours that are many and small enough to be one."""
-    run: list[DataFile] = []
-    for each in files:
-        if each.bytes >= SMALL_FILE_BYTES or sum(one.bytes for one in run) + each.bytes > MERGED_BYTES_MAX:
-            if len(run) >= SMALL_FILES_MIN:
+    """The first neighbours that are many and small enough to be one; the smallest before others."""
+    for least, limit in pairwise((0, *TIERS_BYTES)):
+        for run in _runs(files, limit):
+            # Smaller ones go along, but do not count: each would have the large ones written again.
+            counted = [each.bytes for each in run if each.bytes >= least]
+            if len(counted) >= SMALL_FILES_MIN or sum(counted) >= MERGED_BYTES_MAX // 2:
                 return run
-            run = []
-        if each.bytes < SMALL_FILE_BYTES:
+    return []
+
+
+def _runs(files: Sequence[DataFile], limit: int) -> Iterator[list[DataFile]]:
+    """Neighbours that are smaller than the limit, as many as one file may have."""
+    run: list[DataFile] = []
+    size = 0
+    for each in files:
+        if each.bytes >= limit or size + each.bytes > MERGED_BYTES_MAX:
+            yield run
+            run, size = [], 0
+        if each.bytes < limit:
             run.append(each)
-    return run if len(run) >= SMALL_FILES_MIN else []
+            size += each.bytes
+    yield run
 
 
 def compact(path: Path, table: ArchiveTable, files: Sequence[DataFile]) -> DataFile:
@@ -90,17 +157,20 @@ def compact(path: Path, table: ArchiveTable, files: Sequence[DataFile]) -> DataF
 
 def let_go(archive: Kept, horizon: int) -> None:
     """Drop the files that have nothing beyond the horizon; nothing at or below it is read from now on."""
-    gone = {
-        table.root: [each for each in table.files() if each.bounds["_tick"][1] <= horizon]
-        for table in archive.tables
-    }
-    if not any(gone.values()):
+    gone = [[each for each in files if _newest(each) <= horizon] for files in ended(archive)]
+    if not any(gone):
         return
     # First said, then done: a reader never meets history with holes.
-    archive.save(replace(archive.state, released=max(horizon, archive.state.released or horizon)))
-    for table in archive.tables:
-        if gone[table.root]:
-            table.exchange(gone[table.root], [])
+    released = max(horizon, archive.state.released or horizon)
+    archive.save(replace(archive.state, released=released))
+    for table, files in zip(archive.tables, gone, strict=True):
+        if files:
+            table.exchange(files, [], about_release(released))
+
+
+def _newest(file: DataFile) -> int:
+    tick: int = file.bounds["_tick"][1]
+    return tick
 
 
 def _read(file: Path, layout: Layout) -> pa.Table:

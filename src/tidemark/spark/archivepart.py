@@ -6,8 +6,9 @@ Everything that a task needs is in a `Part`, which Spark carries to wherever the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,6 @@ FETCH_SECONDS = 60.0
 class Part:
     """What to read, and all that is needed to write it."""
 
-    broker: str
     path: str
     batch: int
     number: int
@@ -74,11 +74,16 @@ class Done:
         return cls(files, found["reached"], missing, found["events"], found["bytes"])
 
 
-def run_part(part: Part, client: sync.Client | None = None, topics: Topics | None = None) -> Done:
-    """Read and write it, over a connection of its own if none is given."""
-    if client is None:
-        with sync.connect(part.broker, timeout=FETCH_SECONDS) as own:
-            return run_part(part, own, topics)
+def run_part_alone(part: Part) -> Done:
+    """Read and write it over connections of its own."""
+    with ExitStack() as stack:
+        urls = {task.broker for task in part.tasks}
+        clients = {url: stack.enter_context(sync.connect(url, timeout=FETCH_SECONDS)) for url in sorted(urls)}
+        return run_part(part, clients.__getitem__)
+
+
+def run_part(part: Part, client: Callable[[str], sync.Client], topics: Topics | None = None) -> Done:
+    """Read and write it; `client` gives the connection to a broker."""
     layouts = {root: Layout(pa.ipc.read_schema(pa.py_buffer(data))) for root, data in part.layouts.items()}
     schemas = (topics or Topics(part.topics)).schemas
     writer = PartWriter(Path(part.path), layouts, part.reached, schemas, batch=part.batch, part=part.number)
@@ -86,7 +91,7 @@ def run_part(part: Part, client: sync.Client | None = None, topics: Topics | Non
     try:
         for at, task in enumerate(part.tasks):
             share = None if part.bytes_max is None else part.bytes_max // len(part.tasks) * (at + 1)
-            _copy(client, task, writer, done, share)
+            _copy(client(task.broker), task, writer, done, share)
         done.files = writer.close()
     except BaseException:
         writer.discard()

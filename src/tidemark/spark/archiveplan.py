@@ -7,7 +7,7 @@ That is only an estimate: it decides how much one round does and how it is divid
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +23,8 @@ class Task:
     upto: int
     #: about so much is there to read
     bytes: int = 0
+    #: where
+    broker: str = ""
 
 
 def backlog(pubends: Sequence[Mapping[str, Any]], covered: CheckpointToken) -> list[Task]:
@@ -31,7 +33,7 @@ def backlog(pubends: Sequence[Mapping[str, Any]], covered: CheckpointToken) -> l
     for each in pubends:
         base = max(covered.get(each["pubend"], TICK_MIN), _or_min(each["lost"]))
         if _or_min(each["last_event"]) > base and each["position"] > base:
-            tasks.append(Task(each["pubend"], base, each["position"], each["bytes"]))
+            tasks.append(Task(each["pubend"], base, each["position"], each["bytes"], each.get("broker", "")))
     return sorted(tasks, key=lambda task: task.pubend)
 
 
@@ -58,7 +60,7 @@ def divided(task: Task, held_from: int, round_bytes: int, part_bytes: int) -> li
     count = max(1, min(-(-taken // part_bytes), upto - base))
     marks = [base + (upto - base) * at // count for at in range(count + 1)]
     marks[0] = task.base
-    return [Task(task.pubend, low, high, taken // count) for low, high in pairwise(marks)]
+    return [replace(task, base=low, upto=high, bytes=taken // count) for low, high in pairwise(marks)]
 
 
 def _or_min(tick: int | None) -> int:

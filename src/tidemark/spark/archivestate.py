@@ -2,23 +2,25 @@
 
 Two small files under `_archive`, each replaced as a whole by a rename and synced before anyone is told:
 `state.json` says what is covered and what never will be; `topics.json` has every schema that an archived
-event was written in, and is written before the first of them. A crash leaves the old file or the new one.
+event was written in, and is written before the first of them, twice. A crash leaves the old file or the new
+one. A state that is damaged or gone is made again from the tables, whose commits say it too: see
+`spark.archiverecovery`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tidemark.errors import StorageError, UnknownFormatError
+from tidemark.errors import DamagedError, StorageError, UnknownFormatError
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
 from tidemark.storage.realdisk import RealDisk
-from tidemark.ticks import CheckpointToken
+from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 
 FORMAT = 1
@@ -26,7 +28,7 @@ FOLDER = "_archive"
 #: Rounds remembered, to say how fast the archive is.
 ROUNDS_KEPT_MAX = 20
 
-_STATE, _TOPICS = "state.json", "topics.json"
+_STATE, _TOPICS, _TOPICS_COPY = "state.json", "topics.json", "topics.copy.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,23 +73,33 @@ class State:
 
     def without(self, pubend: str, base: int, upto: int) -> State:
         """`(base, upto]` of the pubend is gone for good."""
-        ranges = [*self.missing.get(pubend, ()), (base, upto)]
-        joined: list[Range] = []
-        for low, high in sorted(ranges):
-            if joined and low <= joined[-1][1]:
-                joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
-            else:
-                joined.append((low, high))
-        return replace(self, missing={**self.missing, pubend: tuple(joined)})
+        ranges = joined_ranges([*self.missing.get(pubend, ()), (base, upto)])
+        return replace(self, missing={**self.missing, pubend: tuple(ranges)})
 
+    def absent(self, pubend: str) -> list[Range]:
+        """What at or below `covered` is not there: gone before it was archived, or let go since; in order."""
+        ranges = list(self.missing.get(pubend, ()))
+        if self.released is not None:
+            ranges.append((TICK_MIN, min(self.released, self.covered.get(pubend, TICK_MIN))))
+        return joined_ranges(ranges)
 
-def load_state(path: Path) -> State:
-    """The state of the archive at `path`; an empty one where there is none yet."""
-    found = _load(path, _STATE)
-    if found is None:
-        return State()
-    try:
-        return State(
+    def to_json(self) -> dict[str, Any]:
+        """As something that JSON can hold."""
+        return {
+            "batch": self.batch,
+            "covered": dict(self.covered),
+            "missing": dict(self.missing),
+            "released": self.released,
+            "versions": dict(self.versions),
+            "events": self.events,
+            "bytes": self.bytes,
+            "rounds": [asdict(each) for each in self.rounds],
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> State:
+        """The reverse; KeyError, TypeError or ValueError if it is no state."""
+        return cls(
             batch=found["batch"],
             covered=CheckpointToken(found["covered"]),
             missing={name: tuple((a, b) for a, b in ranges) for name, ranges in found["missing"].items()},
@@ -97,26 +109,44 @@ def load_state(path: Path) -> State:
             bytes=found["bytes"],
             rounds=tuple(Round(**each) for each in found["rounds"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise _strange(path, _STATE) from error
+
+
+def joined_ranges(ranges: Iterable[Range]) -> list[Range]:
+    """The same ticks in as few ranges as possible, in order."""
+    joined: list[Range] = []
+    for low, high in sorted(each for each in ranges if each[0] < each[1]):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def has_state(path: Path) -> bool:
+    """Has an archive at `path` ever said where it stands?"""
+    return (path / FOLDER / _STATE).exists()
+
+
+def load_state(path: Path) -> State:
+    """The state of the archive at `path`; an empty one where there is none yet. DamagedError if it is."""
+    found = _load(path, _STATE)
+    if found is None:
+        return State()
+    try:
+        return State.from_json(found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, _STATE) from error
 
 
 def save_state(path: Path, state: State) -> None:
     """Replace the state; on the platter when this returns."""
-    _save(
-        path,
-        _STATE,
-        {
-            "batch": state.batch,
-            "covered": dict(state.covered),
-            "missing": dict(state.missing),
-            "released": state.released,
-            "versions": dict(state.versions),
-            "events": state.events,
-            "bytes": state.bytes,
-            "rounds": [asdict(each) for each in state.rounds],
-        },
-    )
+    _save(path, _STATE, state.to_json())
+
+
+def set_aside(path: Path) -> None:
+    """Keep a damaged state for whoever wants to look at it."""
+    with suppress(FileNotFoundError):
+        (path / FOLDER / _STATE).replace(path / FOLDER / f"{_STATE}.damaged")
 
 
 class Topics:
@@ -131,6 +161,11 @@ class Topics:
             for text in each["schemas"]:
                 topic.register(Schema.parse(text))
             self._registry.topics[each["topic"]] = topic
+
+    @property
+    def registry(self) -> Registry:
+        """All of it, for those who match."""
+        return self._registry
 
     @property
     def schemas(self) -> Mapping[int, Schema]:
@@ -158,14 +193,20 @@ class Topics:
 
 
 def load_topics(path: Path) -> Topics:
-    """The topics of the archive at `path`."""
-    found = _load(path, _TOPICS)
+    """The topics of the archive at `path`; from their copy, if the file itself is damaged."""
+    try:
+        found = _load(path, _TOPICS)
+    except DamagedError:
+        if not (path / FOLDER / _TOPICS_COPY).exists():
+            raise
+        found = _load(path, _TOPICS_COPY)
     return Topics([] if found is None else found["topics"])
 
 
 def save_topics(path: Path, topics: Topics) -> None:
     """Replace the topics; on the platter when this returns."""
-    _save(path, _TOPICS, {"topics": topics.described})
+    for name in (_TOPICS, _TOPICS_COPY):
+        _save(path, name, {"topics": topics.described})
 
 
 def _load(path: Path, name: str) -> dict[str, Any] | None:
@@ -176,9 +217,14 @@ def _load(path: Path, name: str) -> dict[str, Any] | None:
     except OSError as error:
         raise StorageError(f"cannot be read: {error.strerror}", path=str(path / FOLDER / name)) from error
     except ValueError as error:
-        raise _strange(path, name) from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise _strange(path, name)
+        raise _damaged(path, name) from error
+    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+        raise _damaged(path, name)
+    if found["format"] != FORMAT:
+        raise UnknownFormatError(
+            f"is of format {found['format']}, this version writes {FORMAT}: use the version that wrote it",
+            path=str(path / FOLDER / name),
+        )
     return found
 
 
@@ -197,8 +243,10 @@ def _save(path: Path, name: str, value: dict[str, Any]) -> None:
     disk.sync_directory()
 
 
-def _strange(path: Path, name: str) -> StorageError:
-    return UnknownFormatError(
-        "is not what this version of the archive writes: restore it, or archive into another directory",
-        path=str(path / FOLDER / name),
+def _damaged(path: Path, name: str) -> DamagedError:
+    advice = (
+        f"run `tidemark pipeline archive --path {path}`, which makes it again from the tables"
+        if name == _STATE
+        else "restore it from a copy"
     )
+    return DamagedError(f"is damaged: {advice}", path=str(path / FOLDER / name), offset=0)

@@ -35,6 +35,12 @@ from tidemark.storage.realdisk import RealDisk
 #: Commits between two checkpoints of the log.
 CHECKPOINT_COMMITS = 50
 
+#: Nobody reads files that were replaced an hour ago, so nobody needs to be told of them any more: else a
+#: table that gets a file a second has a log of a million entries, each of which names all that is gone.
+_PROPERTIES = {
+    "delta.logRetentionDuration": "interval 2 hours",
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+}
 _LOG = "_delta_log"
 #: We make checkpoints ourselves, and sync them.
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -71,6 +77,11 @@ def folder_of(path: Path, root: str) -> Path:
     return path / (f"%5F{name[1:]}" if name.startswith("_") else name)
 
 
+def log_of(path: Path, root: str) -> Path:
+    """Where the log of a root's table lies."""
+    return folder_of(path, root) / _LOG
+
+
 def roots_in(path: Path) -> list[str]:
     """The roots that have a table."""
     if not path.is_dir():
@@ -103,7 +114,12 @@ class ArchiveTable:
                 DeltaTable(folder)
             except TableNotFoundError:
                 RealDisk(folder)
-                DeltaTable.create(folder, schema=DeltaSchema.from_arrow(layout.schema), name=root)
+                DeltaTable.create(
+                    folder,
+                    schema=DeltaSchema.from_arrow(layout.schema),
+                    name=root,
+                    configuration=dict(_PROPERTIES),
+                )
                 _sync(folder / _LOG, folder, path)
         table = cls(path, root)
         table.widen(layout)
@@ -144,7 +160,9 @@ class ArchiveTable:
         properties = CommitProperties(custom_metadata=dict(about), app_transactions=transactions)
         self._commit([_addition(each, changes=True) for each in files], properties)
 
-    def exchange(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+    def exchange(
+        self, old: Sequence[DataFile], new: Sequence[DataFile], about: Mapping[str, str] | None = None
+    ) -> None:
         """Commit that the new files have the events of the old ones; none, and they are let go."""
         now = int(time.time() * 1000)
         # Who has the old ones open reads on; how long they stay is counted from now.
@@ -153,7 +171,7 @@ class ArchiveTable:
                 os.utime(self.folder / each.name)
         actions: list[AddAction | RemoveAction] = [_removal(each, now, changes=not new) for each in old]
         actions += [_addition(each, changes=False) for each in new]
-        self._commit(actions, CommitProperties())
+        self._commit(actions, CommitProperties(custom_metadata=dict(about or {})))
 
     def checkpoint(self) -> None:
         """Spare readers the log's beginning, from time to time."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidemark.errors import ConfigError
+from tidemark.errors import ConfigError, EventsLostError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.schema import Schema
 from tidemark.spark.archivefiles import Snapshot, snapshot
@@ -29,15 +29,17 @@ from tidemark.spark.archivescan import Wanted
 from tidemark.spark.archivescan import scan as scan_files
 from tidemark.spark.archivestate import Topics
 from tidemark.spark.archivetable import DataFile, root_of
+from tidemark.spark.brokers import supervised
 from tidemark.spark.historysql import conditions, could_match, field_text, member_types
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.partitions import TickRange
 from tidemark.spark.scan import Planner, Scan
 from tidemark.spark.sqltext import column_text
-from tidemark.spark.supervised import CONNECT_SECONDS_MAX, Supervised
+from tidemark.spark.supervised import CONNECT_SECONDS_MAX
 from tidemark.spark.topicview import HEADERS, View, Viewer, arrow_columns, make_view
 from tidemark.spark.types import spark_fields
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+from tidemark.ticks.tick import Range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,11 +61,14 @@ def history(
     broker: str | None = None,
     archive: str | Path | None = None,
     columns: Sequence[str] | None = None,
+    fail_on_gap: bool = True,
 ) -> DataFrame:
     """The events of a topic, or of all topics of a pattern, that match; from `since` on and before `until`.
 
     Columns are the topic's fields and `_pubend _tick _topic _publisher _time`, or those named. With a broker
-    alone it is what the broker still has; with an archive alone, what that covers.
+    alone it is what the broker still has; with an archive alone, what that covers. EventsLostError with the
+    exact range if a part of what is asked for is gone; `fail_on_gap=False` only notes it in the log. Without
+    `since` it is asked for what there is, and what lay before that is no gap.
     """
     if broker is None and archive is None:
         raise ConfigError("history needs a broker, an archive, or both: history(spark, topic, archive=...)")
@@ -72,6 +77,7 @@ def history(
     taken = None if archive is None else snapshot(archive)
     topics, pubends = _asked(broker, Topics([]) if taken is None else taken.topics)
     view = make_view(topics.described, topic, selector, columns, gaps=False)
+    _tell_gaps(gaps_of(taken, pubends, base, upto), fail_on_gap)
     frames = [] if taken is None else _archived(spark, taken, topics, view, base, upto)
     if broker is not None:
         frames += _live(spark, broker, taken, view, pubends, base, upto)
@@ -199,6 +205,42 @@ def _live(
     return [_fetched(spark, scan, parts)] if parts else []
 
 
+def gaps_of(
+    taken: Snapshot | None, pubends: list[dict[str, Any]], base: int, upto: int
+) -> list[tuple[str, Range]]:
+    """What of `(base, upto]` neither the archive nor a broker has any more, pubend by pubend.
+
+    Whoever asks from the beginning on asks for what there is: what is gone before that is no gap.
+    """
+    covered = CheckpointToken() if taken is None else taken.state.covered
+    lost = {each["pubend"]: each["lost"] for each in pubends if each["lost"] is not None}
+    silent = {each["pubend"] for each in pubends if each["last_event"] is None}
+    found: list[tuple[str, Range]] = []
+    for name in sorted({*covered, *lost} - silent):
+        reach = covered.get(name, TICK_MIN)
+        absent = [] if taken is None else taken.state.absent(name)
+        if lost.get(name, TICK_MIN) > reach:
+            absent = [*absent, (reach, lost[name])]
+        for low, high in absent:
+            cut = max(low, base), min(high, upto)
+            if cut[0] < cut[1] and cut[0] > TICK_MIN:
+                found.append((name, cut))
+    return found
+
+
+def _tell_gaps(gaps: list[tuple[str, Range]], fail: bool) -> None:
+    for pubend, (base, upto) in gaps:
+        if fail:
+            raise EventsLostError(
+                "neither the archive nor the broker has them any more. Ask for later ones with `since`, or "
+                "set fail_on_gap=False",
+                pubend=pubend,
+                base=base,
+                upto=upto,
+            )
+        _log.warning("pubend %s: any events in (%d, %d] are gone", pubend, base, upto)
+
+
 def tail(
     pubends: list[dict[str, Any]], covered: CheckpointToken, base: int, upto: int
 ) -> tuple[CheckpointToken, CheckpointToken]:
@@ -210,8 +252,6 @@ def tail(
         low = max(base, covered.get(name, TICK_MIN))
         if last is None or last <= low:
             continue
-        if lost > low:
-            _log.warning("pubend %s: (%d, %d] is gone from the broker and not archived", name, low, lost)
         low, high = max(low, lost), min(upto, each["position"])
         if low < high:
             start[name], end[name] = low, high
@@ -232,7 +272,7 @@ def _asked(broker: str | None, known: Topics) -> tuple[Topics, list[dict[str, An
     """Every topic there is, and the pubends of the broker."""
     if broker is None:
         return known, []
-    with Supervised(broker, CONNECT_SECONDS_MAX) as asked:
+    with supervised(broker, CONNECT_SECONDS_MAX) as asked:
         pubends = asked.ask("pubends")
         return known.merged(asked.ask("topics")), pubends
 

@@ -17,6 +17,7 @@ from tidemark.errors import ConfigError, TidemarkError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern, parse_topic
 from tidemark.message.codec.scalars import microseconds
+from tidemark.spark.brokers import urls_of
 from tidemark.ticks import CheckpointToken
 
 #: How long a broker may be away before a query fails.
@@ -84,7 +85,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a read; ConfigError says which one is wrong and how to write it."""
     options = _Options(given, _SOURCE)
     return SourceOptions(
-        broker=options.required("broker", "tidemark://127.0.0.1:7676", _url),
+        broker=options.required("broker", "tidemark://127.0.0.1:7676", _urls),
         topic=options.required("topic", "trades.>", _pattern),
         selector=options.get("selector", _selector, ""),
         start=options.get("start", parse_start, Start("earliest")),
@@ -190,6 +191,12 @@ def local_path(text: str) -> str:
 
 def _url(text: str) -> str:
     parse_url(text)
+    return text
+
+
+def _urls(text: str) -> str:
+    """Several brokers, whose pubends are read together."""
+    urls_of(text)
     return text
 
 

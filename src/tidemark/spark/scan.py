@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tidemark.spark.brokers import Asked, supervised
 from tidemark.spark.offsets import Place, check_gaps, initial, latest, lost, places
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.partitions import TickRange, split, split_evenly
 from tidemark.spark.reading import Archive, Lost, RangeReader, archive_at
-from tidemark.spark.supervised import CONNECT_SECONDS_MAX, Supervised
+from tidemark.spark.supervised import CONNECT_SECONDS_MAX
 from tidemark.spark.topicview import View, Viewer, make_view
 from tidemark.ticks import TICK_MIN, CheckpointToken
 
@@ -29,7 +30,7 @@ _IDLE_SLEEP_SECONDS = 0.02
 
 def view_of(options: SourceOptions) -> View:
     """What the query sees of the topics there are now."""
-    with Supervised(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
+    with supervised(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
         return make_view(
             broker.ask("topics"),
             options.topic,
@@ -53,7 +54,7 @@ class Scan:
 
     def read(self, part: TickRange) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; EventsLostError if some are gone and no gaps are wanted."""
-        with Supervised(self.options.broker, self.options.retry_seconds) as broker:
+        with supervised(self.options.broker, self.options.retry_seconds) as broker:
             viewer = Viewer(self.view, lambda: broker.ask("topics"))
             for item in self.reader(broker, archive_at(self.options.archive), viewer).read(part):
                 if not isinstance(item, Lost):
@@ -63,7 +64,7 @@ class Scan:
                 else:
                     yield viewer.gap(part.pubend, item.base, item.upto)
 
-    def reader(self, broker: Supervised, archive: Archive, viewer: Viewer) -> RangeReader:
+    def reader(self, broker: Asked, archive: Archive, viewer: Viewer) -> RangeReader:
         """What reads its ranges."""
         return RangeReader(broker, archive, self.view.pattern, self.view.selector, viewer.chosen)
 
@@ -73,7 +74,7 @@ class Planner:
 
     def __init__(self, scan: Scan) -> None:
         self._options = scan.options
-        self._broker = Supervised(scan.options.broker, scan.options.retry_seconds)
+        self._broker = supervised(scan.options.broker, scan.options.retry_seconds)
         self._archive = archive_at(scan.options.archive)
         viewer = Viewer(scan.view, lambda: self._broker.ask("topics"))
         self._reader = scan.reader(self._broker, self._archive, viewer)

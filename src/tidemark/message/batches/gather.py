@@ -25,7 +25,7 @@ from tidemark.message.schema import Schema
 from tidemark.message.types import STRING, Atomic, Dynamic, Kind, Path, path_text
 
 #: The numpy type of each fixed kind but decimal.
-_DTYPE: dict[Kind, str] = {
+DTYPE: dict[Kind, str] = {
     Kind.BOOLEAN: "u1",
     Kind.INT: "<i4",
     Kind.LONG: "<i8",
@@ -60,9 +60,9 @@ class Messages:
             return None if self.schema.holder(path) is None else self.values(path)
         node = held(self.schema.flat.nodes[path])
         if isinstance(node, LeafNode) and node.leaf.depth == 0 and isinstance(node.leaf.basic, Atomic):
-            return self._atomic(node.leaf, node.leaf.basic)
+            return self.atomic(node.leaf, node.leaf.basic)
         if isinstance(node, VariantNode) and node.style == "enumeration":
-            return self._enumeration(node)
+            return self.enumeration(node)
         return self.values(path)
 
     def per_code(self, fact: Callable[[int], int]) -> Ints:
@@ -107,7 +107,8 @@ class Messages:
         valid = slots >= 0
         return self.starts + np.maximum(slots, 0), None if valid.all() else valid
 
-    def _atomic(self, leaf: Leaf, item: Atomic) -> Column:
+    def atomic(self, leaf: Leaf, item: Atomic) -> Column:
+        """A leaf outside of lists that is one value."""
         at, valid = self._slots(leaf)
         if len(self) and valid is not None:
             # A row without the field reads the start of its own message: always there, never used.
@@ -116,10 +117,10 @@ class Messages:
             return Column(item, self._decimals(at, item, valid), valid)
         if item.kind in (Kind.STRING, Kind.BYTES):
             spans = self._spans(leaf, at, valid)
-            if item.kind is Kind.STRING and not _is_text(spans):
+            if item.kind is Kind.STRING and not is_text(spans):
                 raise DecodeError("not UTF-8", path=path_text(leaf.path))
             return Column(item, spans, valid)
-        raw = self._gather(at, _DTYPE[item.kind], valid)
+        raw = self._gather(at, DTYPE[item.kind], valid)
         if item.kind is Kind.BOOLEAN:
             wrong = raw > 1 if valid is None else (raw > 1) & valid
             if wrong.any():
@@ -142,6 +143,13 @@ class Messages:
     def _decimals(self, at: Ints, item: Atomic, valid: Bools | None) -> Decimals:
         return Decimals(self._gather(at, "<u8", valid), self._gather(at + 8, "<i8", valid), item.scale)
 
+    def variable(self, leaf: Leaf) -> tuple[Spans, Bools | None]:
+        """Where the bytes of a leaf without a fixed width lie, and which rows have it (None: all)."""
+        at, valid = self._slots(leaf)
+        if len(self) and valid is not None:
+            at = np.where(valid, at, 0)
+        return self._spans(leaf, at, valid), valid
+
     def _spans(self, leaf: Leaf, at: Ints, valid: Bools | None) -> Spans:
         pairs = self._gather(at, "<u8", valid).view("<u4").reshape(-1, 2).astype(np.int64)
         first, last = pairs[:, 0], pairs[:, 1]
@@ -151,7 +159,7 @@ class Messages:
             raise DecodeError("a field reaches beyond its message", path=path_text(leaf.path))
         return Spans(self.body, self.starts + first, self.starts + last)
 
-    def _enumeration(self, node: VariantNode) -> Column:
+    def enumeration(self, node: VariantNode) -> Column:
         """The names of the cases, laid end to end, are the body that the rows' spans point into."""
         find = code_finder(self.schema.flat.root, node)
         names = [name.encode() for name in node.names]
@@ -177,10 +185,10 @@ class Messages:
         if holder != path:
             return Column(Dynamic(), values, np.array([value is not None for value in values], np.bool_))
         node = self.schema.flat.nodes[path]
-        valid = self._slots(node.leaf)[1] if isinstance(node, LeafNode) else self._reached(node)
+        valid = self._slots(node.leaf)[1] if isinstance(node, LeafNode) else self.reached(node)
         return Column(self.schema.type_of(path) or self.schema.root, values, valid)
 
-    def _reached(self, node: Node) -> Bools | None:
+    def reached(self, node: Node) -> Bools | None:
         """The rows whose case has `node`, and not as its absent case (None: all)."""
         find = code_finder(self.schema.flat.root, node)
 
@@ -212,7 +220,7 @@ def _is_ascii(spans: Spans) -> bool:
     return True
 
 
-def _is_text(spans: Spans) -> bool:
+def is_text(spans: Spans) -> bool:
     """Every span is UTF-8 by itself, so that nobody behind a column meets anything else."""
     if _is_ascii(spans):
         return True

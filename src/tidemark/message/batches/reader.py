@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
-from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.batch import PRELUDE, EventBatch
 from tidemark.message.batches.columns import Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.gather import Messages
 from tidemark.message.evolve import Resolution
@@ -74,6 +74,9 @@ def check_messages(batch: EventBatch, schemas: Mapping[int, Schema]) -> None:
 
     What lies behind the headers is looked at when it is read: text that is not UTF-8, say.
     """
+    if batch.count == 1 and len(batch.shapes) == 1:
+        _check_message(batch, schemas.get(batch.shapes[0].fingerprint))
+        return
     of_shape = batch.prelude("shape")
     starts, ends = batch.message_starts, batch.message_ends
     for index, shape in enumerate(batch.shapes):
@@ -82,6 +85,22 @@ def check_messages(batch: EventBatch, schemas: Mapping[int, Schema]) -> None:
         if schema is None:
             raise DecodeError(f"no schema has the fingerprint {shape.fingerprint:016x}")
         Messages(schema, batch.body, starts[rows], ends[rows])
+
+
+def _check_message(batch: EventBatch, schema: Schema | None) -> None:
+    """As `check_messages`, for a batch of one: arrays would take longer."""
+    if schema is None:
+        raise DecodeError(f"no schema has the fingerprint {batch.shapes[0].fingerprint:016x}")
+    flat, body = schema.flat, batch.body.data
+    _, _, _, _, key_bytes, _ = PRELUDE.unpack_from(body)
+    size, width = len(body) - PRELUDE.size - key_bytes, flat.code_width
+    if size < width:
+        raise DecodeError("a message is shorter than its multi-choice code")
+    code = int.from_bytes(body[PRELUDE.size : PRELUDE.size + width], "little")
+    if code >= flat.count:
+        raise DecodeError(f"no case has the multi-choice code {code}")
+    if size < flat.layout(code).size:
+        raise DecodeError("a message is shorter than the header of its case")
 
 
 class BatchColumns:
@@ -104,6 +123,13 @@ class BatchColumns:
             header = _HEADERS.get(path[0]) if len(path) == 1 else None
             found = self._columns[path] = header(self.batch) if header else self._field(path)
         return found
+
+    @property
+    def own(self) -> Messages | None:
+        """All rows, if every one is written in the reader's own schema."""
+        messages, rows = self._groups[0]
+        is_own = rows is None and messages.schema.fingerprint == self.reader.schema.fingerprint
+        return messages if is_own else None
 
     @cached_property
     def _groups(self) -> list[tuple[Messages, Ints | None]]:

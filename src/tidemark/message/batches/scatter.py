@@ -1,7 +1,7 @@
-"""Messages out of columns: the inverse of `message.batches.gather`, for records of atomic fields.
+"""Messages out of columns: the inverse of `message.batches.gather`.
 
-Rows are grouped by the multi-choice code that their absent fields give them; each group's headers are one
-matrix, filled a column at a time, and variable fields are copied in whole stretches.
+Rows are grouped by their multi-choice codes, which in plain records the absent fields give; each group's
+headers are one matrix, filled a column at a time, and variable fields are copied in whole stretches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidemark.message.batches.spans import copy_spans, windows
 from tidemark.message.codec.flat import Flat, Leaf, LeafNode, TupleNode, VariantNode, held
 from tidemark.message.codec.layout import Layout
 from tidemark.message.schema import Schema
-from tidemark.message.types import Atomic, Kind, Path, path_text
+from tidemark.message.types import FIXED_WIDTH, Atomic, Kind, Path, path_text
 
 _STORED: dict[Kind, str] = {
     Kind.BOOLEAN: "u1",
@@ -51,16 +51,39 @@ def encode_columns(schema: Schema, columns: Mapping[Path, Column], count: int) -
     """
     assert is_flat_record(schema)
     codes = _codes(schema.flat, columns, count)
+    by_leaf = {leaf.index: columns[leaf.path] for leaf in schema.flat.leaves}
+    return write_messages(schema.flat, codes, by_leaf, count)
+
+
+def write_messages(flat: Flat, codes: Ints, columns: Mapping[int, Column], count: int) -> Spans:
+    """The messages of `count` rows, end to end in a body of their own.
+
+    `codes[row]` is the multi-choice code, and `columns` are by the leaves' numbers: of a leaf with a fixed
+    width its values, of any other the spans of its bytes. What a row's code does not have is not looked at.
+    """
     lengths = np.zeros(count, np.int64)
-    groups = [(schema.flat.layout(int(code)), np.flatnonzero(codes == code)) for code in np.unique(codes)]
+    groups = [(flat.layout(int(code)), rows) for code, rows in _grouped(codes)]
     for layout, rows in groups:
         lengths[rows] = layout.size + sum(_spans(leaf, columns).lengths[rows] for leaf in _variable(layout))
     ends = np.cumsum(lengths)
     body = np.zeros(int(ends[-1]) if count else 0, np.uint8)
     spans = Spans(body, ends - lengths, ends)
     for layout, rows in groups:
-        _write(layout, schema.flat.code_width, columns, rows, body, spans.starts[rows])
+        _write(layout, flat.code_width, columns, rows, body, spans.starts[rows])
     return spans
+
+
+def stored_bytes(item: Atomic, column: Column) -> Bytes:
+    """bytes[row, width]: values of a fixed width as messages have them."""
+    raw = np.ascontiguousarray(_stored(item, column, slice(None)))
+    return raw.view(np.uint8).reshape(len(raw), FIXED_WIDTH[item.kind])
+
+
+def _grouped(codes: Ints) -> list[tuple[int, Ints]]:
+    """Each code, and the rows that have it."""
+    order = np.argsort(codes, kind="stable")
+    distinct, first = np.unique(codes[order], return_index=True)
+    return list(zip(distinct.tolist(), np.split(order, first[1:]), strict=True)) if len(codes) else []
 
 
 def _codes(flat: Flat, columns: Mapping[Path, Column], count: int) -> Ints:
@@ -95,19 +118,20 @@ def _variable(layout: Layout) -> list[Leaf]:
     )
 
 
-def _spans(leaf: Leaf, columns: Mapping[Path, Column]) -> Spans:
-    return cast(Spans, columns[leaf.path].values)
+def _spans(leaf: Leaf, columns: Mapping[int, Column]) -> Spans:
+    return cast(Spans, columns[leaf.index].values)
 
 
 def _write(
-    layout: Layout, code_width: int, columns: Mapping[Path, Column], rows: Ints, body: Bytes, starts: Ints
+    layout: Layout, code_width: int, columns: Mapping[int, Column], rows: Ints, body: Bytes, starts: Ints
 ) -> None:
     """Headers and variable bytes of the rows of one case, each message at its start in the body."""
     header = np.zeros((len(rows), layout.size), np.uint8)
     header[:, :code_width] = np.frombuffer(layout.code.to_bytes(code_width, "little"), np.uint8)
     for leaf in layout.leaves:
         if leaf.width is not None:
-            _put(header, layout.slots[leaf.index], _stored(leaf, columns[leaf.path], rows))
+            assert isinstance(leaf.basic, Atomic)
+            _put(header, layout.slots[leaf.index], _stored(leaf.basic, columns[leaf.index], rows))
     mark = np.full(len(rows), layout.size, np.int64)
     for leaf in _variable(layout):
         spans = _spans(leaf, columns)
@@ -121,12 +145,11 @@ def _write(
         windows(body, layout.size)[starts] = header
 
 
-def _stored(leaf: Leaf, column: Column, rows: Ints) -> NDArray[np.generic]:
-    assert isinstance(leaf.basic, Atomic)
+def _stored(item: Atomic, column: Column, rows: Ints | slice) -> NDArray[np.generic]:
     if isinstance(column.values, Decimals):
         return np.stack((column.values.low[rows], column.values.high[rows].view(np.uint64)), axis=1)
     values = cast("NDArray[np.generic]", column.values)[rows]
-    return values.astype(_STORED[leaf.basic.kind])
+    return values.astype(_STORED[item.kind])
 
 
 def _put(header: Bytes, at: int, values: NDArray[np.generic]) -> None:

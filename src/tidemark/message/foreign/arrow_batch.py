@@ -1,7 +1,8 @@
 """Event batches to Arrow record batches and back.
 
-Atomic fields move as arrays: gathered, joined, or scattered for all rows at once. Fields that hold lists,
-tuples, variants or dynamics are converted value by value, by the rules of `message.foreign.arrow`.
+Fields move as arrays: gathered, joined, or scattered for all rows at once. Nested ones do so, too, when all
+rows are of the reader's own schema; else they are converted value by value, by the same rules, those of
+`message.foreign.arrow`.
 """
 
 from __future__ import annotations
@@ -11,31 +12,31 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tidemark.errors import EncodeError
+from tidemark.errors import MessageError
 from tidemark.message.batches.batch import EventBatch, Shape, from_messages
-from tidemark.message.batches.columns import Bools, Column, Decimals, Spans
+from tidemark.message.batches.columns import Column, Spans
 from tidemark.message.batches.reader import BatchColumns, absent_column
 from tidemark.message.batches.scatter import encode_columns, is_flat_record
-from tidemark.message.batches.spans import joined
-from tidemark.message.foreign.arrow import arrow_type, from_arrow_schema
+from tidemark.message.foreign.arrow import arrow_type
+from tidemark.message.foreign.arrow_columns import array_column, column_array
+from tidemark.message.foreign.arrow_gather import NotColumnarError, field_array
+from tidemark.message.foreign.arrow_scatter import encode_arrays, is_columnar
 from tidemark.message.foreign.arrow_values import from_arrow_value, to_arrow_value
 from tidemark.message.members import members, split_option
 from tidemark.message.schema import Schema
-from tidemark.message.text import type_text
 from tidemark.message.types import (
     BYTES,
     Atomic,
     Dynamic,
     Field,
-    Kind,
     List,
     Path,
     Reference,
     Tuple,
     Type,
     Variant,
+    is_spliced,
     optional,
-    path_text,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +50,13 @@ def as_read(item: Type) -> Type:
     """The type of what a reader may see: any field can be absent in a message of another version."""
     match item:
         case Tuple():
-            return Tuple(tuple(Field(field.name, _maybe(field.type)) for field in item.fields))
+            return Tuple(
+                tuple(
+                    # What is spliced stays so: its own fields may be absent.
+                    Field(field.name, as_read(field.type) if is_spliced(field) else _maybe(field.type))
+                    for field in item.fields
+                )
+            )
         case Variant():
             return Variant(tuple(Field(case.name, as_read(case.type)) for case in item.cases))
         case List():
@@ -70,7 +77,7 @@ def to_record_batch(
     arrays: list[pa.Array] = []
     fields: list[pa.Field] = []
     for name in names if names is not None else found:
-        arrays.append(_array(columns.column((name,)), found[name]))
+        arrays.append(_field_array(columns, name, found[name]))
         fields.append(pa.field(name, arrow_type(found[name])))
     for name in headers:
         column = columns.column((name,))
@@ -84,17 +91,41 @@ def from_record_batch(
 ) -> EventBatch:
     """The rows as events of `schema`, ticks not yet given; EncodeError if a row does not fit."""
     shape = Shape(topic, schema.fingerprint)
-    spans = None if keys is None else cast(Spans, _column(keys, BYTES, ("key",)).values)
+    spans = None if keys is None else cast(Spans, array_column(keys, BYTES, ("key",)).values)
     if is_flat_record(schema):
         columns = {path: _field_column(records, schema, path) for path in schema.paths()}
         messages = encode_columns(schema, columns, records.num_rows)
     else:
-        messages = _one_by_one(records, schema)
+        messages = _nested(records, schema)
     return from_messages(shape, messages, publisher=publisher, keys=spans)
 
 
-def _one_by_one(records: pa.RecordBatch, schema: Schema) -> Spans:
+def _field_array(columns: BatchColumns, name: str, item: Type) -> pa.Array:
+    own = None if isinstance(split_option(item)[0], Atomic) else columns.own
+    if own is not None:
+        try:
+            return field_array(own, name, item, arrow_type(item))
+        except NotColumnarError:
+            pass
+    return _array(columns.column((name,)), item)
+
+
+def _nested(records: pa.RecordBatch, schema: Schema) -> Spans:
     """For schemas whose fields are more than columns."""
+    import pyarrow as pa
+
+    if is_columnar(schema):
+        arrays = dict(zip(records.schema.names, records.columns, strict=True))
+        try:
+            return encode_arrays(schema, arrays, records.num_rows)
+        except (MessageError, pa.ArrowException):
+            # Value by value it is found out which one does not fit, and why; or that it does after all.
+            return _one_by_one(records, schema)
+    return _one_by_one(records, schema)
+
+
+def _one_by_one(records: pa.RecordBatch, schema: Schema) -> Spans:
+    """A row at a time."""
     root = schema.flat.root.type
     assert isinstance(root, Tuple)
     wanted = records.select([member.name for member in members(root) if member.name in records.schema.names])
@@ -109,66 +140,7 @@ def _field_column(records: pa.RecordBatch, schema: Schema, path: Path) -> Column
     assert isinstance(item, Atomic)
     if path[0] not in records.schema.names:
         return absent_column(item, records.num_rows)
-    return _column(records.column(path[0]), item, path)
-
-
-def _column(array: pa.Array, item: Atomic, path: Path) -> Column:
-    """An Arrow array of a like type as a column; EncodeError if a value does not fit without loss."""
-    import pyarrow as pa
-
-    where = path_text(path)
-    if not _is_like(array.type, item):
-        raise EncodeError(f"Arrow's {array.type} is not {type_text(item)}: cast the column first", path=where)
-    try:
-        cast_ = array.cast(arrow_type(item))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise EncodeError(f"Arrow's {array.type} does not fit: {error}", path=where) from None
-    valid = None if cast_.null_count == 0 else cast_.is_valid().to_numpy(zero_copy_only=False)
-    if item.kind in (Kind.STRING, Kind.BYTES):
-        return Column(item, _to_spans(cast_), valid)
-    if item.kind is Kind.DECIMAL:
-        return Column(item, _to_decimals(cast_, item), valid)
-    if item.kind is Kind.TIMESTAMP:
-        cast_ = cast_.cast(pa.int64())
-    filled = cast_.fill_null(False if item.kind is Kind.BOOLEAN else 0)
-    return Column(item, filled.to_numpy(zero_copy_only=False), valid)
-
-
-#: Kinds that an Arrow column may be cast to, checked value by value; Arrow itself would cast more.
-_LIKE: dict[Kind, tuple[Kind, ...]] = {
-    Kind.INT: (Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.DECIMAL),
-    Kind.LONG: (Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.DECIMAL),
-    Kind.FLOAT: (Kind.FLOAT, Kind.DOUBLE),
-    Kind.DOUBLE: (Kind.FLOAT, Kind.DOUBLE),
-}
-
-
-def _is_like(source: pa.DataType, item: Atomic) -> bool:
-    import pyarrow as pa
-
-    if pa.types.is_null(source):
-        return True
-    (field,) = cast(Tuple, from_arrow_schema(pa.schema([pa.field("c", source, nullable=False)]))).fields
-    found = field.type
-    return isinstance(found, Atomic) and item.kind in _LIKE.get(found.kind, (found.kind,))
-
-
-def _to_spans(array: pa.Array) -> Spans:
-    _, offsets, data = array.buffers()
-    if len(array) == 0 or offsets is None:
-        return Spans(np.zeros(0, np.uint8), np.zeros(len(array), np.int64), np.zeros(len(array), np.int64))
-    marks = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    body = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
-    return Spans(body, marks[:-1], marks[1:])
-
-
-def _to_decimals(array: pa.Array, item: Atomic) -> Decimals:
-    if len(array) == 0:
-        return Decimals(np.zeros(0, np.uint64), np.zeros(0, np.int64), item.scale)
-    pairs = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)[
-        array.offset : array.offset + len(array)
-    ]
-    return Decimals(pairs[:, 0].copy(), pairs[:, 1].copy().view(np.int64), item.scale)
+    return array_column(records.column(path[0]), item, path)
 
 
 def _maybe(item: Type) -> Type:
@@ -179,18 +151,9 @@ def _maybe(item: Type) -> Type:
 def _array(column: Column, item: Type) -> pa.Array:
     import pyarrow as pa
 
-    core = column.type
-    if not isinstance(core, Atomic) or isinstance(column.values, Sequence):
+    if not isinstance(column.type, Atomic) or isinstance(column.values, Sequence):
         return pa.array([to_arrow_value(item, value) for value in _listed(column)], arrow_type(item))
-    if isinstance(column.values, Spans):
-        return _from_spans(column.values, column.valid, arrow_type(core))
-    if isinstance(column.values, Decimals):
-        return _from_decimals(column.values, column.valid, arrow_type(core))
-    missing = None if column.valid is None else ~column.valid
-    values = column.values.astype(_NARROW.get(core.kind, column.values.dtype), copy=False)
-    if core.kind is Kind.TIMESTAMP:
-        values = values.view("M8[us]")
-    return pa.array(values, arrow_type(core), mask=missing)
+    return column_array(column)
 
 
 def _listed(column: Column) -> list[Any]:
@@ -198,30 +161,3 @@ def _listed(column: Column) -> list[Any]:
     if column.valid is None:
         return values
     return [value if keep else None for value, keep in zip(values, column.valid.tolist(), strict=True)]
-
-
-def _from_spans(spans: Spans, valid: Bools | None, item: pa.DataType) -> pa.Array:
-    import pyarrow as pa
-
-    body, ends = joined(spans)
-    offsets = np.zeros(len(spans) + 1, np.int32)
-    offsets[1:] = ends
-    buffers = [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(body)]
-    return pa.Array.from_buffers(item, len(spans), buffers)
-
-
-def _from_decimals(values: Decimals, valid: Bools | None, item: pa.DataType) -> pa.Array:
-    import pyarrow as pa
-
-    pairs = np.empty((len(values), 2), np.uint64)
-    pairs[:, 0], pairs[:, 1] = values.low, values.high.view(np.uint64)
-    return pa.Array.from_buffers(item, len(values), [_bitmap(valid), pa.py_buffer(pairs)])
-
-
-def _bitmap(valid: Bools | None) -> pa.Buffer | None:
-    import pyarrow as pa
-
-    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-_NARROW: dict[Kind, str] = {Kind.INT: "i4", Kind.FLOAT: "f4"}

