@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -212,3 +213,69 @@ def test_an_unreadable_byte_fails_the_reads_that_touch_it() -> None:
         file.pread(2, 4)
     assert found.value.offset == 4
     assert file.pread(5, 2) == b"56"
+
+
+def test_space_is_set_aside_for_small_writes_with_a_sync_each_and_nobody_sees_it(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path / "data")
+    file, path = disk.create("a"), tmp_path / "data" / "a"
+    written = b""
+    for number in range(200):
+        written += b"%0300d" % number
+        file.append([b"%0300d" % number], as_one=True)
+        file.sync()
+        assert (file.size(), file.pread(0, 1 << 20)) == (len(written), written)
+    assert len(written) < path.stat().st_size <= len(written) + realdisk.SET_ASIDE_BYTES
+    assert path.read_bytes().rstrip(b"\0") == written.rstrip(b"\0")
+    file.close()
+    assert path.read_bytes() == written
+
+
+def test_space_set_aside_is_given_back_before_a_write_that_needs_its_order(tmp_path: Path) -> None:
+    disk = RealDisk(tmp_path / "data")
+    file, path = disk.create("a"), tmp_path / "data" / "a"
+
+    def small_writes() -> None:
+        for _ in range(8):
+            file.append([b"x" * 100], as_one=True)
+            file.sync()
+        assert path.stat().st_size > file.size()
+
+    small_writes()
+    file.append([b"several things"])
+    assert path.stat().st_size == file.size()
+    file.sync()
+    small_writes()
+    file.append([b"one thing"], as_one=True)
+    file.append([b"another, before a sync"], as_one=True)
+    assert path.stat().st_size == file.size()
+
+
+def test_a_file_system_that_cannot_set_space_aside_goes_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    file = RealDisk(tmp_path / "data").create("a")
+    for _ in range(20):
+        file.append([b"x" * 100], as_one=True)
+        file.sync()
+    assert (tmp_path / "data" / "a").stat().st_size == file.size() == 2_000
+
+
+def test_a_crash_may_leave_only_the_end_of_what_was_written_as_one() -> None:
+    seen = set()
+    for kept in range(7):
+        disk = MemoryDisk()
+        file = disk.create("a")
+        disk.sync_directory()
+        file.append([b"abc", b"def"], as_one=True)
+        disk.crash(partial(_kept_of_many, kept))
+        seen.add(disk.platter("a"))
+    assert b"\0\0\0def" in seen
+    assert b"abcd" in seen
+
+
+def _kept_of_many(kept: int, count: int) -> int:
+    return min(kept, count) if count > 1 else 0

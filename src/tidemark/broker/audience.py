@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from tidemark.errors import DecodeError, TidemarkError
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.single import SingleMatcher, single_matcher
 from tidemark.matching.topics import TopicPattern
-from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.batch import PRELUDE, EventBatch
 from tidemark.message.batches.columns import Bools
 from tidemark.message.batches.reader import Reader
 from tidemark.message.registry import Registry
@@ -23,6 +24,11 @@ from tidemark.message.registry import Registry
 Rows = NDArray[np.int64]
 Members = NDArray[np.uint32]
 Sets = NDArray[np.uint32]
+
+#: Versions of a topic's schema for which there is a matcher of single events.
+SINGLES_MAX = 64
+_ONLY_ROW: Rows = np.zeros(1, np.int64)
+_ONLY_ROW.flags.writeable = False
 
 
 class _Topic:
@@ -34,6 +40,16 @@ class _Topic:
         self.joined: set[int] = set()
         #: members whose selector does not fit the topic's fields: there it is never true
         self.misfits: set[int] = set()
+        #: fingerprint -> what matches an event that comes alone; None where only the matcher can
+        self.singles: dict[int, SingleMatcher | None] = {}
+
+    def single(self, fingerprint: int) -> SingleMatcher | None:
+        """What matches one event of this schema, as of the members there are now."""
+        if fingerprint not in self.singles:
+            if len(self.singles) >= SINGLES_MAX:
+                self.singles.clear()
+            self.singles[fingerprint] = single_matcher(self.matcher, self.reader, fingerprint)
+        return self.singles[fingerprint]
 
 
 class Audience:
@@ -60,6 +76,7 @@ class Audience:
             if member in topic.joined:
                 topic.joined.remove(member)
                 topic.matcher.remove(member)
+                topic.singles.clear()
 
     def unknown_from(self, batch: EventBatch) -> int | None:
         """The first row whose topic, or version of its schema, is not known here yet; None if all are."""
@@ -71,6 +88,12 @@ class Audience:
 
     def matches(self, batch: EventBatch) -> Iterator[tuple[Rows, Members]]:
         """Rows of the batch and the members that want just these; what nobody wants is left out."""
+        alone = self._alone(batch) if batch.count == 1 else None
+        if alone is not None:
+            members = _members(*alone)
+            if members is not None and len(members):
+                yield _ONLY_ROW, members
+            return
         for name, rows, part in _by_topic(batch):
             topic = self._topic(name)
             sets = _match(topic, part, otherwise=0)
@@ -78,6 +101,12 @@ class Audience:
             for match_set in sorted(set(sets.tolist()) - {0}):
                 chosen = sets == match_set
                 yield (rows if chosen.all() else rows[chosen]), topic.matcher.members(match_set)
+
+    def match_sets(self, batch: EventBatch) -> Iterator[tuple[str, Rows, Sets, Matcher]]:
+        """For each topic its rows, the match set of each row, and the matcher that knows who is in them."""
+        for name, rows, part in _by_topic(batch):
+            topic = self._topic(name)
+            yield name, rows, _match(topic, part, otherwise=0), topic.matcher
 
     def wanted(self, batch: EventBatch) -> Bools:
         """wanted[row]: some member wants the event, or it cannot be told that none does."""
@@ -98,6 +127,15 @@ class Audience:
                 chosen[rows] = True
         return chosen
 
+    def _alone(self, batch: EventBatch) -> tuple[SingleMatcher, bytes] | None:
+        """The message of the only event, and what matches it; None if the batch has to be matched as one."""
+        at, _, _, _, key_bytes, _ = PRELUDE.unpack_from(batch.body.data)
+        shape = batch.shapes[at]
+        single = self._topic(shape.topic).single(shape.fingerprint)
+        if single is None:
+            return None
+        return single, bytes(batch.body.data[PRELUDE.size : len(batch.body) - key_bytes])
+
     def _is_known(self, topic: str, fingerprint: int) -> bool:
         return topic in self._registry.topics and fingerprint in self._registry.schemas
 
@@ -109,6 +147,7 @@ class Audience:
         elif found.reader is not reader:
             found.reader = reader
             found.matcher.retype(reader)
+            found.singles.clear()
             newcomers, found.misfits = found.misfits, set()
         else:
             return found
@@ -127,6 +166,15 @@ class Audience:
             return
         topic.matcher.add(member, parsed)
         topic.joined.add(member)
+        topic.singles.clear()
+
+
+def _members(single: SingleMatcher, message: bytes) -> Members | None:
+    """Who wants the event; None if it cannot be read."""
+    try:
+        return single.members(message)
+    except DecodeError:
+        return None
 
 
 def _match(topic: _Topic, part: EventBatch, *, otherwise: int) -> Sets:

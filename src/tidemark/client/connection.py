@@ -51,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._out: list[Buffer] = []
         self._out_bytes = 0
+        self._is_flushing = False
         self._heard_at = self._loop.time()
         self._is_pinged = False
         self._timer: asyncio.TimerHandle | None = None
@@ -67,12 +68,18 @@ class Connection(asyncio.BufferedProtocol):
         pieces = encode(frame)
         if self._transport is None:
             return
-        if not self._out:
-            self._loop.call_soon(self._flush)
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush_all)
         self._out += pieces
         self._out_bytes += size_of(pieces)
 
-    def _flush(self) -> None:
+    def _flush_all(self) -> None:
+        self._is_flushing = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Send now: for who knows that this loop turn has nothing more to say."""
         out, self._out = self._out, []
         was_congested, self._out_bytes = self._out_bytes >= WRITE_BYTES_MAX, 0
         if self._transport is not None and out:
@@ -85,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
-        self._flush()
+        self.flush()
         self._over(error or NotConnectedError("the connection was closed here"))
         if error is None:
             transport.close()

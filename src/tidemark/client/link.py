@@ -84,6 +84,11 @@ class Link:
         if self._connection is not None and self.is_up:
             self._connection.send(frame)
 
+    def flush(self) -> None:
+        """What was sent leaves now, not only at the end of the loop turn."""
+        if self._connection is not None:
+            self._connection.flush()
+
     def reset(self, error: TidemarkError) -> None:
         """The broker broke the protocol: start over."""
         if self._connection is not None:

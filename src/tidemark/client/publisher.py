@@ -291,6 +291,8 @@ class Publisher:
     def _flush(self) -> None:
         self._is_flushing = False
         self.writable()
+        # This is the end of the turn: another one would only cost time.
+        self._link.flush()
 
     def writable(self) -> None:
         """Send what can be sent."""

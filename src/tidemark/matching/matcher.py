@@ -28,6 +28,7 @@ from tidemark.matching.index.plans import Plan, explained, plans_of, said_type
 from tidemark.matching.index.rules import Rules
 from tidemark.matching.selectors.render import render
 from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.selectors.tree import Node
 from tidemark.matching.vectors.vector import compile_condition
 from tidemark.message.batches.columns import Columns, FieldTypes
 
@@ -91,6 +92,16 @@ class Matcher:
     def members(self, match_set: int) -> NDArray[np.uint32]:
         """The subscribers in a set that `match` returned, ascending. What a number means never changes."""
         return self._sets.members(match_set)
+
+    def members_of(self, match_sets: NDArray[np.uint32]) -> tuple[Index, NDArray[np.uint32]]:
+        """match_sets[n], none of them 0 -> which[m], subscriber[m]: `members` of many at once, in no order."""
+        return self._sets.members_of(match_sets)
+
+    def rules(self, most: int) -> list[tuple[Node, NDArray[np.uint32]]] | None:
+        """Every distinct selector, and its subscribers in no order; None if there are more than `most`."""
+        if len(self._rules) > most:
+            return None
+        return [(tree, self._rules.subscribers(number)) for number, tree in self._rules]
 
     def retype(self, fields: FieldTypes) -> None:
         """The schema has evolved: index those selectors anew that read a field of another type now.

@@ -33,10 +33,12 @@ from tidemark.wire.frames import (
     Interest,
     Knowledge,
     Nack,
+    Offer,
     PeerFrame,
     Ping,
     Pong,
     Publish,
+    Recalled,
     Refused,
     Release,
     Subscribe,
@@ -51,9 +53,11 @@ if TYPE_CHECKING:
     from tidemark.node.server import Server
 
 #: What the broker understands of a client besides Ask; Ping and Pong are answered here.
-_FROM_CLIENT = frozenset((Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch))
+_FROM_CLIENT = frozenset(
+    (Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
+)
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
-_OF_PUBEND = (Knowledge, Nack, AckExpected, Release)
+_OF_PUBEND = (Knowledge, Nack, AckExpected, Release, Fetch)
 #: Without these a neighbour would be wrong about us; all else it asks for again.
 _NEVER_DROPPED = frozenset((Hello, Interest, Topic, Release))
 #: Pieces that wait for one write.

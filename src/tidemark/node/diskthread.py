@@ -1,4 +1,4 @@
-"""DiskThread: the one thread that touches the disk.
+"""DiskThread: the one thread that touches a disk.
 
 Effects are carried out in the order in which they were put. What gathers while a sync runs is worked off
 after it in one go, so group commit comes by itself. Completions come back to the loop as soon as they are
@@ -49,7 +49,7 @@ class DiskThread:
         failed: Callable[[BaseException], None],
         timed: Callable[[str, float], None],
     ) -> None:
-        """`done` and `failed` are called on the loop, `timed(which, seconds)` for each sync on the thread."""
+        """All are called on the loop; `timed(which, seconds)` for each sync, after what it has set off."""
         self._worker = worker
         self._done = done
         self._failed = failed
@@ -62,6 +62,8 @@ class DiskThread:
         self._is_dead = False
         #: completions that the loop has not collected, and whether it has been told that there are some
         self._finished: deque[Stimulus] = deque()
+        #: how long syncs took, which the loop has not told yet
+        self._took: deque[tuple[str, float]] = deque()
         self._is_told = False
         #: when the effect that is being carried out began, on the clock of perf_counter
         self._since: float | None = None
@@ -101,6 +103,8 @@ class DiskThread:
             finished.append(self._finished.popleft())
         if finished:
             self._done(finished)
+        while self._took:
+            self._timed(*self._took.popleft())
 
     def _passed(self, mark: _Mark) -> None:
         self._marks.discard(mark)
@@ -139,11 +143,12 @@ class DiskThread:
     def _carry_out(self, effect: Effect) -> None:
         began = self._since = perf_counter()
         stimulus = self._worker.carry_out(effect)
-        if stimulus is not None:
-            self._report(stimulus)
         which = SYNCS.get(type(effect))
         if which is not None:
-            self._timed(which, perf_counter() - began)
+            # Told by the loop, later: here it would keep the interpreter from whoever waits for the report.
+            self._took.append((which, perf_counter() - began))
+        if stimulus is not None:
+            self._report(stimulus)
 
     def _report(self, stimulus: Stimulus) -> None:
         self._finished.append(stimulus)

@@ -1,8 +1,8 @@
-"""Runtime: the broker with a clock, a disk thread and connections around it.
+"""Runtime: the broker with a clock, disk threads and connections around it.
 
 A stimulus is handled at once, on the loop. What the broker says goes to the sockets in the same loop turn;
-what it writes goes to the disk thread, whose completions come back as stimuli. Promises: per connection and
-towards the disk the order of the effects is kept; publishers are not read while the disk is too far behind;
+what it writes goes to the disk threads, whose completions come back as stimuli. Promises: per connection and
+towards each disk the order of the effects is kept; publishers are not read while the disk is too far behind;
 after an error in the broker or on the disk nothing more is handled, said or written.
 """
 
@@ -30,7 +30,8 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.node.backlog import Backlog
-from tidemark.node.diskthread import DiskThread, Worker
+from tidemark.node.disks import Disks
+from tidemark.node.diskthread import Worker
 from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame
 
 #: Timers of the loop are no finer than this.
@@ -74,7 +75,7 @@ class Runtime:
     ) -> None:
         self.broker = broker
         self.backlog = Backlog()
-        self.disk = DiskThread(worker, self._finished, self._fail, timed)
+        self.disk = Disks(worker, self._finished, self._fail, timed)
         #: those with something to put on their sockets: events, and all else
         self.to_deliver: list[Speaker] = []
         self.to_flush: list[Speaker] = []
@@ -107,19 +108,21 @@ class Runtime:
             for stimulus in stimuli:
                 effects = self.broker.handle(stimulus, _now() + self._ahead_us, _wall())
                 self._carry_out(effects, to_disk)
-            self._set_timer()
+            wake_at = self.broker.next_wake()
         except Exception as error:
             # Half of a stimulus has been handled: no state of the broker can be trusted any more.
             self._fail(error)
             return
         # A sync that somebody waits for runs while we write to sockets; all else would only compete with us.
-        is_urgent = any(isinstance(effect, SyncLog) for effect in to_disk)
+        is_urgent = any(type(effect) is SyncLog for effect in to_disk)
         if not is_urgent:
             self._flush()
         if to_disk:
-            self.backlog.put(to_disk)
             self.disk.put(to_disk)
+            self.backlog.put(to_disk)
         self._flush()
+        if not self.is_over:
+            self._set_timer(wake_at)
 
     def _flush(self) -> None:
         """One write a connection, however much was said. Events first: somebody waits for them longest."""
@@ -204,8 +207,7 @@ class Runtime:
 
     # Time.
 
-    def _set_timer(self) -> None:
-        at = self.broker.next_wake()
+    def _set_timer(self, at: int) -> None:
         if self._timer is not None:
             if self._timer_at <= at:
                 return
@@ -219,10 +221,11 @@ class Runtime:
         if self.is_over:
             return
         # What it was set for may have been dealt with meanwhile.
-        if self.broker.next_wake() <= _now():
+        at = self.broker.next_wake()
+        if at <= _now():
             self.give((Woken(),))
         else:
-            self._set_timer()
+            self._set_timer(at)
 
     # The end.
 

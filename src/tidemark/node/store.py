@@ -1,8 +1,9 @@
 """Store: carries out what a broker wants of its disk, on the storage room's logs, PFS and tables.
 
-The same class serves the simulator, on disks in memory, and the broker process, whose one disk thread drives
-it: no thread, no clock and no waiting of its own. Effects come in order; each is done when `carry_out`
-returns, and what it returns is to be told to the broker. Directories are three:
+The same class serves the simulator, on disks in memory, and the broker process, whose disk threads drive it:
+no thread, no clock and no waiting of its own. Effects come in order, those for the event logs perhaps from
+another thread than the others; each is done when `carry_out` returns, and what it returns is to be told to
+the broker. Directories are three:
 - the event logs' volume, whose syncs publishers wait for;
 - the PFS's volume: a sync of either must not wait for the other's bytes, and a full disk means another thing
   to each, the log forgets a group as a whole where the PFS may forget nothing;
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from threading import RLock
 
 from tidemark.broker.broker import Recovered
 from tidemark.broker.effects import (
@@ -81,6 +83,8 @@ class Store:
             self._log_volume.close()
             raise
         self._volumes = (self._log_volume, self._pfs_volume)
+        #: for the alarms and what was told of damage, which both threads meet
+        self._lock = RLock()
         self._damage_told = [0, 0]
         self._raw_tables = tables
         self._logs = EventLogs(self._log_volume, read_bytes, self._alarm)
@@ -165,12 +169,14 @@ class Store:
         return answer
 
     def _look_for_damage(self) -> None:
-        for at, volume in enumerate(self._volumes):
-            damage = volume.damage
-            for each in damage[self._damage_told[at] :]:
-                self._alarm(str(each))
-            self._damage_told[at] = len(damage)
+        with self._lock:
+            for at, volume in enumerate(self._volumes):
+                damage = volume.damage
+                for each in damage[self._damage_told[at] :]:
+                    self._alarm(str(each))
+                self._damage_told[at] = len(damage)
 
     def _alarm(self, text: str) -> None:
         # Replaced as a whole: others may be reading it.
-        self.alarms = (*self.alarms, text)[-ALARMS_MAX:]
+        with self._lock:
+            self.alarms = (*self.alarms, text)[-ALARMS_MAX:]

@@ -20,11 +20,12 @@ class File(Protocol):
     def path(self) -> str:
         """Where it is, for error messages."""
 
-    def append(self, pieces: Sequence[Buffer]) -> None:
+    def append(self, pieces: Sequence[Buffer], *, as_one: bool = False) -> None:
         """Write the pieces end to end at the end of the file, all of them or none.
 
         DiskFullError: there is no space, and the file is as long as it was. DiskFailedError: nobody
-        knows what was written. A crash may leave any prefix of the bytes, followed by zeros.
+        knows what was written. A crash may leave any prefix of the bytes, followed by zeros. `as_one`: a
+        part of them is worth as little as none, so that zeros may be left in place of any of them.
         """
 
     def pread(self, offset: int, length: int) -> bytes:

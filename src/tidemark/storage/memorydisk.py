@@ -45,6 +45,7 @@ class _Change:
 
     at: int
     data: bytes | None
+    as_one: bool = False
 
     def apply(self, content: bytearray, kept: int | None = None) -> None:
         """Do it, or the first `kept` bytes of it."""
@@ -87,8 +88,15 @@ class _Inode:
         self.content = bytearray(self.synced)
 
     def _tear(self, change: _Change, data: bytes, choose: Choice) -> None:
-        """A write that was under way: its first bytes, and perhaps zeros for the rest."""
+        """A write that was under way: its first bytes, and perhaps zeros for the rest.
+
+        Of one whose parts may get to the platter in any order it is as often the last bytes.
+        """
         length = choose(len(data))
+        if change.as_one and length % 2:
+            change.data = bytes(len(data) - length) + data[len(data) - length :]
+            change.apply(self.synced)
+            return
         change.apply(self.synced, length)
         if length and choose(1):
             self.synced.extend(bytes(len(data) - length))
@@ -257,14 +265,14 @@ class MemoryFile:
         self._life = disk.life
         self.path = f"{disk.path}/{name}"
 
-    def append(self, pieces: Sequence[Buffer]) -> None:
+    def append(self, pieces: Sequence[Buffer], *, as_one: bool = False) -> None:
         """Write at the end, all or nothing."""
         self._check_alive()
         data = b"".join(pieces)
         room = self._disk.room()
         if room is not None and len(data) > room:
             raise DiskFullError("no space left on device", path=self.path)
-        self._inode.change(_Change(len(self._inode.content), data))
+        self._inode.change(_Change(len(self._inode.content), data, as_one))
         self._disk.step()
 
     def pread(self, offset: int, length: int) -> bytes:

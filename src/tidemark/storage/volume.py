@@ -132,7 +132,7 @@ class LogVolume:
         length = sum(map(len, pieces))
         assert length <= RECORD_BYTES_MAX
         assert self._group_bytes + length <= PENDING_BYTES_MAX
-        assert mark >= log.mark_upto(log.next)
+        assert mark >= log.last_mark
         record = Pending(log.id, log.next, mark, length, _check(pieces), pieces, undo)
         log.pending.append(record)
         self._group.append(record)
@@ -191,8 +191,7 @@ class LogVolume:
 
     def last_mark(self, stream: str) -> int:
         """The mark of the last record that is whole, or else of the last one chopped; MARK_MIN if none."""
-        log = self._stream(stream)
-        return log.mark_upto(log.next)
+        return self._stream(stream).last_mark
 
     def mark_upto(self, stream: str, index: int) -> int:
         """As `last_mark`, of the records up to this index."""

@@ -50,7 +50,7 @@ class Knowledge:
         if len(data_ticks):
             assert base < data_ticks[0]
             assert data_ticks[-1] <= upto
-            assert (data_ticks[1:] > data_ticks[:-1]).all()
+            assert len(data_ticks) == 1 or (data_ticks[1:] > data_ticks[:-1]).all()
         if base < self.lost:
             return self._learn_beyond_lost(upto, data_ticks)
         return Learnt(self.known.add(base, upto), self.data.add(data_ticks))

@@ -29,7 +29,7 @@ class CountedFile(RealFile):
         super().__init__(path, os.O_RDWR)
         self._disk = disk
 
-    def append(self, pieces: Sequence[Buffer]) -> None:
+    def append(self, pieces: Sequence[Buffer], *, as_one: bool = False) -> None:
         """Write all the pieces at the end."""
-        super().append(pieces)
+        super().append(pieces, as_one=as_one)
         self._disk.bytes_written += sum(map(len, pieces))

@@ -82,7 +82,8 @@ class Process:
 class BrokerProcess(Process):
     """A broker that listens; `url` is where."""
 
-    def __init__(self, directory: Path, durability: str) -> None:
+    def __init__(self, directory: Path, durability: str, **more: str) -> None:
+        """`more` are settings, as `**{"retention.archive": "true"}`."""
         self.directory = directory
         settings = {
             "storage.data_dir": str(directory),
@@ -90,6 +91,7 @@ class BrokerProcess(Process):
             "broker.listen": "127.0.0.1:0",
             "http.listen": "",
             "log.format": "json",
+            **more,
         }
         arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         said = directory.with_suffix(".log")
@@ -184,9 +186,9 @@ class Bed:
         shutil.rmtree(self.path, ignore_errors=True)
         signal.signal(signal.SIGTERM, self._before)
 
-    def broker(self, durability: str) -> BrokerProcess:
+    def broker(self, durability: str, **settings: str) -> BrokerProcess:
         """A broker; the same data directory each time."""
-        broker = BrokerProcess(self.path / "data", durability)
+        broker = BrokerProcess(self.path / "data", durability, **settings)
         self._processes.append(broker)
         broker.wait()
         return broker

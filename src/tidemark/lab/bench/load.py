@@ -78,12 +78,12 @@ def _pattern(kinds: int) -> NDArray[np.int32]:
 class Batches:
     """Batches of one size, of consecutive events."""
 
-    def __init__(self, load: Load, events: int) -> None:
+    def __init__(self, load: Load, events: int, topic: str = TOPIC) -> None:
         builder = BatchBuilder()
         for number in range(events):
             message = SCHEMA.encode(load.event(number))
             assert len(message) == MESSAGE_BYTES
-            builder.add(Shape(TOPIC, SCHEMA.fingerprint), message)
+            builder.add(Shape(topic, SCHEMA.fingerprint), message)
         self.events = events
         self._load = load
         self._template = builder.build()
@@ -112,6 +112,11 @@ def numbers_of(batch: EventBatch) -> NDArray[np.int64]:
 def kinds_in(batch: EventBatch) -> NDArray[np.int32]:
     """kind[row]"""
     return column(batch, _KIND, "<i4")
+
+
+def payloads(batch: EventBatch) -> NDArray[np.uint8]:
+    """payload[row, byte]; the last bytes of a row."""
+    return batch.body.reshape(batch.count, ROW_BYTES)[:, -len(PAYLOAD) :]
 
 
 def squares(numbers: NDArray[np.int64]) -> int:

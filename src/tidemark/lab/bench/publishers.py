@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from statistics import quantiles
 from time import monotonic, monotonic_ns, perf_counter_ns
 from typing import Any
 
@@ -21,8 +20,6 @@ UNDER_WAY_EVENTS_MAX = 30_000
 UNDER_WAY_BATCHES_MAX = 16
 #: How often the board is looked at while there is no room; the loop's timers are no finer.
 LOOK_SECONDS = 0.001
-#: Bare syncs, and events, in a round of those that are compared one at a time.
-ROUND = 50
 #: What a sync writes when nothing else does: about what an event takes in a log.
 BARE_BYTES = 330
 
@@ -145,20 +142,13 @@ class Publishing:
             for number, kind in zip(numbers, kinds, strict=True)
         ]
 
-    async def one_by_one(self, rounds: int, directory: str) -> dict[str, float]:
-        """Each event waits for its acknowledgement; in turns with bare syncs. Milliseconds."""
-        published: list[int] = []
-        bare: list[int] = []
+    async def one_by_one(self, events: int, directory: str) -> dict[str, list[int]]:
+        """Each event waits for its acknowledgement; then as many bare syncs. Nanoseconds of each."""
         descriptor = os.open(Path(directory) / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
-            for number in range(rounds):
-                ours, theirs = await self._round(ROUND), _bare_round(descriptor, ROUND)
-                if number:  # the first one warms up
-                    published += ours
-                    bare += theirs
+            return {"publish": await self._round(events), "bare": _bare_round(descriptor, events)}
         finally:
             os.close(descriptor)
-        return {"publish": _median_ms(published), "bare": _median_ms(bare), "events": self._next}
 
     async def _round(self, events: int) -> list[int]:
         taken = []
@@ -178,7 +168,9 @@ class Publishing:
             wait = begin + (self._next - first) / rate - monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
-            future = self._client.publish(TOPIC, self._load.event(self._next, monotonic_ns()))
+            event = self._load.event(self._next)
+            event["sent"] = monotonic_ns()
+            future = self._client.publish(TOPIC, event)
             waiting.add(future)
             future.add_done_callback(waiting.discard)
             self._next += 1
@@ -195,7 +187,3 @@ def _bare_round(descriptor: int, syncs: int) -> list[int]:
         os.fdatasync(descriptor)
         taken.append(perf_counter_ns() - begin)
     return taken
-
-
-def _median_ms(nanoseconds: list[int]) -> float:
-    return quantiles(nanoseconds, n=100)[49] / 1e6

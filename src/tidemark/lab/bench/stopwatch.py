@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import quantiles
 from time import monotonic_ns
 
 from tidemark.client.client import Client, connect
@@ -16,21 +15,21 @@ class Stopwatch:
 
     def __init__(self, board: str, url: str) -> None:  # noqa: ARG002  (every worker is told of the board)
         self._url = url
+        self._next = 0
 
     async def open(self) -> None:
         """Connect and subscribe."""
         self._client: Client = await connect(self._url, client="bench stopwatch")
         self._subscription: Subscription = await self._client.subscribe(TOPIC, durable="stopwatch")
 
-    async def measure(self, warm: int, events: int) -> dict[str, float]:
-        """Milliseconds from publishing to here, of all but the first `warm` of so many events."""
+    async def measure(self, events: int) -> list[int]:
+        """Nanoseconds from publishing to here, of each of so many events."""
         taken: list[int] = []
-        for number in range(events):
+        for number in range(self._next, self._next + events):
             event = await anext(self._subscription)
             now = monotonic_ns()
             assert isinstance(event, Event), f"a gap before event {number}"
             assert event["n"] == number, f"event {event['n']} in place of {number}"
-            if number >= warm:
-                taken.append(now - event["sent"])
-        of_hundred = quantiles(taken, n=100)
-        return {"p50": of_hundred[49] / 1e6, "p99": of_hundred[98] / 1e6, "max": max(taken) / 1e6}
+            taken.append(now - event["sent"])
+        self._next += events
+        return taken

@@ -40,6 +40,10 @@ def role_named(name: str) -> Callable[..., Role]:
             from tidemark.lab.bench.stopwatch import Stopwatch
 
             return Stopwatch
+        case "floor server" | "floor publisher" | "floor stopwatch":
+            from tidemark.lab.bench.floor import ROLES
+
+            return ROLES[name]
     raise AssertionError(f"there is no role {name!r}")
 
 

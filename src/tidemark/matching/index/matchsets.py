@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tidemark.matching.index.arrays import Ids, Index, grown
+from tidemark.matching.index.arrays import Ids, Index, grown, spread
 
 NOBODY = 0
 MATCH_SETS_MAX = 1 << 18
@@ -71,6 +71,14 @@ class MatchSets:
             self._is_sorted[index] = True
         members.flags.writeable = False
         return members
+
+    def members_of(self, numbers: Ids) -> tuple[Index, Ids]:
+        """numbers[n], none of them NOBODY -> which[m], member[m]: everyone in these sets, in no order."""
+        at = numbers.astype(np.int64) - self._first
+        assert not len(at) or 0 <= at.min() <= at.max() < len(self), "a match set has been forgotten"
+        starts = np.where(at > 0, self._ends[at - 1], 0)
+        owner, place = spread(starts, self._ends[at] - starts)
+        return owner, self._members[place]
 
     @property
     def nbytes(self) -> int:

@@ -139,6 +139,10 @@ class Rules:
         self._rename(number)
         return self._subscribers.discard(number, subscriber)
 
+    def subscribers(self, number: int) -> Ids:
+        """The subscribers of a rule, in no order."""
+        return self._subscribers.of(number).copy()
+
     def distinct(self, rows: Index, rules: Index) -> tuple[Index, Index]:
         """(rows[n], rules[n]) without repetitions."""
         if (self._boxes.count.take(rules) == 1).all():

@@ -110,8 +110,8 @@ class EventBatch:
     @cached_property
     def _preludes(self) -> NDArray[Any]:
         """All preludes, gathered at once."""
-        if not self.count:
-            return np.zeros(0, _PRELUDE_DTYPE)
+        if self.count < 2:
+            return np.frombuffer(self.body, _PRELUDE_DTYPE, self.count)
         shape = (len(self.body) - PRELUDE.size + 1,)
         # As plain bytes: numpy copies a field at a time otherwise, which takes ten times as long.
         return np.ndarray(shape, _PRELUDE_BYTES, self.body, strides=(1,))[self.starts].view(_PRELUDE_DTYPE)

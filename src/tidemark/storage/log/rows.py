@@ -79,6 +79,11 @@ class RowTable:
         return Rows(*(column[self._first : self._last] for column in self._columns))
 
     @property
+    def last_mark(self) -> int | None:
+        """The mark of the last row, None if there is none."""
+        return int(self._columns[1][self._last - 1]) if self._last > self._first else None
+
+    @property
     def nbytes(self) -> int:
         """Memory of the columns."""
         return sum(column.nbytes for column in self._columns)

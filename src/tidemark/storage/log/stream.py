@@ -52,6 +52,14 @@ class LogStream:
         """The index that the next record gets."""
         return self.last + len(self.pending) + 1
 
+    @property
+    def last_mark(self) -> int:
+        """The mark of the last whole record, waiting ones included, or else of the last one chopped."""
+        if self.pending:
+            return self.pending[-1].mark
+        last = self.table.last_mark
+        return self.chopped_mark if last is None else last
+
     def mark_upto(self, index: int) -> int:
         """The mark of the last whole record up to this index, or else of the last one chopped."""
         if self.pending and index > self.last:

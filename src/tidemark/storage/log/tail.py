@@ -84,7 +84,8 @@ class Tail:
 
     def _write(self, before: list[Buffer], records: Sequence[Pending]) -> list[int]:
         pieces, offsets = self._encode(records)
-        self.file.append(before + pieces)
+        # Half a record is none; of several, the first must not be the one that is missing.
+        self.file.append(before + pieces, as_one=not before and len(records) == 1)
         for record, offset in zip(records, offsets, strict=True):
             self._table.add(record.index, record.mark, record.stream, offset, record.length)
         self.size = offsets[-1] + record_bytes(records[-1].length)
