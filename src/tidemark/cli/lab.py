@@ -1,9 +1,10 @@
-"""Commands of the laboratory: benchmarks, the simulator and the demo."""
+"""Commands of the laboratory: benchmarks, the papers' figures, the simulator and the demo."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -32,6 +33,34 @@ def bench(name: str | None, quick: bool, as_json: bool) -> None:
     if name not in BENCHES:
         raise click.UsageError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHES)}")
     sys.exit(run(name, json_output=as_json, quick=quick))
+
+
+@click.command()
+@click.argument("name")
+@click.option("--real", is_flag=True, help="On real processes instead of simulated time.")
+@click.option("--quick", is_flag=True, help="Smaller sizes, to see that it works; the verdicts mean little.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="out",
+    show_default=True,
+    help="Where the files go.",
+)
+@JSON
+def lab(name: str, real: bool, quick: bool, out: Path, as_json: bool) -> None:
+    """Run an experiment of the papers, or all of them: CSV, PNG and a page with the verdict for each figure.
+
+    NAME is one of those that `list` names, or all; docs collects what has been run in docs/figures.md.
+
+    \b
+    tidemark lab list
+    tidemark lab mops
+    tidemark lab dsn03-crash --real
+    tidemark lab docs
+    """
+    from tidemark.lab.figures import command
+
+    sys.exit(command.run(name, out, real=real, quick=quick, as_json=as_json))
 
 
 @click.command()
@@ -81,13 +110,18 @@ def sim(
 
 
 @click.command()
+@click.option("--no-spark", is_flag=True, help="Do the sums at the end in this process, without a JVM.")
 @JSON
-def demo(as_json: bool) -> None:
+def demo(no_spark: bool, as_json: bool) -> None:
     """A short story that shows what Tidemark does, and checks it.
+
+    Real processes are killed and come back, and write ledgers; at the end the audit on Spark compares them.
+    Exits 0 only if everything was delivered exactly once and in order.
 
     \b
     tidemark demo
+    tidemark demo --no-spark --json | jq .ok
     """
     from tidemark.lab.demo import run
 
-    sys.exit(run(as_json=as_json))
+    sys.exit(run(as_json=as_json, with_spark=not no_spark))

@@ -12,6 +12,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from time import time_ns
 
 from tidemark.client.checkpoints import SqliteCheckpoints
 from tidemark.client.events import Batch, Event, Gap
@@ -55,6 +56,7 @@ class PublisherBook:
     def intend(self, values: Iterable[Line]) -> list[Publication]:
         """These are about to be published."""
         made: list[Publication] = []
+        time = now()
         for fields in values:
             number = self.next_sequence
             key = f"{self._publisher}-{number}"
@@ -69,6 +71,7 @@ class PublisherBook:
                 "pubend": each.pubend,
                 "topic": each.topic,
                 "fields": each.fields,
+                "time": time,
             }
             for each in made
         )
@@ -191,10 +194,11 @@ def lines_of(name: str, item: Batch | Gap) -> list[Line]:
     if isinstance(item, Gap):
         gap = {"pubend": item.pubend, "base": item.base, "upto": item.upto, "reason": item.reason}
         return [{"what": "gap", "subscriber": name, **gap}]
-    return [_line_of(name, event) for event in item]
+    time = now()
+    return [_line_of(name, event, time) for event in item]
 
 
-def _line_of(name: str, event: Event) -> Line:
+def _line_of(name: str, event: Event, time: int) -> Line:
     return {
         "what": "event",
         "subscriber": name,
@@ -203,4 +207,10 @@ def _line_of(name: str, event: Event) -> Line:
         "key": event.key.decode(),
         "topic": event.topic,
         "fields": event.value,
+        "time": time,
     }
+
+
+def now() -> int:
+    """The `time` of a line: microseconds since 1970."""
+    return time_ns() // 1_000

@@ -4,6 +4,10 @@ Publishers and subscribers are processes of their own that may be killed at any 
 nothing but their files: whatever was acknowledged to a publisher and matches a subscriber's selector, by the
 reference evaluator, must be in that subscriber's file exactly once and in order, or in a gap that it was
 told of. The files are JSON lines, in docs/proof.md, so that other programs can do the same sums.
+
+`tidemark.spark.audit` does them on ledgers of any size. Both have the definitions of docs/proof.md, share
+what is counted and when two values are the same, and are held against each other by a test. This one reads
+everything into memory, takes a moment and names every event: it is the one to wait with and to debug with.
 """
 
 from __future__ import annotations
@@ -19,14 +23,16 @@ from typing import Any
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
+from tidemark.spark.auditreport import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report
+from tidemark.spark.auditreport import Account as Summary
+from tidemark.spark.ledgerlines import decoded, lookup
+from tidemark.spark.ledgers import SQLITE, unpublished
 from tidemark.ticks.tick import TICK_MAX, TICK_MIN
 
 Line = dict[str, Any]
 
 ACKED = "acked"
 UNKNOWN = "unknown"
-#: A ledger with this ending is an SQLite database whose table `ledger` has the lines.
-SQLITE = ".sqlite"
 
 
 def read(path: Path) -> Iterator[Line]:
@@ -34,12 +40,12 @@ def read(path: Path) -> Iterator[Line]:
     if path.suffix == SQLITE:
         with closing(sqlite3.connect(path)) as database:
             for (text,) in database.execute("SELECT line FROM ledger ORDER BY n"):
-                yield json.loads(text)
+                yield decoded(text)
         return
     with path.open("rb") as file:
         for line in file:
             if line.endswith(b"\n"):
-                yield json.loads(line)
+                yield decoded(line.decode())
 
 
 def export(path: Path, to: Path) -> None:
@@ -72,6 +78,7 @@ class Account:
     """How one subscriber fared."""
 
     subscriber: str
+    topic: str
     where: str
     #: logged events that it was to get
     matched: int = 0
@@ -90,7 +97,17 @@ class Account:
     @property
     def is_clean(self) -> bool:
         """Exactly once and in order; gaps are told, so they are not a fault."""
-        return not (self.lost or self.duplicated or self.out_of_order or self.wrong)
+        return not any(getattr(self, fault) for fault in FAULTS)
+
+    def summary(self) -> Summary:
+        """In numbers, with a few keys."""
+        found = Summary(self.subscriber, self.topic, self.where)
+        for name in COUNTS:
+            setattr(found, name, _count(getattr(self, name)))
+        for fault in FAULTS:
+            if keys := getattr(self, fault):
+                found.keys[fault] = keys[:KEYS_SHOWN_MAX]
+        return found
 
 
 @dataclass(slots=True)
@@ -108,22 +125,16 @@ class Audit:
 
     def total(self, what: str) -> int:
         """Of one of an account's counts or lists, over all subscribers."""
-        values = [getattr(account, what) for account in self.accounts]
-        return sum(value if isinstance(value, int) else len(value) for value in values)
+        return sum(_count(getattr(account, what)) for account in self.accounts)
+
+    def report(self) -> Report:
+        """In the form of the audit on Spark; without latency and the reasons of gaps."""
+        accounts = [account.summary() for account in self.accounts]
+        return Report(self.published, self.acknowledged, accounts, [], None, None, None)
 
     def as_dict(self) -> Line:
-        """For scripts: counts only."""
-        counts = ("matched", "delivered", "lost", "duplicated", "out_of_order", "wrong", "gaps", "in_gaps")
-        return {
-            "published": self.published,
-            "acknowledged": self.acknowledged,
-            **{name: self.total(name) for name in counts},
-            "subscribers": [
-                {"subscriber": each.subscriber, "where": each.where}
-                | {name: _count(getattr(each, name)) for name in counts}
-                for each in self.accounts
-            ],
-        }
+        """For scripts."""
+        return self.report().as_dict()
 
 
 def audit(publishers: Iterable[Path], subscribers: Iterable[Path]) -> Audit:
@@ -142,12 +153,14 @@ def read_publishers(paths: Iterable[Path]) -> dict[str, Publication]:
     """key -> what was to be published, in the order of each ledger."""
     found: dict[str, Publication] = {}
     for path in paths:
-        mine = _read_publisher(path)
-        last = max((each.sequence for each in mine.values() if each.is_acked), default=0)
-        for each in mine.values():
-            # Numbers have no gaps, so an acknowledgement is one of all before it too.
-            each.is_acked = each.sequence <= last
-        found |= mine
+        found |= _read_publisher(path)
+    last: dict[str, int] = {}
+    for each in found.values():
+        if each.is_acked:
+            last[each.publisher] = max(each.sequence, last.get(each.publisher, 0))
+    for each in found.values():
+        # Numbers have no gaps, so an acknowledgement is one of all before it too.
+        each.is_acked = each.sequence <= last.get(each.publisher, 0)
     return found
 
 
@@ -158,6 +171,8 @@ def _read_publisher(path: Path) -> dict[str, Publication]:
             names = ("key", "publisher", "sequence", "pubend", "topic", "fields")
             found[line["key"]] = Publication(*(line[name] for name in names))
         elif line["outcome"] == ACKED:
+            if line["key"] not in found:
+                raise unpublished(line["key"])
             found[line["key"]].is_acked = True
             found[line["key"]].tick = line["tick"]
     return found
@@ -187,7 +202,7 @@ def _account(lines: list[Line], publications: Mapping[str, Publication]) -> Acco
     opened = next((line for line in lines if line["what"] == "subscriber"), None)
     if opened is None:
         return None
-    account = Account(opened["subscriber"], opened["where"])
+    account = Account(opened["subscriber"], opened["topic"], opened["where"])
     expected = _expected(opened, publications)
     gaps = [line for line in lines if line["what"] == "gap"]
     got = _check_events(account, lines, expected, publications)
@@ -209,7 +224,7 @@ def _expected(opened: Line, publications: Mapping[str, Publication]) -> dict[str
         for key, each in publications.items()
         if each.upto > start.get(each.pubend, TICK_MIN)
         and pattern.matches(each.topic)
-        and evaluate(tree, lambda path, each=each: _lookup(each.fields, path)) is True  # type: ignore[misc]
+        and evaluate(tree, lambda path, each=each: lookup(each.fields, path)) is True  # type: ignore[misc]
     }
 
 
@@ -259,13 +274,6 @@ def _in_gap(each: Publication, gaps: Iterable[Line]) -> bool:
         gap["pubend"] == each.pubend and gap["base"] <= each.after and each.upto <= gap["upto"]
         for gap in gaps
     )
-
-
-def _lookup(fields: Line, path: tuple[str, ...]) -> Any:
-    value: Any = fields
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 def _count(value: int | list[str]) -> int:

@@ -28,7 +28,8 @@ from tidemark.client.events import Batch, Gap
 from tidemark.client.subscription import SERVER_KEPT, Subscription
 from tidemark.errors import ClientError
 from tidemark.lab.books import DurableBook, PlainBook, PublisherBook
-from tidemark.lab.ledger import SQLITE, Line, Publication
+from tidemark.lab.ledger import Line, Publication
+from tidemark.spark.ledgers import SQLITE
 
 TOPIC = "trades.equity"
 SCHEMA = "[symbol: string, price: double, qty: int, note: string]"

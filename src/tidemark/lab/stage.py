@@ -17,7 +17,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
 
-from tidemark.lab.ledger import SQLITE, Audit, audit
+from tidemark.lab.ledger import Audit, audit
+from tidemark.spark.ledgers import SQLITE
 
 #: The longest that anything here waits.
 PATIENCE_SECONDS = 60.0
@@ -141,11 +142,12 @@ class BrokerPart(Part):
 class PublisherPart(Part):
     """A publisher and its ledger."""
 
-    def __init__(self, name: str, ledger: Path, arguments: Sequence[str]) -> None:
-        super().__init__(
-            name, ["publish", "--name", name, "--ledger", str(ledger), *arguments], ledger.with_suffix(".log")
-        )
+    def __init__(self, name: str, ledger: Path, count: int, arguments: Sequence[str]) -> None:
+        told = ["publish", "--name", name, "--ledger", str(ledger), "--count", str(count), *arguments]
+        super().__init__(name, told, ledger.with_suffix(".log"))
         self.ledger = ledger
+        #: how many events it has to publish, over all its lives
+        self.count = count
 
     @property
     def acknowledged(self) -> int:
@@ -252,7 +254,7 @@ class Stage:
     def publisher(self, name: str, url: str, count: int, *arguments: str) -> PublisherPart:
         """A publisher of so many events; not started yet."""
         ledger = self.directory / f"{name}.publisher.jsonl"
-        part = PublisherPart(name, ledger, ["--url", url, "--count", str(count), *arguments])
+        part = PublisherPart(name, ledger, count, ["--url", url, *arguments])
         self.publishers.append(part)
         return part
 

@@ -1,4 +1,4 @@
-"""Spark: the second reader of the one log. Source, sink, archive, history.
+"""Spark: the second reader of the one log. Source, sink, archive, history, audit.
 
 `history` is the entry for analysts; everything else is in the modules. It is loaded when first asked for, so
 that a task of the source, say, does not load what only an archive needs.

@@ -1,0 +1,216 @@
+"""Ledgers as files: which there are in a directory, cut into parts of bounded size, and their subscriptions.
+
+A ledger is `NAME.publisher.jsonl`, `NAME.subscriber.jsonl`, the same as `.parquet` (a file, or a directory of
+part files in the order of their names), or a subscriber's `.sqlite`; docs/proof.md has the lines. Imports no
+pyspark: parts are read by `ledgerlines` wherever a task runs, so all of them must see the directory.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tidemark.errors import ConfigError, UnknownFormatError
+
+#: How much one part of a ledger has, and about how much a task reads: a second or less of reading JSON.
+PART_BYTES_MAX = 8 << 20
+PART_LINES_MAX = 40_000
+
+JSONL, SQLITE, PARQUET = ".jsonl", ".sqlite", ".parquet"
+PUBLISHER, SUBSCRIBER = "publisher", "subscriber"
+_KINDS = {PUBLISHER: (JSONL, PARQUET), SUBSCRIBER: (JSONL, SQLITE, PARQUET)}
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What one publisher or subscriber wrote. `number` is its place in the order of names."""
+
+    number: int
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a ledger for one task.
+
+    Of SQLite the lines whose `n` is in `(base, upto]`, of Parquet the row group `upto`, of JSONL the lines
+    that start at byte `base` or later and before byte `upto`.
+    """
+
+    ledger: int
+    path: str
+    base: int
+    upto: int
+    #: about how much there is to read
+    size_bytes: int
+    #: what a line's place in its ledger is counted from
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a subscriber asked for, from where on."""
+
+    ledger: int
+    subscriber: str
+    topic: str
+    where: str
+    start: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The ledgers of one audit."""
+
+    publishers: list[Ledger]
+    subscribers: list[Ledger]
+    subscriptions: list[Subscription]
+
+    @property
+    def idle(self) -> list[str]:
+        """Subscribers that never got as far as subscribing."""
+        busy = {each.ledger for each in self.subscriptions}
+        return [each.name for each in self.subscribers if each.number not in busy]
+
+
+def gather(directory: Path) -> Gathered:
+    """All ledgers in a directory; an error if there is nothing to compare."""
+    publishers, subscribers = find(directory, PUBLISHER), find(directory, SUBSCRIBER)
+    found = [subscription(each) for each in subscribers]
+    if not any(found):
+        reason = f"none of the subscribers' ledgers in {directory} has a subscription"
+        raise ConfigError(reason, key="ledgers")
+    return Gathered(publishers, subscribers, [each for each in found if each is not None])
+
+
+def find(directory: Path, kind: str) -> list[Ledger]:
+    """The ledgers of publishers, or of subscribers, by name."""
+    suffixes = {f".{kind}{ending}" for ending in _KINDS[kind]}
+    paths = sorted(path for path in directory.glob(f"*.{kind}.*") if "".join(path.suffixes[-2:]) in suffixes)
+    ledgers = [
+        Ledger(number, path.name.removesuffix("".join(path.suffixes[-2:])), path)
+        for number, path in enumerate(paths)
+    ]
+    for one, other in pairwise(ledgers):
+        if one.name == other.name:
+            reason = f"is the ledger of {one.name!r} like {other.path.name}: leave one of them"
+            raise UnknownFormatError(reason, path=str(one.path))
+    if not ledgers:
+        known = ", ".join(f"NAME.{kind}{ending}" for ending in _KINDS[kind])
+        raise ConfigError(f"{directory} has no ledger of a {kind} ({known})", key="ledgers")
+    return ledgers
+
+
+def parts(ledger: Ledger) -> Iterator[Part]:
+    """All of a ledger, in order, in parts of bounded size."""
+    number, path = ledger.number, str(ledger.path)
+    match ledger.path.suffix:
+        case ".sqlite":
+            with closing(sqlite3.connect(path)) as database:
+                last: int = database.execute("SELECT coalesce(max(n), 0) FROM ledger").fetchone()[0]
+            for base in range(0, last, PART_LINES_MAX):
+                upto = min(base + PART_LINES_MAX, last)
+                yield Part(number, path, base, upto, PART_BYTES_MAX * (upto - base) // PART_LINES_MAX)
+        case ".parquet":
+            yield from _row_groups(ledger)
+        case _:
+            size = ledger.path.stat().st_size
+            for base in range(0, size, PART_BYTES_MAX):
+                upto = min(base + PART_BYTES_MAX, size)
+                yield Part(number, path, base, upto, upto - base)
+
+
+def _row_groups(ledger: Ledger) -> Iterator[Part]:
+    first = 0
+    for path in parquet_files(ledger.path):
+        metadata = _parquet(path).metadata
+        for group in range(metadata.num_row_groups):
+            found = metadata.row_group(group)
+            yield Part(ledger.number, str(path), group - 1, group, found.total_byte_size, first)
+            first += found.num_rows
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """The files of a Parquet ledger, in order."""
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+
+
+def packed(all_parts: Iterable[Part]) -> list[list[Part]]:
+    """The parts of each task: many small ones are not as many tasks."""
+    hands: list[list[Part]] = []
+    room_bytes = 0
+    for part in all_parts:
+        if not hands or part.size_bytes > room_bytes:
+            hands.append([])
+            room_bytes = PART_BYTES_MAX
+        hands[-1].append(part)
+        room_bytes -= part.size_bytes
+    return hands
+
+
+def subscription(ledger: Ledger) -> Subscription | None:
+    """What its first line of that kind says; None of one that never got as far as subscribing."""
+    for line in _openings(ledger.path):
+        missing = [name for name in ("subscriber", "topic", "where", "start") if line.get(name) is None]
+        if missing:
+            raise UnknownFormatError(
+                f"the line of the subscription has no `{missing[0]}`", path=str(ledger.path)
+            )
+        return Subscription(
+            ledger.number, line["subscriber"], line["topic"], line["where"], dict(line["start"])
+        )
+    return None
+
+
+def _openings(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines with a subscription; a ledger normally starts with it, so little is read."""
+    if path.suffix == PARQUET:
+        yield from _parquet_openings(path)
+        return
+    for text in _texts(path):
+        if b'"subscriber"' not in text:
+            continue
+        try:
+            line = json.loads(text)
+        except ValueError:
+            raise UnknownFormatError(f"is not JSON: {text[:60]!r}", path=str(path)) from None
+        if line.get("what") == "subscriber":
+            yield line
+
+
+def _texts(path: Path) -> Iterator[bytes]:
+    if path.suffix == SQLITE:
+        with closing(sqlite3.connect(path)) as database:
+            for (text,) in database.execute("SELECT line FROM ledger ORDER BY n"):
+                yield text.encode()
+        return
+    with path.open("rb") as file:
+        yield from (line for line in file if line.endswith(b"\n"))
+
+
+def _parquet_openings(path: Path) -> Iterator[dict[str, Any]]:
+    names = ["what", "subscriber", "topic", "where", "start"]
+    for file in parquet_files(path):
+        for batch in _parquet(file).iter_batches(columns=names):
+            for line in batch.to_pylist():
+                if line["what"] == "subscriber":
+                    yield line | {"start": json.loads(line["start"])}
+
+
+def unpublished(key: str) -> ConfigError:
+    """What is wrong with publishers' ledgers that acknowledge what they do not have."""
+    reason = f"{key!r} is acknowledged, but no line says that it was to be published"
+    return ConfigError(reason, key="ledgers")
+
+
+def _parquet(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path)
