@@ -76,6 +76,7 @@ for command in (
     schema.schema,
     schema.explain,
     lab.bench,
+    lab.lab,
     lab.sim,
     lab.demo,
     completion.completion,

@@ -1,0 +1,1 @@
+"""Figures: the papers' experiments, run here; what the papers found beside what is found here."""

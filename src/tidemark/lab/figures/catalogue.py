@@ -1,0 +1,64 @@
+"""Catalogue: every experiment that `tidemark lab` knows."""
+
+from __future__ import annotations
+
+from tidemark.lab.figures import dsn02, dsn02sim, dsn03, dsn03real, dsn03sim, mops, overhead
+from tidemark.lab.figures.experiment import Experiment, prose
+
+SIMULATED = """
+A publisher hosting and a subscriber hosting broker, four pubends, and each subscriber wants a quarter of the
+events, as in the paper; with less load. Links take 1 ms, a sync up to 20 ms and a read up to 5 ms; computing
+takes no time. What subscribers got was checked: every event once and in order.
+"""
+REAL = """
+A publisher hosting and a subscriber hosting broker, four pubends, and each subscriber wants a quarter of the
+events, as in the paper; with less load. Brokers are processes on one machine, all clients are in another
+process on it. What subscribers got was checked: every event once and in order.
+"""
+CRASH = "Subscribers return when the constream has got all that it missed."
+
+EXPERIMENTS: dict[str, Experiment] = {
+    each.name: each
+    for each in (
+        Experiment(
+            "dsn03-disconnections",
+            "DSN'03 figures 5, 6: subscribers come and go; how long catching up takes, how far all is",
+            prose(SIMULATED),
+            (dsn03.FIGURE_5, dsn03.FIGURE_6),
+            dsn03sim.coming_and_going,
+            dsn03real.coming_and_going,
+            prose(REAL),
+        ),
+        Experiment(
+            "dsn03-crash",
+            "DSN'03 figure 7: the subscriber hosting broker is down; latest_delivered and released",
+            prose(SIMULATED + CRASH),
+            (dsn03.FIGURE_7,),
+            dsn03sim.crash,
+            dsn03real.crash,
+            prose(REAL + CRASH),
+        ),
+        Experiment(
+            "mops",
+            "MOPS figures 1-5: mobile subscribers on seven brokers; queues against kept events",
+            prose(mops.METHOD),
+            mops.FIGURES,
+            mops.measure,
+        ),
+        Experiment(
+            "dsn02-publisher",
+            "DSN'02 figure 8: the publisher hosting broker crashes; latency and nacks",
+            prose(dsn02sim.METHOD),
+            (dsn02.FIGURE_8,),
+            dsn02sim.publisher,
+        ),
+        Experiment(
+            "dsn02-overhead",
+            "DSN'02: CPU of exactly-once delivery over best effort",
+            prose(overhead.METHOD),
+            (overhead.FIGURE,),
+            None,
+            overhead.measure,
+        ),
+    )
+}

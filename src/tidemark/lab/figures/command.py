@@ -1,0 +1,96 @@
+"""What `tidemark lab` does, and prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidemark.lab.figures.catalogue import EXPERIMENTS
+from tidemark.lab.figures.drawing import HINT, can_draw
+from tidemark.lab.figures.experiment import Experiment
+from tidemark.lab.figures.laboratory import Outcome, collect
+from tidemark.lab.figures.laboratory import run as run_experiment
+from tidemark.sim.violation import ViolationError
+
+DOCS = Path("docs")
+
+
+def run(name: str, out: Path, *, real: bool, quick: bool, as_json: bool) -> int:
+    """List, collect or run; the exit code."""
+    if name == "list":
+        return _list(as_json)
+    if name == "docs":
+        found = collect(list(EXPERIMENTS.values()), out, DOCS)
+        _say(f"{found} figures in {DOCS / 'figures.md'}")
+        return 0
+    chosen = [each for each in EXPERIMENTS.values() if name in (each.name, "all") and _runs(each, real=real)]
+    if not chosen:
+        return _cannot(name, real=real)
+    return max(_run(each, out, real=real, quick=quick, as_json=as_json) for each in chosen)
+
+
+def _runs(experiment: Experiment, *, real: bool) -> bool:
+    return (experiment.real if real else experiment.simulated) is not None
+
+
+def _list(as_json: bool) -> int:
+    for each in EXPERIMENTS.values():
+        ways = [way for way, real in (("simulated", False), ("real", True)) if _runs(each, real=real)]
+        line = {"experiment": each.name, "about": each.about, "ways": ways}
+        print(json.dumps(line) if as_json else f"{each.name:<22} {each.about} [{', '.join(ways)}]")
+    return 0
+
+
+def _cannot(name: str, *, real: bool) -> int:
+    known = EXPERIMENTS.get(name)
+    if known is None:
+        _say(f"there is no experiment {name!r}; choose list, all, docs or one of {', '.join(EXPERIMENTS)}")
+    else:
+        other = f"tidemark lab {name}" + ("" if real else " --real")
+        _say(f"{name} does not run {'on real processes' if real else 'in the simulator'}: {other}")
+    return 2
+
+
+def _run(experiment: Experiment, out: Path, *, real: bool, quick: bool, as_json: bool) -> int:
+    try:
+        outcomes = run_experiment(
+            experiment, out, lambda text: _say(f"{experiment.name}: {text}"), real=real, quick=quick
+        )
+    except (AssertionError, ViolationError) as wrong:
+        _say(f"lab {experiment.name}: WRONG: {wrong}")
+        return 1
+    _show(experiment, outcomes, real=real, as_json=as_json)
+    if not can_draw():
+        _say(HINT)
+    return 0
+
+
+def _show(experiment: Experiment, outcomes: Sequence[Outcome], *, real: bool, as_json: bool) -> None:
+    for outcome in outcomes:
+        if as_json:
+            print(json.dumps(_line(experiment, outcome, real=real)))
+            continue
+        print(f"\n{outcome.figure.source}: {outcome.figure.title}: {outcome.verdict}")
+        for each in outcome.findings:
+            print(f"  {each.word:<15} {each.paper}")
+            print(f"                  here: {each.here}")
+        print(f"  {outcome.page}")
+
+
+def _line(experiment: Experiment, outcome: Outcome, *, real: bool) -> dict[str, object]:
+    findings = [{"paper": each.paper, "here": each.here, "holds": each.holds} for each in outcome.findings]
+    return {
+        "experiment": experiment.name,
+        "figure": outcome.figure.name,
+        "real": real,
+        "verdict": outcome.verdict,
+        "findings": findings,
+        "page": str(outcome.page),
+        "picture": None if outcome.picture is None else str(outcome.picture),
+    }
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

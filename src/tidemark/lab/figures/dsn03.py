@@ -1,0 +1,273 @@
+"""Figures 5, 6 and 7 of DSN'03: a subscriber hosting broker while subscribers come and go, and after a crash.
+
+How far each pubend was delivered (latest_delivered) is asked of the subscriber hosting broker, how far it was
+released of the publisher hosting one. A subscriber has caught up when it has been told everything up to the
+moment of its return, in every pubend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting, settings
+from tidemark.lab.figures.judging import quantile, rates, slope_between
+from tidemark.lab.figures.table import Numbers, Table
+
+PUBENDS = ("p1", "p2", "p3", "p4")
+#: A subscriber wants one kind of four: a quarter of all events.
+KINDS = "abcd"
+PROGRESS, RETURNS, PHASES = "progress", "returns", "phases"
+DELIVERED, RELEASED = "latest_delivered", "released"
+#: The paper's: normal is 1,000 tick ms a second; five times that while the constream asks for what it missed.
+NORMAL, RECOVERY_FACTOR = 1_000.0, 5.0
+#: Acknowledgements are saved, and what that releases is passed on, within this.
+SAVED_S = 1.0
+#: "Close to" and "about" in the paper leave this much room.
+CLOSE, ABOUT = 0.05, 0.2
+#: Catching up took this many times the absence when subscribers left one by one, and all at once.
+ALONE_LOW, ALONE_HIGH = 5 / 5, 6 / 5
+TOGETHER = 116 / 37.55
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """Subscribers come and go: how many, how often, for how long."""
+
+    events_a_second: int
+    subscribers: int
+    seconds: float
+    every_seconds: float
+    away_seconds: float
+    sample_seconds: float = 1.0
+
+    def setting(self) -> Table:
+        """As it is written down."""
+        return setting(
+            events_a_second=self.events_a_second,
+            subscribers=self.subscribers,
+            seconds=self.seconds,
+            away_every_seconds=self.every_seconds,
+            away_for_seconds=self.away_seconds,
+            sample_seconds=self.sample_seconds,
+        )
+
+    def absences(self, begin: float) -> Iterator[tuple[int, float, float]]:
+        """Who leaves when, and returns when: each in its turn, evenly over time."""
+        for number in range(self.subscribers):
+            leaves = begin + self.every_seconds * number / self.subscribers
+            while leaves + self.away_seconds < begin + self.seconds - 1:
+                yield number, leaves, leaves + self.away_seconds
+                leaves += self.every_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The subscriber hosting broker is down for a while."""
+
+    events_a_second: int
+    subscribers: int
+    before_seconds: float
+    down_seconds: float
+    after_seconds: float
+    sample_seconds: float = 0.25
+
+    def setting(self) -> Table:
+        """As it is written down."""
+        return setting(
+            events_a_second=self.events_a_second,
+            subscribers=self.subscribers,
+            down_seconds=self.down_seconds,
+            sample_seconds=self.sample_seconds,
+        )
+
+
+def progress_table() -> Table:
+    """Samples of latest_delivered and released, ticks as milliseconds since the start.
+
+    While the broker that knows is down, its last word stands.
+    """
+    return Table(PROGRESS, ("time_s", "pubend", "what", "tick_ms"))
+
+
+def returns_table() -> Table:
+    """Who was away, from when to when, and how long catching up took; empty if it never did."""
+    return Table(RETURNS, ("subscriber", "left_s", "returned_s", "catchup_s"))
+
+
+def phases_table() -> Table:
+    """When a phase of a crash began."""
+    return Table(PHASES, ("phase", "time_s"))
+
+
+def _progress(tables: Tables, what: str) -> tuple[Numbers, Numbers]:
+    """time[sample] and tick[sample] of the first pubend."""
+    table = tables[PROGRESS].where(pubend=PUBENDS[0], what=what)
+    return table.numbers("time_s"), table.numbers("tick_ms")
+
+
+# Figure 5: catchup durations.
+
+
+def _draw_durations(tables: Tables) -> Sequence[Panel]:
+    table = tables[RETURNS]
+    durations = Series("one return", table.numbers("returned_s"), table.numbers("catchup_s"), "points")
+    return [
+        Panel("until everything up to the return was told", "time of return (s)", "catchup (s)", [durations])
+    ]
+
+
+def _judge_durations(tables: Tables) -> Sequence[Finding]:
+    table = tables[RETURNS]
+    taken, away = table.numbers("catchup_s"), table.numbers("returned_s") - table.numbers("left_s")
+    ratios = (taken / away)[~np.isnan(taken)]
+    low, middle, high = (quantile(taken[~np.isnan(taken)], part) for part in (0.05, 0.5, 0.95))
+    usual = f"median {middle:.3f} s, 90% between {low:.3f} s and {high:.3f} s, after {away.mean():.1f} s away"
+    return [
+        Finding(
+            "who was away for 5 s catches up while the others go on, in 6 s at the most as a rule",
+            f"{len(ratios)} of {len(table.rows)} returns caught up; {usual}",
+            len(ratios) == len(table.rows) > 0 and quantile(ratios, 0.95) <= ALONE_HIGH,
+        ),
+        Finding(
+            "that usually takes between 5 and 6 s: as long as the absence, or a fifth longer",
+            f"{quantile(ratios, 0.5):.1%} of the absence",
+            ALONE_LOW <= quantile(ratios, 0.5) <= ALONE_HIGH,
+        ),
+    ]
+
+
+# Figure 6: how fast latest_delivered and released advance.
+
+
+def _draw_rates(tables: Tables) -> Sequence[Panel]:
+    lines = []
+    for what in (DELIVERED, RELEASED):
+        time, ticks = _progress(tables, what)
+        lines.append(Series(what, time[1:], rates(time, ticks), "steps"))
+    return [Panel(f"advance of {PUBENDS[0]}", "time (s)", "tick ms a second", lines)]
+
+
+def _judge_rates(tables: Tables) -> Sequence[Finding]:
+    steady, jumpy = rates(*_progress(tables, DELIVERED)), rates(*_progress(tables, RELEASED))
+    stopped = float((jumpy < NORMAL / 10).mean())
+    return [
+        Finding(
+            "latest_delivered advances steadily, close to 1,000 tick ms a second, whoever is away",
+            f"{steady.mean():,.0f} tick ms a second, standard deviation {steady.std():,.0f}",
+            abs(steady.mean() / NORMAL - 1) <= CLOSE and steady.std() <= ABOUT * NORMAL,
+        ),
+        Finding(
+            "released varies much more",
+            f"standard deviation {jumpy.std():,.0f} against {steady.std():,.0f}",
+            bool(jumpy.std() > 3 * steady.std()),
+        ),
+        Finding(
+            "because it stops while a subscriber is away",
+            f"it stood still in {stopped:.0%} of the samples",
+            stopped > 0,
+        ),
+    ]
+
+
+# Figure 7: both over a crash of the subscriber hosting broker.
+
+
+@dataclass(frozen=True, slots=True)
+class _Phases:
+    down: float
+    up: float
+    delivered: float
+    returned: float
+    end: float
+
+
+def _phases(tables: Tables) -> _Phases:
+    table = tables[PHASES]
+    found = dict(zip(table.words("phase"), table.numbers("time_s").tolist(), strict=True))
+    return _Phases(found["down"], found["up"], found["delivered"], found["returned"], found["end"])
+
+
+def _draw_crash(tables: Tables) -> Sequence[Panel]:
+    at = _phases(tables)
+    panels = []
+    for what in (DELIVERED, RELEASED):
+        time, ticks = _progress(tables, what)
+        lines = [Series(what, time, ticks / 1e3), Series("now", time, time)]
+        spans = [(at.down, at.up, "broker down")]
+        panels.append(Panel(f"{what} of {PUBENDS[0]}", "time (s)", "tick (s since the start)", lines, spans))
+    return panels
+
+
+def _judge_crash(tables: Tables) -> Sequence[Finding]:
+    delivered, released = _progress(tables, DELIVERED), _progress(tables, RELEASED)
+    at, sample = _phases(tables), float(settings(tables)["sample seconds"])
+    before = slope_between(*delivered, delivered[0][0], at.down - sample)
+    down = slope_between(*delivered, at.down, at.up)
+    recovery = slope_between(*delivered, at.up, at.delivered)
+    after = slope_between(*delivered, at.delivered, at.end)
+    held = slope_between(*released, at.down + sample, at.returned)
+    taken, away = _together(tables)
+    caught_up = at.returned + max(taken) + SAVED_S
+    catching, later = (
+        slope_between(*released, at.returned, caught_up),
+        slope_between(*released, caught_up, at.end),
+    )
+    return [
+        Finding(
+            "latest_delivered does not change while the broker is down, about 25 s",
+            f"it advanced by {down:.1f} tick ms a second for {at.up - at.down:.1f} s",
+            abs(down) < NORMAL * CLOSE,
+        ),
+        Finding(
+            "up again, the slope is about 5 times the normal one: the constream asks for what it missed",
+            f"{recovery / before:.1f} times, for {at.delivered - at.up:.2f} s",
+            abs(recovery / before / RECOVERY_FACTOR - 1) <= ABOUT,
+        ),
+        Finding(
+            "so it is much steeper than normal, and then normal again",
+            f"{before:,.0f} before, {recovery:,.0f} then, {after:,.0f} tick ms a second afterwards",
+            recovery > 2 * before and abs(after / before - 1) <= CLOSE,
+        ),
+        Finding(
+            "released does not change until the subscribers are back",
+            f"it advanced by {held:.1f} tick ms a second",
+            abs(held) < NORMAL * CLOSE,
+        ),
+        Finding(
+            "while they catch up it advances faster than normal, and as usual afterwards",
+            f"{catching:,.0f} while they did, {later:,.0f} tick ms a second afterwards",
+            catching > NORMAL and abs(later / NORMAL - 1) <= ABOUT,
+        ),
+        Finding(
+            "catching up together takes long, 116 s on average after 38 s away: 3.1 times the absence",
+            f"{np.mean(taken):.2f} s on average after {away:.1f} s away: {np.mean(taken) / away:.2f} times",
+            abs(float(np.mean(taken)) / away / TOGETHER - 1) <= ABOUT,
+        ),
+    ]
+
+
+def _together(tables: Tables) -> tuple[list[float], float]:
+    """How long each took to catch up, and how long they were away on average."""
+    table = tables[RETURNS]
+    away = table.numbers("returned_s") - table.numbers("left_s")
+    return table.numbers("catchup_s").tolist(), float(away.mean())
+
+
+FIGURE_5 = Figure("figure-5", "Catchup durations", "DSN'03, figure 5", _draw_durations, _judge_durations)
+FIGURE_6 = Figure(
+    "figure-6",
+    "Advance of latest_delivered and released with disconnections",
+    "DSN'03, figure 6",
+    _draw_rates,
+    _judge_rates,
+)
+FIGURE_7 = Figure(
+    "figure-7",
+    "latest_delivered and released over a crash of the subscriber hosting broker",
+    "DSN'03, figure 7",
+    _draw_crash,
+    _judge_crash,
+)

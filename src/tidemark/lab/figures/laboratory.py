@@ -1,0 +1,108 @@
+"""Laboratory: runs an experiment and leaves tables, pictures and pages in a directory of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark.lab.figures.drawing import can_draw, draw
+from tidemark.lab.figures.experiment import SETTING, Experiment, Figure, Finding, Tables, verdict
+from tidemark.lab.figures.page import collected, page_of
+from tidemark.lab.figures.table import Table, read_all
+
+OUT = Path("out")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A figure as it came out."""
+
+    figure: Figure
+    findings: Sequence[Finding]
+    page: Path
+    #: None where pictures cannot be made
+    picture: Path | None
+
+    @property
+    def verdict(self) -> str:
+        """In a few words."""
+        return verdict(self.findings)
+
+
+def directory_of(experiment: Experiment, out: Path, *, real: bool) -> Path:
+    """Where the files of a run go."""
+    return out / (f"{experiment.name}-real" if real else experiment.name)
+
+
+def run(
+    experiment: Experiment, out: Path, say: Callable[[str], None], *, real: bool = False, quick: bool = False
+) -> list[Outcome]:
+    """Measure, write the tables, and make the figures from what was written."""
+    measure = experiment.real if real else experiment.simulated
+    assert measure is not None
+    circumstances = _circumstances(real=real, quick=quick)
+    tables: Sequence[Table] = measure(quick, say)
+    for table in tables:
+        if table.name == SETTING:
+            table.rows += circumstances
+    directory = directory_of(experiment, out, real=real)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    for table in tables:
+        table.write(directory)
+    return make(experiment, directory, real=real)
+
+
+def _circumstances(*, real: bool, quick: bool) -> list[tuple[str, str]]:
+    """What a reader has to know besides: how much of the machine was left, whether it was only a try."""
+    found = [("effort", "quick")] if quick else []
+    if real:
+        found += [("cores", str(os.cpu_count())), ("load average before", f"{os.getloadavg()[0]:.1f}")]
+    return found
+
+
+def make(experiment: Experiment, directory: Path, *, real: bool) -> list[Outcome]:
+    """Pictures and pages from the tables in a directory."""
+    tables = read_all(directory)
+    return [_make(experiment, figure, tables, directory, real=real) for figure in experiment.figures]
+
+
+def _make(experiment: Experiment, figure: Figure, tables: Tables, directory: Path, *, real: bool) -> Outcome:
+    picture = directory / f"{figure.name}.png" if can_draw() else None
+    if picture is not None:
+        draw(figure.draw(tables), f"{figure.title} ({figure.source})", picture)
+    page = directory / f"{figure.name}.md"
+    shown = None if picture is None else picture.name
+    page.write_text(page_of(experiment, figure, tables, shown, real=real))
+    return Outcome(figure, figure.judge(tables), page, picture)
+
+
+def collect(experiments: Sequence[Experiment], out: Path, docs: Path) -> int:
+    """All runs that are there, as one page with its pictures beside it; how many figures that are."""
+    runs = [
+        (each, real, read_all(place))
+        for each in experiments
+        for real in (False, True)
+        if (place := directory_of(each, out, real=real)).is_dir()
+    ]
+    pictures = docs / "figures"
+    shutil.rmtree(pictures, ignore_errors=True)
+    pictures.mkdir(parents=True)
+    sections = []
+    for experiment, real, tables in runs:
+        place = directory_of(experiment, out, real=real)
+        shown = {each.name: _copied(place / f"{each.name}.png", pictures) for each in experiment.figures}
+        sections.append((experiment, real, tables, shown))
+    (docs / "figures.md").write_text(collected(sections))
+    return sum(len(experiment.figures) for experiment, _, _ in runs)
+
+
+def _copied(picture: Path, to: Path) -> str | None:
+    if not picture.exists():
+        return None
+    name = f"{picture.parent.name}-{picture.name}"
+    shutil.copyfile(picture, to / name)
+    return f"{to.name}/{name}"

@@ -1,0 +1,61 @@
+"""Page: what a figure says, as markdown: its picture, the paper's findings beside ours, how it was run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.lab.figures.experiment import Experiment, Figure, Tables, settings, verdict
+
+INTRODUCTION = (
+    "Every verdict is computed from the CSV files of the run. `./run lab NAME [--real]` makes them anew in "
+    "`out/`, `./run lab docs` this page from what is there."
+)
+GENERATED = "<!-- Made by `tidemark lab` from the CSV files of a run; do not edit. -->"
+
+
+def page_of(
+    experiment: Experiment, figure: Figure, tables: Tables, picture: str | None, *, real: bool
+) -> str:
+    """The page of one figure."""
+    lines = [GENERATED, f"# {figure.title}", "", *section_of(experiment, figure, tables, picture, real=real)]
+    lines += ["", "## How it was run", "", *method_of(experiment, tables, real=real), ""]
+    lines += [f"Data: {', '.join(f'`{name}.csv`' for name in sorted(tables))}."]
+    return "\n".join(lines) + "\n"
+
+
+def section_of(
+    experiment: Experiment, figure: Figure, tables: Tables, picture: str | None, *, real: bool
+) -> list[str]:
+    """Verdict, findings and picture."""
+    findings = figure.judge(tables)
+    where = "real processes" if real else "simulated"
+    command = f"./run lab {experiment.name}{' --real' if real else ''}"
+    lines = [f"{figure.source}; {where}, `{command}`. **The paper's finding: {verdict(findings)}.**", ""]
+    lines += ["| the paper found | here | |", "|---|---|---|"]
+    lines += [f"| {each.paper} | {each.here} | {each.word} |" for each in findings]
+    if picture is not None:
+        lines += ["", f"![{figure.title}]({picture})"]
+    return lines
+
+
+def method_of(experiment: Experiment, tables: Tables, *, real: bool) -> list[str]:
+    """How the run was like the paper's, and its setting."""
+    said = ", ".join(f"{what} {value}" for what, value in settings(tables).items())
+    return [(experiment.real_method if real else "") or experiment.method, "", f"Setting: {said}."]
+
+
+def collected(sections: Sequence[tuple[Experiment, bool, Tables, dict[str, str | None]]]) -> str:
+    """One page with all figures of all runs; `sections`: experiment, real, tables, figure -> picture."""
+    lines = [GENERATED, "# The papers' figures, run here", "", INTRODUCTION, ""]
+    lines += ["| figure | | where | verdict |", "|---|---|---|---|"]
+    for experiment, real, tables, _ in sections:
+        for figure in experiment.figures:
+            where = "real processes" if real else "simulated"
+            found = verdict(figure.judge(tables))
+            lines.append(f"| {figure.source} | {figure.title} | {where} | {found} |")
+    for experiment, real, tables, pictures in sections:
+        for figure in experiment.figures:
+            lines += ["", f"## {figure.title}", ""]
+            lines += section_of(experiment, figure, tables, pictures[figure.name], real=real)
+        lines += ["", *method_of(experiment, tables, real=real)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,208 @@
+"""Roaming: mobile subscribers on a tree of seven brokers, as MOPS has it, for any way of serving them.
+
+The same itinerary - who comes where and when, who leaves when, what is published when - is played to each
+side; what a side's brokers receive and send is tallied by kind, and what they store is sampled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from tidemark.lab.figures.table import Table
+
+PARENTS: dict[str, str | None] = {
+    "B1": None, "B2": "B1", "B3": "B1", "B4": "B2", "B5": "B2", "B6": "B3", "B7": "B3",
+}  # fmt: skip
+#: Subscribers do not connect to the root.
+OPEN_TO_ALL = tuple(PARENTS)[1:]
+PUBLISH_EVERY_S = 2.0
+VALIDITY_MS = 5_000
+#: Connections a second of a subscriber; it is there for half of the time.
+RATE_MIN, RATE_MAX = 0.2, 0.6
+#: Before this nothing is counted.
+BEGIN_S = 4.0
+SAMPLE_S = 0.5
+#: Kinds of messages. Silence is knowledge that there was no event, which only Tidemark sends.
+KINDS = ("notification", "subscription", "unsubscription", "control", "silence")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A subscriber comes to a broker, or (None) leaves the one it is at."""
+
+    at: float
+    subscriber: int
+    broker: str | None
+
+
+@dataclass
+class Tally:
+    """How many messages of each kind each broker received and sent; nothing before `begin`."""
+
+    received: Counter[tuple[str, str]] = field(default_factory=Counter)
+    sent: Counter[tuple[str, str]] = field(default_factory=Counter)
+    is_counting: bool = False
+
+    def passed(self, sender: str | None, receiver: str | None, kind: str, count: int = 1) -> None:
+        """Messages from one to the other; None is a client."""
+        if self.is_counting and sender is not None:
+            self.sent[sender, kind] += count
+        if self.is_counting and receiver is not None:
+            self.received[receiver, kind] += count
+
+
+class Roamer(Protocol):
+    """A mobile subscriber."""
+
+    def come(self, at: str) -> None:
+        """Connect to this broker."""
+
+    def leave(self) -> None:
+        """Disconnect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What all subscribers should have got, and did."""
+
+    expected: int
+    missed: int
+    repeated: int
+
+
+class Side(Protocol):
+    """A way of serving mobile subscribers, in a world of its own."""
+
+    name: str
+    tally: Tally
+
+    def at(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something at this time."""
+
+    def run(self, until: float) -> None:
+        """Let time pass."""
+
+    def roamer(self, number: int) -> Roamer:
+        """A subscriber of everything; it has not come yet."""
+
+    def publish_every(self, broker: str, seconds: float, first: float) -> None:
+        """A publisher of an event every so often, at this broker."""
+
+    def stored(self, broker: str) -> int:
+        """Events that it must keep for somebody."""
+
+    def cached_bytes(self, broker: str) -> int:
+        """Bytes of events that it need not keep, and has to have them at hand."""
+
+    def finish(self) -> Received:
+        """No more events; everybody comes back and gets what is left."""
+
+
+def itinerary(chance: Random, subscribers: int, until: float) -> list[Move]:
+    """Every move of everyone, in order."""
+    moves: list[Move] = []
+    for number in range(subscribers):
+        period = 1 / chance.uniform(RATE_MIN, RATE_MAX)
+        at = BEGIN_S / 2 + chance.uniform(0, period)
+        while at < until:
+            moves.append(Move(at, number, chance.choice(OPEN_TO_ALL)))
+            moves.append(Move(at + period / 2, number, None))
+            at += period
+    return sorted(moves, key=lambda move: move.at)
+
+
+def brokers_table() -> Table:
+    """Averages of one broker over one run: numbers, and messages a second."""
+    messages = tuple(f"{way}_{kind}" for way in ("received", "sent") for kind in KINDS)
+    fixed = ("approach", "subscribers", "run", "broker", "connected", "stored", "cached_bytes")
+    return Table("brokers", (*fixed, *messages))
+
+
+def deliveries_table() -> Table:
+    """What came of one run."""
+    return Table("deliveries", ("approach", "subscribers", "run", "expected", "missed", "repeated"))
+
+
+def storage_table() -> Table:
+    """Events stored at a broker on average, over the time of a run."""
+    return Table("storage", ("approach", "subscribers", "run", "time_s", "stored"))
+
+
+@dataclass
+class Tables:
+    """What runs are written to."""
+
+    brokers: Table = field(default_factory=brokers_table)
+    deliveries: Table = field(default_factory=deliveries_table)
+    storage: Table = field(default_factory=storage_table)
+
+    def add(self, other: Tables) -> None:
+        """All rows of another run."""
+        self.brokers.rows += other.brokers.rows
+        self.deliveries.rows += other.deliveries.rows
+        self.storage.rows += other.storage.rows
+
+
+class Roaming:
+    """One side, one number of subscribers, one run."""
+
+    def __init__(self, side: Side, subscribers: int, run: int, seconds: float) -> None:
+        self._side = side
+        self._subscribers = subscribers
+        self._end = BEGIN_S + seconds
+        self._places: list[str | None] = [None] * subscribers
+        self._connected: Counter[str] = Counter()
+        self._stored: Counter[str] = Counter()
+        self._cached: Counter[str] = Counter()
+        self._samples = 0
+        self._who = side.name, subscribers, run
+        self._tables = Tables()
+
+    def play(self) -> Tables:
+        """From the beginning to the end."""
+        side, chance = self._side, Random(f"{self._who[1]} {self._who[2]}")
+        for number, broker in enumerate(PARENTS):
+            side.publish_every(broker, PUBLISH_EVERY_S, BEGIN_S / 2 + number * PUBLISH_EVERY_S / len(PARENTS))
+        roamers = [side.roamer(number) for number in range(self._subscribers)]
+        for move in itinerary(chance, self._subscribers, self._end):
+            side.at(move.at, partial(self._move, roamers[move.subscriber], move))
+        at = BEGIN_S
+        while at < self._end:
+            side.at(at, partial(self._sample, at - BEGIN_S))
+            at += SAMPLE_S
+        side.run(BEGIN_S)
+        side.tally.is_counting = True
+        side.run(self._end)
+        side.tally.is_counting = False
+        for broker in PARENTS:
+            self._tables.brokers.add(*self._row(broker))
+        found = side.finish()
+        self._tables.deliveries.add(*self._who, found.expected, found.missed, found.repeated)
+        return self._tables
+
+    def _move(self, roamer: Roamer, move: Move) -> None:
+        self._places[move.subscriber] = move.broker
+        if move.broker is None:
+            roamer.leave()
+        else:
+            roamer.come(at=move.broker)
+
+    def _sample(self, at: float) -> None:
+        self._samples += 1
+        self._connected.update(place for place in self._places if place is not None)
+        stored = {broker: self._side.stored(broker) for broker in PARENTS}
+        self._tables.storage.add(*self._who, at, sum(stored.values()) / len(stored))
+        self._stored.update(stored)
+        self._cached.update({broker: self._side.cached_bytes(broker) for broker in PARENTS})
+
+    def _row(self, broker: str) -> tuple[str | float, ...]:
+        tally, seconds = self._side.tally, self._end - BEGIN_S
+        averages = (each[broker] / self._samples for each in (self._connected, self._stored, self._cached))
+        ways = (tally.received, tally.sent)
+        messages = (way[broker, kind] / seconds for way in ways for kind in KINDS)
+        return (*self._who, broker, *averages, *messages)

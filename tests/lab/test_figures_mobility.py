@@ -1,0 +1,134 @@
+"""Mobile subscribers: queues do what the paper says of them, and both sides serve all on one itinerary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tidemark.broker.pubend import PubendPolicy
+from tidemark.lab.figures import mops
+from tidemark.lab.figures.persistence import PersistenceSide
+from tidemark.lab.figures.queueing import QueueSide
+from tidemark.lab.figures.roaming import (
+    OPEN_TO_ALL,
+    RATE_MAX,
+    RATE_MIN,
+    Roaming,
+    Side,
+    brokers_table,
+    itinerary,
+    storage_table,
+)
+
+CALM = PubendPolicy(heartbeat=2_000_000)
+
+
+@pytest.fixture
+def queues() -> QueueSide:
+    side = QueueSide()
+    side.tally.is_counting = True
+    return side
+
+
+def received(side: QueueSide, broker: str, kind: str) -> int:
+    return side.tally.received[broker, kind]
+
+
+def sent(side: QueueSide, broker: str, kind: str) -> int:
+    return side.tally.sent[broker, kind]
+
+
+def test_who_returns_to_its_broker_finds_its_queue_and_nobody_unsubscribes(queues: QueueSide) -> None:
+    sub = queues.roamer(0)
+    queues.publish_every("B7", 1.0, first=0.5)
+    sub.come(at="B4")
+    queues.run(1.0)
+    sub.leave()
+    queues.run(3.0)
+    assert queues.stored("B4") == 2
+    sub.come(at="B4")
+    queues.run(3.1)
+    assert queues.stored("B4") == 0
+    assert sub.got == {1, 2, 3}
+    assert sum(count for (_, kind), count in queues.tally.received.items() if kind == "unsubscription") == 0
+
+
+def test_who_moves_has_its_queue_handed_over_and_the_old_path_ends(queues: QueueSide) -> None:
+    sub = queues.roamer(0)
+    queues.publish_every("B4", 1.0, first=0.5)
+    sub.come(at="B4")
+    queues.run(1.0)
+    sub.leave()
+    queues.run(3.0)
+    sub.come(at="B7")
+    queues.run(3.1)
+    assert sub.got == {1, 2, 3}
+    assert received(queues, "B7", "notification") == 2
+    assert received(queues, "B4", "unsubscription") == 1
+    assert queues.stored("B4") == queues.stored("B7") == 0
+    queues.run(4.0)
+    assert sub.got == {1, 2, 3, 4}
+    assert sub.repeated == 0
+
+
+def test_a_second_subscriber_behind_a_link_changes_nothing_upstream(queues: QueueSide) -> None:
+    first, second = queues.roamer(0), queues.roamer(1)
+    first.come(at="B4")
+    queues.run(1.0)
+    told = sent(queues, "B4", "subscription")
+    second.come(at="B4")
+    queues.run(2.0)
+    assert told == 1
+    assert sent(queues, "B4", "subscription") == told
+
+
+def test_an_itinerary_is_as_the_paper_has_it() -> None:
+    moves = itinerary(Random(1), 10, until=100.0)
+    assert {move.broker for move in moves if move.broker is not None} == set(OPEN_TO_ALL)
+    assert moves == sorted(moves, key=lambda move: move.at)
+    for number in range(10):
+        comes = [move.at for move in moves if move.subscriber == number and move.broker is not None]
+        assert RATE_MIN <= 1 / (comes[1] - comes[0]) <= RATE_MAX
+    assert moves == itinerary(Random(1), 10, until=100.0)
+
+
+@pytest.mark.parametrize(
+    "make", [QueueSide, lambda: PersistenceSide("tidemark", CALM)], ids=["queues", "tidemark"]
+)
+def test_everybody_gets_everything_on_either_side(make: Callable[[], Side]) -> None:
+    tables = Roaming(make(), 4, run=0, seconds=8).play()
+    brokers = tables.brokers
+    ((_, _, _, expected, missed, _),) = tables.deliveries.rows
+    assert isinstance(expected, int)
+    assert expected > 50
+    assert missed == 0
+    assert brokers.where(broker="B1").numbers("connected").tolist() == [0.0]
+    assert all(rate > 0 for rate in brokers.numbers("received_notification"))
+    assert brokers.numbers("stored").sum() > 0
+
+
+def test_the_figures_are_judged_from_the_averages_of_all_brokers() -> None:
+    brokers, storage = brokers_table(), storage_table()
+    for side in mops.SIDES:
+        for subscribers in (1, 15, 35):
+            for time in range(6):
+                storage.add(side, subscribers, 0, time, 2.5)
+            stored = subscribers / 7 if side == mops.QUEUES else 2.5
+            for broker in ("B1", "B2"):
+                messages = [float(subscribers)] * (len(brokers.columns) - 7)
+                brokers.add(side, subscribers, 0, broker, 1.0, stored, 0, *messages)
+    linear, level, more = mops.FIGURES[1].judge({"brokers": brokers, "storage": storage})
+    assert (linear.holds, level.holds, more.holds) == (True, True, True)
+    assert "from 17.5 on" in more.here
+
+
+def test_what_only_grows_while_a_run_lasts_has_not_reached_a_maximum() -> None:
+    brokers, storage = brokers_table(), storage_table()
+    for side in mops.SIDES:
+        for subscribers in (1, 15, 35):
+            brokers.add(side, subscribers, 0, "B1", 1.0, 2.5, 0, *[1.0] * (len(brokers.columns) - 7))
+            for time in range(6):
+                storage.add(side, subscribers, 0, time, float(time))
+    assert not mops.FIGURES[1].judge({"brokers": brokers, "storage": storage})[1].holds
