@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from itertools import accumulate
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from tidemark.client.acks import Transaction as AsyncTransaction
 from tidemark.client.client import FETCH_BYTES
 from tidemark.client.connection import PING_SECONDS
 from tidemark.client.events import Batch, Event, Gap
+from tidemark.client.starts import Start
 from tidemark.client.subscription import (
     CLOSE_SECONDS,
     SERVER_KEPT,
@@ -207,6 +209,27 @@ class Client:
         """Publish an event batch that was built elsewhere."""
         return self._loop.run(self._client.publish_batch(batch, sequence=sequence, timeout=timeout))
 
+    def publish_batches(
+        self, batches: Sequence[EventBatch], *, sequence: int | None = None, timeout: float | None = None
+    ) -> list[list[int | None]]:
+        """Publish event batches in order, without waiting for one before the next; the ticks of each.
+
+        `sequence` is the number of the first event of the first one; the others go on from there.
+        """
+        numbers = accumulate((batch.count for batch in batches), initial=sequence or 0)
+
+        async def published() -> list[list[int | None]]:
+            return await asyncio.gather(
+                *(
+                    self._client.publish_batch(
+                        batch, sequence=None if sequence is None else number, timeout=timeout
+                    )
+                    for batch, number in zip(batches, numbers, strict=False)
+                )
+            )
+
+        return self._loop.run(published())
+
     def subscribe(
         self,
         topic: str,
@@ -215,6 +238,7 @@ class Client:
         durable: str | None = None,
         checkpoint: CheckpointToken | ServerKept | None = SERVER_KEPT,
         ack: AckMode | None = None,
+        start: Start | None = None,
         window_bytes_max: int = WINDOW_BYTES_MAX,
     ) -> Subscription:
         """Subscribe to a topic or pattern, see Client.subscribe; it is open when this returns."""
@@ -225,6 +249,7 @@ class Client:
                 durable=durable,
                 checkpoint=checkpoint,
                 ack=ack,
+                start=start,
                 window_bytes_max=window_bytes_max,
             )
         )

@@ -276,7 +276,7 @@ def test_a_topology_starts_with_one_command_and_is_compared_with_its_file(
     command = Tidemark("tidemark://127.0.0.1:1")
     drawn = command("topology", "show", str(file)).splitlines()
     assert [line.split()[0] for line in drawn] == ["middle", "├──", "└──"]
-    whole = Spoken("up", "--topology", str(file), "--json")
+    whole = Spoken("up", "--no-pipeline", "--topology", str(file), "--json")
     try:
         assert [each["name"] for each in json.loads(whole.line())["brokers"]] == list(ports)
         east, middle = (Tidemark(f"tidemark://127.0.0.1:{ports[name]}") for name in ("east", "middle"))

@@ -29,10 +29,12 @@ from tidemark.wire.frames import (
     Describe,
     Frame,
     Gap,
+    Offer,
     Ping,
     Pong,
     Publish,
     Published,
+    Recalled,
     Refused,
     Subscribe,
     Subscribed,
@@ -272,7 +274,7 @@ class Session(asyncio.Protocol):
                     self.send(Refused("ask", str(ticket), "unknown", "there is no such question"))
                 else:
                     self.send(Answer(ticket, f'{{"what": "{what}", "arguments": {arguments}}}'))
-            case Credit():
+            case Credit() | Offer() | Recalled():
                 pass
             case _:
                 raise AssertionError(frame)

@@ -13,7 +13,9 @@ from fake_broker import FIRST_TICK, FakeBroker
 import tidemark
 import tidemark.sync
 from tidemark.errors import EncodeError
+from tidemark.message import BatchBuilder, EventBatch, Schema, Shape
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import Publish
 
 START = CheckpointToken({"p1": FIRST_TICK})
 
@@ -103,3 +105,26 @@ def test_errors_come_to_the_caller_and_a_closed_client_says_so(broker: FakeBroke
     broker_gone = broker.url.replace(str(broker.port), "1")
     with pytest.raises(tidemark.NotConnectedError):
         tidemark.sync.connect(broker_gone, connect_timeout=0.1)
+
+
+def test_batches_leave_in_order_without_waiting_for_each_other(broker: FakeBroker) -> None:
+    schema = Schema.parse("[n: int]")
+
+    def batch(numbers: range) -> EventBatch:
+        builder = BatchBuilder()
+        for n in numbers:
+            builder.add(Shape("t", schema.fingerprint), schema.encode({"n": n}))
+        return builder.build()
+
+    with tidemark.sync.connect(broker.url, publisher="loader") as tm:
+        tm.create_topic("t", schema)
+        ticks = tm.publish_batches([batch(range(2)), batch(range(2, 5))], sequence=1)
+        assert [len(each) for each in ticks] == [2, 3]
+        assert tm.publish_batches([batch(range(5, 6))], sequence=6)[0][0] > ticks[1][-1]  # type: ignore[operator]
+        assert [(frame.sequence, frame.batch.count) for frame in broker.of(Publish)] == [
+            (1, 2),
+            (3, 3),
+            (6, 1),
+        ]
+    with tidemark.sync.connect(broker.url) as tm:
+        assert [len(each) for each in tm.publish_batches([batch(range(2)), batch(range(1))])] == [2, 1]

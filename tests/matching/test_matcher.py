@@ -53,6 +53,10 @@ def matched(matcher: Matcher, rows: Sequence[Event], types: Mapping[Path, Type] 
     found = [matcher.members(number).tolist() for number in matcher.match(columns).tolist()]
     again = [matcher.members(number).tolist() for number in matcher.match(DictColumns(rows, types)).tolist()]
     assert found == again
+    sets = matcher.match(columns)
+    which, members = matcher.members_of(sets[sets > 0])
+    wanted = np.flatnonzero(sets)[which]
+    assert [sorted(members[wanted == row].tolist()) for row in range(len(rows))] == found
     return found
 
 

@@ -16,6 +16,7 @@ from tidemark.wire.frames import (
     AckExpected,
     Answer,
     Ask,
+    Claim,
     ClientFrame,
     Connect,
     Credit,
@@ -28,12 +29,18 @@ from tidemark.wire.frames import (
     Hello,
     Interest,
     Knowledge,
+    Line,
     Nack,
+    Offer,
     PeerFrame,
     Ping,
     Pong,
     Publish,
     Published,
+    Recall,
+    Recalled,
+    RecallMore,
+    RecallOver,
     Refused,
     Release,
     Subscribe,
@@ -119,6 +126,21 @@ def fetches(draw: st.DrawFn) -> Fetch:
     return Fetch(draw(counts), draw(names), base, upto, draw(names), draw(texts), draw(counts))
 
 
+@st.composite
+def recalls(draw: st.DrawFn) -> Recall:
+    """Lines in order, with and without holes between them."""
+    ends = sorted(draw(st.sets(ticks, min_size=2, max_size=7)))
+    pairs = zip(ends[::2], ends[1::2], strict=False)
+    lines = tuple(Line(draw(names), draw(texts), base, upto) for base, upto in pairs)
+    return Recall(draw(counts), draw(names), ends[0], ends[-1], lines, draw(counts))
+
+
+@st.composite
+def recalled(draw: st.DrawFn) -> Recalled:
+    base, upto, batch = draw(stretches())
+    return Recalled(draw(counts), base, upto, batch, draw(ranges(base, upto) | st.just(())))
+
+
 batches = st.lists(ticks, min_size=1, max_size=5).map(batch_of)
 wanted = st.lists(st.builds(Wanted, names, texts), max_size=4).map(tuple)
 acks = st.dictionaries(names, tokens, max_size=3).map(lambda of: tuple(of.items()))
@@ -130,6 +152,7 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     AckExpected: st.builds(AckExpected, names, ticks),
     Release: st.builds(Release, names, ticks, ticks, counts),
     Interest: st.builds(Interest, counts, st.none() | wanted),
+    Claim: st.builds(Claim, names, counts, names, st.booleans()),
     Topic: st.builds(Topic, names, st.booleans(), st.lists(texts, max_size=4).map(tuple)),
     Ping: st.builds(Ping, ticks),
     Pong: st.builds(Pong, ticks),
@@ -151,6 +174,11 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Answer: st.builds(Answer, counts, texts),
     Fetch: fetches(),
     Fetched: fetched(),
+    Offer: st.builds(Offer, counts),
+    Recall: recalls(),
+    Recalled: recalled(),
+    RecallMore: st.builds(RecallMore, counts, counts),
+    RecallOver: st.builds(RecallOver, counts),
     Refused: st.builds(Refused, names, names, names, texts),
 }
 

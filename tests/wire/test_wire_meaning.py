@@ -19,9 +19,12 @@ from tidemark.wire.frames import (
     Frame,
     Gap,
     Knowledge,
+    Line,
     Nack,
     Publish,
     Published,
+    Recall,
+    Recalled,
     Release,
     Subscribe,
     Subscribed,
@@ -57,6 +60,11 @@ SENT_WRONGLY: dict[str, tuple[Frame, str]] = {
     "damaged out of order": (knowledge(5, 9, [], (7, 8), (6, 7)), "out of order"),
     "delivery of no range": (Deliver("s", "p", 2, 1), "not a range"),
     "a delivered tick outside": (Deliver("s", "p", 2, 5, batch_of([6])), "ticks"),
+    "a recalled tick outside": (Recalled(1, 2, 5, batch_of([6])), "ticks"),
+    "recalled of no range": (Recalled(1, 5, 2), "not a range"),
+    "gone before the base": (Recalled(1, 5, 9, None, ((4, 6),)), "beyond"),
+    "gone after upto": (Recalled(1, 5, 9, None, ((6, 7), (8, 10))), "beyond"),
+    "gone out of order": (Recalled(1, 5, 9, None, ((7, 8), (6, 7))), "out of order"),
     "an empty nack range": (Nack("p", ((1, 1),)), "empty"),
     "a nack range backwards": (Nack("p", ((2, 1),)), "empty"),
     "overlapping nack ranges": (Nack("p", ((1, 5), (4, 6))), "overlaps"),
@@ -99,6 +107,27 @@ def test_what_counts_is_not_negative() -> None:
 
 def test_a_gap_has_a_range() -> None:
     refuses(with_first_number(Gap("s", "p", 1, 2), 3), "not a range")
+
+
+#: base and upto of a recall, and of its lines
+RECALLED_WRONGLY: dict[str, tuple[int, int, list[tuple[int, int]]]] = {
+    "of nothing": (5, 5, [(5, 5)]),
+    "without lines": (5, 9, []),
+    "with a line before it": (5, 9, [(4, 6)]),
+    "with a line beyond it": (5, 9, [(5, 10)]),
+    "with lines that overlap": (5, 9, [(5, 8), (7, 9)]),
+    "with an empty line": (5, 9, [(6, 6)]),
+}
+
+
+@pytest.mark.parametrize("what", RECALLED_WRONGLY)
+def test_the_lines_of_a_recall_follow_one_another_within_it(what: str) -> None:
+    base, upto, lines = RECALLED_WRONGLY[what]
+    with pytest.raises(WireError, match="recall"):
+        encode(Recall(1, "p", base, upto, tuple(Line("t", "", *each) for each in lines), 9))
+    written = [pack("<qq", *each) + name("t") + name("") for each in lines]
+    head = pack("<qqqq", 1, base, upto, 9) + name("p") + pack("<I", len(lines))
+    refuses(frame_of(52, head + b"".join(written)), "recall")
 
 
 def test_a_publish_has_a_batch_and_a_batch_has_events() -> None:

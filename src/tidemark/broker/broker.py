@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Any, assert_never
 
 from tidemark.broker.admin import Admin
 from tidemark.broker.commit import GroupCommit
@@ -203,6 +203,10 @@ class Broker:
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
+
+    def describe_pubends(self) -> list[dict[str, Any]]:
+        """Where those stand that are hosted here."""
+        return self._admin.pubends()
 
     @property
     def recalls(self) -> Recalls:

@@ -163,8 +163,9 @@ class Latecomers:
     ) -> None:
         """Ask for what no stream has: what is L up to `gap`, what was left out before it was known here."""
         base, lost = catchup.position, self._constreams[pubend].stream.window.knowledge.lost
-        if gap is None and self._recall and base < lost:
-            gap = min(lost, known)
+        if self._recall and base < lost:
+            # All of that is L, however little of it the PFS has said yet: one recall, not one for each piece.
+            gap = lost if gap is None else max(gap, lost)
         upto = known if gap is None else gap
         lines = subscription.lines(pubend, base, upto)
         if not lines or lines[0].base > base:

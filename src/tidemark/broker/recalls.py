@@ -16,7 +16,7 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import Line, Offer, Range, Recall, Recalled, RecallMore, RecallOver, Refused
 
 #: Of one recall: bytes of events that are on their way or held.
-RECALL_BYTES_MAX = 1 << 20
+RECALL_BYTES_MAX = 256 << 10
 
 #: a pubend and a subscriber
 Key = tuple[str, int]

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidemark.cli.options import BROKER, JSON, duration
+from tidemark.cli.audit import audit
+from tidemark.cli.options import BROKER_DEFAULT, BROKER_VARIABLE, JSON, duration
 from tidemark.cli.output import NOTHING, emit, emit_either, show_bytes, show_seconds, show_time, table
+from tidemark.cli.screen import watch
 from tidemark.cli.talk import Interrupts
+from tidemark.errors import ConfigError, TidemarkError
 
-ARCHIVE_DEFAULT = "tidemark-archive"
+if TYPE_CHECKING:
+    from tidemark.spark.archivekeep import Retain
+
+#: Where `tidemark up` keeps it.
+ARCHIVE_DEFAULT = "tidemark-data/archive"
 
 PATH = click.option(
     "--path",
@@ -24,79 +32,214 @@ PATH = click.option(
     show_envvar=True,
     help="Where the archive is.",
 )
+BROKERS = click.option(
+    "--broker",
+    "urls",
+    metavar="URL",
+    multiple=True,
+    envvar=BROKER_VARIABLE,
+    default=[BROKER_DEFAULT],
+    show_default=True,
+    show_envvar=True,
+    help="A broker that hosts pubends; once for each, if there are several.",
+)
 
 
 @click.group()
 def pipeline() -> None:
-    """The data pipeline on Spark: the archive, and how it is doing."""
+    """The data pipeline on Spark: the archive, how it is doing, and the audit."""
+
+
+pipeline.add_command(audit)
+
+
+MASTER = click.option(
+    "--master", default="local[*]", show_default=True, help="Where Spark runs, when there is much to do."
+)
+LOG = click.option(
+    "--log",
+    "level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Say what happens as log lines on standard error, as brokers do.",
+)
+LOG_FORMAT = click.option(
+    "--log-format", default="auto", type=click.Choice(["auto", "text", "json"]), hidden=True
+)
+ATTACHED = click.option("--attached", is_flag=True, hidden=True, help="End when standard input is closed.")
 
 
 @pipeline.command()
 @PATH
 @click.option("--once", is_flag=True, help="Stop when all that there is has been archived.")
 @click.option("--interval", type=duration, default="1s", show_default=True, help="The wait between rounds.")
-@click.option("--retain", type=duration, help="Keep no more than this much history; all, if not given.")
 @click.option(
-    "--master", default="local[*]", show_default=True, help="Where Spark runs, when there is much to do."
+    "--retain",
+    metavar="AGE|SIZE",
+    help="Keep history of this age or size: 90d, 500GB; all by default.",
 )
-@BROKER
+@click.option(
+    "--serve/--no-serve",
+    "is_serving",
+    default=True,
+    show_default=True,
+    help="Also give brokers back what they do not have any more.",
+)
+@MASTER
+@LOG
+@LOG_FORMAT
+@ATTACHED
+@BROKERS
 @JSON
 def archive(
     path: Path,
     once: bool,
     interval: float,
-    retain: float | None,
+    retain: str | None,
+    is_serving: bool,
     master: str,
-    url: str,
+    level: str | None,
+    log_format: str,
+    attached: bool,
+    urls: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Archive the events of all pubends of a broker in Delta tables of Parquet; Ctrl-C stops it.
+    """Archive the events of all pubends of brokers in Delta tables of Parquet; Ctrl-C stops it.
 
-    It goes on where it was, after a crash too: every event is archived once. The broker is told how far it
-    got, and lets go only what is archived if its setting retention.archive is true. A second process on the
-    same directory refuses to start. With --json a line for each round.
+    `tidemark up` runs this by itself. It goes on where it was, after a crash too: every event is archived
+    once. The brokers are told how far it got, and let go only what is archived if their setting
+    retention.archive is true. A second process on the same directory refuses to start. With --json a line
+    for each round.
+
+    Subscribers that come back from beyond what brokers still hold, or start in the past, get what they want
+    from here, too: all that come together in one scan.
 
     \b
     tidemark pipeline archive
     tidemark pipeline archive --path /var/lib/tidemark/archive --retain 365d
+    tidemark pipeline archive --broker tidemark://east:7676 --broker tidemark://west:7676
     tidemark pipeline archive --once --json
     """
+    from tidemark.cli.archivelog import ArchiveLog, end_with_input, log
+    from tidemark.node.logs import configure
     from tidemark.spark.pipeline import run_archive
 
+    kept = None if retain is None else _retained(retain)
+    if level is not None:
+        configure(level, log_format)
     with Interrupts() as interrupts:
-        run_archive(
-            url,
-            path,
-            tell=emit if as_json else _tell,
-            sleep=interrupts.sleep,
-            interval=interval,
-            once=once,
-            retain=retain,
-            master=master,
-        )
+        if attached:
+            end_with_input()
+        try:
+            run_archive(
+                urls,
+                path,
+                tell=emit if as_json else ArchiveLog() if level is not None else _tell,
+                sleep=interrupts.sleep,
+                interval=interval,
+                once=once,
+                retain=kept,
+                master=master,
+                serve=is_serving,
+            )
+        except TidemarkError as error:
+            if level is None:
+                raise
+            log.error("cannot archive", reason=str(error))
+            sys.exit(1)
 
 
 @pipeline.command()
 @PATH
-@click.option("--offline", is_flag=True, help="Do not ask the broker how far behind the archive is.")
-@BROKER
+@MASTER
+@LOG
+@LOG_FORMAT
+@ATTACHED
+@BROKERS
 @JSON
-def status(path: Path, offline: bool, url: str, as_json: bool) -> None:
+def serve(
+    path: Path,
+    master: str,
+    level: str | None,
+    log_format: str,
+    attached: bool,
+    urls: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Give brokers back from the archive what they do not have any more; Ctrl-C stops it.
+
+    `tidemark pipeline archive` does this by itself; this is for brokers with subscribers that have a process
+    of their own for it, beside the one that writes the archive. With --json a line for each scan.
+
+    \b
+    tidemark pipeline serve --path /var/lib/tidemark/archive --broker tidemark://east:7676
+    """
+    from tidemark.cli.archivelog import ArchiveLog, end_with_input
+    from tidemark.node.logs import configure
+    from tidemark.spark.pipeline import run_serve
+
+    if level is not None:
+        configure(level, log_format)
+    with Interrupts() as interrupts:
+        if attached:
+            end_with_input()
+        tell = emit if as_json else ArchiveLog() if level is not None else _tell
+        run_serve(urls, path, tell=tell, sleep=interrupts.sleep, master=master)
+
+
+def _retained(text: str) -> Retain:
+    from tidemark.node.units import parse_retain
+    from tidemark.spark.archivekeep import Retain
+
+    try:
+        found = parse_retain(text)
+    except ConfigError as error:
+        raise click.BadParameter(error.reason, param_hint="--retain") from None
+    return Retain(None if found.age is None else found.age / 1e6, found.size)
+
+
+@pipeline.command()
+@PATH
+@click.option("--offline", is_flag=True, help="Do not ask the brokers how far behind the archive is.")
+@click.option("--watch", "is_watched", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("--interval", type=duration, default="2s", show_default=True, help="How often, with --watch.")
+@BROKERS
+@JSON
+def status(
+    path: Path, offline: bool, is_watched: bool, interval: float, urls: tuple[str, ...], as_json: bool
+) -> None:
     """Show what the archive has and how far it is behind: tables, files, sizes, rates and lag.
 
     \b
     tidemark pipeline status
+    tidemark pipeline status --watch
     tidemark pipeline status --path /var/lib/tidemark/archive --offline
     tidemark pipeline status --json | jq '.pubends[].lag_seconds'
     """
     from tidemark.spark import pipeline as jobs
 
-    emit_either(jobs.status(path, None if offline else url), _draw, as_json)
+    def found() -> dict[str, Any]:
+        return jobs.status(path, None if offline else urls)
+
+    if not is_watched:
+        emit_either(found(), _draw, as_json)
+        return
+    with Interrupts() as interrupts:
+        if not as_json:
+            watch(lambda: _draw(found()), interval, interrupts)
+            return
+        emit(found())
+        while interrupts.sleep(interval):
+            emit(found())
 
 
 def _tell(said: Mapping[str, Any]) -> None:
     if "waiting" in said:
-        click.echo(f"waiting: {said['waiting']}", err=True)
+        click.echo(f"waiting: {said['waiting']}" if said["waiting"] else "going on", err=True)
+    elif "recalled" in said:
+        click.echo(
+            f"gave back to {said['recalled']:,} subscribers what they asked for, "
+            f"of {said['events']:,} events read, in {show_seconds(said['seconds'])}"
+        )
     else:
         size = show_bytes(said["bytes"])
         click.echo(f"archived {said['events']:,} events, {size}, in {show_seconds(said['seconds'])}")
@@ -111,6 +254,10 @@ def _draw(found: Mapping[str, Any]) -> str:
         f"{found['events']:,} events of {show_bytes(found['event_bytes'])} archived"
         + (f", {rate:,.0f} a second while at work" if rate else ""),
     ]
+    if found["lag_events"] is not None:
+        behind = f"{found['lag_events']:,} events behind, {show_seconds(found['lag_seconds'])}"
+        lines.append(behind if found["lag_events"] else "not behind")
+    lines += [f"{url} does not answer: {reason}" for url, reason in found["away"].items()]
     if found["released"] is not None:
         lines.append(f"nothing up to {show_time(found['released'])} is kept")
     tables = table(
@@ -128,16 +275,17 @@ def _draw(found: Mapping[str, Any]) -> str:
         right=(1, 2, 3, 4),
     )
     pubends = table(
-        ("PUBEND", "LAG", "ARCHIVED UP TO", "GAPS"),
+        ("PUBEND", "LAG", "EVENTS", "ARCHIVED UP TO", "GAPS"),
         [
             (
                 each["pubend"],
                 show_seconds(each["lag_seconds"]),
+                NOTHING if each["lag_events"] is None else f"{each['lag_events']:,}",
                 NOTHING if each["covered"] is None else show_time(each["covered"]),
                 str(len(each["missing"])),
             )
             for each in found["pubends"]
         ],
-        right=(1, 3),
+        right=(1, 2, 4),
     )
     return "\n".join([*lines, "", tables, "", pubends])

@@ -77,6 +77,8 @@ def watch(draw: Callable[[], str], interval: float, interrupts: Interrupts) -> N
 def _state(lag: Mapping[str, Any]) -> str:
     if not lag["connected"]:
         return click.style("away", fg="yellow")
+    if lag["recall"] == "waiting":
+        return click.style("waiting for the archive", fg="red")
     return click.style("catching up", fg="cyan") if lag["catching_up"] else click.style("live", fg="green")
 
 

@@ -92,6 +92,12 @@ class _Reading:
     help="Start behind the token in this file, and keep it there.",
 )
 @click.option(
+    "--start",
+    "begin",
+    metavar="earliest|TIME|TOKEN",
+    help="Where a new --durable NAME starts: earliest; a time in UTC; so long ago like 2h; a token.",
+)
+@click.option(
     "--ack",
     type=click.Choice(["auto", "client"]),
     help="auto: what was printed is acknowledged. client: nothing is, the next one sees it again.",
@@ -107,6 +113,7 @@ def sub(
     durable: str | None,
     token: str | None,
     path: Path | None,
+    begin: str | None,
     ack: Literal["auto", "client"] | None,
     count: int | None,
     wait: float | None,
@@ -123,16 +130,20 @@ def sub(
     tidemark sub trades --where "price > 10 AND symbol LIKE 'A%'"
     tidemark sub "trades.>" --durable audit --json
     tidemark sub trades --durable audit --checkpoint-file audit.token --values >> audit.jsonl
+    tidemark sub trades --durable replay --start earliest
+    tidemark sub trades --durable replay --start 2026-11-15T20:00:00
     tidemark tail trades --count 10 --wait 5s
     """
-    if durable is None and (token or path or ack):
+    if durable is None and (token or path or ack or begin):
         raise click.UsageError("a place is kept for a name: add --durable NAME")
     if token and path:
         raise click.UsageError("give --from-checkpoint or --checkpoint-file, not both")
+    if token and begin:
+        raise click.UsageError("give --from-checkpoint or --start, not both")
     if values and as_json:
         raise click.UsageError("give --values or --json, not both")
     file = None if path is None else CheckpointFile(path)
-    start = _start(token, file)
+    start = _start(token, file) | ({} if begin is None else {"start": _begin(begin)})
     mode = None if durable is None else _mode(ack, file)
     form: Form = "json" if as_json else "values" if values else "text"
     with (
@@ -157,6 +168,21 @@ def _start(token: str | None, file: CheckpointFile | None) -> dict[str, Any]:
     if token is not None:
         return {"checkpoint": CheckpointToken.parse(token)}
     return {} if file is None else {"checkpoint": file.load()}
+
+
+def _begin(text: str) -> Any:
+    """As `Client.subscribe` takes it."""
+    from datetime import UTC, datetime, timedelta
+
+    from tidemark.cli.subs import parse_goal
+    from tidemark.ticks import CheckpointToken
+
+    if text == "earliest":
+        return text
+    goal = parse_goal(text, datetime.now(UTC), "--start", now="earliest")
+    if isinstance(goal, int):
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=goal)
+    return CheckpointToken.parse(goal)
 
 
 def _mode(ack: Literal["auto", "client"] | None, file: CheckpointFile | None) -> Literal["auto", "client"]:

@@ -10,9 +10,12 @@ import click
 
 from tidemark.cli.options import BROKER, JSON
 from tidemark.cli.output import NOTHING, emit, emit_either, show_seconds, show_time, table
-from tidemark.cli.survey import worst_lag
+from tidemark.cli.survey import recall_of, worst_lag
 from tidemark.cli.talk import ask
 from tidemark.errors import ConfigError
+
+#: What the state of a recall means.
+RECALLS = {"waiting": "waiting for the archive", "under way": "from the archive"}
 
 
 @click.group()
@@ -93,13 +96,13 @@ def subs_seek(name: str, goal: str, url: str, as_json: bool) -> None:
     emit_either(ask(url, "seek", name=name, to=parse_goal(goal, now)), _shown, as_json)
 
 
-def parse_goal(text: str, now: datetime) -> str | int:
-    """As the broker takes it: "now", a tick, or the text of a token."""
+def parse_goal(text: str, moment: datetime, option: str = "--to", now: str = "now") -> str | int:
+    """As the broker takes it: the word for `now`, a tick, or the text of a token."""
     from tidemark.node.units import parse_duration
     from tidemark.ticks import CheckpointToken
     from tidemark.ticks.token_text import PREFIX
 
-    if text == "now":
+    if text == now:
         return text
     if text.startswith(PREFIX):
         return CheckpointToken.parse(text).text()
@@ -107,14 +110,14 @@ def parse_goal(text: str, now: datetime) -> str | int:
         return int(text)
     try:
         if re.fullmatch(r"[\d.]+ *[a-z]+", text):
-            return _tick(now) - parse_duration(text)
-        moment = datetime.fromisoformat(text)
+            return _tick(moment) - parse_duration(text)
+        found = datetime.fromisoformat(text)
     except (ConfigError, ValueError):
         raise click.BadParameter(
-            f"{text!r} is not understood; write now, 2026-11-15T20:00:00, 10m (ago) or a checkpoint token",
-            param_hint="--to",
+            f"{text!r} is not understood; write {now}, 2026-11-15T20:00:00, 10m (ago) or a checkpoint token",
+            param_hint=option,
         ) from None
-    return _tick(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
+    return _tick(found.replace(tzinfo=UTC) if found.tzinfo is None else found)
 
 
 def _tick(moment: datetime) -> int:
@@ -139,6 +142,9 @@ def state_of(subscription: dict[str, Any]) -> str:
     """In one word, coloured."""
     if not subscription["connected"]:
         return click.style("away", fg="yellow")
+    recall = recall_of(subscription)
+    if recall is not None:
+        return click.style(RECALLS[recall], fg="red" if recall == "waiting" else "cyan")
     if any(each["catching_up"] for each in subscription["pubends"].values()):
         return click.style("catching up", fg="cyan")
     return click.style("live", fg="green")
@@ -151,7 +157,7 @@ def _shown(found: dict[str, Any]) -> str:
             show_time(each["start"]),
             show_time(each["acknowledged"]),
             show_seconds(None if each["lag_us"] is None else each["lag_us"] / 1e6),
-            "yes" if each["catching_up"] else "",
+            RECALLS.get(each["recall"], "yes" if each["catching_up"] else ""),
         )
         for pubend, each in found["pubends"].items()
     ]

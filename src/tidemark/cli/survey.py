@@ -63,6 +63,7 @@ def lags_of(subscriptions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "name": each["name"],
             "connected": each["connected"],
             "catching_up": any(one["catching_up"] for one in each["pubends"].values()),
+            "recall": recall_of(each),
             "lag_seconds": worst_lag(each),
             "pubends": {
                 pubend: None if one["lag_us"] is None else one["lag_us"] / 1e6
@@ -73,6 +74,12 @@ def lags_of(subscriptions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if each["durable"]
     ]
     return sorted(found, key=lambda each: (-(each["lag_seconds"] or 0.0), each["name"]))
+
+
+def recall_of(subscription: Mapping[str, Any]) -> str | None:
+    """Does it wait for history from the archive: "waiting" for a pipeline, or "under way"; None if not."""
+    states = {each.get("recall") for each in subscription["pubends"].values()}
+    return next((each for each in ("waiting", "under way") if each in states), None)
 
 
 def worst_lag(subscription: Mapping[str, Any]) -> float | None:

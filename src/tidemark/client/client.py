@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Generator, Iterable
+from datetime import UTC, datetime
 from secrets import token_hex
 from types import TracebackType
 from typing import Any
@@ -16,6 +17,8 @@ from tidemark.client.connection import PING_SECONDS
 from tidemark.client.link import Link, closed
 from tidemark.client.outgoing import Ticks
 from tidemark.client.publisher import Options, Publisher, options
+from tidemark.client.recalls import Recalls
+from tidemark.client.starts import Start, check_start, starting_token
 from tidemark.client.subscription import (
     CLOSE_SECONDS,
     SERVER_KEPT,
@@ -47,6 +50,9 @@ from tidemark.wire.frames import (
     Fetched,
     Gap,
     Published,
+    Recall,
+    RecallMore,
+    RecallOver,
     Refused,
     Subscribed,
     Topic,
@@ -120,6 +126,7 @@ class Client:
         self._unsubscribing: dict[str, asyncio.Future[None]] = {}
         #: of those, what was sent again: it may be done already
         self._unsubscribed_again: set[str] = set()
+        self._recalls: Recalls | None = None
 
     # Opening and closing.
 
@@ -193,6 +200,8 @@ class Client:
         self._is_open = False
         self._publisher.close()
         self.acks.close()
+        if self._recalls is not None:
+            self._recalls.close()
         futures: list[asyncio.Future[Any]] = [
             *self._answers.values(),
             *self._fetches.values(),
@@ -308,6 +317,7 @@ class Client:
         durable: str | None = None,
         checkpoint: CheckpointToken | ServerKept | None = SERVER_KEPT,
         ack: AckMode | None = None,
+        start: Start | None = None,
         window_bytes_max: int = WINDOW_BYTES_MAX,
     ) -> Subscription:
         """Subscribe to a topic or pattern; `async with` or `await` opens the subscription.
@@ -317,10 +327,15 @@ class Client:
         "auto", when the application takes the next event; "client", when it calls `ack()`; "transacted",
         several together); or the application, that gives the token it stored as `checkpoint`, None the
         first time, and calls `ack()` once it has stored another, so that brokers can let go what lies before.
+
+        A durable subscription that is not there yet begins now, or at its `start` in the past: "earliest", a
+        datetime (UTC if it has no zone), or a token; brokers and the archive behind them give what they have
+        since then. One that is there goes on where it was, whatever `start` says.
         """
         self._check_open()
         check_arguments(durable, checkpoint, ack)
-        return Subscription(self, topic, where, durable, checkpoint, ack, window_bytes_max)
+        check_start(start, durable, datetime.now(UTC))
+        return Subscription(self, topic, where, durable, checkpoint, ack, window_bytes_max, start)
 
     def transaction(self, *, timeout: float | None = None) -> Transaction:
         """Acknowledge several subscriptions together: `async with tm.transaction() as tx: tx.ack(sub)`."""
@@ -382,6 +397,20 @@ class Client:
             del self._fetches[ticket]
         return fetched
 
+    def offer(self, recalls_max: int) -> Recalls:
+        """For pipelines: answer, from an archive, what brokers do not have any more; iterate over recalls.
+
+        The broker has at most `recalls_max` of them under way. Offered once a client, and again by itself
+        after every break, which ends the recalls that were under way.
+        """
+        self._check_open()
+        assert self._recalls is None, "a client offers once"
+        assert recalls_max > 0
+        recalls = self._recalls = Recalls(self.link, recalls_max)
+        self._handlers |= {Recall: recalls.recall, RecallMore: recalls.more, RecallOver: recalls.over}
+        recalls.up()
+        return recalls
+
     async def _within(self, answer: Any, what: str, timeout: float | None = None) -> Any:
         seconds = self.timeout if timeout is None else timeout
         try:
@@ -409,10 +438,16 @@ class Client:
         self._names_made += 1
         return f"~{self.name}.{self._names_made}"
 
+    async def starting_token(self, name: str, start: Start) -> CheckpointToken | None:
+        """The token of a start; None if the subscription is there already."""
+        return await starting_token(self.ask, name, start)
+
     # From the link.
 
     def _up(self, welcome: Welcome) -> None:
         self.topics.again()
+        if self._recalls is not None:
+            self._recalls.up()
         self.acks.up()
         for subscription in list(self._subscriptions.values()):
             try:
@@ -427,6 +462,8 @@ class Client:
     def _down(self) -> None:
         for subscription in self._subscriptions.values():
             subscription.down()
+        if self._recalls is not None:
+            self._recalls.down()
         waiting: list[asyncio.Future[Any]] = [*self._answers.values(), *self._fetches.values()]
         for future in waiting:
             if not future.done():
@@ -438,6 +475,8 @@ class Client:
 
     def _writable(self) -> None:
         self._publisher.writable()
+        if self._recalls is not None:
+            self._recalls.writing()
 
     def _frame(self, frame: ClientFrame) -> None:
         handler = self._handlers.get(type(frame))

@@ -18,6 +18,7 @@ from tidemark.client.acks import Acks
 from tidemark.client.events import Batch, Event, Gap, Rows
 from tidemark.client.inbox import NOT_KEPT, RECONNECTED, Cursor, Inbox
 from tidemark.client.link import Link
+from tidemark.client.starts import Start
 from tidemark.client.topics import Topics
 from tidemark.errors import ClientError, ClosedError, RefusedError, TidemarkError, TimedOutError
 from tidemark.ticks import CheckpointToken
@@ -60,6 +61,9 @@ class Owner(Protocol):
     async def unsubscribe(self, name: str) -> None:
         """End a subscription for good."""
 
+    async def starting_token(self, name: str, start: Start) -> CheckpointToken | None:
+        """The token of a start; None if the subscription is there already."""
+
 
 class Subscription:
     """A subscription. `async with` opens it; iterate over events, or over `batches()`."""
@@ -73,8 +77,11 @@ class Subscription:
         checkpoint: CheckpointToken | ServerKept | None,
         ack: AckMode | None,
         window_bytes_max: int,
+        start: Start | None = None,
     ) -> None:
         self._owner = owner
+        #: where it starts if it is not there yet
+        self._start = start
         self._pattern = pattern
         self._selector = selector
         self._durable = durable
@@ -111,6 +118,7 @@ class Subscription:
         self._opened = asyncio.get_running_loop().create_future()
         try:
             if self._durable is not None:
+                await self._begin()
                 self._owner.enter(self)
             self.up()
             async with asyncio.timeout(self._owner.timeout):
@@ -124,6 +132,17 @@ class Subscription:
             self._end()
             raise
         return self
+
+    async def _begin(self) -> None:
+        """Find out where to start, if that was given and there is nothing to go on from."""
+        if self._start is None or self._given is not None:
+            return
+        assert self._durable is not None
+        token = await self._owner.starting_token(self._durable, self._start)
+        if token is not None:
+            self._given = token
+            self._inbox = Inbox(self._inbox.window_bytes_max, token)
+            self._acknowledged = dict(token)
 
     def __await__(self) -> Generator[Any, None, Subscription]:
         return self.open().__await__()

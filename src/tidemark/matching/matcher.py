@@ -94,7 +94,7 @@ class Matcher:
         return self._sets.members(match_set)
 
     def members_of(self, match_sets: NDArray[np.uint32]) -> tuple[Index, NDArray[np.uint32]]:
-        """match_sets[n], none of them 0 -> which[m], subscriber[m]: `members` of many at once, in no order."""
+        """match_sets[n], none of them 0 -> which[m], subscriber[m]: `members` of many at once, unordered."""
         return self._sets.members_of(match_sets)
 
     def rules(self, most: int) -> list[tuple[Node, NDArray[np.uint32]]] | None:

@@ -85,6 +85,11 @@ def gauges(node: Node) -> Mapping[str, tuple[str, float]]:
         "disk_backlog_bytes": ("Bytes on their way to the disk.", runtime.backlog.bytes),
         "disk_busy_seconds": ("For how long the disk has been at one thing.", runtime.disk.busy_seconds),
         "disk_free_bytes": ("Room on the disk of the data.", disk_usage(node.config.storage.data_dir).free),
+        "recalls_waiting": (
+            "Recalls of subscribers that no pipeline answers yet.",
+            runtime.broker.recalls.waiting,
+        ),
+        "pipelines": ("Pipelines that answer recalls.", runtime.broker.recalls.pipelines),
         "alarms": ("Things somebody should look at.", len(node.alarms)),
         "incarnation": ("How often this broker has started.", server.incarnation),
     }

@@ -18,7 +18,8 @@ from tidemark.broker.host import HostPolicy
 from tidemark.broker.pubend import PubendPolicy
 from tidemark.message.registry import Registry
 from tidemark.node.admin import Admin
-from tidemark.node.config import Config
+from tidemark.node.archivewatch import ArchiveWatch
+from tidemark.node.config import Config, RetentionSection
 from tidemark.node.data import DataDirectory
 from tidemark.node.http import HttpServer, Response
 from tidemark.node.laxdisk import LaxDisk
@@ -37,6 +38,12 @@ from tidemark.ticks import Thresholds
 DISK_BUSY_SECONDS_MAX = 10.0
 #: How often alarms are looked for.
 ALARM_SECONDS = 1.0
+#: Subscribers may wait for the archive for so many looks before it is an alarm.
+STUCK_LOOKS = 10
+NO_PIPELINE = (
+    "subscribers wait for history that only the archive has, and no pipeline is connected: start "
+    "`tidemark pipeline archive`, or set retention.recall to no, which tells them of a gap"
+)
 TABLES_FILE = "tables.sqlite"
 log = Log("node")
 
@@ -76,6 +83,9 @@ class Node:
         self._links: Links | None = None
         self._http: HttpServer | None = None
         self._alarms_told: tuple[str, ...] = ()
+        self._archive_alarms: tuple[str, ...] = ()
+        self._stuck_looks = 0
+        self._archive_watch = ArchiveWatch(config.retention.max_bytes)
         self._alarm_timer: asyncio.TimerHandle | None = None
         self.metrics.watch(self)
 
@@ -100,7 +110,7 @@ class Node:
     @property
     def alarms(self) -> tuple[str, ...]:
         """What somebody should look at."""
-        return self._store.alarms
+        return (*self._store.alarms, *self._archive_alarms)
 
     async def _open(self) -> None:
         config = self.config
@@ -152,11 +162,19 @@ class Node:
 
     def _look_at_alarms(self) -> None:
         """Say what is new among them, every so often."""
+        recalls = self.runtime.broker.recalls
+        is_stuck = recalls.waiting > 0 and not recalls.pipelines
+        # A pipeline that starts again is away for a moment.
+        self._stuck_looks = self._stuck_looks + 1 if is_stuck else 0
+        waiting = [self._archive_watch.look(each) for each in self.runtime.broker.describe_pubends()]
+        self._archive_alarms = (
+            *((NO_PIPELINE,) if self._stuck_looks > STUCK_LOOKS else ()),
+            *(text for text in waiting if text is not None),
+        )
         told, self._alarms_told = self._alarms_told, self.alarms
-        if told is not self._alarms_told:
-            for text in self._alarms_told:
-                if text not in told:
-                    log.error("alarm", what=text)
+        for text in self._alarms_told:
+            if text not in told:
+                log.error("alarm", what=text)
         loop = asyncio.get_running_loop()
         self._alarm_timer = loop.call_later(ALARM_SECONDS, self._look_at_alarms)
 
@@ -221,6 +239,10 @@ def _recovered(config: Config, store: Store) -> Broker:
     return Broker(broker_config(config, store.incarnation), Registry(), found)
 
 
+def _recalls(retention: RetentionSection) -> bool:
+    return retention.archive if retention.recall == "auto" else retention.recall == "yes"
+
+
 def broker_config(config: Config, incarnation: int) -> BrokerConfig:
     """The settings as the broker's roles take them."""
     name, thresholds, retention = config.broker.name, config.thresholds, config.retention
@@ -237,7 +259,7 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
             archive=retention.archive,
             release_unarchived=retention.release_unarchived,
         ),
-        HostPolicy(silence=thresholds.silence, save=thresholds.save),
+        HostPolicy(silence=thresholds.silence, save=thresholds.save, recall=_recalls(retention)),
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
         config.limits.window,
         pfs_sync=thresholds.pfs_sync,

@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidemark.errors import ConfigError
 from tidemark.spark.brokers import Asked, supervised
 from tidemark.spark.offsets import Place, check_gaps, initial, latest, lost, places
 from tidemark.spark.options import SourceOptions
@@ -30,6 +32,11 @@ _IDLE_SLEEP_SECONDS = 0.02
 
 def view_of(options: SourceOptions) -> View:
     """What the query sees of the topics there are now."""
+    if options.archive is not None and not Path(options.archive).is_dir():
+        # Without it `earliest` would be what the broker still has, and nobody would notice the rest missing.
+        raise ConfigError(
+            f"there is no directory {options.archive}: correct it, or start the archive", key="archive"
+        )
     with supervised(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
         return make_view(
             broker.ask("topics"),

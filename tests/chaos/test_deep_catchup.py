@@ -1,0 +1,130 @@
+"""SIGKILL of broker, pipeline and subscriber in the middle of deep catch-up, judged by ledgers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from socket import socket
+
+import pytest
+from verdicts import assert_exact, started
+
+from tidemark import sync
+from tidemark.lab.stage import Part, Stage, wait_for
+
+pytestmark = pytest.mark.chaos
+
+EVENTS = 5_000
+PADDING = 400
+#: Deliveries are small and slow, so that there is a middle to die in.
+SLOWLY = ("--slow", "0.03", "--window", "65536")
+
+
+class PipelinePart(Part):
+    """The process that archives and gives back."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        told = ["--path", str(directory / "archive"), "--broker", url, "--interval", "100ms", "--log", "info"]
+        super().__init__("pipeline", told, directory / "pipeline.log")
+
+    def start(self, *more: str) -> None:
+        assert not self.is_running
+        command = [sys.executable, "-m", "tidemark", "pipeline", "archive", *self.arguments, *more]
+        with self.log.open("ab") as said:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+
+
+def test_deep_catch_up_survives_the_death_of_everybody_in_it(stage: Stage) -> None:
+    little = {"retention__archive": "true", "retention__max_bytes": "64KiB", "storage__segment": "64KiB"}
+    broker = started(stage, **little)
+    pipeline = PipelinePart(broker.url, stage.directory)
+    try:
+        every = stage.subscriber("all", broker.url, "", *SLOWLY)
+        cheap = stage.subscriber("cheap", broker.url, "price < 50", *SLOWLY)
+        stage.subscriber("acme", broker.url, "symbol = 'ACME' AND qty > 100", *SLOWLY)
+        stage.subscribe()
+        for part in stage.subscribers:
+            part.stop()
+        pipeline.start()
+        publisher = stage.publisher("desk", broker.url, EVENTS, "--padding", str(PADDING))
+        publisher.start()
+        assert publisher.wait() == 0
+        with sync.connect(broker.url) as tm:
+            # A pubend that holds little has let go what three are away from: only the archive has it.
+            wait_for(lambda: held(tm) < EVENTS * PADDING // 10, lambda: f"{held(tm)} bytes are held")
+        pipeline.kill()
+        stage.subscribe()
+        pipeline.start()
+        for share, victim in ((5, pipeline), (4, broker), (3, cheap), (2, pipeline)):
+            wait_for(lambda n=share: every.consumed >= EVENTS // n, lambda: "nothing comes")  # type: ignore[misc]
+            victim.kill()
+            victim.start()
+        assert every.consumed < EVENTS, "nobody died in the middle"
+        assert_exact(stage.settled(), EVENTS)
+        assert pipeline.log.read_text().count("gave back") >= 1
+    finally:
+        pipeline.end()
+
+
+def test_a_subscriber_at_a_broker_without_pubends_is_healed_from_the_archive(stage: Stage) -> None:
+    root, leaf = (f"127.0.0.1:{port}" for port in free_ports(2))
+    file = stage.directory / "topology.toml"
+    file.write_text(
+        f"""
+        [thresholds]
+        heartbeat = "20ms"
+        [storage]
+        segment = "64KiB"
+        [retention]
+        archive = true
+        max_bytes = "64KiB"
+        [http]
+        listen = ""
+        [brokers.root]
+        listen = "{root}"
+        pubends = ["main"]
+        data_dir = "{stage.directory / "root"}"
+        [brokers.leaf]
+        listen = "{leaf}"
+        parent = "root"
+        data_dir = "{stage.directory / "leaf"}"
+        """
+    )
+    for name in ("root", "leaf"):
+        stage.placed_broker(name, file).start()
+    home, away = f"tidemark://{root}", f"tidemark://{leaf}"
+    pipeline = PipelinePart(home, stage.directory)
+    try:
+        every = stage.subscriber("all", away)
+        stage.subscriber("acme", away, "symbol = 'ACME'")
+        stage.subscribe()
+        for part in stage.subscribers:
+            part.stop()
+        pipeline.start("--broker", away)
+        publisher = stage.publisher("desk", home, EVENTS, "--padding", str(PADDING))
+        publisher.start()
+        assert publisher.wait() == 0
+        with sync.connect(home) as tm:
+            wait_for(lambda: held(tm) < EVENTS * PADDING // 10, lambda: f"{held(tm)} bytes are held")
+        stage.subscribe()
+        assert_exact(stage.settled(), EVENTS)
+        assert every.consumed == EVENTS
+        assert pipeline.log.read_text().count("gave back") >= 1
+    finally:
+        pipeline.end()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at just now."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(socket()) for _ in range(count)]
+        for each in found:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in found]
+
+
+def held(tm: sync.Client) -> int:
+    """Bytes that the pubend has on its disk."""
+    return int(tm.ask("pubends")[0]["bytes"])

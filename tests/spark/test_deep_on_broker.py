@@ -1,0 +1,226 @@
+"""Deep catch-up with a real broker and a real archive: nobody gets a gap while the archive has the events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_node import PATIENCE_SECONDS, LiveNode, live_node
+
+import tidemark
+from tidemark import sync
+from tidemark.node import node as node_module
+from tidemark.spark import deepplan, deepscans, deepspark
+from tidemark.spark.archive import Archive
+from tidemark.spark.deepservice import DeepService
+from tidemark.spark.deepthread import DeepThread
+from tidemark.ticks import TICK_MIN, CheckpointToken
+
+#: A pubend lets go beyond the least that it may be told to hold; so does the log, in whole segments.
+LITTLE = {"retention.archive": "true", "retention.max_bytes": "64KiB", "storage.segment": "64KiB"}
+#: Events of one turn: more than a pubend holds.
+MANY = 400
+FILL = "x" * 500
+#: The first job of a session starts the Python workers.
+SPARK_SECONDS = 120.0
+
+
+@dataclass
+class World:
+    """A broker with little room, and an archive that a test moves on round by round."""
+
+    node: LiveNode
+    tm: sync.Client
+    archive: Archive
+    published: list[tuple[int, int]] = field(default_factory=list)
+
+    def publish(self, count: int = MANY) -> None:
+        first = len(self.published)
+        values = [{"n": n, "kind": n % 7, "fill": FILL} for n in range(first, first + count)]
+        ticks = self.tm.publish_many("news.local", values)
+        self.published += [(n, tick or 0) for n, tick in enumerate(ticks, first)]
+
+    def archived(self) -> None:
+        """Everything is in the archive, and the broker has let most of it go."""
+        while self.archive.round() is not None:
+            pass
+        last = self.published[-1][1]
+        until(lambda: self.lost > last - (last - self.published[0][1]) // 2)
+
+    @property
+    def lost(self) -> int:
+        lost = self.tm.ask("pubends")[0]["lost"]
+        return TICK_MIN if lost is None else int(lost)
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@contextmanager
+def world(tmp_path: Path, **more: Any) -> Iterator[World]:
+    with ExitStack() as stack:
+        node = stack.enter_context(live_node(tmp_path, **LITTLE))
+        tm = stack.enter_context(sync.connect(node.url))
+        archive = stack.enter_context(Archive(node.url, tmp_path / "archive", **more))
+        tm.create_topic("news.local", "[n: int, kind: int, fill: string]")
+        yield World(node, tm, archive)
+
+
+@contextmanager
+def serving(at: World, **options: Any) -> Iterator[DeepService]:
+    service = DeepService([at.node.url], at.archive.path, **options)
+    with DeepThread(service):
+        yield service
+
+
+def read(
+    sub: sync.Subscription, last: int, patience: float = PATIENCE_SECONDS
+) -> tuple[list[int], list[tidemark.Gap]]:
+    """The numbers of the events up to `last`, and the gaps."""
+    found: list[int] = []
+    gaps: list[tidemark.Gap] = []
+    while not found or found[-1] < last:
+        item = sub.next(patience)
+        assert item is not None, f"nothing came after {found[-1:]}"
+        if isinstance(item, tidemark.Gap):
+            gaps.append(item)
+        else:
+            found.append(item["n"])
+    return found, gaps
+
+
+def wanted(at: World, kind: int | None = None, since: int = 0) -> list[int]:
+    return [n for n, _ in at.published[since:] if kind is None or n % 7 == kind]
+
+
+def test_those_who_return_and_those_who_start_in_the_past_are_healed_by_one_scan(tmp_path: Path) -> None:
+    with world(tmp_path) as at:
+        for kind in range(5):
+            at.tm.subscribe("news.>", f"kind = {kind}", durable=f"old{kind}").close()
+        at.publish()
+        at.archived()
+        at.publish(100)
+        with ExitStack() as stack:
+            back = {
+                kind: stack.enter_context(at.tm.subscribe("news.>", f"kind = {kind}", durable=f"old{kind}"))
+                for kind in range(5)
+            }
+            late = stack.enter_context(at.tm.subscribe("news.*", durable="late", start="earliest"))
+            until(lambda: at.tm.ask("metrics")["recalls_waiting"] == 6)
+            with serving(at) as service:
+                for kind, sub in back.items():
+                    expected = wanted(at, kind)
+                    assert read(sub, expected[-1]) == (expected, [])
+                assert read(late, at.published[-1][0]) == (wanted(at), [])
+                at.publish(10)
+                assert read(late, at.published[-1][0]) == (wanted(at, since=MANY + 100), [])
+                assert service.counters["scans"] == 1
+                assert at.tm.ask("metrics")["recalls_waiting"] == 0
+
+
+def test_a_gap_is_told_only_where_the_archive_has_let_go_too(tmp_path: Path) -> None:
+    with world(tmp_path) as at:
+        at.tm.subscribe("news.>", durable="old").close()
+        at.publish()
+        at.archived()
+        at.publish()
+        at.archived()
+        horizon = at.published[MANY // 2][1]
+        at.archive.save(replace(at.archive.state, released=horizon))
+        with serving(at), at.tm.subscribe("news.>", durable="old") as sub:
+            found, gaps = read(sub, at.published[-1][0])
+            assert found == wanted(at, since=MANY // 2 + 1)
+            assert [each.upto for each in gaps] == [horizon]
+            assert gaps[0].base < at.published[0][1]
+
+
+def test_a_start_in_the_past_counts_once_and_is_exact(tmp_path: Path) -> None:
+    with world(tmp_path) as at:
+        at.publish()
+        at.archived()
+        first, tick = at.published[100]
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=tick)
+        with serving(at):
+            with at.tm.subscribe("news.*", "kind < 5", durable="one", start=moment) as sub:
+                expected = [n for n in wanted(at, since=first) if n % 7 < 5]
+                assert read(sub, expected[-1]) == (expected, [])
+            with at.tm.subscribe("news.*", durable="two", start=CheckpointToken({"main": tick})) as sub:
+                assert read(sub, at.published[-1][0]) == (wanted(at, since=first + 1), [])
+            at.publish(14)
+            # It is there now, and goes on where it was.
+            with at.tm.subscribe("news.*", "kind < 5", durable="one", start="earliest") as sub:
+                rest = [n for n in wanted(at, since=MANY) if n % 7 < 5]
+                assert read(sub, rest[-1]) == (rest, [])
+
+
+def test_a_slow_subscriber_takes_what_it_can_and_holds_nobody_up(tmp_path: Path) -> None:
+    with world(tmp_path) as at:
+        for name in ("slow", "quick"):
+            at.tm.subscribe("news.>", durable=name).close()
+        at.publish(4 * MANY)
+        at.archived()
+        with serving(at) as service, ExitStack() as stack:
+            little = stack.enter_context(at.tm.subscribe("news.>", durable="slow", window_bytes_max=20_000))
+            quick = stack.enter_context(at.tm.subscribe("news.>", durable="quick"))
+            assert read(quick, at.published[-1][0]) == (wanted(at), [])
+            assert read(little, at.published[-1][0]) == (wanted(at), [])
+            assert service.counters["behind"] == 0
+
+
+def test_who_waits_for_a_pipeline_can_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_module, "STUCK_LOOKS", 0)
+    with world(tmp_path) as at:
+        at.tm.subscribe("news.>", durable="old").close()
+        at.publish()
+        at.archived()
+        with at.tm.subscribe("news.>", durable="old") as sub:
+            until(lambda: at.tm.ask("subscription", name="old")["pubends"]["main"]["recall"] == "waiting")
+            until(lambda: any("no pipeline is connected" in each for each in at.tm.ask("status")["alarms"]))
+            assert at.tm.ask("metrics")["pipelines"] == 0
+            with serving(at):
+                assert read(sub, at.published[-1][0]) == (wanted(at), [])
+                assert at.tm.ask("metrics")["pipelines"] == 1
+            until(lambda: not at.tm.ask("status")["alarms"])
+
+
+@pytest.mark.spark
+def test_a_scan_on_spark_gives_what_one_in_this_process_gives(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[int] = []
+
+    @contextmanager
+    def sessions() -> Iterator[Any]:
+        jobs.append(1)
+        yield spark
+
+    monkeypatch.setattr(deepspark, "SPARK_BYTES_MIN", 1)
+    monkeypatch.setattr(deepplan, "SLICE_BYTES", 1_000)
+    monkeypatch.setattr(deepscans, "FIRST_WAVE_BYTES", 4_000)
+    with world(tmp_path) as at:
+        for kind in range(3):
+            at.tm.subscribe("news.>", f"kind = {kind}", durable=f"old{kind}").close()
+        for _ in range(4):
+            at.publish()
+            at.archived()
+        with ExitStack() as stack:
+            back = {
+                kind: stack.enter_context(at.tm.subscribe("news.>", f"kind = {kind}", durable=f"old{kind}"))
+                for kind in range(3)
+            }
+            until(lambda: at.tm.ask("metrics")["recalls_waiting"] == 3)
+            stack.enter_context(serving(at, sessions=sessions))
+            for kind, sub in back.items():
+                expected = wanted(at, kind)
+                assert read(sub, expected[-1], SPARK_SECONDS) == (expected, [])
+    assert jobs
