@@ -203,7 +203,7 @@ class KeptEvents:
 
 
 def test_what_was_let_go_comes_from_the_archive_without_a_seam(
-    node: LiveNode, tm: sync.Client, monkeypatch: pytest.MonkeyPatch
+    node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tm.create_topic("trades", SCHEMA)
     tm.create_topic("others", SCHEMA)
@@ -213,8 +213,8 @@ def test_what_was_let_go_comes_from_the_archive_without_a_seam(
     fetched = tm.fetch("main", TICK_MIN, more[-1])
     assert fetched.batch is not None
     archive = KeptEvents([fetched.batch], ticks[-1] + 3)
-    monkeypatch.setattr(scan_module, "archive_at", lambda path: archive if path == "/a" else None)
-    query = scan(node, selector="price >= 10", archive="/a")
+    monkeypatch.setattr(scan_module, "archive_at", lambda path: archive if path == str(tmp_path) else None)
+    query = scan(node, selector="price >= 10", archive=str(tmp_path))
     planner = Planner(query)
     before = planner.everything()
     for upto in (ticks[20], ticks[-1] + 3):
@@ -239,6 +239,12 @@ def test_the_archive_on_disk_continues_in_the_broker(node: LiveNode, tm: sync.Cl
     assert [row["_tick"] for row in got] == ticks[10:]
     assert [row["price"] for row in got] == [float(n) for n in range(10, 40)]
     assert got[0]["legs"] == [{"venue": "X", "size": None}]
+
+
+def test_an_archive_that_is_not_there_is_a_mistake(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
+    tm.create_topic("trades", SCHEMA)
+    with pytest.raises(ConfigError, match=r"archive: there is no directory .*/nowhere: correct it"):
+        scan(node, archive=str(tmp_path / "nowhere"))
 
 
 def test_a_broker_that_comes_back_is_waited_for(node: LiveNode, tm: sync.Client) -> None:

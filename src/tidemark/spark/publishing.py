@@ -7,8 +7,9 @@ a batch is, its sequence numbers let the pubend recognise what it has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import islice
 from uuid import uuid4
 
 from tidemark.client.client import connect
@@ -19,6 +20,9 @@ from tidemark.spark.options import SinkOptions
 from tidemark.spark.staging import Record, Staged, Staging, in_order
 from tidemark.spark.supervised import CONNECT_SECONDS_MAX, Supervised
 from tidemark.wire.frames import Topic
+
+#: Of at most `fitting.PUBLISH_BYTES` each; a client has room for all of them at once.
+GROUP_BATCHES = 8
 
 Publish = Callable[[Staging, Record], None]
 #: (publisher, pubend of its last batch) -> pubend
@@ -77,15 +81,20 @@ def publish_record(options: SinkOptions, staging: Staging, record: Record) -> No
     with Supervised(
         options.broker, options.retry_seconds, publisher=record.publisher, pubend=record.pubend
     ) as broker:
-        for part in record.parts:
-            for batch in staging.read(part):
-                _publish(broker, batch, sequence, staging)
-                sequence += batch.count
+        for group in _grouped(batch for part in record.parts for batch in staging.read(part)):
+            _publish(broker, group, sequence, staging)
+            sequence += sum(batch.count for batch in group)
 
 
-def _publish(broker: Supervised, batch: EventBatch, sequence: int, staging: Staging) -> None:
+def _grouped(batches: Iterator[EventBatch]) -> Iterator[list[EventBatch]]:
+    """Batches that leave together: one that waits for the last one's sync would leave the broker idle."""
+    while group := list(islice(batches, GROUP_BATCHES)):
+        yield group
+
+
+def _publish(broker: Supervised, group: list[EventBatch], sequence: int, staging: Staging) -> None:
     try:
-        broker.run(lambda client: client.publish_batch(batch, sequence=sequence))
+        broker.run(lambda client: client.publish_batches(group, sequence=sequence))
     except RefusedError as error:
         if error.code != "sequence":
             raise

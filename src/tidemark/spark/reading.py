@@ -28,6 +28,8 @@ _STALLED_SECONDS_MAX = 30.0
 _STALLED_SLEEP_SECONDS = 0.05
 #: Answers that are looked through for the end of a bounded batch.
 _LOOKED_THROUGH_MAX = 64
+#: An event of ordinary size; only decides how much is looked at for the end of a bounded batch.
+_EVENT_BYTES = 512
 #: A topic of which nobody reads the events.
 _NO_TOPIC = "~nothing~"
 
@@ -123,17 +125,21 @@ class RangeReader:
 
         Where a selector takes little of a long range it ends early: there is always a next time.
         """
-        found = 0
-        for number, fetched in enumerate(self._fetched(part), 1):
+        found, at = 0, part.base
+        # Nothing is asked ahead of need: the first answer mostly has all that a small batch takes.
+        bytes_max = min(events_max * _EVENT_BYTES, FETCH_BYTES)
+        for _ in range(_LOOKED_THROUGH_MAX):
+            fetched, bytes_max = self._fetch(part, at, bytes_max), FETCH_BYTES
             for item in self._told(part.pubend, fetched):
                 if isinstance(item, Lost):
                     continue
                 if found + item.count >= events_max:
                     return int(item.ticks[events_max - found - 1]), events_max
                 found += item.count
-            if number == _LOOKED_THROUGH_MAX:
-                return fetched.upto, found
-        return part.upto, found
+            at = fetched.upto
+            if at >= part.upto:
+                break
+        return at, found
 
     def probe(self, pubend: str, at: int, upto: int) -> int:
         """See `partitions.Probe`: a fetch that wants nothing of the first record it meets."""
@@ -153,11 +159,11 @@ class RangeReader:
                     return
                 coming = more
 
-    def _fetch(self, part: TickRange, at: int) -> Fetched:
+    def _fetch(self, part: TickRange, at: int, bytes_max: int = FETCH_BYTES) -> Fetched:
         deadline = time.monotonic() + _STALLED_SECONDS_MAX
         while True:
             fetched = self._broker.fetch(
-                part.pubend, at, part.upto, self._pattern, self._selector, bytes_max=FETCH_BYTES
+                part.pubend, at, part.upto, self._pattern, self._selector, bytes_max=bytes_max
             )
             if fetched.upto > at or at >= part.upto:
                 return fetched

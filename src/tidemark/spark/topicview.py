@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidemark.errors import ConfigError, DecodeError, SchemaError, SelectorError
 from tidemark.matching.matcher import Matcher
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 HEADERS = ("_pubend", "_tick", "_topic", "_publisher", "_time")
 #: The struct of base and upto in the row of a gap, NULL in those of events.
 GAP = "_gap"
-_FROM_BATCH = ("_tick", "_topic", "_publisher")
 
 Topics = list[dict[str, Any]]
 
@@ -92,10 +92,12 @@ class Viewer:
 
         self._learn(batch)
         fields = [name for name in self.view.columns if name not in HEADERS and name != GAP]
-        headers = [name for name in self.view.columns if name in _FROM_BATCH]
-        read = to_record_batch(self._reader.columns(batch), fields, headers=headers)
+        read = to_record_batch(self._reader.columns(batch), fields, headers=())
         made: dict[str, Callable[[], pa.Array]] = {
             "_pubend": lambda: pa.repeat(pa.scalar(pubend, pa.string()), batch.count),
+            "_tick": lambda: pa.array(batch.ticks),
+            "_topic": lambda: _named([shape.topic for shape in batch.shapes], batch.prelude("shape")),
+            "_publisher": lambda: _named(batch.publishers, batch.prelude("publisher")),
             "_time": lambda: pa.array(batch.ticks.view("M8[us]"), pa.timestamp("us", tz="UTC")),
             GAP: lambda: pa.nulls(batch.count, _gap_type()),
         }
@@ -195,6 +197,16 @@ def arrow_columns(view: View) -> pa.Schema:
 def root_type(schema: Schema) -> Type:
     """The type of the events, references written out."""
     return schema.flat.root.type
+
+
+def _named(names: Sequence[str], of_row: NDArray[Any]) -> pa.Array:
+    """names[of_row[row]] as strings."""
+    import pyarrow as pa
+
+    if len(names) == 1:
+        return pa.repeat(pa.scalar(names[0], pa.string()), len(of_row))
+    numbers = pa.array(of_row.astype(np.int32))
+    return pa.DictionaryArray.from_arrays(numbers, pa.array(names, pa.string())).dictionary_decode()
 
 
 def _gap_type() -> pa.DataType:

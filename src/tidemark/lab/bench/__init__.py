@@ -94,6 +94,12 @@ def _idle(quick: bool) -> Iterator[Section]:
     return idle.bench_idle(idle.QUICK if quick else idle.FULL)
 
 
+def _spark(quick: bool) -> Iterator[Section]:
+    from tidemark.lab.bench import spark
+
+    return spark.bench_spark(spark.QUICK if quick else spark.FULL)
+
+
 BENCHES: dict[str, Bench] = {
     bench.name: bench
     for bench in (
@@ -109,5 +115,6 @@ BENCHES: dict[str, Bench] = {
         Bench("catchup", "40 subscribers return together: deliveries a second, bytes on disk", _catchup),
         Bench("latency", "from publisher to subscriber at 200 events a second", _latency),
         Bench("idle", "memory and CPU of 10,000 subscribers that only wait", _idle),
+        Bench("spark", "the pipeline: source, archive, history beside a Parquet scan, sink", _spark),
     )
 }

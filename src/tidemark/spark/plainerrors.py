@@ -1,0 +1,74 @@
+"""Errors of ours that come back through Spark, told in one line.
+
+What fails in a task or in the data source's own process reaches a program as Spark's exception, which quotes
+the Python it ran and, below, its own Java. A script that ends with one of these shows the line that says what
+to do, and where in the script it was; everything else ends as it always did.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from traceback import FrameSummary, extract_tb
+from types import TracebackType
+from typing import Any
+
+from tidemark.errors import TidemarkError
+
+Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
+
+#: The last line of a Python traceback, when the error is ours, and what the error says on further lines.
+_OURS = re.compile(r"^(?:\w+: )*tidemark\.errors\.\w+: (.+(?:\n {2}.+)*)", re.MULTILINE)
+#: Whoever fails in these has told it to the one who called.
+_TOLD_TWICE = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.sql.execution.datasources.v2.AppendDataExec",
+    "org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec",
+    "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution",
+)
+#: Frames of these are not where a program went wrong.
+_PACKAGES = ("pyspark", "py4j", "tidemark")
+
+
+def told(error: BaseException) -> str | None:
+    """What our own error says, if that is what it comes from; None otherwise."""
+    if isinstance(error, TidemarkError):
+        return str(error)
+    found = _OURS.findall(str(error))
+    return found[-1].strip() if found else None
+
+
+def install() -> None:
+    """From now on a script that ends with such an error says so in a line; unless it has a way of its own."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _hook(sys.__excepthook__)
+
+
+def quieten(spark: Any) -> None:
+    """Let Spark's log not repeat, with a Java stack, what its exceptions say."""
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j
+    for name in _TOLD_TWICE:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+
+
+def _hook(otherwise: Hook) -> Hook:
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        text = told(error)
+        if text is None:
+            otherwise(kind, error, trace)
+        else:
+            print(f"{_place(extract_tb(trace))}{text}", file=sys.stderr)
+
+    return hook
+
+
+def _place(frames: Iterable[FrameSummary]) -> str:
+    """The last line of the program itself, as `file:line: `."""
+    inside = [
+        Path(file).parent for name in _PACKAGES if (file := getattr(sys.modules.get(name), "__file__", None))
+    ]
+    own = [each for each in frames if not any(Path(each.filename).is_relative_to(one) for one in inside)]
+    return f"{own[-1].filename}:{own[-1].lineno}: " if own else ""

@@ -1,0 +1,56 @@
+"""The Spark bench has a broker of its own, checks every row, and says what it found in the agreed form."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from tidemark.lab.bench import harness, run, spark, sparkground
+from tidemark.lab.bench.sparkground import BATCH_EVENTS, CpuMeter, Effort
+
+KEYS = {"bench", "case", "metric", "value", "unit", "goal", "ok"}
+
+
+@pytest.fixture(autouse=True)
+def _little_effort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(harness.DIRECTORY, str(tmp_path))
+    monkeypatch.setattr(spark, "QUICK", Effort(2 * BATCH_EVENTS, 1, 1, 2, 100))
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_every_case_says_what_it_found_and_every_row_was_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = StringIO()
+    assert run("spark", json_output=True, quick=True, out=out) == 0
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert all(set(line) == KEYS for line in lines)
+    names = [(line["case"], line["metric"]) for line in lines]
+    assert len(set(names)) == len(names)
+    assert sum(line["goal"] is not None for line in lines) >= 6
+    assert not list(tmp_path.iterdir()), "a bench removes its files"
+
+    def more(*arguments: object) -> object:
+        found = publish(*arguments)  # type: ignore[arg-type]
+        return found._replace(checksums=found.checksums + 1)
+
+    publish = sparkground.publish
+    monkeypatch.setattr(sparkground, "publish", more)
+    assert run("spark", quick=True, out=StringIO()) == 1
+    assert "bench spark: WRONG: batch read: found Total(" in capsys.readouterr().err
+
+
+def test_cpu_of_a_process_that_has_gone_stays_counted() -> None:
+    """Half a second of work in a child that ends before the meter does."""
+    work = "import time; end = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
+    with CpuMeter() as meter:
+        subprocess.run([sys.executable, "-c", work], check=True)
+        during = meter.seconds
+    # The last look at it came at most one pause, and what that took here, before its end.
+    assert meter.seconds >= during > 0.1
