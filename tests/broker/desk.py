@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tidemark.broker.broker import Broker, BrokerConfig, Recovered, Route
+from tidemark.broker.broker import Broker, BrokerConfig, Recovered
 from tidemark.broker.effects import (
     AppendEvents,
     AppendPfs,
@@ -34,6 +35,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Woken,
 )
+from tidemark.broker.layout import Layout
 from tidemark.broker.window import rows_within
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.registry import Registry
@@ -112,10 +114,16 @@ class Desk:
         recovered: Any = None,
         **settings: Any,
     ) -> None:
-        config = BrokerConfig("b", 1, {"p": Route(upstream, downstream)}, **settings)
+        parents: dict[str, str | None] = {"b": upstream} | dict.fromkeys(downstream, "b")
+        if upstream is not None:
+            parents[upstream] = None
+        layout = Layout.of_tree(parents, {"p": upstream or "b"})
+        config = BrokerConfig("b", 1, layout, **settings)
         self.registry = Registry()
         self._disk = _Disk()
-        self.broker = Broker(config, self.registry, recovered or Recovered())
+        # That nobody else hosts subscribers is on disk already, so that nothing has to be saved at first.
+        found = replace(recovered or Recovered(), hosts={"p": ()})
+        self.broker = Broker(config, self.registry, found)
         self.now = 0
 
     def give(self, stimulus: Stimulus) -> list[Effect]:

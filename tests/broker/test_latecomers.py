@@ -17,12 +17,14 @@ from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     Ack,
     Ask,
+    Claim,
     ClientFrame,
     Credit,
     Deliver,
     Fetch,
     Fetched,
     Gap,
+    Heard,
     Hello,
     Interest,
     Knowledge,
@@ -165,7 +167,7 @@ def relay() -> Desk:
     for peer in ("u", "d"):
         at.link(peer)
         at.hear(peer, Hello(peer, 1))
-    at.hear("d", Interest(1, ()))
+    at.hear("d", Interest("p", 1, ()))
     return at
 
 
@@ -179,6 +181,7 @@ def test_what_lies_between_is_fetched_from_where_the_pubend_is_with_the_selector
     at = relay()
     first(at, MORNING, MORNING + 10)
     come(at, MORNING - 100)
+    at.hear("u", Heard("p", "b", 2**40))  # what it said of whom it hosts
     first(at, MORNING + 10, MORNING + 20)
     (fetch,) = sent(at.pass_time(AGAIN_US / 1_000_000), "u", Fetch)  # once, and again after a while
     assert (fetch.pubend, fetch.base, fetch.pattern, fetch.selector) == ("p", MORNING - 100, "t", "n > 1")
@@ -326,3 +329,14 @@ def test_no_more_recalls_are_under_way_than_the_pipeline_takes() -> None:
     effects = at.finish(at.say(PIPELINE, Recalled(recall.ticket, before, recall.upto, kept(before))))
     then = recall_of(told(effects, PIPELINE))
     assert then.lines[0].selector == ""
+
+
+def test_a_claim_that_comes_while_a_subscription_is_being_made_leaves_nobody_waiting() -> None:
+    at = relay()
+    first(at, MORNING, MORNING + 10)
+    token = CheckpointToken({"p": MORNING})
+    effects = at.say(1, Subscribe("s", "t", "", True, 10_000, token))  # not on disk yet
+    at.hear("u", Claim("s", 2 * MORNING, "elsewhere", True))
+    frames = told(at.finish(effects), 1)
+    assert frames[0] == Subscribed("s", token, token)
+    assert at.broker.counters["claims"] == 1

@@ -9,8 +9,16 @@ from desk import batch
 
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.counters import Counters
-from tidemark.broker.effects import AppendEvents, AppendLease, Effect, LoseLog, Outbox, SendClient
-from tidemark.broker.pubend import Pubend, PubendPolicy, PubendState
+from tidemark.broker.effects import (
+    AppendEvents,
+    AppendLease,
+    Effect,
+    LoseLog,
+    Outbox,
+    PubendState,
+    SendClient,
+)
+from tidemark.broker.pubend import Pubend, PubendPolicy
 from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import Publish, Published, Refused
 

@@ -270,6 +270,33 @@ def test_a_file_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> 
     assert path.read_bytes() == before
 
 
+def test_hosts_are_kept_as_they_were_committed_last(host: OnDisk | InMemory) -> None:
+    host.tables.put_hosts("p1", ("a", "b"))
+    host.tables.put_hosts("p2", ())
+    host.tables.commit()
+    host.tables.put_hosts("p1", ("a",))
+    assert host.tables.hosts() == {"p1": ("a",), "p2": ()}
+    assert host.crash().hosts() == {"p1": ("a", "b"), "p2": ()}
+
+
+def test_a_file_of_before_there_were_hosts_gets_the_table(tmp_path: Path) -> None:
+    path = filled(tmp_path / "tables.db")
+    other = sqlite3.connect(path)
+    other.execute("DROP TABLE hosts")
+    other.execute("PRAGMA user_version = 2")
+    other.commit()
+    other.close()
+    tables = SqliteTables(path)
+    assert tables.hosts() == {}
+    assert tables.subscriptions()
+    tables.put_hosts("p1", ("a",))
+    tables.commit()
+    tables.close()
+    again = SqliteTables(path)
+    assert again.hosts() == {"p1": ("a",)}
+    again.close()
+
+
 def test_a_later_version_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = filled(tmp_path / "tables.db")
     other = sqlite3.connect(path)

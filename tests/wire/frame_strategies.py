@@ -17,7 +17,6 @@ from tidemark.wire.frames import (
     Answer,
     Ask,
     Claim,
-    ClientFrame,
     Connect,
     Credit,
     Deliver,
@@ -26,33 +25,42 @@ from tidemark.wire.frames import (
     Fetched,
     Frame,
     Gap,
+    Heard,
     Hello,
     Interest,
     Knowledge,
+    Lease,
+    Leased,
     Line,
+    Links,
     Nack,
     Offer,
-    PeerFrame,
+    Overlay,
     Ping,
     Pong,
     Publish,
     Published,
+    Pushing,
     Recall,
     Recalled,
     RecallMore,
     RecallOver,
     Refused,
     Release,
+    ReleaseRow,
+    Rest,
+    Resume,
     Subscribe,
     Subscribed,
     Topic,
+    Unfollow,
     Unsubscribe,
     Unsubscribed,
     Wanted,
     Welcome,
 )
 
-KINDS: tuple[type[Any], ...] = tuple(dict.fromkeys((*get_args(PeerFrame), *get_args(ClientFrame))))
+KINDS: tuple[type[Any], ...] = tuple(dict.fromkeys(get_args(Frame)))
 
 
 def batch_of(ticks: list[int], *, message: bytes = b"message", topic: str = "t") -> EventBatch:
@@ -143,15 +151,20 @@ def recalled(draw: st.DrawFn) -> Recalled:
 
 batches = st.lists(ticks, min_size=1, max_size=5).map(batch_of)
 wanted = st.lists(st.builds(Wanted, names, texts), max_size=4).map(tuple)
+rows = st.lists(st.builds(ReleaseRow, names, counts, ticks, ticks, st.booleans()), max_size=3).map(tuple)
 acks = st.dictionaries(names, tokens, max_size=3).map(lambda of: tuple(of.items()))
 
 OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Hello: st.builds(Hello, names, counts, shorts, shorts),
     Knowledge: knowledge(),
-    Nack: st.builds(Nack, names, ranges()),
+    Nack: st.builds(Nack, names, ranges(), counts),
     AckExpected: st.builds(AckExpected, names, ticks),
-    Release: st.builds(Release, names, ticks, ticks, counts),
-    Interest: st.builds(Interest, counts, st.none() | wanted),
+    Release: st.builds(Release, names, rows),
+    Heard: st.builds(Heard, names, names, counts),
+    Interest: st.builds(Interest, names, counts, st.none() | wanted),
+    Unfollow: st.builds(Unfollow, names, counts),
+    Overlay: st.builds(Overlay, counts, names, texts),
+    Links: st.builds(Links, names, counts, st.lists(names, max_size=4).map(tuple)),
     Claim: st.builds(Claim, names, counts, names, st.booleans()),
     Topic: st.builds(Topic, names, st.booleans(), st.lists(texts, max_size=4).map(tuple)),
     Ping: st.builds(Ping, ticks),
@@ -161,7 +174,7 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Describe: st.builds(Describe, names),
     Publish: st.builds(Publish, names, names, st.integers(1, TICK_MAX - 9), batches),
     Published: st.builds(Published, names, names, positives, ticks),
-    Subscribe: st.builds(Subscribe, names, names, texts, st.booleans(), counts, st.none() | tokens),
+    Subscribe: st.builds(Subscribe, names, names, texts, st.booleans(), counts, st.none() | tokens, counts),
     Subscribed: st.builds(Subscribed, names, tokens, tokens),
     Deliver: deliveries(),
     Gap: gaps(),
@@ -170,6 +183,11 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Credit: st.builds(Credit, names, positives),
     Unsubscribe: st.builds(Unsubscribe, names),
     Unsubscribed: st.builds(Unsubscribed, names),
+    Lease: st.builds(Lease, counts, names, names),
+    Leased: st.builds(Leased, counts, names),
+    Rest: st.builds(Rest, counts),
+    Pushing: st.builds(Pushing, names, names),
+    Resume: st.builds(Resume, names, shorts, shorts),
     Ask: st.builds(Ask, counts, names, texts),
     Answer: st.builds(Answer, counts, texts),
     Fetch: fetches(),

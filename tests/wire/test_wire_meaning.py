@@ -18,6 +18,7 @@ from tidemark.wire.frames import (
     Deliver,
     Frame,
     Gap,
+    Heard,
     Knowledge,
     Line,
     Nack,
@@ -25,7 +26,6 @@ from tidemark.wire.frames import (
     Published,
     Recall,
     Recalled,
-    Release,
     Subscribe,
     Subscribed,
 )
@@ -65,9 +65,9 @@ SENT_WRONGLY: dict[str, tuple[Frame, str]] = {
     "gone before the base": (Recalled(1, 5, 9, None, ((4, 6),)), "beyond"),
     "gone after upto": (Recalled(1, 5, 9, None, ((6, 7), (8, 10))), "beyond"),
     "gone out of order": (Recalled(1, 5, 9, None, ((7, 8), (6, 7))), "out of order"),
-    "an empty nack range": (Nack("p", ((1, 1),)), "empty"),
-    "a nack range backwards": (Nack("p", ((2, 1),)), "empty"),
-    "overlapping nack ranges": (Nack("p", ((1, 5), (4, 6))), "overlaps"),
+    "an empty nack range": (Nack("p", ((1, 1),), 1), "empty"),
+    "a nack range backwards": (Nack("p", ((2, 1),), 1), "empty"),
+    "overlapping nack ranges": (Nack("p", ((1, 5), (4, 6)), 1), "overlaps"),
 }
 
 
@@ -97,9 +97,8 @@ def test_the_events_of_a_publish_are_numbered_within_an_int64() -> None:
 def test_what_counts_is_not_negative() -> None:
     refuses(with_first_number(Ack(()), -1), "ticket")
     refuses(with_first_number(Subscribe("s", "t", "", True, 1), -1), "outside 0 to")
-    raw = bytearray(bytes_of(Release("p", 1, 1, 1)))
-    raw[24:32] = pack("<q", -1)
-    refuses(bytes(raw), "outside 0 to")
+    refuses(with_first_number(Nack("p", ((1, 2),), 1), -1), "outside 0 to")
+    refuses(with_first_number(Heard("p", "b", 1), -1), "outside 0 to")
     raw = bytearray(bytes_of(knowledge(0, 1, [])))
     raw[32:40] = pack("<q", -1)
     refuses(bytes(raw), "version")
@@ -162,5 +161,5 @@ def test_an_ack_names_a_subscriber_once() -> None:
 
 def test_long_names_and_selectors_are_refused_when_read() -> None:
     refuses(frame_of(35, name("n" * 256)), "a name of 256 bytes")
-    subscribe = pack("<qB", 0, 1) + name("s") + name("t") + name("x" * 4_097) + b"\0"
+    subscribe = pack("<qqB", 0, 0, 1) + name("s") + name("t") + name("x" * 4_097) + b"\0"
     refuses(frame_of(38, subscribe), "4097 characters")

@@ -6,7 +6,7 @@ import pytest
 
 from tidemark.errors import VersionError, WireError
 from tidemark.wire import versions
-from tidemark.wire.versions import agree
+from tidemark.wire.versions import agree, agree_link
 
 
 def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,8 +15,11 @@ def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) ->
     assert [agree(1, 2), agree(1, 3), agree(4, 9), agree(1, 9), agree(3, 3)] == [2, 3, 4, 4, 3]
 
 
-def test_today_there_is_one_version() -> None:
+def test_today_there_is_one_version_for_clients_and_one_for_links() -> None:
     assert agree(1, 1) == 1
+    assert agree_link(1, 3) == 2
+    with pytest.raises(VersionError, match="update the other side"):
+        agree_link(1, 1)
 
 
 @pytest.mark.parametrize(

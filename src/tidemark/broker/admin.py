@@ -14,6 +14,7 @@ from tidemark.broker.effects import Outbox, SendClient
 from tidemark.broker.host import Host
 from tidemark.broker.pubend import Pubend
 from tidemark.broker.reception import Reception
+from tidemark.broker.release import Hosts
 from tidemark.broker.subscription import Subscription
 from tidemark.errors import TidemarkError
 from tidemark.message.registry import Registry
@@ -40,12 +41,14 @@ class Admin:
         reception: Reception,
         registry: Registry,
         pubends: Mapping[str, Pubend],
+        hosts: Mapping[str, Hosts],
         out: Outbox,
     ) -> None:
         self._host = host
         self._reception = reception
         self._registry = registry
         self._pubends = pubends
+        self._hosts = hosts
         self._out = out
         self._questions: dict[str, Callable[[Arguments], Any]] = {
             "topics": lambda _: self.topics(),
@@ -56,6 +59,8 @@ class Admin:
             "remove": self._remove,
             "seek": self._seek,
             "archived": self._archived,
+            "hosts": lambda _: self.hosts(),
+            "forget_host": self._forget_host,
         }
 
     def asked(self, client: int, frame: Ask) -> None:
@@ -101,10 +106,29 @@ class Admin:
                 "synced": constream.synced,
                 "lost": constream.stream.window.knowledge.lost,
                 "window_bytes": constream.stream.window.bytes,
+                "upstream": constream.stream.upstream,
+                "followers": sorted(constream.stream.followers),
                 "catching_up": len(constream.catchups),
             }
             for name, constream in sorted(self._host.constreams.items())
         ]
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """The brokers that may have subscribers of the pubends here, and how far they are."""
+        return [
+            {"pubend": pubend, **host}
+            for pubend, hosts in sorted(self._hosts.items())
+            for host in hosts.describe()
+        ]
+
+    def _forget_host(self, given: Arguments) -> dict[str, Any]:
+        """Strike off a broker that is gone for good: what only its subscribers hold may be let go."""
+        name = given.get("host")
+        removed = [pubend for pubend, hosts in sorted(self._hosts.items()) if hosts.remove(str(name))]
+        if not removed:
+            known = sorted({host for hosts in self._hosts.values() for host in hosts.known})
+            raise AdminError("unknown", f"no pubend here waits for {name!r}: those it waits for are {known}")
+        return {"removed": name, "pubends": removed}
 
     def subscriptions(self) -> list[dict[str, Any]]:
         """Every subscription that is hosted here."""

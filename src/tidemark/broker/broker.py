@@ -18,6 +18,7 @@ from tidemark.broker.effects import (
     ClientGone,
     CommitTables,
     Effect,
+    HostRemoved,
     LinkDown,
     LinkUp,
     LogFetched,
@@ -28,7 +29,9 @@ from tidemark.broker.effects import (
     PeerFrameReceived,
     PfsRead,
     PfsSynced,
+    PubendState,
     ResumeLog,
+    RoutesChanged,
     SendClient,
     SendPeer,
     Stimulus,
@@ -39,17 +42,19 @@ from tidemark.broker.effects import (
 )
 from tidemark.broker.fetching import Fetching
 from tidemark.broker.host import Host, HostPolicy, SavedSubscription
-from tidemark.broker.interest import HERE, Interests
-from tidemark.broker.pubend import Pubend, PubendPolicy, PubendState
+from tidemark.broker.interest import HERE, STARTED_ONLY, Interests
+from tidemark.broker.layout import Layout
+from tidemark.broker.overlay import Overlay
+from tidemark.broker.pubend import Pubend, PubendPolicy
 from tidemark.broker.recalls import Recalls
 from tidemark.broker.reception import Reception
-from tidemark.broker.release import Minima
+from tidemark.broker.release import Hosts, Minima, Releases, Rows
 from tidemark.broker.stream import Stream
 from tidemark.broker.subscription import Subscription
 from tidemark.broker.topics import Topics
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
-from tidemark.ticks import TICK_MAX, Thresholds
+from tidemark.ticks import TICK_MIN, Thresholds
 from tidemark.wire.frames import (
     Ack,
     AckExpected,
@@ -60,9 +65,11 @@ from tidemark.wire.frames import (
     Describe,
     Fetch,
     Fetched,
+    Heard,
     Hello,
     Interest,
     Knowledge,
+    Links,
     Nack,
     Offer,
     PeerFrame,
@@ -72,20 +79,15 @@ from tidemark.wire.frames import (
     Recalled,
     Refused,
     Release,
+    ReleaseRow,
     Subscribe,
     Topic,
+    Unfollow,
     Unsubscribe,
 )
+from tidemark.wire.limits import ROWS_MAX
 
 MILLISECOND = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where one pubend lies, seen from a broker. `upstream` is None at the broker that hosts it."""
-
-    upstream: str | None
-    downstream: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class BrokerConfig:
     name: str
     #: grows with every life; kept on disk
     incarnation: int
-    routes: Mapping[str, Route]
+    layout: Layout
     pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
     host_policy: HostPolicy = field(default_factory=HostPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -103,6 +105,10 @@ class BrokerConfig:
     #: periodic work: silence, releases, saving
     period: int = 50 * MILLISECOND
     pfs_sync: int = 100 * MILLISECOND
+    #: a better way to a pubend that has come (back) is taken after half of this to all of it
+    return_delay: int = 1_000 * MILLISECOND
+    #: what a neighbour wanted whose link is gone is asked for on for so long
+    linger: int = 10_000 * MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,8 @@ class Recovered:
     #: pubend -> how far the PFS goes
     delivered: Mapping[str, int] = field(default_factory=dict)
     topics: Iterable[Topic] = ()
+    #: pubend hosted here -> the brokers that may have subscribers of it; not there: nobody ever said
+    hosts: Mapping[str, Iterable[str]] = field(default_factory=dict)
 
 
 class Broker:
@@ -124,41 +132,41 @@ class Broker:
     def __init__(self, config: BrokerConfig, registry: Registry, recovered: Recovered) -> None:
         self.config = config
         self.counters = Counters()
+        #: where publishers are to go, while nothing new is taken here; "" otherwise
+        self.elsewhere = ""
         self._out = Outbox()
         self._now = self._wall = 0
         self._woken_at = 0
+        #: the stimulus that is being handled is the passing of time
+        self._is_woken = False
         self._pfs_synced_at = 0
-        self._peers = sorted({peer for route in config.routes.values() for peer in _neighbours(route)})
-        self._interests = Interests(self._peers, config.incarnation, registry, self.counters)
-        #: incarnation of each neighbour whose Hello was heard on the link that is up
-        self._lives: dict[str, int] = {}
+        self._interests = Interests(config.incarnation, registry, self.counters)
         #: what is wanted has changed since neighbours were told
         self._interest_unsaid = False
-        self._last_life: dict[str, int] = {}
         self._log_commit = GroupCommit(lambda ticket: self._out.add(SyncLog(ticket)))
         self._pfs_commit = GroupCommit(lambda ticket: self._out.add(SyncPfs(ticket)))
         self._tables_commit = GroupCommit(lambda ticket: self._out.add(CommitTables(ticket)))
-        self._streams = {
-            name: Stream(
-                name,
-                route.upstream,
-                route.downstream,
-                self._interests,
-                self._out,
-                self.counters,
-                config.window_bytes_max,
-                config.thresholds,
-            )
-            for name, route in config.routes.items()
-        }
-        self._minima = {name: Minima([HERE, *route.downstream]) for name, route in config.routes.items()}
-        self._reported: dict[str, tuple[int, int]] = {}
-        self._pubends = {
-            name: self._pubend(name, recovered.pubends.get(name, PubendState()))
-            for name, route in config.routes.items()
-            if route.upstream is None
-        }
+        self._streams: dict[str, Stream] = {}
+        self._pubends: dict[str, Pubend] = {}
+        self._hosts: dict[str, Hosts] = {}
+        self._rows: dict[str, Rows] = {}
+        self._releases = Releases(config.name, config.incarnation)
         self._fetching = Fetching(self._pubends, self._streams, registry, self._out, self.counters)
+        self._overlay = Overlay(
+            config.name,
+            config.incarnation,
+            config.layout,
+            self._streams,
+            self._interests,
+            self._out,
+            self.counters,
+            return_us=config.return_delay,
+            linger_us=config.linger,
+            attached=self._attached,
+            changed=self._interest_changed,
+        )
+        for name in config.layout.pubends:
+            self._open(name, recovered.pubends.get(name, PubendState()), recovered.hosts.get(name))
         self._host = Host(
             self._streams,
             self._interests,
@@ -170,21 +178,18 @@ class Broker:
             self._tables_commit,
             self._fetching,
             self._interest_changed,
+            self._may_begin,
         )
         self._topics = Topics(
             registry,
             self._out,
             self.counters,
             self._tables_commit,
-            lambda: sorted(self._lives),
+            lambda: sorted(self._overlay.lives),
             self._host.learnt,
         )
-        for name, stream in self._streams.items():
+        for stream in self._streams.values():
             stream.listener = self._host
-            if name in self._pubends:
-                pubend = self._pubends[name]
-                stream.position = pubend.position
-                stream.window.lose(pubend.lost)
         self._topics.recover(recovered.topics)
         last = {name: state.last for name, state in recovered.pubends.items()}
         self._host.recover(recovered.subscriptions, recovered.delivered, last)
@@ -195,11 +200,11 @@ class Broker:
             self._out,
             self.counters,
             recovered.next_subscriber,
-            lambda: sorted(self._lives),
+            lambda: sorted(self._overlay.lives),
             self._hold,
         )
         self._reception.claim_again()
-        self._admin = Admin(self._host, self._reception, registry, self._pubends, self._out)
+        self._admin = Admin(self._host, self._reception, registry, self._pubends, self._hosts, self._out)
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
@@ -218,26 +223,46 @@ class Broker:
 
         `now` is monotonic and drives thresholds; `wall` is the time of day, gives ticks, and may jump.
         """
+        return self.hear(stimulus, now, wall) + self.settle()
+
+    def hear(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
+        """The first part of `handle`, which answers publishers; nothing else may come before `settle`."""
         self._now = self._host.now = self._fetching.now = now
         self._wall = self._host.wall = wall
         self._host.latecomers.now, self._host.latecomers.wall = now, wall
+        self._overlay.now = now
         self._dispatch(stimulus)
-        if isinstance(stimulus, Woken):
+        self._is_woken = isinstance(stimulus, Woken)
+        if self._is_woken:
             self._periodic()
+        return self._out.take()
+
+    def settle(self) -> list[Effect]:
+        """The second part: deliver, follow, ask, and put on disk what the first has made possible."""
         self._host.settle()
-        if self._interest_unsaid and (not self._interests.is_large or isinstance(stimulus, Woken)):
-            self._say_interest()
+        self._overlay.settle(self._now)
+        if self._interest_unsaid and (not self._interests.is_large or self._is_woken):
+            self._interest_unsaid = False
+            self._overlay.say_interest()
         for stream in self._streams.values():
             stream.shrink()
-            stream.wake(now)
+            stream.wake(self._now)
         self._log_commit.flush()
         self._tables_commit.flush()
         return self._out.take()
+
+    def hosts(self, name: str) -> bool:
+        """A subscription of this name is here, if only until another broker has it for sure."""
+        return self._reception.find(name) is not None
 
     def known_from(self, name: str, pubend: str) -> int | None:
         """From where on the stream of a pubend here accounts for a subscriber; None when it does not."""
         found = self._reception.find(name)
         return found.known.get(pubend) if found is not None else None
+
+    def stream(self, pubend: str) -> Stream | None:
+        """A pubend's stream as it is here; None if there is no such pubend."""
+        return self._streams.get(pubend)
 
     def window_bytes(self) -> list[tuple[str, int]]:
         """How much it remembers of each pubend."""
@@ -247,6 +272,8 @@ class Broker:
         """When, in monotonic time, the broker wants a Woken at the latest."""
         times = [self._woken_at + self.config.period]
         times += [at for stream in self._streams.values() if (at := stream.next_wake()) is not None]
+        if (taken := self._overlay.next_wake()) is not None:
+            times.append(taken)
         return min(times)
 
     def _dispatch(self, stimulus: Stimulus) -> None:
@@ -260,10 +287,10 @@ class Broker:
                 self._fetching.gone(client)
                 self._host.latecomers.recalls.gone(client)
             case LinkUp(peer):
-                self._lives.pop(peer, None)
-                self._out.add(SendPeer(peer, Hello(self.config.name, self.config.incarnation)))
+                self._overlay.link_up(peer)
             case LinkDown(peer):
-                self._link_down(peer)
+                self._overlay.link_down(peer)
+                self._fetching.gone(peer)
             case LogSynced(ticket):
                 self._log_commit.synced(ticket)
             case LogFull(ticket):
@@ -275,11 +302,17 @@ class Broker:
             case TablesCommitted(ticket):
                 self._tables_commit.synced(ticket)
             case LogRead():
-                self._streams[stimulus.pubend].read(stimulus)
+                if stimulus.pubend in self._streams:
+                    self._streams[stimulus.pubend].read(stimulus)
             case LogFetched():
                 self._fetching.read(stimulus)
             case PfsRead():
                 self._host.latecomers.read(stimulus)
+            case RoutesChanged(layout, pubends):
+                self._change(layout, pubends)
+            case HostRemoved(host):
+                for hosts in self._hosts.values():
+                    hosts.remove(host)
             case Woken():
                 pass
             case _:
@@ -289,31 +322,19 @@ class Broker:
 
     def _peer_frame(self, peer: str, frame: PeerFrame) -> None:
         if isinstance(frame, Hello):
-            self._hello(peer, frame)
+            if self._overlay.hello(peer, frame):
+                self._greet(peer)
             return
-        if peer not in self._lives:
+        if peer not in self._overlay.lives:
             self.counters["former_lives"] += 1  # or it has not introduced itself yet
             return
-        if getattr(frame, "pubend", None) not in (None, *self._streams):
-            return  # its topology is another one: what is not known here goes nowhere from here
         match frame:
-            case Knowledge():
-                self._knowledge(peer, frame)
-            case Nack(pubend, ranges):
-                self._streams[pubend].nacked(peer, ranges, self._now)
-            case AckExpected(pubend, tick):
-                self._streams[pubend].ack_expected(tick)
-            case Release(pubend, released, delivered, version):
-                # Word that nobody is there, overtaken by word that somebody is, must not undo it.
-                if released < TICK_MAX or version >= self._interests.heard_version(peer):
-                    self._minima[pubend].report(peer, released, delivered)
-                    self._report(pubend)
             case Interest():
-                self._interests.heard(peer, frame)
-                if frame.wanted is None or frame.wanted:
-                    for minima in self._minima_of(peer):
-                        minima.doubt(peer)
-                self._interest_changed()
+                self._overlay.followed(peer, frame)
+            case Unfollow():
+                self._overlay.unfollowed(peer, frame)
+            case Links():
+                self._overlay.linked(peer, frame)
             case Claim():
                 self._reception.moves.heard(peer, frame)
             case Topic():
@@ -324,71 +345,74 @@ class Broker:
                 self._fetching.fetched(frame)
             case Ping() | Pong():
                 pass  # between the two ends of the link
+            case Knowledge() | Nack() | AckExpected() | Release() | Heard():
+                # If its layout is another one: what is not known here goes nowhere from here.
+                if frame.pubend in self._streams:
+                    self._stream_frame(peer, frame, self._streams[frame.pubend])
             case _:
                 assert_never(frame)
 
-    def _hello(self, peer: str, frame: Hello) -> None:
-        """A neighbour introduces itself. Born again, it has forgotten all, and what it said is forgotten."""
-        if frame.incarnation < self._last_life.get(peer, 0):
-            self.counters["former_lives"] += 1
-            return
-        self._lives[peer] = frame.incarnation
-        if self._last_life.get(peer) != frame.incarnation:
-            self._last_life[peer] = frame.incarnation
-            self._interests.forget(peer)
-            for minima in self._minima_of(peer):
-                minima.doubt(peer)
-        self._topics.tell_all(peer)
-        self._reception.moves.tell_all(peer)
-        said = self._interests.say(peer, again=True)
-        assert said is not None
-        self._out.add(SendPeer(peer, said))
-        for stream in self._streams.values():
-            stream.link_up(peer, self._now)
-        self._fetching.link_up(peer)
-        for name, stream in self._streams.items():
-            if stream.upstream == peer:
-                self._reported.pop(name, None)  # say again what holds now, if anything is known
-                self._report(name)
-        self._interest_changed()
+    def _stream_frame(
+        self, peer: str, frame: Knowledge | Nack | AckExpected | Release | Heard, stream: Stream
+    ) -> None:
+        match frame:
+            case Knowledge():
+                if peer == stream.upstream:
+                    self._knowledge(frame, stream)
+            case Nack(_, ranges, version):
+                stream.nacked(peer, ranges, self._now, version=version)
+            case AckExpected(pubend, tick):
+                if peer == stream.upstream and stream.ack_expected(tick, self._now):
+                    self._rows[pubend].say_again()
+            case Release(pubend, rows):
+                self._released(peer, pubend, rows)
+            case Heard(pubend, host, sequence):
+                self._heard(pubend, host, sequence)
+            case _:
+                assert_never(frame)
 
-    def _link_down(self, peer: str) -> None:
-        self._lives.pop(peer, None)
-        self._fetching.gone(peer)
-        for stream in self._streams.values():
-            stream.link_down(peer)
-
-    def _minima_of(self, peer: str) -> list[Minima]:
-        return [self._minima[name] for name, route in self.config.routes.items() if peer in route.downstream]
-
-    def _knowledge(self, peer: str, frame: Knowledge) -> None:
-        stream = self._streams[frame.pubend]
-        if peer != stream.upstream:
-            return
+    def _knowledge(self, frame: Knowledge, stream: Stream) -> None:
         if frame.first:
             stream.first(frame.base, frame.upto, frame.lost, frame.version, frame.batch)
         else:
-            stream.answer(frame.base, frame.upto, frame.lost, frame.batch, frame.damaged)
+            stream.answer(frame.base, frame.upto, frame.lost, frame.version, frame.batch, frame.damaged)
 
     def _interest_changed(self) -> None:
-        """Somebody here or behind a neighbour wants something else than before."""
-        if self._host.minima_unknown:
-            for minima in self._minima.values():
-                minima.doubt(HERE)
+        """Somebody here or behind a neighbour wants something else than before, and waits for it."""
         self._interest_unsaid = True
+        for pubend in self._pubends.values():
+            pubend.hasten()
 
-    def _say_interest(self) -> None:
-        self._interest_unsaid = False
-        for peer in self._peers:
-            if peer in self._lives:
-                said = self._interests.say(peer)
-                if said is not None:
-                    self._out.add(SendPeer(peer, said))
+    def _greet(self, peer: str) -> None:
+        """A neighbour is there, and may have been away."""
+        self._topics.tell_all(peer)
+        self._reception.moves.tell_all(peer)
+
+    def _attached(self, pubend: str) -> None:
+        """Its stream comes from another neighbour, which knows nothing of what is behind this broker."""
+        self._fetching.attached(pubend)
+        self._rows[pubend].say_again()
+        self._report(pubend)
+
+    def _change(self, layout: Layout, states: Mapping[str, PubendState]) -> None:
+        """The overlay is another one."""
+        self.counters["routes_changed"] += 1
+        for name in sorted(set(self._streams) - set(layout.pubends)):
+            self._close(name)
+        for name in sorted(set(layout.pubends) - set(self._streams)):
+            self._open(name, states.get(name, PubendState()), (), layout)
+            self._streams[name].listener = self._host
+            self._host.join(name, self._streams[name])
+        for peer in self._overlay.change(layout):
+            self._greet(peer)
+        for rows in self._rows.values():
+            rows.keep_only(layout.brokers)
 
     def _hold(self, subscription: Subscription, done: Callable[[], None]) -> None:
         """Make sure that every pubend holds what a subscriber has not consumed, then `done`."""
-        if all(pubend in self._pubends for pubend in subscription.released):
-            done()
+        elsewhere = self._streams.keys() - self._pubends.keys()
+        released = subscription.released
+        self._releases.hold_all({each: released[each] for each in released if each in elsewhere}, done)
 
     # Clients.
 
@@ -431,10 +455,53 @@ class Broker:
         if problem is not None:
             self.counters["publishes_refused"] += 1
             self._out.add(SendClient(client, Refused("publish", frame.publisher, "schema", problem)))
+        elif self.elsewhere and not pubend.has(frame):
+            pubend.turn_away(client, frame, self.elsewhere)
         else:
             pubend.received(client, frame, self._wall)
 
     # Pubends, release and time.
+
+    def _open(
+        self, name: str, state: PubendState, hosts: Iterable[str] | None, layout: Layout | None = None
+    ) -> None:
+        """A pubend of the layout: its stream, and if it is hosted here the pubend itself."""
+        layout, config = layout or self.config.layout, self.config
+        is_hosted = layout.pubends[name] == config.name
+        self._streams[name] = stream = Stream(
+            name,
+            self._interests,
+            self._out,
+            self.counters,
+            config.window_bytes_max,
+            config.thresholds,
+            is_hosted=is_hosted,
+            wall=lambda: self._wall,
+        )
+        self._rows[name] = Rows()
+        if is_hosted:
+            pubend = self._pubends[name] = self._pubend(name, state)
+            stream.position = pubend.position
+            stream.window.lose(pubend.lost)
+            self._hosts[name] = self._hosts_of(name, state, hosts, layout)
+
+    def _hosts_of(self, name: str, state: PubendState, hosts: Iterable[str] | None, layout: Layout) -> Hosts:
+        """Where there is history and nobody ever said who hosts subscribers, anyone may."""
+        has_history = max(state.last, state.lost) > TICK_MIN
+        others = [each for each in layout.brokers if each != self.config.name] if has_history else []
+        found = Hosts(name, others if hosts is None else hosts, self._out, self._tables_commit)
+        if hosts is None:
+            found.save()
+        return found
+
+    def _close(self, name: str) -> None:
+        """The pubend is not in the layout any more; what subscribers have of it stays in their tokens."""
+        self._host.part(name)
+        self._interests.forget_pubend(name)
+        self._releases.forget(name)
+        del self._streams[name], self._rows[name]
+        self._pubends.pop(name, None)
+        self._hosts.pop(name, None)
 
     def _pubend(self, name: str, state: PubendState) -> Pubend:
         stream = self._streams[name]
@@ -448,40 +515,73 @@ class Broker:
     def _periodic(self) -> None:
         self._woken_at = self._now
         self._host.wake(self._now)
+        self._overlay.wake(self._now)
         for name, pubend in self._pubends.items():
             pubend.beat(self._now, self._wall)
             tick = pubend.announcement(self._now)
             if tick is not None:
-                self._streams[name].ack_expected(tick)
+                self._streams[name].ack_expected(tick, self._now)
         for name in self._streams:
-            here = self._host.acknowledgements.minima(name)
-            if here is None:
-                self._minima[name].doubt(HERE)
-            else:
-                self._minima[name].report(HERE, *here)
             self._report(name)
         if self._now - self._pfs_synced_at >= self.config.pfs_sync:
             self._pfs_synced_at = self._now
             self._pfs_commit.flush()
 
     def _report(self, name: str) -> None:
-        """Pass the minima on: to the pubend if it is here, else upstream, when they have changed."""
-        total = self._minima[name].total()
-        if total is None:
-            return
+        """Say what those here and behind have consumed: to the pubend if it is here, else upstream."""
+        here = self._host.acknowledgements.minima(name)
         if name in self._pubends:
-            pubend = self._pubends[name]
-            released, delivered = total
-            limit = pubend.position
-            pubend.released(min(released, limit), min(delivered, limit), self._now, self._wall)
-            self._streams[name].lose(pubend.lost)
+            self._release(name, here)
             return
+        row = self._releases.row(name, here, self._now)
+        if row is not None:
+            self._rows[name].learn(HERE, row)
+        self._pass_rows(name)
+
+    def _pass_rows(self, name: str, *, asking_only: bool = False) -> None:
         upstream = self._streams[name].upstream
-        if total != self._reported.get(name) and upstream in self._lives and upstream is not None:
-            self._reported[name] = total
-            version = self._interests.said_version(upstream)
-            self._out.add(SendPeer(upstream, Release(name, *total, version)))
+        if upstream is None:
+            return
+        rows = self._rows[name].unsaid(asking_only=asking_only)
+        for at in range(0, len(rows), ROWS_MAX):
+            self._out.add(SendPeer(upstream, Release(name, rows[at : at + ROWS_MAX])))
 
+    def _release(self, name: str, here: Minima | None) -> None:
+        pubend = self._pubends[name]
+        total = self._hosts[name].total(None if here is None else self._releases.bounded(name, here))
+        if total is not None:
+            released, delivered = (min(each, pubend.position) for each in total)
+            pubend.released(released, delivered, self._now, self._wall)
+            self._streams[name].lose(pubend.lost)
 
-def _neighbours(route: Route) -> tuple[str, ...]:
-    return route.downstream if route.upstream is None else (route.upstream, *route.downstream)
+    def _released(self, peer: str, name: str, rows: Iterable[ReleaseRow]) -> None:
+        """Hosts behind a neighbour say how far they are; what asks to be heard does not wait."""
+        for row in rows:
+            if row.host not in self._overlay.routing.members:
+                continue  # it was struck off, or is not known yet: then it will say it again
+            if name in self._pubends:
+                self._hosts[name].received(peer, row, self._overlay.lives.__contains__)
+                if row.asks:
+                    self._pubends[name].hasten()
+            else:
+                self._rows[name].learn(peer, row)
+        if name not in self._pubends:
+            self._pass_rows(name, asking_only=True)
+
+    def _heard(self, name: str, host: str, sequence: int) -> None:
+        """The pubend's broker has heard of a host, which may be this one."""
+        if host == self.config.name:
+            if self._releases.heard(name, sequence):
+                position = self._streams[name].position
+                self._host.advanced(name, STARTED_ONLY, position, position)
+            return
+        way = self._rows[name].way_back(host)
+        if way is not None and way in self._overlay.lives:
+            self._out.add(SendPeer(way, Heard(name, host, sequence)))
+
+    def _may_begin(self, name: str) -> bool:
+        """Subscribers here may start: the pubend's broker knows that there are some, and holds."""
+        if name in self._pubends or self._releases.may_begin(name):
+            return True
+        self._report(name)
+        return False

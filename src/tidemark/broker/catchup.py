@@ -139,11 +139,14 @@ class Catchup:
     ) -> None:
         """All there is for the subscriber in `(base, upto]`, whatever was known of it before.
 
-        Of what is `gone` nobody knows more, if `for_good`; otherwise the archive may.
+        Of what is `gone` nobody knows more, if `for_good`; otherwise the archive may. What has been told
+        meanwhile - there was nothing, or it came another way - stays told.
         """
-        assert self.position <= base <= self._scanned
+        assert base <= self._scanned
+        base = max(base, self.position)
         if upto <= base:
             return
+        batch = rows_within(batch, base, upto)
         self._held = [
             part
             for each in self._held
@@ -154,7 +157,7 @@ class Catchup:
         for ranges in (self._unfiltered, self._gone):
             ranges.remove(base, upto)
         self._scanned = max(self._scanned, upto)
-        for first, last in gone:
+        for first, last in RangeSet(gone).parts(base, upto):
             self._gone.add(first, last)
             if for_good:
                 self._given_up.add(first, last)

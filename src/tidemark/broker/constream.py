@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from tidemark.broker.audience import Audience, Members, Rows
 from tidemark.broker.catchup import Catchup
 from tidemark.broker.stream import Stream
+from tidemark.broker.validity import unexpired
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
 
 Subscribers = NDArray[np.uint32]
-MILLISECOND = 1_000
 
 
 class Force:
@@ -158,14 +158,3 @@ class Constream:
             batch = alive
         matches = list(audience.matches(batch)) if batch is not None else []
         return Piece(self.delivered, upto, batch, matches, expired)
-
-
-def unexpired(batch: EventBatch, wall: int) -> EventBatch | None:
-    """An event past its validity is silence for whoever has not got it yet."""
-    validity = batch.prelude("validity_ms")
-    if not validity.any():
-        return batch
-    alive = (validity == 0) | (batch.ticks + validity.astype(np.int64) * MILLISECOND > wall)
-    if alive.all():
-        return batch
-    return batch.take(alive) if alive.any() else None

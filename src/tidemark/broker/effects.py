@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.broker.layout import Layout
 from tidemark.message.batches.batch import EventBatch
-from tidemark.ticks import CheckpointToken
+from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.wire.frames import ClientFrame, PeerFrame, Range
 
 Ticks = NDArray[np.int64]
@@ -183,6 +184,14 @@ class SaveReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveHosts:
+    """The brokers that may have subscribers of a pubend hosted here; replaces what was saved of it."""
+
+    pubend: str
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CommitTables:
     """Make everything saved so far durable, then report TablesCommitted."""
 
@@ -207,10 +216,24 @@ Effect = (
     | DropSubscription
     | SaveReleased
     | SaveTopic
+    | SaveHosts
     | CommitTables
 )
 
 # Stimuli.
+
+
+@dataclass(frozen=True, slots=True)
+class PubendState:
+    """What the event log knows after recovery."""
+
+    last: int = TICK_MIN
+    lease: int = TICK_MIN
+    lost: int = TICK_MIN
+    #: publisher -> its last sequence number and the tick of that event
+    publishers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    #: (last tick, bytes) of every batch that is still there, oldest first
+    sizes: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +344,21 @@ class TablesCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class RoutesChanged:
+    """An administrator has changed the overlay; `pubends` is what the log knows of those newly here."""
+
+    layout: Layout
+    pubends: Mapping[str, PubendState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HostRemoved:
+    """An administrator has struck a broker off: its subscribers, if it has any, hold nothing any more."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class Woken:
     """The time that the broker asked to be woken at has come, or passed."""
 
@@ -338,6 +376,8 @@ Stimulus = (
     | PfsSynced
     | PfsRead
     | TablesCommitted
+    | RoutesChanged
+    | HostRemoved
     | Woken
 )
 

@@ -87,7 +87,8 @@ class Fetching:
 
     def passed(self, peer: str, frame: Fetch) -> None:
         """A neighbour passes a fetch on. One too many, or one that cannot be read, it will send again."""
-        if len(self._of_owner.get(peer, ())) < PASSED_MAX and self._is_readable(frame):
+        is_one_too_many = len(self._of_owner.get(peer, ())) >= PASSED_MAX
+        if frame.pubend in self._streams and not is_one_too_many and self._is_readable(frame):
             self._take(peer, frame, lambda fetched: self._out.add(SendPeer(peer, fetched)))
 
     def ask(
@@ -123,7 +124,8 @@ class Fetching:
 
     def _pass_on(self, ticket: int, asked: _Asked) -> None:
         asked.sent_at = self.now
-        upstream = self._streams[asked.frame.pubend].upstream
+        stream = self._streams.get(asked.frame.pubend)
+        upstream = stream.upstream if stream is not None else None
         if upstream is not None:
             self._counters["fetches_passed"] += 1
             self._out.add(SendPeer(upstream, replace(asked.frame, ticket=ticket)))
@@ -153,10 +155,10 @@ class Fetching:
             if asked.sent_at is not None and now - asked.sent_at >= AGAIN_US:
                 self._pass_on(ticket, asked)
 
-    def link_up(self, peer: str) -> None:
-        """A neighbour is there again: what it was passed before, it has forgotten."""
+    def attached(self, pubend: str) -> None:
+        """The pubend comes from another neighbour now, which has been asked for nothing."""
         for ticket, asked in self._asked.items():
-            if asked.sent_at is not None and self._streams[asked.frame.pubend].upstream == peer:
+            if asked.sent_at is not None and asked.frame.pubend == pubend:
                 self._pass_on(ticket, asked)
 
     def _done(self, ticket: int) -> _Asked | None:

@@ -35,7 +35,7 @@ from tidemark.broker.subscription import Desire, Subscription
 from tidemark.broker.telling import Telling
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
-from tidemark.ticks import TICK_MIN, CheckpointToken
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 MILLISECOND = 1_000
 
@@ -81,7 +81,9 @@ class Host:
         tables_commit: GroupCommit,
         fetching: Fetching,
         interest_changed: Callable[[], None],
+        may_begin: Callable[[str], bool],
     ) -> None:
+        """`may_begin`: the pubend's broker holds everything for those here."""
         self._fetching = fetching
         self._interests = interests
         self._out = out
@@ -89,6 +91,7 @@ class Host:
         self._policy = policy
         self._tables_commit = tables_commit
         self._interest_changed = interest_changed
+        self._may_begin = may_begin
         self._audience = Audience(registry)
         self.constreams = {name: Constream(stream) for name, stream in streams.items()}
         self.subscriptions: dict[int, Subscription] = {}
@@ -147,6 +150,22 @@ class Host:
                 constream.begin(tick)
                 constream.last_event = min(tick, last.get(pubend, tick))
         self._interest_changed()
+
+    def join(self, pubend: str, stream: Stream) -> None:
+        """There is one pubend more."""
+        self.constreams[pubend] = Constream(stream)
+        for subscription in self.subscriptions.values():
+            # What it wanted before the last change never was in force there.
+            self.constreams[pubend].waiting[subscription.current.member] = TICK_MIN
+
+    def part(self, pubend: str) -> None:
+        """A pubend is no more; what was acknowledged of it stays as it is."""
+        for number in list(self.constreams[pubend].catchups):
+            self.latecomers.end(pubend, number)
+        del self.constreams[pubend]
+        self._moves.pop(pubend, None)
+        for subscription in self.subscriptions.values():
+            subscription.told.pop(pubend, None)
 
     def enter(self, subscription: Subscription, desire: Desire, token: CheckpointToken | None = None) -> None:
         """A new subscriber; with a token it comes from elsewhere, or wants what was before its time."""
@@ -271,8 +290,8 @@ class Host:
             return
         constream = self.constreams[pubend]
         if constream.delivered is None:
-            if base == TICK_MIN:
-                return  # upstream does not know yet where the stream stands
+            if base == TICK_MIN or not self._may_begin(pubend):
+                return  # upstream does not know yet where the stream stands, or that somebody is here
             constream.begin(base)
         if constream.waiting:
             constream.expected(tag, base, upto, self._versions)
@@ -400,7 +419,8 @@ class Host:
         """From what it was told last: with the constream, or behind it."""
         constream = self.constreams[pubend]
         told, delivered = subscription.told[pubend], constream.delivered
-        if pubend in subscription.known and (delivered is None or told >= delivered):
+        is_known = told >= subscription.known.get(pubend, TICK_MAX)
+        if is_known and (delivered is None or told >= delivered):
             self._counters["tokens_ahead"] += delivered is not None and told > delivered
             return
         if subscription.durable:
@@ -488,11 +508,6 @@ class Host:
             for subscription in self.subscriptions.values():
                 if self.is_live(subscription, pubend) and subscription.told[pubend] < min(last, delivered):
                     self._telling.tell(subscription, pubend, subscription.told[pubend], delivered, None)
-
-    @property
-    def minima_unknown(self) -> bool:
-        """Somebody is here, or was a moment ago: what was said of nobody does not hold."""
-        return bool(self.subscriptions)
 
 
 def _part(batch: EventBatch, rows: list[Rows]) -> EventBatch:

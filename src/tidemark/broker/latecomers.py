@@ -15,7 +15,7 @@ import numpy as np
 
 from tidemark.broker.audience import Audience
 from tidemark.broker.catchup import CHUNK_EVENTS_MAX, Catchup
-from tidemark.broker.constream import Constream, unexpired
+from tidemark.broker.constream import Constream
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import Outbox, PfsRead, ReadPfs
 from tidemark.broker.fetching import Fetching
@@ -24,6 +24,7 @@ from tidemark.broker.recalls import Recalls
 from tidemark.broker.stream import Ranges
 from tidemark.broker.subscription import Subscription
 from tidemark.broker.telling import Telling
+from tidemark.broker.validity import unexpired
 from tidemark.broker.window import Cuts
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
@@ -94,7 +95,8 @@ class Latecomers:
             return False
         pubend, number = next(iter(self._calls))
         del self._calls[pubend, number]
-        catchup = self._constreams[pubend].catchups.get(number)
+        constream = self._constreams.get(pubend)
+        catchup = constream.catchups.get(number) if constream is not None else None
         if catchup is not None:
             self._catch_up(pubend, self._subscriptions[number], catchup)
         return True
@@ -134,7 +136,7 @@ class Latecomers:
         known = subscription.known.get(pubend)
         if known is None or (pubend, subscription.id) in self._fetches:
             return  # nobody can say yet what it lacks, or it is on its way
-        if constream.delivered is not None and catchup.position >= constream.delivered:
+        if constream.delivered is not None and catchup.position >= max(constream.delivered, known):
             self._counters["switchovers"] += 1
             self.end(pubend, subscription.id)
         elif gap is not None or catchup.position < known:

@@ -7,9 +7,9 @@ and lets the subscription go only when the claim is settled: when every pubend h
 holds it. A broker that was away is told when it comes back. So at every moment somebody holds, and in the end
 only one.
 
-Of two claims the one of the higher epoch counts, and whoever tells of a lower one is told of it. Epochs are
-times of day, so that among brokers that could not hear of each other the later one wins, if their clocks
-agree; nothing that matters depends on that.
+Of two claims the one of the higher epoch counts, and whoever tells of a lower one is told of it. An epoch is
+the time of day at which the subscriber came, by its own clock, so that the later connection wins also among
+brokers that could not hear of each other; with several clocks it may be the earlier one, but never two.
 """
 
 from __future__ import annotations
@@ -116,22 +116,20 @@ class Moves:
             return
         if known is not None and (_rank(known), known.settled) >= (_rank(claim), claim.settled):
             return
-        is_news = known is None or _rank(known) < _rank(claim)
         self._spread(claim, but=peer)
         if mine is not None and claim.broker != self._me:
-            self._yield(mine, claim, is_news=is_news)
+            self._yield(mine, claim)
 
     def tell_all(self, peer: str) -> None:
         """A neighbour is there: it may have been away."""
         for claim in self._claims.values():
             self._out.add(SendPeer(peer, claim))
 
-    def _yield(self, mine: Subscription, claim: Claim, *, is_news: bool) -> None:
+    def _yield(self, mine: Subscription, claim: Claim) -> None:
         """Another broker claims it, under a higher epoch."""
-        # Unless it came here after that, while the brokers could not hear of each other: that it is settled
-        # already is then news too.
-        is_later = mine.connected_at > claim.epoch or (is_news and claim.settled)
-        if mine.client is not None and mine.moved_to is None and is_later:
+        is_here = mine.client is not None and mine.moved_to is None
+        if is_here and mine.connected_at > claim.epoch:
+            # It came here after that, while the brokers could not hear of each other.
             self._claim_anew(mine, claim.epoch + 1)
             return
         mine.moved_to = claim.broker

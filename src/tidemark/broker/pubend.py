@@ -9,15 +9,15 @@ says so and everyone who is not catching up has it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.counters import Counters
-from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, Outbox, SendClient
+from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, Outbox, PubendState, SendClient
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
 from tidemark.wire.frames import Publish, Published, Refused
@@ -31,6 +31,8 @@ class PubendPolicy:
 
     #: Silence is made explicit at least this often.
     heartbeat: int = SECOND // 10
+    #: While nothing happens, ever more rarely, down to this.
+    heartbeat_idle: int = 2 * SECOND
     #: Ticks promised ahead on disk, so that heartbeats need no sync of their own.
     lease_ahead: int = 10 * SECOND
     #: AET: no release of the last event for this long, and its tick is announced again.
@@ -42,19 +44,6 @@ class PubendPolicy:
     archive: bool = False
     #: Policy may let go what the archive does not have yet.
     release_unarchived: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PubendState:
-    """What the event log knows after recovery."""
-
-    last: int = TICK_MIN
-    lease: int = TICK_MIN
-    lost: int = TICK_MIN
-    #: publisher -> its last sequence number and the tick of that event
-    publishers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    #: (last tick, bytes) of every batch that is still there, oldest first
-    sizes: tuple[tuple[int, int], ...] = ()
 
 
 class Pubend:
@@ -86,6 +75,8 @@ class Pubend:
         self._leasing = False
         #: monotonic time of the last silence
         self._beat_at = 0
+        #: and after how long the next is due
+        self._pace = policy.heartbeat
         #: everything at or below has been passed on, or will never be anything but silence: others may have
         #: heard as much before a crash, and the stream must not stand before what it said
         self.position = max(state.last, state.lost, state.lease)
@@ -131,6 +122,19 @@ class Pubend:
             lambda: self._refuse(client, frame.publisher, "full", full),
         )
 
+    def has(self, frame: Publish) -> bool:
+        """Everything in it has come before."""
+        sequence, _ = self._publishers.get(frame.publisher, (0, 0))
+        return frame.sequence + frame.batch.count - 1 <= sequence
+
+    def turn_away(self, client: int, frame: Publish, reason: str) -> None:
+        """Nothing new is taken any more; said after all that was taken before has been acknowledged."""
+
+        def refuse() -> None:
+            self._refuse(client, frame.publisher, "draining", reason)
+
+        self._when_durable(refuse, refuse)
+
     def _refuse(self, client: int, publisher: str, code: str, reason: str) -> None:
         self._counters["publishes_refused"] += 1
         self._out.add(SendClient(client, Refused("publish", publisher, code, reason)))
@@ -153,6 +157,7 @@ class Pubend:
         self._sizes.append((upto, len(batch.data)))
         self.bytes += len(batch.data)
         self._counters["events_published"] += batch.count
+        self.hasten()
         self._publish(base, upto, batch)
 
     def _forgotten(self) -> None:
@@ -180,14 +185,19 @@ class Pubend:
             self._leasing = True
             self._out.add(AppendLease(self.name, reserved))
             self._commit.after(lambda: self._leased(reserved), self._not_leased)
-        if self._unsynced or now - self._beat_at < self._policy.heartbeat:
+        if self._unsynced or now - self._beat_at < self._pace:
             return
         upto = min(time, self._lease)
         if upto > self.position:
             self._beat_at = now
+            self._pace = min(2 * self._pace, max(self._policy.heartbeat_idle, self._policy.heartbeat))
             base, self.position = self.position, upto
             self._silent = max(self._silent, upto)
             self._publish(base, upto, None)
+
+    def hasten(self) -> None:
+        """Something has happened, or somebody waits for the stream to move."""
+        self._pace = self._policy.heartbeat
 
     def _leased(self, upto: int) -> None:
         self._leasing = False

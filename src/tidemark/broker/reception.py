@@ -110,7 +110,7 @@ class Reception:
     def _create(self, client: int, frame: Subscribe) -> None:
         subscription = Subscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
-        subscription.made_at = self.moves.next_epoch(frame.name, self._host.wall)
+        subscription.made_at = self.moves.next_epoch(frame.name, self._came(frame))
         if frame.token is not None:
             subscription.epoch = subscription.made_at
         self._next_id += 1
@@ -130,12 +130,23 @@ class Reception:
     def _created(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
         subscription.is_kept = True
         is_there = subscription.id in self._by_client.get(client, ())
+        if subscription.moved_to is not None and is_there:
+            # Another broker had claimed it before, which was not known here: this one is later.
+            self.subscribe(client, frame)
+            return
         if self._by_name.get(frame.name) is not subscription:
+            return
+        if subscription.epoch and not is_there:
+            self.remove(subscription)  # it never heard that it was here, and holds elsewhere
             return
         if is_there and subscription.client is None:
             self._connect(client, frame, subscription)
         if subscription.epoch:
             self.moves.claim(subscription)
+
+    def _came(self, frame: Subscribe) -> int:
+        """When it came, by its own clock: whichever brokers it goes to, that one goes forward."""
+        return frame.stamp or self._host.wall
 
     def _take_back(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
         """It was at another broker meanwhile, which this one has not let it go to: as if it came from there.
@@ -161,7 +172,7 @@ class Reception:
                 reason = f"{frame.name!r} has connected again elsewhere, which ends this connection's part"
                 self._refuse(subscription.client, frame.name, "taken", reason)
         self._by_client.setdefault(client, set()).add(subscription.id)
-        subscription.connected_at = self._host.wall
+        subscription.connected_at = self._came(frame)
         token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
         self._host.connect(subscription, client, frame.credit, token)
 

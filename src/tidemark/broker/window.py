@@ -91,6 +91,9 @@ class Window:
             return
         if new < kept.count:
             kept = kept.take(learnt.new)
+        if not learnt.resolved or kept.ticks[0] <= learnt.resolved[0][0]:
+            # Events where there was silence for those who asked before: what was cut lacks them.
+            self._pieces.clear()
         self._number += 1
         self._insert((int(kept.ticks[-1]), self._number, kept))
         self.bytes += len(kept.data)
@@ -130,6 +133,12 @@ class Window:
         self.knowledge.forget(self.floor, floor)
         self.floor = floor
         self._drop(floor)
+
+    @property
+    def end(self) -> int:
+        """Nothing is known, or was known once, beyond this."""
+        span = self.knowledge.known.span
+        return max(self.knowledge.lost, self.floor, span[1] if span is not None else TICK_MIN)
 
     @property
     def is_full(self) -> bool:

@@ -38,6 +38,8 @@ from tidemark.storage.tables import Contents, Tables
 #: "TMSH", and the version of `tablerows.SCHEMA`
 APPLICATION = 0x544D5348
 VERSION = 3
+#: Older versions that only lack tables, which are made when such a file is opened.
+VERSION_OLDEST = 2
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -106,7 +108,7 @@ class SqliteTables(Tables):
         new = application == version == things == 0
         if not new and application != APPLICATION:
             raise UnknownFormatError("is not a broker's tables; move it away", path=self._path)
-        if not new and version != VERSION:
+        if not new and not VERSION_OLDEST <= version <= VERSION:
             reason = (
                 f"has tables of version {version}, this broker reads {VERSION}; start the one that wrote it"
             )
@@ -118,14 +120,16 @@ class SqliteTables(Tables):
                 "this file system has no write-ahead log; choose a local one", path=self._path
             )
         self._pragma("synchronous = FULL")
-        if new:
+        if new or version != VERSION:
             self._create()
 
     def _create(self) -> None:
-        """In one transaction: a crash leaves a new file or all of this."""
+        """Make the tables that are not there, in one transaction: a crash leaves none of them or all."""
+        names = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         with self._transaction():
             for table in SCHEMA:
-                self._connection.execute(create_statement(table))
+                if (table,) not in names:
+                    self._connection.execute(create_statement(table))
             self._pragma(f"application_id = {APPLICATION}")
             self._pragma(f"user_version = {VERSION}")
 

@@ -28,6 +28,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "pfs": ("pubend TEXT KEY", "upto INTEGER", "chopped INTEGER"),
     "counters": ("name TEXT KEY", "value INTEGER"),
     "topics": ("topic TEXT KEY", "is_open INTEGER", "schemas TEXT"),
+    "hosts": ("pubend TEXT KEY", "brokers TEXT"),
 }  # fmt: skip
 
 #: Removing a subscriber removes its rows of these tables, found by this column.
@@ -68,6 +69,7 @@ def rows_of(contents: Contents) -> Iterator[tuple[str, list[Row]]]:
     yield "pfs", [(pubend, mark.upto, mark.chopped) for pubend, mark in contents.pfs.items()]
     yield "counters", list(contents.counters.items())
     yield "topics", [_topic_row(each) for each in contents.topics.values()]
+    yield "hosts", [(pubend, json.dumps(hosts)) for pubend, hosts in contents.hosts.items()]
 
 
 def contents_of(rows: Mapping[str, Iterable[Row]]) -> Contents:
@@ -93,6 +95,7 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> Contents:
             topic: TopicRow(topic, bool(is_open), tuple(json.loads(schemas)))
             for topic, is_open, schemas in rows["topics"]
         },
+        {pubend: tuple(json.loads(hosts)) for pubend, hosts in rows["hosts"]},
     )
 
 

@@ -64,6 +64,9 @@ class Contents:
     # Nothing that was confirmed: a topic is committed before its declaration is answered. One that was not
     # answered is declared again by whoever wanted it.
     topics: dict[str, TopicRow] = field(default_factory=dict)
+    # Nothing that was confirmed: a host is told that it was heard after the commit, and starts nobody before.
+    # A pubend that is not there is one of before there was this table.
+    hosts: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def merge(self, changes: Contents, removed: Iterable[int]) -> None:
         """Take in rows that were written, without the subscribers that were removed."""
@@ -72,6 +75,7 @@ class Contents:
         self.pfs.update(changes.pfs)
         self.counters.update(changes.counters)
         self.topics.update(changes.topics)
+        self.hosts.update(changes.hosts)
         for mine, theirs in ((self.released, changes.released), (self.tokens, changes.tokens)):
             for subscriber, ticks in theirs.items():
                 mine.setdefault(subscriber, {}).update(ticks)
@@ -109,7 +113,7 @@ class Tables(ABC):
         """Rows that wait for the next commit; all of a subscriber's positions count as one."""
         changes = self._changes
         positions = len(changes.released) + len(changes.tokens)
-        others = len(changes.subscriptions) + len(changes.topics) + len(changes.counters)
+        others = len(changes.subscriptions) + len(changes.topics) + len(changes.counters) + len(changes.hosts)
         return positions + others + len(changes.latest_delivered) + len(changes.pfs) + len(self._removed)
 
     def close(self) -> None:  # noqa: B027  (most kinds have nothing to close)
@@ -194,6 +198,14 @@ class Tables(ABC):
     def topics(self) -> list[TopicRow]:
         """All of them, in the order of their names."""
         return [self._contents.topics[name] for name in sorted(self._contents.topics)]
+
+    def put_hosts(self, pubend: str, hosts: tuple[str, ...]) -> None:
+        """The brokers that may have subscribers of a pubend that is hosted here."""
+        self._contents.hosts[pubend] = self._changes.hosts[pubend] = hosts
+
+    def hosts(self) -> dict[str, tuple[str, ...]]:
+        """Of every pubend of which it was said."""
+        return dict(self._contents.hosts)
 
     def bump(self, counter: str) -> int:
         """Count one up, from 0 when it is new: versions of filters, incarnations. Commit before using it."""

@@ -158,6 +158,12 @@ class Curiosity:
         for piece in self._pieces:
             piece.due, piece.tries, piece.asked = now, 0, False
 
+    def ask_again(self) -> None:
+        """What was asked for was asked in vain: it is to be asked for at once."""
+        for piece in self._pieces:
+            if piece.tries:
+                piece.due, piece.tries, piece.asked = 0, 0, False
+
     @property
     def outstanding(self) -> int:
         """Ranges asked for whose answer may still come."""

@@ -6,7 +6,7 @@ answers to: a downstream link, a catchup stream. Soft state: an asker whose answ
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from tidemark.ticks.ranges import RangeSet
@@ -37,11 +37,20 @@ class Wants(Generic[Asker]):
             self._of[asker] = mine
         return first
 
-    def take(self, base: Tick, upto: Tick) -> dict[Asker, list[Range]]:
-        """Who wanted which parts of `(base, upto]`, in the order they first asked; nobody does any more."""
+    def take(
+        self, base: Tick, upto: Tick, *, unless: Callable[[Asker], bool] | None = None
+    ) -> dict[Asker, list[Range]]:
+        """Who wanted which parts of `(base, upto]`, in the order they first asked; they do not any more.
+
+        Those for whom `unless` is true go on wanting.
+        """
         if not self._anyone.remove(base, upto):
             return {}
-        removed = {asker: mine.remove(base, upto) for asker, mine in self._of.items()}
+        staying = [asker for asker in self._of if unless is not None and unless(asker)]
+        removed = {asker: mine.remove(base, upto) for asker, mine in self._of.items() if asker not in staying}
+        for asker in staying:
+            for first, last in self._of[asker].parts(base, upto):
+                self._anyone.add(first, last)
         self._of = {asker: mine for asker, mine in self._of.items() if mine}
         return {asker: parts for asker, parts in removed.items() if parts}
 
@@ -59,6 +68,14 @@ class Wants(Generic[Asker]):
     def wanted(self) -> list[Range]:
         """What anyone wants, in tick order."""
         return list(self._anyone)
+
+    def missing(self, base: Tick, upto: Tick) -> list[Range]:
+        """The parts of `(base, upto]` that nobody wants, in order."""
+        return self._anyone.gaps(base, upto)
+
+    def askers(self) -> list[Asker]:
+        """Those who wait for something, in the order they first asked."""
+        return list(self._of)
 
     def __len__(self) -> int:
         """How many askers wait for something."""

@@ -1,9 +1,11 @@
 """The frames of the protocol: immutable values, one class each.
 
-Between brokers: Hello, Knowledge, Nack, AckExpected, Release, Interest, Claim. Between a client and its
-broker: Connect, Welcome, Describe, Publish, Published, Subscribe, Subscribed, Deliver, Gap, Ack, Acked,
-Credit, Unsubscribe, Unsubscribed, Ask, Answer, Refused. Both: Topic, Fetch, Fetched, Ping, Pong. Between a
-broker and the pipeline, which is a client too: Offer, Recall, Recalled, RecallMore, RecallOver.
+Between brokers: Hello, Links, Interest, Unfollow, Knowledge, Nack, AckExpected, Release, Heard, Claim.
+Between a client and its broker: Connect, Welcome, Describe, Publish, Published, Subscribe, Subscribed,
+Deliver, Gap, Ack, Acked, Credit, Unsubscribe, Unsubscribed, Ask, Answer, Refused. Both: Topic, Fetch,
+Fetched, Ping, Pong. Between a broker and the pipeline, which is a client too: Offer, Recall, Recalled,
+RecallMore, RecallOver. Between a broker and a client that does without an open connection: Lease, Leased,
+Rest, Pushing, Resume.
 Ranges are `(base, upto]`.
 """
 
@@ -24,17 +26,30 @@ class Hello:
     broker: str
     incarnation: int
     #: the versions of this protocol that the sender can speak
-    oldest: int = 1
-    newest: int = 1
+    oldest: int = 2
+    newest: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """To the others of a cell: these are the neighbours that the sender has a link to that is up.
+
+    The highest `sequence` of a connection counts.
+    """
+
+    broker: str
+    sequence: int
+    up: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
     """In `(base, upto]` of the pubend the rows of `batch` are the events (D) and all else is silence (S).
 
-    Silence holds for every subscriber that has started anywhere behind the receiver, and for those of the
-    receiver's interest up to `version`. `first`: sent for the first time, in order on its link; otherwise an
-    answer to a nack. Every tick at or below `lost` is L, and so are the `damaged` ranges, which a disk lost.
+    Silence holds for all that the receiver wanted with its interest of `version`: what is tagged lower than
+    the interest that a receiver attached with tells it nothing but where the stream stands. `first`: sent for
+    the first time; otherwise an answer to a nack. Every tick at or below `lost` is L, and so are the
+    `damaged` ranges, which a disk lost.
     """
 
     pubend: str
@@ -49,10 +64,11 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """The sender does not know these ticks and wants to."""
+    """The sender wants to know these ticks, by an answer that accounts for its interest of `version`."""
 
     pubend: str
     ranges: tuple[Range, ...]
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +80,36 @@ class AckExpected:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """Minima over all behind the sender: acknowledged by every durable subscriber, delivered to all live.
+class ReleaseRow:
+    """What a host has of a pubend: acknowledged by every durable subscriber there, delivered to all live.
 
-    TICK_MAX says that nobody is there, as of the sender's interest of `version`: it may come late.
+    TICK_MAX says that nobody is there, TICK_MIN that nothing may go. Of two rows of a host the one with the
+    higher sequence holds, whichever came first, and it may say less. `asks`: the host wants to hear of it.
     """
 
-    pubend: str
+    host: str
+    #: grows across the host's lives
+    sequence: int
     released: int
     delivered: int
-    version: int
+    asks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Rows of hosts behind the sender, or of the sender itself, on their way to the pubend."""
+
+    pubend: str
+    rows: tuple[ReleaseRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The pubend's broker knows the host, on disk, and holds what its row of this sequence said."""
+
+    pubend: str
+    host: str
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +122,22 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What the sender, and everyone behind it, wants; None is everything. It may want less than it gets."""
+    """The sender follows the receiver's stream of the pubend; this is what it and all behind it want.
 
+    None is everything. It may want less than it gets.
+    """
+
+    pubend: str
     version: int
     wanted: tuple[Wanted, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfollow:
+    """The sender has the pubend from elsewhere now: its interest up to `version` is no more."""
+
+    pubend: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +178,19 @@ class Pong:
     """The answer to a Ping."""
 
     stamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """The topology that the sender goes by. `text` is empty where only the version is said, on each new link.
+
+    It goes between the processes of two brokers, whose cores hear of changes otherwise.
+    """
+
+    version: int
+    #: tells two topologies of one version apart
+    digest: str
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +255,8 @@ class Subscribe:
     #: bytes of events that it can take before it grants more
     credit: int
     token: CheckpointToken | None = None
+    #: its own time of day when it came, in microseconds: of its connections the latest counts; 0 if not known
+    stamp: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +427,57 @@ class RecallOver:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """A client wants to be without a connection, at most so long at a time; it can be called at `address`.
+
+    Whoever calls there has to show the `key`. A newer lease with the same key ends the one before it.
+    """
+
+    seconds: int
+    #: host:port
+    address: str
+    #: letters and digits that nobody can guess
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """The answer to a Lease: for how long, and the ticket with which the client comes back."""
+
+    seconds: int
+    ticket: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The last frame that the sender says on this connection.
+
+    Once both have said it the broker closes the connection, and the client is parked: its subscriptions stay.
+    A connection that ends in any other way ends the lease, since what was under way may be lost. `seconds`:
+    from the broker, for how long it waits for the client from now on; from the client, nothing.
+    """
+
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pushing:
+    """First frame of a broker that calls a parked client: there is something for you. Answered by Resume."""
+
+    broker: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """First frame of a parked client, on a connection that either side has opened; all goes on as it was."""
+
+    ticket: str
+    oldest: int = 1
+    newest: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """An administrator's request: what is asked for, and its arguments as a JSON object."""
 
@@ -393,7 +507,8 @@ class Refused:
     reason: str
 
 
-#: taken: by another connection or subscription; sequence: publish again from an earlier one.
+#: taken: by another connection or subscription; sequence: publish again from an earlier one; draining: the
+#: broker is to be taken away, and the reason names others; address: this broker does not call there.
 REFUSALS = frozenset(
     (
         "selector",
@@ -407,16 +522,21 @@ REFUSALS = frozenset(
         "version",
         "frame",
         "unknown",
+        "draining",
+        "address",
     )
 )
 
 PeerFrame = (
     Hello
+    | Links
+    | Interest
+    | Unfollow
     | Knowledge
     | Nack
     | AckExpected
     | Release
-    | Interest
+    | Heard
     | Claim
     | Topic
     | Fetch
@@ -447,10 +567,15 @@ ClientFrame = (
     | Recalled
     | RecallMore
     | RecallOver
+    | Lease
+    | Leased
+    | Rest
+    | Pushing
+    | Resume
     | Ask
     | Answer
     | Refused
     | Ping
     | Pong
 )
-Frame = PeerFrame | ClientFrame
+Frame = PeerFrame | ClientFrame | Overlay

@@ -51,10 +51,11 @@ def record(
     *,
     check: Callable[[Any], None] | None = None,
     frame_bytes_max: int = FRAME_BYTES_MAX,
+    layout_version: int = 1,
     **fields: Field,
 ) -> Layout:
     """The layout of a frame that is its fields in this order. `check` raises WireError for what cannot be."""
-    key = key_of(kind)
+    key = key_of(kind, layout_version)
     payload_field = together(frame, fields)
 
     def write(value: Any) -> list[Buffer]:

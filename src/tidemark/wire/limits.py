@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from tidemark.message.batches.batch import BATCH_BYTES_MAX
 
+#: between clients and brokers
 PROTOCOL_OLDEST = 1
 PROTOCOL_NEWEST = 1
+#: between brokers: since 2, interest and repair are by pubend, and release is by host
+LINK_OLDEST = 2
+LINK_NEWEST = 2
 
 #: before it is known who speaks; Hello, Connect and Welcome always fit
 HANDSHAKE_BYTES_MAX = 8 << 10
@@ -23,10 +27,13 @@ SELECTOR_BYTES_MAX = 4 * SELECTOR_CHARACTERS_MAX
 SCHEMA_BYTES_MAX = 256 << 10
 REASON_BYTES_MAX = 64 << 10
 JSON_BYTES_MAX = 8 << 20
+OVERLAY_BYTES_MAX = 1 << 20
 
 RANGES_MAX = 4_096
 WANTED_MAX = 65_536
 SCHEMAS_MAX = 1_024
+NEIGHBOURS_MAX = 4_096
+ROWS_MAX = 4_096
 PUBENDS_MAX = 4_096
 TOKEN_PUBENDS_MAX = 65_536
 ACKS_MAX = 65_536

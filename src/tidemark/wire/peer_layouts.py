@@ -31,18 +31,31 @@ from tidemark.wire.fields import (
 from tidemark.wire.frames import (
     AckExpected,
     Claim,
+    Heard,
     Hello,
     Interest,
     Knowledge,
+    Links,
     Nack,
+    Overlay,
     Ping,
     Pong,
     Release,
+    ReleaseRow,
     Topic,
+    Unfollow,
     Wanted,
 )
 from tidemark.wire.layouts import Layout, key_of, record
-from tidemark.wire.limits import HANDSHAKE_BYTES_MAX, SCHEMA_BYTES_MAX, SCHEMAS_MAX, WANTED_MAX
+from tidemark.wire.limits import (
+    HANDSHAKE_BYTES_MAX,
+    NEIGHBOURS_MAX,
+    OVERLAY_BYTES_MAX,
+    ROWS_MAX,
+    SCHEMA_BYTES_MAX,
+    SCHEMAS_MAX,
+    WANTED_MAX,
+)
 from tidemark.wire.tails import Tail, check_ticks, write_with_batch
 
 _KNOWLEDGE = key_of(17)
@@ -80,8 +93,12 @@ def _check_within(ranges: tuple[Range, ...], base: int, upto: int) -> None:
         raise WireError(f"damaged ranges reach beyond ({base}, {upto}]")
 
 
+_TOPOLOGY = text(OVERLAY_BYTES_MAX, what="a topology")
 _SCHEMA = text(SCHEMA_BYTES_MAX, what="a schema")
 _WANTED = together(Wanted, {"pattern": NAME, "selector": SELECTOR})
+_ROW = together(
+    ReleaseRow, {"sequence": COUNT, "released": INT, "delivered": INT, "asks": FLAG, "host": NAME}
+)
 
 LAYOUTS = (
     record(Ping, 1, stamp=INT),
@@ -100,9 +117,20 @@ LAYOUTS = (
         frame_bytes_max=HANDSHAKE_BYTES_MAX,
     ),
     Layout(Knowledge, _KNOWLEDGE, write_knowledge, read_knowledge),
+    record(Nack, 18, layout_version=2, version=COUNT, pubend=NAME, ranges=RANGES),
     record(Claim, 27, epoch=COUNT, settled=FLAG, name=NAME, broker=NAME),
-    record(Nack, 18, pubend=NAME, ranges=RANGES),
     record(AckExpected, 19, tick=INT, pubend=NAME),
-    record(Release, 20, released=INT, delivered=INT, version=COUNT, pubend=NAME),
-    record(Interest, 21, version=COUNT, wanted=maybe(many(_WANTED, WANTED_MAX, what="lines of an interest"))),
+    record(Release, 20, layout_version=2, pubend=NAME, rows=many(_ROW, ROWS_MAX, what="rows of a release")),
+    record(
+        Interest,
+        21,
+        layout_version=2,
+        version=COUNT,
+        pubend=NAME,
+        wanted=maybe(many(_WANTED, WANTED_MAX, what="lines of an interest")),
+    ),
+    record(Unfollow, 22, version=COUNT, pubend=NAME),
+    record(Links, 23, sequence=COUNT, broker=NAME, up=many(NAME, NEIGHBOURS_MAX, what="neighbours")),
+    record(Heard, 24, sequence=COUNT, pubend=NAME, host=NAME),
+    record(Overlay, 25, version=COUNT, digest=NAME, text=_TOPOLOGY),
 )

@@ -6,18 +6,27 @@ Hello and Connect say what the sender can speak, so their layout is the same in 
 from __future__ import annotations
 
 from tidemark.errors import VersionError
-from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
+from tidemark.wire.limits import LINK_NEWEST, LINK_OLDEST, PROTOCOL_NEWEST, PROTOCOL_OLDEST
 
 
 def agree(oldest: int, newest: int) -> int:
-    """The version to speak with a side that can speak `oldest` to `newest`; VersionError if there is none."""
+    """The version to speak with a client that speaks `oldest` to `newest`; VersionError if there is none."""
+    return _common(oldest, newest, PROTOCOL_OLDEST, PROTOCOL_NEWEST)
+
+
+def agree_link(oldest: int, newest: int) -> int:
+    """The same for a link to another broker."""
+    return _common(oldest, newest, LINK_OLDEST, LINK_NEWEST)
+
+
+def _common(oldest: int, newest: int, my_oldest: int, my_newest: int) -> int:
     if oldest > newest:
         raise VersionError(f"the other side says that it speaks protocol versions {oldest} to {newest}")
-    version = min(newest, PROTOCOL_NEWEST)
-    if version < max(oldest, PROTOCOL_OLDEST):
-        older = "the other side" if newest < PROTOCOL_OLDEST else "this side"
+    version = min(newest, my_newest)
+    if version < max(oldest, my_oldest):
+        older = "the other side" if newest < my_oldest else "this side"
         raise VersionError(
-            f"the other side speaks protocol versions {oldest} to {newest} and this side {PROTOCOL_OLDEST} "
-            f"to {PROTOCOL_NEWEST}: update {older}"
+            f"the other side speaks protocol versions {oldest} to {newest} and this side {my_oldest} "
+            f"to {my_newest}: update {older}"
         )
     return version

@@ -1,0 +1,20 @@
+"""Validity: how long an event is worth telling (MOPS). At every broker, one past it is silence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidemark.message.batches.batch import EventBatch
+
+MILLISECOND = 1_000
+
+
+def unexpired(batch: EventBatch, wall: int) -> EventBatch | None:
+    """An event past its validity is silence for whoever has not got it yet."""
+    validity = batch.prelude("validity_ms")
+    if not validity.any():
+        return batch
+    alive = (validity == 0) | (batch.ticks + validity.astype(np.int64) * MILLISECOND > wall)
+    if alive.all():
+        return batch
+    return batch.take(alive) if alive.any() else None

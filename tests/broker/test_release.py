@@ -1,0 +1,158 @@
+"""Release: rows of hosts, by whichever way and in whatever order they come, and who is waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark.broker.commit import GroupCommit
+from tidemark.broker.effects import Outbox, SaveHosts, SendPeer
+from tidemark.broker.release import ASK_AGAIN_US, NOBODY, NOTHING, Hosts, Releases, Rows
+from tidemark.ticks import TICK_MAX
+from tidemark.wire.frames import Heard, ReleaseRow
+
+HERE_NOBODY = NOBODY
+
+
+def row(host: str, sequence: int, released: int, *, asks: bool = False) -> ReleaseRow:
+    return ReleaseRow(host, sequence, released, released, asks)
+
+
+class Root:
+    """The hosts of a pubend, with a disk that commits when told to."""
+
+    def __init__(self, *known: str) -> None:
+        self.out = Outbox()
+        self.tickets: list[int] = []
+        self.commit = GroupCommit(self.tickets.append)
+        self.hosts = Hosts("p", known, self.out, self.commit)
+
+    def hear(self, each: ReleaseRow, peer: str = "n") -> list[Any]:
+        self.hosts.received(peer, each, lambda _: True)
+        return self.out.take()
+
+    def synced(self) -> list[Any]:
+        self.commit.flush()
+        self.commit.synced(self.tickets[-1])
+        return self.out.take()
+
+
+def test_a_host_is_heard_once_it_is_known_on_disk() -> None:
+    root = Root()
+    assert root.hear(row("h", 1, NOTHING[0], asks=True)) == [SaveHosts("p", ("h",))]
+    assert root.hosts.total(HERE_NOBODY) == NOTHING  # it holds from now on
+    assert root.synced() == [SendPeer("n", Heard("p", "h", 1))]
+
+
+def test_the_newest_row_of_a_host_holds_in_whatever_order_they_come() -> None:
+    root = Root()
+    root.hear(row("h", 5, 100))
+    root.hear(row("h", 4, 900))
+    assert root.hosts.total(HERE_NOBODY) == (100, 100)
+    root.hear(row("h", 6, 50))  # it may say less
+    assert root.hosts.total(HERE_NOBODY) == (50, 50)
+
+
+def test_a_host_that_has_not_reported_holds_until_it_is_struck_off() -> None:
+    root = Root("h", "gone")
+    root.hear(row("h", 1, 100))
+    assert root.hosts.total(HERE_NOBODY) is None
+    assert root.hosts.remove("gone")
+    assert root.out.take() == [SaveHosts("p", ("h",))]
+    assert root.hosts.total(HERE_NOBODY) == (100, 100)
+    assert not root.hosts.remove("gone")
+
+
+def test_a_broker_that_never_had_anybody_is_no_host() -> None:
+    root = Root()
+    assert root.hear(row("relay", 1, TICK_MAX)) == []
+    assert root.hosts.known == ()
+    assert root.hosts.total(HERE_NOBODY) == NOBODY
+    assert root.hosts.total((7, 9)) == (7, 9)
+    assert root.hosts.total(None) is None
+
+
+def test_rows_are_passed_on_once_and_again_over_a_new_way() -> None:
+    rows = Rows()
+    rows.learn("a", row("h", 1, 10))
+    rows.learn("b", row("h", 1, 10))
+    assert [each.sequence for each in rows.unsaid()] == [1]
+    assert rows.unsaid() == ()
+    rows.learn("b", row("h", 2, 5))
+    assert [each.sequence for each in rows.unsaid()] == [2]
+    rows.say_again()
+    assert [each.sequence for each in rows.unsaid()] == [2]
+    rows.keep_only(["other"])
+    rows.say_again()
+    assert rows.unsaid() == ()
+
+
+def test_a_row_that_asks_is_passed_on_at_once_and_each_time() -> None:
+    rows = Rows()
+    rows.learn("a", row("h", 1, 10, asks=True))
+    rows.learn("a", row("g", 1, 10))
+    assert [each.host for each in rows.unsaid(asking_only=True)] == ["h"]
+    rows.learn("a", row("h", 1, 10, asks=True))
+    assert [each.host for each in rows.unsaid()] == ["g", "h"]
+
+
+def test_the_answer_goes_back_the_way_that_the_host_asked_by_last_once_for_each_time() -> None:
+    rows = Rows()
+    rows.learn("a", row("h", 1, 10, asks=True))
+    assert rows.way_back("h") == "a"
+    assert rows.way_back("h") is None
+    rows.learn("b", row("h", 1, 10, asks=True))  # by another way, since "a" is gone
+    assert rows.way_back("h") == "b"
+    assert rows.way_back("g") is None
+
+
+def test_a_host_says_that_nothing_may_go_and_begins_when_it_is_heard() -> None:
+    each = Releases("h", 3)
+    nobody = each.row("p", NOBODY, 0)
+    assert nobody is not None
+    assert (nobody.released, nobody.asks) == (TICK_MAX, False)
+    assert nobody.sequence > 3 << 32
+    assert each.row("p", NOBODY, 0) is None
+    asking = each.row("p", None, 0)
+    assert asking is not None
+    assert ((asking.released, asking.delivered), asking.asks) == (NOTHING, True)
+    assert not each.may_begin("p")
+    assert each.row("p", None, 10) is None
+    assert each.row("p", None, ASK_AGAIN_US) == asking
+    assert not each.heard("p", nobody.sequence)
+    assert each.heard("p", asking.sequence)
+    assert each.may_begin("p")
+    told = each.row("p", (5, 9), ASK_AGAIN_US)
+    assert told is not None
+    assert (told.released, told.delivered, told.asks) == (5, 9, False)
+
+
+def test_who_comes_after_nobody_was_said_has_to_be_heard_anew() -> None:
+    each = Releases("h", 1)
+    first = each.row("p", None, 0)
+    assert first is not None
+    each.heard("p", first.sequence)
+    each.row("p", NOBODY, 0)
+    assert not each.may_begin("p")
+    again = each.row("p", None, 0)
+    assert again is not None
+    assert again.asks
+
+
+def test_a_hold_is_said_and_known_to_be_heard() -> None:
+    each = Releases("h", 1)
+    first = each.row("p", (50, 60), 0)
+    assert first is not None
+    each.heard("p", first.sequence)
+    each.row("p", (50, 60), 0)
+    done: list[str] = []
+    number = each.hold("p", 20, lambda: done.append("held"))
+    held = each.row("p", (50, 60), 1)
+    assert held is not None
+    assert (held.released, held.delivered, held.asks) == (20, 60, True)
+    assert held.sequence > number
+    each.heard("p", held.sequence)
+    assert done == ["held"]
+    each.let_go("p", number)
+    free = each.row("p", (50, 60), 2)
+    assert free is not None
+    assert (free.released, free.asks) == (50, False)
