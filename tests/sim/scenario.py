@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from tidemark.broker.broker import Broker
 from tidemark.broker.host import HostPolicy
+from tidemark.broker.layout import MAIN_TREE, Layout, pair
 from tidemark.sim.machine import Machine
 from tidemark.sim.network import LinkFaults
 from tidemark.sim.oracle import is_caught_up, judge
@@ -120,21 +121,24 @@ class Pace:
 
 @dataclass
 class Scenario:
-    """See above. `tree` is like "phb - relay - shb1, relay - shb2"; `settings` are those of a Plan."""
+    """See above. `tree` is like "phb - relay - shb1, relay - shb2"; `settings` are those of a Plan.
+
+    With "{b1 b2}" for a name it is a tree of cells: every broker of one is linked to every one of the next.
+    """
 
     tree: str
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        parents = _parents(self.tree)
-        self.root = next(iter(parents))
+        layout = layout_of(self.tree)
+        self.root = layout.pubends["p"]
         defaults: dict[str, Any] = {
             "faults": STEADY,
             "topics": ("t.x",),
             "host_policy": HostPolicy(silence=COMMIT_US, save=COMMIT_US),
             "thresholds": Thresholds(gct_us=20_000, nrt_us=50_000, nrt_us_max=400_000),
         }
-        self.world = World(Plan(parents, {"p": self.root}, **(defaults | self.settings)), 1)
+        self.world = World(Plan(layout, **(defaults | self.settings)), 1)
         self.sent: list[Sent] = []
         self.told: list[tuple[int, ClientFrame]] = []
         self._losses: list[Loss] = []
@@ -252,13 +256,13 @@ class Scenario:
         """Mend everything, come to rest, and be judged."""
         for loss in self._losses:
             loss.stop()
-        for name, parent in self.world.plan.parents.items():
+        for name in self.world.machines:
             self.machine(name).free_disk()
             self.world.restart(name)
-            if parent is not None:
-                self.world.network.unclog(name, parent)
-                self.world.network.unclog(parent, name)
-                self.world.mend(name, parent)
+        for a, b in self.world.layout.all_links():
+            self.world.network.unclog(a, b)
+            self.world.network.unclog(b, a)
+            self.world.mend(a, b)
         self.publisher.connect()
         for pace in self._paces.values():
             pace.is_reading = True
@@ -348,6 +352,15 @@ class Scenario:
     def lost(self) -> int:
         """Up to where the pubend has let history go."""
         return self.world.watch.lost.get("p", 0)
+
+
+def layout_of(tree: str) -> Layout:
+    """The overlay that a tree of brokers, or cells, describes; the pubend `p` is at the first of them."""
+    parents = _parents(tree)
+    cells = {name: tuple(name.strip("{}").split()) for name in parents}
+    edges = frozenset(pair(name, parent) for name, parent in parents.items() if parent is not None)
+    links = frozenset(pair(a, b) for x, y in edges for a in cells[x] for b in cells[y])
+    return Layout(cells, links, {"p": next(iter(cells.values()))[0]}, {MAIN_TREE: edges})
 
 
 def _parents(tree: str) -> dict[str, str | None]:

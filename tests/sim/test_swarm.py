@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -33,10 +34,8 @@ REGRESSIONS: dict[tuple[str, int], str] = {
     ("swarm", 0): "the PFS was given the members of a set in any order",
     ("swarm", 54): "an answer of the PFS to a former connection was taken for one that began elsewhere",
     ("swarm", 76): "a subscriber was told from where a change holds before that was on disk",
-    ("swarm", 20066): "a start was told on a connection that was lost",
-    ("swarm", 20885): "a pubend stood, after a crash, before silence that it had advertised",
-    ("swarm", 21174): "somebody started before ticks that an older interest had left things out of",
-    ("swarm", 31915): "the last event before a change, matched again by itself, was not",
+    ("swarm", 40): "a broker stayed with a worse way although the better one did not follow it any more",
+    ("swarm", 253): "a host was told that it was heard by a way that was gone",
 }
 
 
@@ -100,7 +99,9 @@ class Finished:
     def __init__(self) -> None:
         for seed in range(100):
             self.run = Run(seed, profile="calm")
-            if self._somebody() is not None and not self.run.plan.is_early:
+            plan = self.run.plan
+            is_plain = not (plan.is_early or plan.has_archive or plan.moves or plan.reaches_back)
+            if is_plain and self._somebody() is not None:
                 self.run.execute()
                 if (found := self._somebody()) is not None and found[2].events:
                     self.subscriber, self.pubend, self.received = found
@@ -117,9 +118,13 @@ class Finished:
         return None
 
     @property
-    def next_hop(self) -> str:
-        peers = self.world.neighbours[self.host]
-        return next(each for each in peers if self.world.is_behind(self.host, each, self.subscriber.machine))
+    def last_hop(self) -> tuple[str, str]:
+        """From whom the subscriber's host has the pubend, and the host."""
+        broker = self.world.machines[self.subscriber.machine].broker
+        stream = broker.stream(self.pubend) if broker is not None else None
+        assert stream is not None
+        assert stream.upstream is not None
+        return stream.upstream, self.subscriber.machine
 
 
 def batch_of(finished: Finished, tick: int, key: str, *, validity_ms: int = 0) -> EventBatch:
@@ -182,11 +187,12 @@ def test_a_gap_where_history_is_not_gone_is_noticed_when_it_is_told() -> None:
 def test_false_silence_is_noticed_when_it_is_sent() -> None:
     finished = Finished()
     tick, _ = finished.received.events[-1]
-    silence = Knowledge(finished.pubend, tick - 1, tick, 0, True, 0)
-    finished.world.watch.knowledge(finished.host, finished.next_hop, silence)
+    silence = Knowledge(finished.pubend, tick - 1, tick, 0, True, 1 << 60)
+    finished.world.watch.knowledge(*finished.last_hop, silence)
     finished.received.upto = tick - 1  # it has not got that far
+    finished.world.watch.knowledge(*finished.last_hop, replace(silence, version=1))  # which nobody believes
     with pytest.raises(ViolationError, match="of silence at"):
-        finished.world.watch.knowledge(finished.host, finished.next_hop, silence)
+        finished.world.watch.knowledge(*finished.last_hop, silence)
 
 
 def test_an_event_that_is_not_durable_is_noticed_when_it_is_sent() -> None:
@@ -194,7 +200,7 @@ def test_an_event_that_is_not_durable_is_noticed_when_it_is_sent() -> None:
     tick = finished.world.facts.last(finished.pubend) + 1
     early = Knowledge(finished.pubend, tick - 1, tick, 0, True, 0, batch_of(finished, tick, "pub0/99999"))
     with pytest.raises(ViolationError, match="which is not durable"):
-        finished.world.watch.knowledge(finished.host, finished.next_hop, early)
+        finished.world.watch.knowledge(*finished.last_hop, early)
 
 
 def test_an_expired_event_is_noticed_when_it_is_told() -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
-from tidemark.broker.broker import Broker, BrokerConfig, Route
+from tidemark.broker.broker import Broker, BrokerConfig
 from tidemark.broker.effects import (
     AppendEvents,
     ClientFrameReceived,
@@ -14,19 +14,22 @@ from tidemark.broker.effects import (
     Effect,
     LinkDown,
     LinkUp,
+    LogFetched,
     LogFull,
     LogRead,
     LogSynced,
     LoseLog,
     PeerFrameReceived,
+    PubendState,
     ReadLog,
     ResumeLog,
+    RoutesChanged,
     SendClient,
     SendPeer,
     Stimulus,
     Woken,
 )
-from tidemark.broker.pubend import PubendState
+from tidemark.broker.layout import Layout
 from tidemark.errors import DiskFailedError, DiskFullError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
@@ -44,11 +47,10 @@ START_AGAIN_US = 200_000
 class Machine:
     """One broker's computer. `life` changes with every crash, so that what was under way comes to nothing."""
 
-    def __init__(self, world: World, name: str, routes: dict[str, Route], chance: Random) -> None:
+    def __init__(self, world: World, name: str, chance: Random) -> None:
         self._world = world
         self._engine: Engine = world.engine
         self.name = name
-        self._routes = routes
         self._disk = DiskThread(self._engine, chance, name, self._disk_did, self._give, self._disk_failed)
         self.life = 0
         self.broker: Broker | None = None
@@ -60,6 +62,8 @@ class Machine:
         self._heard_up: dict[str, int] = {}
         self._clients: set[int] = set()
         self._wake_at: int | None = None
+        #: the last change of the overlay that it knows of
+        self._reforms = 0
         #: what the broker will be told when it goes on
         self._held: deque[Stimulus] = deque()
         self._paused_until = 0
@@ -70,7 +74,8 @@ class Machine:
         """Switch it on: a new life of the broker, from what the disk has."""
         assert self.broker is None
         self.life += 1
-        hosted = [name for name, route in self._routes.items() if route.upstream is None]
+        self._reforms = self._world.reforms
+        hosted = [pubend for pubend, host in self._world.layout.pubends.items() if host == self.name]
         try:
             recovered, incarnation = self._disk.start(hosted, self._engine.now + self.skew)
         except (DiskFullError, DiskFailedError):
@@ -78,10 +83,16 @@ class Machine:
             return
         for pubend, state in recovered.pubends.items():
             self._world.recovered(pubend, state, *self._logged(pubend, state), rots=self._disk.rots)
-        config: BrokerConfig = self._world.config_of(self.name, incarnation, self._routes)
+        config: BrokerConfig = self._world.config_of(self.name, incarnation)
         self.broker = Broker(config, Registry(), recovered)
         self._world.started(self)
         self._give(Woken())
+
+    def reform(self, number: int, layout: Layout) -> None:
+        """An administrator tells it of a change of the overlay, unless it knows of a later one."""
+        if number > self._reforms:
+            self._reforms = number
+            self._give(RoutesChanged(layout))
 
     def crash(self) -> None:
         """Switch it off, at once."""
@@ -249,8 +260,10 @@ class Machine:
             self._unsynced.clear()
         elif isinstance(stimulus, LogFull) or isinstance(effect, ResumeLog):
             self._unsynced.clear()
-        elif isinstance(stimulus, LogRead) and stimulus.damaged:
-            self._world.damage_found(stimulus.pubend, stimulus.damaged, rots=self._disk.rots)
+        elif isinstance(stimulus, LogRead | LogFetched):
+            read = stimulus.read if isinstance(stimulus, LogFetched) else stimulus
+            if read.damaged:
+                self._world.damage_found(read.pubend, read.damaged, rots=self._disk.rots)
 
     def _disk_failed(self) -> None:
         """Nobody knows what is on the platter: the broker stops, and somebody starts it again."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from tidemark.sim.plan import SECOND, Plan
+from tidemark.sim.reforms import Reformer
 from tidemark.sim.world import World
 
 #: A fault that ends by itself lasts no longer than this.
@@ -21,8 +22,7 @@ class Mischiefs:
         self._world = world
         self._plan = plan
         self._chance = chance
-        self._machines = sorted(world.machines)
-        self._links = [(name, parent) for name, parent in plan.parents.items() if parent is not None]
+        self._reformer = Reformer(world, plan, Random(chance.random()))
         faults: dict[str, Callable[[], None]] = {
             "crash": self._crash,
             "cut": self._cut,
@@ -34,9 +34,10 @@ class Mischiefs:
             "sync_error": self._sync_error,
             "rot": self._rot,
             "pipeline": self._pipeline,
+            "reform": self._reform,
         }
         self._faults = {name: act for name, act in faults.items() if getattr(plan.mischief, name) > 0}
-        if not self._links:
+        if not world.layout.all_links():
             self._faults.pop("cut", None)
             self._faults.pop("one_way", None)
         self.done: Counter[str] = world.faults
@@ -60,9 +61,9 @@ class Mischiefs:
 
     def heal(self) -> None:
         """Mend everything that is broken."""
-        for name, parent in self._links:
-            self._world.mend(name, parent)
-        for name in self._machines:
+        for a, b in self._world.layout.all_links():
+            self._world.mend(a, b)
+        for name in self._world.layout.brokers:
             self._world.machines[name].free_disk()
             self._world.restart(name)
 
@@ -70,7 +71,12 @@ class Mischiefs:
         self._world.engine.after(self._chance.randint(1_000, LASTS_US_MAX), action)
 
     def _some_machine(self) -> str:
-        return self._chance.choice(self._machines)
+        return self._chance.choice(self._world.layout.brokers)
+
+    def _some_link(self) -> tuple[str, str] | None:
+        """None where nothing is linked any more."""
+        links = self._world.layout.all_links()
+        return self._chance.choice(links) if links else None
 
     def _crash(self) -> None:
         name = self._some_machine()
@@ -78,13 +84,19 @@ class Mischiefs:
         self._later(lambda: self._world.restart(name))
 
     def _cut(self) -> None:
-        a, b = self._chance.choice(self._links)
+        link = self._some_link()
+        if link is None:
+            return
+        a, b = link
         self._world.cut(a, b)
         self._later(lambda: self._world.mend(a, b))
 
     def _one_way(self) -> None:
         """A link carries nothing one way for a while, and nobody notices until it breaks."""
-        a, b = self._chance.sample(self._chance.choice(self._links), 2)
+        link = self._some_link()
+        if link is None:
+            return
+        a, b = self._chance.sample(link, 2)
         self._world.network.clog(a, b)
 
         def unclog() -> None:
@@ -94,6 +106,10 @@ class Mischiefs:
                 self._world.mend(a, b)
 
         self._later(unclog)
+
+    def _reform(self) -> None:
+        """An administrator changes the overlay while all this goes on."""
+        self._reformer.reform()
 
     def _skew(self) -> None:
         self._world.set_skew(self._some_machine(), self._chance.choice(SKEWS))

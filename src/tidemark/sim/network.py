@@ -1,7 +1,7 @@
 """Network: links between machines that delay, lose, repeat and reorder frames, and go up and down.
 
-Hello, Interest, Claim and Topic travel as over TCP: in order and, while the link is up, without loss.
-Everything else may be lost, repeated or overtaken, which the protocol has to bear.
+Hello, Links, Interest, Unfollow, Claim and Topic travel as over TCP: in order and, while the link is up,
+without loss. Everything else may be lost, repeated or overtaken, which the protocol has to bear.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from random import Random
 
 from tidemark.sim.engine import Action, Engine
-from tidemark.wire.frames import Claim, Hello, Interest, PeerFrame, Topic
+from tidemark.wire.frames import Claim, Hello, Interest, Links, PeerFrame, Topic, Unfollow
+
+#: What travels as over TCP.
+STURDY = (Hello, Links, Interest, Unfollow, Claim, Topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Network:
         self._observe(sender, receiver, frame)
         kind = type(frame).__name__
         self.sent[kind] = self.sent.get(kind, 0) + 1
-        sturdy = isinstance(frame, Hello | Interest | Claim | Topic)
+        sturdy = isinstance(frame, STURDY)
         if not sturdy and self._chance.random() < faults.loss:
             return
         copies = 2 if not sturdy and self._chance.random() < faults.repeat else 1
@@ -93,7 +96,7 @@ class Network:
                 return
             if (sender, receiver) not in self._clogged:
                 self._deliver(sender, receiver, frame)
-            elif isinstance(frame, Hello | Interest | Claim | Topic):
+            elif isinstance(frame, STURDY):
                 self._stuck.setdefault((sender, receiver), []).append(arrive)
 
         self._engine.at(at, arrive)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidemark.broker.routing import Routing
 from tidemark.sim.subscriber import Life, Received, Subscriber
 from tidemark.sim.violation import ViolationError
 from tidemark.ticks import RangeSet
@@ -45,23 +46,26 @@ class Watch:
                 )
 
     def knowledge(self, sender: str, receiver: str, frame: Knowledge) -> None:
-        """D only if it was published; S only if nothing behind the receiver wants what is there."""
+        """D only if it was published; S, if the receiver believes it, only if nobody there wants what is."""
         facts, here = self.world.facts, dict[int, str]()
         if frame.batch is not None:
             for row, tick in enumerate(frame.batch.ticks.tolist()):
                 here[tick] = self.world.key_of(frame.batch, row)
                 if facts.durable[frame.pubend].get(tick) != here[tick]:
                     raise ViolationError(f"{sender} told {receiver} of {here[tick]}, which is not durable")
+        if not self.world.is_believed(sender, receiver, frame):
+            return
         missing = [each for each in facts.within(frame.pubend, frame.base, frame.upto) if each[0] not in here]
         excused = RangeSet(frame.damaged)
         for tick, key in missing:
-            if tick > frame.lost and not excused.contains(tick):
+            is_valid = facts[key].alive_at(tick, self.world.latest)
+            if tick > frame.lost and is_valid and not excused.contains(tick):
                 self._is_not_wanted(sender, receiver, frame.pubend, tick, key)
 
     def _is_not_wanted(self, sender: str, receiver: str, pubend: str, tick: int, key: str) -> None:
         for subscriber in self.world.subscribers:
-            if not self.world.is_behind(sender, receiver, subscriber.machine):
-                continue
+            if subscriber.machine != receiver:
+                continue  # what is passed on to its host is judged then
             if subscriber.is_ending or (subscriber.client is None and not subscriber.life.durable):
                 continue
             received = subscriber.life.ledger.get(pubend)
@@ -107,7 +111,17 @@ def judge(world: World) -> None:
                     _is_right(world, life, pubend, received)
                 elif life.is_last:
                     raise ViolationError(f"{life.name} never started at {pubend}")
+    _everyone_is_at_one_broker(world)
     _memory_is_bounded(world)
+
+
+def _everyone_is_at_one_broker(world: World) -> None:
+    """However a subscriber moved: one broker has its subscription in the end, the one where it is."""
+    for subscriber in world.subscribers:
+        hosts = world.hosts_of(subscriber.life.name)
+        is_right = hosts == [subscriber.machine] if subscriber.is_welcome else len(hosts) == 1
+        if subscriber.life.durable and not is_right:
+            raise ViolationError(f"{subscriber.name} is at {subscriber.machine}, and hosted by {hosts}")
 
 
 def _acknowledged_is_durable(world: World) -> None:
@@ -134,7 +148,9 @@ def _is_right(world: World, life: Life, pubend: str, received: Received) -> None
     for tick, key in got.items():
         if wanted.get(tick) != key:
             raise ViolationError(f"{where}: {key} at {tick} was not wanted or not published")
-    last = max(wanted, default=received.start)
+    # Of one that has expired nobody may have heard but its pubend: to the others it was silence.
+    valid = (tick for tick, key in wanted.items() if world.facts[key].alive_at(tick, world.latest))
+    last = max(valid, default=received.start)
     if life.is_last and received.upto < last:
         raise ViolationError(f"{where}: told up to {received.upto}, but there is an event at {last}")
     excused = RangeSet(received.gaps)
@@ -163,6 +179,27 @@ def _memory_is_bounded(world: World) -> None:
                 raise ViolationError(f"{machine.name} holds {size} bytes of {name}")
 
 
+def judge_routes(world: World) -> None:
+    """Raise ViolationError unless each pubend comes to each broker by the way that the overlay names.
+
+    Call when all has been healed for longer than it takes to return to a better way.
+    """
+    layout = world.layout
+    live = {name: frozenset(layout.neighbours(name)) for name in layout.brokers}
+    for name, machine in world.machines.items():
+        assert machine.broker is not None
+        routing = Routing(layout, name)
+        for pubend in layout.pubends:
+            stream = machine.broker.stream(pubend)
+            wanted = routing.upstream(pubend, live)
+            if stream is None or stream.upstream != wanted:
+                found = stream.upstream if stream is not None else "nowhere"
+                raise ViolationError(f"{name} has {pubend} from {found}, and should have it from {wanted}")
+            for follower in stream.followers:
+                if Routing(layout, follower).upstream(pubend, live) != name:
+                    raise ViolationError(f"{follower} follows {name} for {pubend}, and should not")
+
+
 def is_caught_up(subscriber: Subscriber, world: World) -> bool:
     """It has committed all there is for it."""
     life, facts = subscriber.life, world.facts
@@ -174,6 +211,7 @@ def is_caught_up(subscriber: Subscriber, world: World) -> bool:
             return False
         for tick, key in facts.within(pubend, received.upto, facts.last(pubend)):
             want = life.wanted_at(pubend, tick)
-            if want is not None and facts.matches(want.pattern, want.selector, key):
+            is_valid = facts[key].alive_at(tick, world.latest)
+            if want is not None and is_valid and facts.matches(want.pattern, want.selector, key):
                 return False
     return True

@@ -73,29 +73,37 @@ class Pipeline:
         #: broker -> the connection to it; those of a former life are not listened to
         self._clients: dict[str, int] = {}
         self._life = 0
+        self._is_up = False
         self._answering: dict[tuple[str, int], _Answering] = {}
 
     def start(self) -> None:
         """Come up."""
         self._life += 1
-        for name in self._world.machines:
-            self._connect(name, self._life)
+        self._is_up = True
+        self._look_around(self._life)
 
     def crash(self) -> None:
         """Go down, and come back after a while."""
+        if not self._is_up:
+            return
         self._life += 1
+        self._is_up = False
         self._answering.clear()
         for client in self._clients.values():
             self._world.disconnect(client)
         self._clients.clear()
         self._world.engine.after(self._chance.randint(1_000, 2 * RETRY_US), self.start)
 
+    def _look_around(self, life: int) -> None:
+        """Connect to every broker that is there, now and from time to time: some come later."""
+        if life != self._life:
+            return
+        for name in self._world.machines:
+            if name not in self._clients and self._world.is_up(name):
+                self._connect(name, life)
+        self._world.engine.after(RETRY_US, partial(self._look_around, life))
+
     def _connect(self, name: str, life: int) -> None:
-        if life != self._life or name in self._clients:
-            return
-        if not self._world.is_up(name):
-            self._world.engine.after(RETRY_US, partial(self._connect, name, life))
-            return
         receive = partial(self._receive, name, life)
         self._clients[name] = self._world.connect(name, receive, partial(self._lost, name, life))
         self._say(name, Offer(self._chance.choice((1, 2, 16))))
@@ -104,11 +112,9 @@ class Pipeline:
                 self._fetch(pubend, life)
 
     def _lost(self, name: str, life: int) -> None:
-        if life != self._life:
-            return
-        del self._clients[name]
-        self._answering = {key: each for key, each in self._answering.items() if key[0] != name}
-        self._world.engine.after(self._chance.randint(1, RETRY_US), partial(self._connect, name, life))
+        if life == self._life:
+            del self._clients[name]
+            self._answering = {key: each for key, each in self._answering.items() if key[0] != name}
 
     def _say(self, name: str, frame: ClientFrame) -> None:
         if name in self._clients:

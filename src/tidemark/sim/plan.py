@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from tidemark.broker.host import HostPolicy
+from tidemark.broker.layout import Layout
 from tidemark.broker.pubend import PubendPolicy
 from tidemark.sim.network import LinkFaults
+from tidemark.sim.overlays import overlay_of, tree_of
 from tidemark.sim.publisher import FOR_EVER, LONG_MS, SHORT_MS
 from tidemark.ticks import Thresholds
 
@@ -30,22 +32,22 @@ class Mischief:
     sync_error: float = 0.0
     rot: float = 0.0
     pipeline: float = 0.0
+    reform: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A tree of brokers, where pubends live, how things are set, and what will go wrong."""
+    """An overlay of brokers, where pubends live, how things are set, and what will go wrong."""
 
-    #: broker -> its parent in the tree; the root has none
-    parents: Mapping[str, str | None]
-    #: pubend -> the broker that hosts it
-    pubends: Mapping[str, str]
+    layout: Layout
     faults: LinkFaults = field(default_factory=LinkFaults)
     mischief: Mischief = field(default_factory=Mischief)
     window_bytes_max: int = 1 << 20
     pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
     host_policy: HostPolicy = field(default_factory=HostPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
+    return_delay: int = 200_000
+    linger: int = SECOND
     topics: tuple[str, ...] = ("t.x", "t.y")
     #: a topic that publishers come upon later
     late_topic: str = "t.z"
@@ -65,13 +67,18 @@ class Plan:
         return self.pubend_policy.archive
 
     @property
+    def pubends(self) -> Mapping[str, str]:
+        """pubend -> the broker that hosts it."""
+        return self.layout.pubends
+
+    @property
     def is_early(self) -> bool:
         """History may be let go before everyone has consumed it."""
         return self.pubend_policy.max_retain is not None or self.pubend_policy.max_bytes is not None
 
 
 def _network(chance: Random) -> Mischief:
-    return Mischief(cut=1.0, one_way=0.5, rest=chance.choice((200_000, 800_000)))
+    return Mischief(cut=1.0, one_way=0.5, reform=0.3, rest=chance.choice((200_000, 800_000)))
 
 
 def _crashes(chance: Random) -> Mischief:
@@ -86,7 +93,7 @@ def _disk(chance: Random) -> Mischief:
 
 def _everything(chance: Random) -> Mischief:
     """Each fault is on in half of the worlds: with all of them at once some would hide others."""
-    names = ("crash", "cut", "one_way", "skew", "pause", "stall", "full", "sync_error", "rot")
+    names = ("crash", "cut", "one_way", "skew", "pause", "stall", "full", "sync_error", "rot", "reform")
     weights = {name: chance.choice((0.0, 0.3, 1.0)) for name in names}
     weights["rot"] *= chance.choice((0, 0, 1))
     return Mischief(chance.choice((150_000, 400_000, 2 * SECOND)), **weights)
@@ -103,12 +110,8 @@ PROFILES: dict[str, Callable[[Random], Mischief]] = {
 
 
 def plan_of(chance: Random, profile: str) -> Plan:
-    """A random tree of one to six brokers, with one to three pubends anywhere in it."""
-    names = [f"b{n}" for n in range(chance.choice((1, 2, 2, 3, 4, 6)))]
-    parents: dict[str, str | None] = {
-        name: chance.choice(names[:at]) if at else None for at, name in enumerate(names)
-    }
-    pubends = {f"p{n}": chance.choice(names) for n in range(chance.choice((1, 1, 2, 3)))}
+    """A random overlay, with one to three pubends anywhere in it."""
+    layout = tree_of(chance) if chance.random() < 0.4 else overlay_of(chance)
     bad = LinkFaults(
         loss=chance.choice((0.0, 0.02, 0.2)),
         repeat=chance.choice((0.0, 0.05)),
@@ -117,8 +120,7 @@ def plan_of(chance: Random, profile: str) -> Plan:
     )
     lossy = profile in ("swarm", "network")
     return Plan(
-        parents,
-        pubends,
+        layout,
         bad if lossy else LinkFaults(),
         PROFILES[profile](chance),
         window_bytes_max=chance.choice((2_000, 20_000, 1 << 20)),
@@ -137,6 +139,8 @@ def plan_of(chance: Random, profile: str) -> Plan:
         leaves=0.0 if profile == "calm" else 0.03,
         changes=chance.choice((0.0, 0.03)),
         ends=chance.choice((0.0, 0.0, 0.01)),
+        return_delay=chance.choice((20_000, 200_000, SECOND)),
+        linger=chance.choice((50_000, SECOND)),
     )
 
 

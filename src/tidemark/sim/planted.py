@@ -14,13 +14,15 @@ from unittest.mock import patch
 
 from tidemark.broker import constream, latecomers
 from tidemark.broker.acknowledgements import Acknowledgements
-from tidemark.broker.audience import Audience
+from tidemark.broker.broker import Broker
 from tidemark.broker.constream import Constream
 from tidemark.broker.host import Host
-from tidemark.broker.interest import Interests
 from tidemark.broker.latecomers import Latecomers
+from tidemark.broker.moves import Moves
 from tidemark.broker.pubend import Pubend
-from tidemark.broker.release import Minima
+from tidemark.broker.release import NOBODY, Hosts
+from tidemark.broker.soundness import Soundness
+from tidemark.broker.stream import Stream
 from tidemark.node.storepfs import PfsStore
 from tidemark.storage.eventlog import EventLog
 from tidemark.storage.log.scan import _Scanner
@@ -111,26 +113,57 @@ def _cut_at_the_first_bad_record() -> list[Patch]:
 
 
 def _leave_out_in_doubt() -> list[Patch]:
-    selection = Interests.selection
+    attach = Stream.attach
 
-    def bold(self: Interests, peer: str) -> Audience:
-        return selection(self, peer) or Audience(self._registry)
+    def bold(self: Stream, upstream: str, version: int, now: int) -> None:
+        del version
+        attach(self, upstream, 0, now)
 
-    return [(Interests, "selection", bold)]
+    return [(Stream, "attach", bold)]
+
+
+def _answer_before_the_version() -> list[Patch]:
+    def bold(self: Soundness, known: Any, version: int) -> list[Any]:
+        del self, version
+        return list(known)
+
+    return [(Soundness, "sound", bold)]
+
+
+def _reroute_that_skips() -> list[Patch]:
+    first = Stream.first
+
+    def hasty(self: Stream, base: int, upto: int, lost: int, version: int, batch: Any) -> None:
+        # What the new neighbour begins with follows upon what the old one ended with.
+        is_new = not self.is_hosted and self._version == self.attached and upto > base
+        if is_new and TICK_MIN < self.window.end < base and version >= self.attached:
+            self.window.learn(self.window.end, base, None)
+        first(self, base, upto, lost, version, batch)
+
+    return [(Stream, "first", hasty)]
+
+
+def _release_by_arrival() -> list[Patch]:
+    received = Hosts.received
+
+    def careless(self: Hosts, peer: str, row: Any, is_up: Any) -> None:
+        if row.host in self._rows:
+            self._rows[row.host] = replace(self._rows[row.host], sequence=0)
+        received(self, peer, row, is_up)
+
+    return [(Hosts, "received", careless)]
 
 
 def _unknown_has_released() -> list[Patch]:
-    total = Minima.total
+    def careless(self: Hosts, here: Any) -> Any:
+        rows = [self._rows[host] for host in self._known & self._rows.keys()]
+        released, delivered = here or NOBODY
+        return (
+            min([released, *(row.released for row in rows)]),
+            min([delivered, *(row.delivered for row in rows)]),
+        )
 
-    def careless(self: Minima) -> tuple[int, int] | None:
-        reports = self._reports
-        self._reports = {name: each or (TICK_MAX, TICK_MAX) for name, each in reports.items()}
-        try:
-            return total(self)
-        finally:
-            self._reports = reports
-
-    return [(Minima, "total", careless)]
+    return [(Hosts, "total", careless)]
 
 
 def _nack_once() -> list[Patch]:
@@ -232,6 +265,21 @@ def _unknown_is_silence() -> list[Patch]:
     return [(PfsStore, "read", sure)]
 
 
+def _no_fencing() -> list[Patch]:
+    return [(Moves, "_yield", lambda *_, **__: None)]
+
+
+def _do_not_hold_who_moved() -> list[Patch]:
+    def careless(self: Acknowledgements, pubend: str) -> list[int]:
+        durable = (each for each in self._subscriptions.values() if each.durable and not each.epoch)
+        return [each.saved.get(pubend, each.starts[pubend]) for each in durable if pubend in each.starts]
+
+    return [
+        (Acknowledgements, "_held", careless),
+        (Broker, "_hold", lambda _self, _subscription, done: done()),
+    ]
+
+
 BUGS = {
     "ack-before-sync": Bug(
         "a publisher is told before its event is on disk",
@@ -253,7 +301,32 @@ BUGS = {
         ("was durable and is gone",),
     ),
     "filter-in-doubt": Bug(
-        "a neighbour that has not said what it wants gets nothing", _leave_out_in_doubt, ("of silence at",)
+        "silence is believed that does not account for what is wanted",
+        _leave_out_in_doubt,
+        ("of silence at", "is missing"),
+    ),
+    "answer-before-version": Bug(
+        "a relay answers with silence that it learnt before the asker came",
+        _answer_before_the_version,
+        ("of silence at", "is missing"),
+    ),
+    "reroute-skips": Bug(
+        "what lies between an old way and a new one is not asked for",
+        _reroute_that_skips,
+        ("is missing", "of silence at"),
+    ),
+    "release-by-arrival": Bug(
+        "the last row of a host to arrive holds, not the last that it sent",
+        _release_by_arrival,
+        ("let go up to", "a gap that nothing justifies"),
+    ),
+    "no-fencing": Bug(
+        "a broker keeps a subscription that another one has claimed", _no_fencing, ("and hosted by",)
+    ),
+    "release-past-moving": Bug(
+        "what a subscriber that moved has not consumed is not held where it comes to",
+        _do_not_hold_who_moved,
+        ("let go up to", "a gap that nothing justifies"),
     ),
     "unknown-released": Bug(
         "who has not reported counts as having released all",

@@ -29,6 +29,7 @@ FAULTS = {
     "fault_pipeline": "pipelines that died and came back",
     "fault_rot": "tries to damage a record on a disk",
     "fault_rotten": "records damaged on a disk",
+    "fault_reform": "changes of the overlay at run time",
 }
 
 

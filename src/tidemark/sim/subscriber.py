@@ -175,7 +175,10 @@ class Subscriber:
         if self.is_subscribed:
             token = self._token() if self.kind == "holds" else None
         want = self.life.wants[-1]
-        frame = Subscribe(self.life.name, want.pattern, want.selector, self.life.durable, self.credit, token)
+        now = self.world.engine.now
+        frame = Subscribe(
+            self.life.name, want.pattern, want.selector, self.life.durable, self.credit, token, now
+        )
         self.world.to_broker(self.client, frame)
 
     def _move(self, machine: str) -> None:
@@ -289,10 +292,13 @@ class Subscriber:
             received.cut(tick)
 
     def _since(self, since: CheckpointToken) -> None:
+        """From where on what it wants now holds; at a new broker, from its token on."""
+        held = self.life.wants[-1].since
         for pubend, tick in since.items():
-            known = self.life.wants[-1].since.setdefault(pubend, tick)
+            known = held.setdefault(pubend, tick)
             if known != tick and not self.life.has_moved:
                 raise ViolationError(f"{self.name} at {pubend}: wants from {known}, then from {tick}")
+            held[pubend] = min(known, tick)
 
     def _ended(self) -> None:
         if self.is_ending:
@@ -311,7 +317,10 @@ class Subscriber:
             raise ViolationError(f"{self.name} at {pubend}: a range that goes back, ({base}, {upto}]")
         pending = self.pending.setdefault(pubend, Received(base, base))
         pending.upto = upto
-        self.life.wants[0].since.setdefault(pubend, pending.start)
+        # Where it starts after it has moved, only what it wants now was ever heard of.
+        is_new = known is None and self.life.has_moved
+        for want in self.life.wants if is_new else self.life.wants[:1]:
+            want.since.setdefault(pubend, pending.start)
         return pending
 
     def _consume(self, into: Received, batch: EventBatch, base: int, upto: int) -> None:

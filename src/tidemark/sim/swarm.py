@@ -12,7 +12,7 @@ from random import Random
 
 from tidemark.sim.mischief import Mischiefs
 from tidemark.sim.network import LinkFaults
-from tidemark.sim.oracle import is_caught_up, judge
+from tidemark.sim.oracle import is_caught_up, judge, judge_routes
 from tidemark.sim.pipeline import Pipeline
 from tidemark.sim.plan import SECOND, plan_of, with_history
 from tidemark.sim.planted import planted
@@ -126,6 +126,7 @@ class Run:
             engine.run(engine.now + STEP_US)
         judge(self.world)
         self._nacks_stop()
+        judge_routes(self.world)
         return self._outcome()
 
     def _outcome(self) -> Outcome:
@@ -153,14 +154,17 @@ class Run:
         return sha256(repr((lives, sorted(world.network.sent.items()))).encode()).hexdigest()
 
     def _is_quiet(self) -> bool:
-        """Everything is acknowledged and everyone has committed all there is."""
-        return all(publisher.is_idle for publisher in self.world.publishers) and all(
-            is_caught_up(subscriber, self.world) for subscriber in self.world.subscribers
+        """Everything is acknowledged, everyone has committed all there is, and nobody moves any more."""
+        world = self.world
+        return all(publisher.is_idle for publisher in world.publishers) and all(
+            is_caught_up(each, world) and len(world.hosts_of(each.life.name)) == 1
+            for each in world.subscribers
         )
 
     def _nacks_stop(self) -> None:
         engine, sent = self.world.engine, self.world.network.sent
-        engine.run(engine.now + CALM_US)
+        # A return to a better way asks once for what lies between.
+        engine.run(engine.now + CALM_US + self.plan.return_delay)
         before = sent.get("Nack", 0)
         engine.run(engine.now + CALM_US)
         if sent.get("Nack", 0) > before:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from random import Random
 
-from tidemark.broker.broker import BrokerConfig, Route
-from tidemark.broker.pubend import PubendState
+from tidemark.broker.broker import BrokerConfig
+from tidemark.broker.effects import PubendState
+from tidemark.broker.layout import Layout, pair
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
 from tidemark.sim.engine import Engine
@@ -27,6 +29,8 @@ from tidemark.wire.frames import ClientFrame, Deliver, Gap, Knowledge, PeerFrame
 START = 1_000_000 * SECOND
 #: A broker may not notice for so long that a client is gone.
 UNNOTICED_US_MAX = 1_000_000
+#: A broker hears of a change of the overlay within this.
+HEARS_US_MAX = 300_000
 
 
 class World:
@@ -52,12 +56,11 @@ class World:
         self.largest_batch = 0
         self.network = Network(self.engine, Random(self.chance.random()), self._sent, self._arrived)
         self.network.faults = plan.faults
-        self.neighbours = _neighbours(plan.parents)
-        #: (from, to) -> the neighbour that the way begins with; None for a machine itself
-        self._ways = {(a, b): _towards(self.neighbours, a, b) for a in plan.parents for b in plan.parents}
+        #: the overlay as it should be by now; brokers may not have heard of it yet
+        self.layout = plan.layout
+        self.reforms = 0
         self.machines = {
-            name: Machine(self, name, self._routes(name), Random(self.chance.random()))
-            for name in plan.parents
+            name: Machine(self, name, Random(self.chance.random())) for name in self.layout.brokers
         }
         self._links_down: set[frozenset[str]] = set()
         self._clients: dict[int, tuple[str, Callable[[ClientFrame], None], Callable[[], None]]] = {}
@@ -72,24 +75,32 @@ class World:
         for machine in self.machines.values():
             machine.start()
 
-    def config_of(self, name: str, incarnation: int, routes: Mapping[str, Route]) -> BrokerConfig:
+    def config_of(self, name: str, incarnation: int) -> BrokerConfig:
         """How a broker of this world is set."""
         plan = self.plan
         return BrokerConfig(
             name,
             incarnation,
-            routes,
+            self.layout,
             plan.pubend_policy,
             plan.host_policy,
             plan.thresholds,
             plan.window_bytes_max,
+            return_delay=plan.return_delay,
+            linger=plan.linger,
         )
+
+    def neighbours(self, name: str) -> tuple[str, ...]:
+        """Those that a machine is linked to."""
+        return self.layout.neighbours(name)
 
     # Links.
 
     def started(self, machine: Machine) -> None:
         """A machine is on: its links come up."""
-        for peer in self.neighbours[machine.name]:
+        if machine.name not in self.layout.brokers:
+            return
+        for peer in self.neighbours(machine.name):
             self.engine.after(1_000, lambda peer=peer: self._connect(machine.name, peer))  # type: ignore[misc]
 
     def cut(self, a: str, b: str) -> None:
@@ -105,35 +116,76 @@ class World:
     def crash(self, name: str) -> None:
         """A machine goes down, with its links and connections."""
         self.machines[name].crash()
-        for peer in self.neighbours[name]:
-            self._disconnect(name, peer)
+        for peer in sorted(self.machines):
+            if peer != name:
+                self._disconnect(name, peer)
 
     def restart(self, name: str) -> None:
         """A machine comes up again."""
-        if self.machines[name].broker is None:
+        if name in self.layout.brokers and self.machines[name].broker is None:
             self.machines[name].start()
+
+    # The overlay at run time.
+
+    def reform(self, layout: Layout, chance: Random) -> None:
+        """An administrator changes the overlay; everyone hears of it at some time, links follow at theirs."""
+        before, self.layout = self.layout, layout
+        self.reforms += 1
+        for name in sorted(set(layout.brokers) - set(before.brokers)):
+            self.machines[name] = Machine(self, name, Random(chance.random()))
+            self.machines[name].start()
+        for name in sorted(set(before.brokers) - set(layout.brokers)):
+            self.engine.after(chance.randint(1, HEARS_US_MAX), partial(self._retire, name, before))
+        number = self.reforms
+        for name in layout.brokers:
+            told = partial(self.machines[name].reform, number, layout)
+            self.engine.after(chance.randint(1, HEARS_US_MAX), told)
+        for a, b in sorted(set(before.all_links()) ^ set(layout.all_links())):
+            self.engine.after(chance.randint(1, HEARS_US_MAX), partial(self._align, a, b))
+
+    def _align(self, a: str, b: str) -> None:
+        """A link is there if the overlay has it."""
+        if pair(a, b) in self.layout.all_links():
+            self._connect(a, b)
+        else:
+            self._disconnect(a, b)
+
+    def _retire(self, name: str, before: Layout) -> None:
+        """A machine that is not in the overlay any more is switched off for good."""
+        if name in self.layout.brokers or name not in self.machines:
+            return
+        machine = self.machines[name]
+        machine.crash()
+        for peer in before.neighbours(name):
+            if peer in self.machines:
+                self._disconnect(name, peer)
+        del self.machines[name]
 
     def is_up(self, name: str) -> bool:
         """A machine is running."""
-        return self.machines[name].broker is not None
+        return name in self.machines and self.machines[name].broker is not None
 
     def _connect(self, a: str, b: str) -> None:
-        if frozenset((a, b)) in self._links_down or not (self.is_up(a) and self.is_up(b)):
+        if frozenset((a, b)) in self._links_down or pair(a, b) not in self.layout.all_links():
+            return
+        if not (self.is_up(a) and self.is_up(b)):
             return
         self.machines[a].link_up(b)
         self.machines[b].link_up(a)
 
     def _disconnect(self, a: str, b: str) -> None:
         self.network.cut(a, b)
-        self.machines[a].link_down(b)
-        self.machines[b].link_down(a)
+        for end, other in ((a, b), (b, a)):
+            if end in self.machines:
+                self.machines[end].link_down(other)
 
     def _sent(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         if isinstance(frame, Knowledge):
             self.watch.knowledge(sender, receiver, frame)
 
     def _arrived(self, sender: str, receiver: str, frame: PeerFrame) -> None:
-        self.machines[receiver].peer_frame(sender, frame)
+        if receiver in self.machines:
+            self.machines[receiver].peer_frame(sender, frame)
 
     # Clients.
 
@@ -193,14 +245,21 @@ class World:
         """No machine's time of day has ever been later."""
         return self.engine.now + self._skew_max
 
+    def hosts_of(self, name: str) -> list[str]:
+        """The machines whose brokers have a subscription of this name."""
+        brokers = {each.name: each.broker for each in self.machines.values() if each.broker is not None}
+        return sorted(machine for machine, broker in brokers.items() if broker.hosts(name))
+
     def known_from(self, subscriber: Subscriber, pubend: str) -> int | None:
         """From where on its broker's stream accounts for a subscriber; None when it does not yet."""
         broker = self.machines[subscriber.machine].broker
         return broker.known_from(subscriber.life.name, pubend) if broker is not None else None
 
-    def is_behind(self, sender: str, receiver: str, name: str) -> bool:
-        """From `sender`, the way to the machine `name` begins with `receiver`."""
-        return self._ways[sender, name] == receiver
+    def is_believed(self, sender: str, receiver: str, frame: Knowledge) -> bool:
+        """The receiver has the pubend from the sender, and this accounts for what it wanted at first."""
+        broker = self.machines[receiver].broker if receiver in self.machines else None
+        stream = broker.stream(frame.pubend) if broker is not None else None
+        return stream is not None and stream.upstream == sender and frame.version >= stream.attached
 
     # Truth.
 
@@ -262,35 +321,3 @@ class World:
                 )
         for batch in batches:
             self.logged(pubend, batch)
-
-    def _routes(self, name: str) -> dict[str, Route]:
-        routes: dict[str, Route] = {}
-        for pubend, host in self.plan.pubends.items():
-            upstream = self._ways[name, host]
-            downstream = tuple(peer for peer in self.neighbours[name] if peer != upstream)
-            routes[pubend] = Route(upstream, downstream)
-        return routes
-
-
-def _neighbours(parents: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, set[str]] = {name: set() for name in parents}
-    for name, parent in parents.items():
-        if parent is not None:
-            found[name].add(parent)
-            found[parent].add(name)
-    return {name: tuple(sorted(peers)) for name, peers in found.items()}
-
-
-def _towards(neighbours: Mapping[str, tuple[str, ...]], start: str, goal: str) -> str | None:
-    """The neighbour of `start` on the way to `goal`; None when it is there."""
-    if start == goal:
-        return None
-    seen = {start}
-    front = [(peer, peer) for peer in neighbours[start]]
-    while front:
-        node, first = front.pop(0)
-        if node == goal:
-            return first
-        seen.add(node)
-        front += [(peer, first) for peer in neighbours[node] if peer not in seen]
-    raise AssertionError(f"no way from {start} to {goal}")
