@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidemark import queue, sync
     from tidemark.client.acks import Transaction
     from tidemark.client.checkpoints import CheckpointStore, DbApiCheckpoints, SqliteCheckpoints
-    from tidemark.client.client import Client, connect
+    from tidemark.client.client import Client, connect, listen
     from tidemark.client.events import Batch, Event, Gap
     from tidemark.client.subscription import Subscription
     from tidemark.errors import (
@@ -48,6 +48,7 @@ _HOMES = {
     "TimedOutError": "tidemark.errors",
     "Transaction": "tidemark.client.acks",
     "connect": "tidemark.client.client",
+    "listen": "tidemark.client.client",
 }
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "TimedOutError",
     "Transaction",
     "connect",
+    "listen",
     "queue",
     "sync",
 ]

@@ -66,6 +66,33 @@ def connect(
     return Client(made)
 
 
+def listen(
+    url: str,
+    address: str = "127.0.0.1:0",
+    *,
+    lease: float = asynchronous.LEASE_SECONDS,
+    client: str | None = None,
+    publisher: str | None = None,
+    pubend: str | None = None,
+    timeout: float = asynchronous.TIMEOUT_SECONDS,
+    connect_timeout: float = asynchronous.CONNECT_SECONDS,
+    ping: float = PING_SECONDS,
+) -> Client:
+    """Be called by a broker in place of an open connection; see tidemark.listen."""
+    made = asynchronous.listen(
+        url,
+        address,
+        lease=lease,
+        client=client,
+        publisher=publisher,
+        pubend=pubend,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        ping=ping,
+    )
+    return Client(made)
+
+
 class _Loop:
     """An event loop on a thread of its own."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,14 +17,15 @@ import pytest
 
 from tidemark.cli.flow import at_most, lines_again, lines_of, made, paced
 from tidemark.cli.generate import Generator
+from tidemark.cli.lookout import held
 from tidemark.cli.options import duration, settings
 from tidemark.cli.output import show_bytes, show_seconds, show_time, table, to_json_value
+from tidemark.cli.overview import Seen, describe, draw
 from tidemark.cli.place import CheckpointFile
 from tidemark.cli.screen import draw_lags, draw_top, watch
 from tidemark.cli.subs import parse_goal
 from tidemark.cli.survey import Survey, lags_of, rates_between
 from tidemark.cli.talk import Interrupts
-from tidemark.cli.tree import draw_neighbourhood
 from tidemark.cli.values import event_maker, split_fields, values_of
 from tidemark.cli.verdict import (
     Limits,
@@ -37,6 +39,7 @@ from tidemark.cli.verdict import (
 )
 from tidemark.errors import EncodeError, NotConnectedError, TokenError
 from tidemark.message.schema import Schema
+from tidemark.node.topologyfile import parse_topology
 from tidemark.ticks import CheckpointToken
 
 SCHEMA = Schema.parse(
@@ -334,14 +337,87 @@ def test_a_verdict_is_as_bad_as_its_worst_finding() -> None:
     assert plugin_line(findings, {"lag": 60.0}) == "TIDEMARK WARNING - lag: late is 60 s behind | lag=60"
 
 
-def test_a_broker_draws_what_it_sees_around_it() -> None:
-    routes: list[dict[str, Any]] = [
-        {"pubend": "here", "upstream": None, "downstream": ["north", "west"]},
-        {"pubend": "there", "upstream": "west", "downstream": ["north"]},
-    ]
-    drawn = draw_neighbourhood(status(links={"west": True, "north": False}), routes)
+OVERLAY = """
+[brokers.e1]
+cell = "east"
+listen = "127.0.0.1:7001"
+pubends = ["orders"]
+[brokers.e2]
+cell = "east"
+listen = "127.0.0.1:7002"
+draining = true
+[brokers.w1]
+cell = "west"
+listen = "127.0.0.1:7003"
+[bundles.ew]
+cells = ["west", "east"]
+"""
+
+
+def test_an_overlay_is_drawn_with_its_cells_bundles_and_trees() -> None:
+    drawn = draw(describe(parse_topology(OVERLAY, 0)))
     assert click.unstyle(drawn).splitlines() == [
-        "east tidemark://127.0.0.1:1  pubends here",
-        "├── north link down",
-        "└── west link up  towards there",
+        "cell  broker         at              pubends",
+        "east  e1             127.0.0.1:7001  orders",
+        "      e2 (draining)  127.0.0.1:7002  -",
+        "west  w1             127.0.0.1:7003  -",
+        "",
+        "bundle  cells        link",
+        "inside  east         e1 - e2",
+        "ew      west - east  w1 - e1",
+        "                     w1 - e2",
+        "",
+        "tree main  orders",
+        "east",
+        "└── west",
     ]
+
+
+def seen(at: float, events: int, *, links: dict[str, bool], upstream: str | None) -> Seen:
+    return Seen(
+        at,
+        status(incarnation=1, overlay=2),
+        {"events_published": events, "events_delivered": 0},
+        [
+            {"peer": peer, "is_up": is_up, "is_local": False, "events": events, "bytes": 100 * events}
+            for peer, is_up in links.items()
+        ],
+        [{"pubend": "orders", "upstream": upstream, "followers": []}],
+    )
+
+
+def test_a_running_overlay_is_drawn_with_states_and_rates() -> None:
+    sights: list[dict[str, Seen | None]] = [
+        {
+            "e1": seen(at, int(at * 10), links={"w1": True, "e2": False}, upstream=None),
+            "e2": None,
+            "w1": seen(at, 0, links={"e1": True, "e2": False}, upstream="e1"),
+        }
+        for at in (1.0, 3.0)
+    ]
+    described = describe(parse_topology(OVERLAY, 2), sights[1], sights[0])
+    links = {(link["from"], link["to"]): link for each in described["bundles"] for link in each["links"]}
+    assert links["w1", "e1"] == {
+        "from": "w1",
+        "to": "e1",
+        "up": True,
+        "local": False,
+        "pubends": ["orders"],
+        "events_per_second": 10.0,
+        "bytes_per_second": 1000.0,
+    }
+    assert not links["e1", "e2"]["up"]
+    drawn = click.unstyle(draw(described))
+    assert "overlay version 2" in drawn
+    assert re.search(r"e1 .* running +10/s +0/s", drawn)
+    assert re.search(r"e2 .* not running", drawn)
+    assert re.search(r"w1 - e1 +up +10/s +1000 B/s +orders", drawn)
+
+
+def test_a_broker_is_empty_when_nobody_needs_what_it_has() -> None:
+    pubend = {"pubend": "orders", "last_event": 5, "lost": 5}
+    stream = {"pubend": "orders", "followers": ["w1"]}
+    assert held([pubend], [], [stream]) == []
+    assert held([{**pubend, "lost": 4}], [], []) == ["not everybody has the events of orders"]
+    assert held([], [{"name": "audit"}], []) == ["the subscription audit is there"]
+    assert held([], [], [stream]) == ["w1 has orders from it"]

@@ -142,7 +142,7 @@ def test_a_pubend_is_read_in_bulk(tmp_path: Path) -> None:
                     got += answer.batch.count if answer.batch is not None else 0
                     at = answer.upto
                 assert got == 100
-            with pytest.raises(tidemark.RefusedError, match="not hosted"):
+            with pytest.raises(tidemark.RefusedError, match="no pubend"):
                 await tm.fetch("nowhere", 0, 1)
         await node.stop()
 

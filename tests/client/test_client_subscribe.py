@@ -255,6 +255,46 @@ def test_it_reconnects_to_another_broker() -> None:
     run(main())
 
 
+def test_it_goes_where_a_broker_that_is_drained_sends_it() -> None:
+    async def main() -> None:
+        async with FakeBroker("b1") as one, FakeBroker("b2") as two, tidemark.connect(one.url) as tm:
+            await declare(tm)
+            await publish(tm, 0, 4)
+            async with tm.subscribe("t", durable="d", checkpoint=START) as sub:
+                assert await numbers(sub, 2) == [0, 1]
+                two.events, two.topics = one.events, one.topics
+                advice = f"'b1' is being drained: go to {two.url}"
+                (session,) = one.sessions
+                session.send(Refused("subscribe", "d", "draining", advice))
+                session.send(Refused("connect", "", "draining", advice))
+                await until(lambda: tm.link.is_up and sub.is_subscribed and tm.broker == "b2")
+                assert await numbers(sub, 2) == [2, 3]
+                # It is drained too, and there is nobody else: the first one is tried again.
+                (session,) = two.sessions
+                session.send(Refused("connect", "", "draining", "'b2' is being drained"))
+                await until(lambda: tm.link.is_up and tm.broker == "b1")
+
+    run(main())
+
+
+def test_a_publisher_learns_that_a_drained_broker_has_not_logged_an_event() -> None:
+    async def main() -> None:
+        async with FakeBroker("b1") as one, FakeBroker("b2", ("p2",)) as two, tidemark.connect(one.url) as tm:
+            await declare(tm)
+            await publish(tm, 0, 2)
+            advice = f"'b1' is being drained: go to {two.url}"
+            one.on_publish = lambda frame: Refused("publish", frame.publisher, "draining", advice)
+            with pytest.raises(RefusedError, match="being drained") as caught:
+                await publish(tm, 2, 3)
+            assert caught.value.code == "draining"
+            await until(lambda: tm.link.is_up and tm.broker == "b2")
+            await declare(tm)
+            await publish(tm, 2, 3)
+            assert (one.count("p1"), two.count("p2")) == (2, 1)
+
+    run(main())
+
+
 def test_automatic_acknowledgement_is_of_what_the_application_came_back_from() -> None:
     async def main() -> None:
         async with FakeBroker() as broker, tidemark.connect(broker.url) as tm:

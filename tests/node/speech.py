@@ -14,6 +14,7 @@ from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.node.config import Config
 from tidemark.node.configload import load
+from tidemark.node.locallink import Neighbourhood
 from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
@@ -59,9 +60,9 @@ class Stage:
         self._nodes: list[Node] = []
         self._speakers: list[Speaker] = []
 
-    async def node(self, config: Config) -> Node:
+    async def node(self, config: Config, neighbourhood: Neighbourhood | None = None) -> Node:
         """A running node."""
-        node = await Node.start(config)
+        node = await Node.start(config, neighbourhood)
         self._nodes.append(node)
         return node
 
@@ -69,6 +70,11 @@ class Stage:
         """End a node in order."""
         self._nodes.remove(node)
         await node.stop()
+
+    async def crash(self, node: Node) -> None:
+        """End a node as a crash does."""
+        self._nodes.remove(node)
+        await node.fail_stop()
 
     async def stranger(self, node: Node) -> Speaker:
         """A connection that has said nothing yet."""

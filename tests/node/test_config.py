@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.broker.broker import Route
+from tidemark.broker.layout import Layout
 from tidemark.errors import ConfigError
 from tidemark.node.config import KEYS, Config
 from tidemark.node.configload import brokers_of, load, show
@@ -38,7 +38,9 @@ def test_without_any_source_everything_is_a_default() -> None:
     assert config == Config()
     assert config.broker.listen == Address("127.0.0.1", 7676)
     assert {source for _, _, source in show(config)} == {"default"}
-    assert config.topology.routes("tidemark") == {"main": Route(None, ())}
+    assert config.topology.layout() == Layout(
+        {"tidemark": ("tidemark",)}, pubends={"main": "tidemark"}, trees={"main": frozenset()}
+    )
 
 
 def test_a_later_source_wins_and_each_value_knows_where_it_came_from(tmp_path: Path) -> None:
@@ -131,11 +133,8 @@ def test_one_of_a_topology_gets_its_own_place_and_the_settings_of_all(tmp_path: 
     assert config.http.listen == "127.0.0.1:8002"
     assert config.storage.data_dir == str(tmp_path / "tidemark-data-middle")
     assert config.topology.calls("middle") == {"east": Address("127.0.0.1", 7001)}
-    assert config.topology.routes("middle") == {
-        "orders": Route("east", ("west",)),
-        "trades": Route("west", ("east",)),
-    }
-    assert config.topology.routes("west")["trades"] == Route(None, ("middle",))
+    parents = {"east": None, "middle": "east", "west": "middle"}
+    assert config.topology.layout() == Layout.of_tree(parents, {"orders": "east", "trades": "west"})
     west = load(file, broker="west", environment={"TIDEMARK_BROKER_LISTEN": "0.0.0.0:9"})
     assert west.broker.listen == Address("0.0.0.0", 9)
     assert west.storage.data_dir == str(tmp_path / "elsewhere")
@@ -157,7 +156,7 @@ def test_a_configuration_may_point_at_a_topology(tmp_path: Path) -> None:
         (('"trades"', '"orders"'), "'orders' is hosted by 'east' already"),
         (("7003", "7002"), "where 'middle' listens already"),
         (('parent = "middle"', 'parnet = "middle"'), "did you mean 'parent'"),
-        (('parent = "middle"', 'parent = "middle"\ncell = "east"'), "a cell has one broker for now"),
+        (('parent = "middle"', 'parent = "middle"\ncell = "middle"'), "is in the same cell"),
         (('listen = "127.0.0.1:7003"', ""), "say where it listens"),
     ],
 )

@@ -25,6 +25,7 @@ from tidemark.wire.frames import (
     Hello,
     Interest,
     Knowledge,
+    Overlay,
     Ping,
     Pong,
     Publish,
@@ -95,7 +96,7 @@ def test_a_frame_that_never_ends_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_no_neighbour_is_refused(tmp_path: Path) -> None:
-    answer = refused(tmp_path, Hello("nobody", 1))
+    answer = refused(tmp_path, Hello("nobody", 1), Overlay(0, ""))
     assert answer.code == "unknown"
     assert "compare the topologies" in answer.reason
 
@@ -152,9 +153,12 @@ async def linked(stage: Stage, tmp_path: Path, **options: str) -> tuple[Node, Sp
     file = tmp_path / "topology.toml"
     file.write_text(
         '[brokers.root]\nlisten = "127.0.0.1:0"\npubends = ["main"]\n'
-        '[brokers.leaf]\nlisten = "127.0.0.1:1"\nparent = "root"\n'
+        '[brokers.leaf]\nlisten = "127.0.0.1:1"\nparent = "root"\npubends = ["leaf"]\n'
     )
-    config = config_at(tmp_path / "data", broker__topology=str(file), broker__name="root", **options)
+    patient = {"links__ping": "10s", "links__silence": "60s"}
+    config = config_at(
+        tmp_path / "data", broker__topology=str(file), broker__name="root", **(patient | options)
+    )
     node = await stage.node(config)
     leaf = await stage.stranger(node)
     await leaf.say(Hello("leaf", 1))
@@ -173,6 +177,18 @@ def test_a_newer_link_of_the_same_neighbour_ends_the_one_before(tmp_path: Path) 
         assert len(node.runtime.peers) == 1
         await again.say(Ping(3))
         assert await again.hear(Pong) == Pong(3)
+
+    play(story)
+
+
+def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node, leaf = await linked(stage, tmp_path, links__ping="20ms", links__silence="100ms")
+        for _ in range(10):
+            await leaf.say(Pong((await leaf.hear(Ping)).stamp))
+        assert "leaf" in node.runtime.peers
+        assert await leaf.is_closed()
+        assert not node.runtime.peers
 
     play(story)
 
@@ -203,7 +219,7 @@ def test_knowledge_for_a_slow_neighbour_is_dropped_and_interest_is_not(tmp_path:
         connection.send(bulk)
         connection.flush()
         assert (connection.queued_bytes, node.server.dropped) == (queued, 1)
-        connection.send(Interest(9, ()))
+        connection.send(Interest("leaf", 9, ()))
         connection.flush()
         assert queued < connection.queued_bytes < queued + 1_000
 

@@ -22,6 +22,7 @@ from tidemark.broker.effects import (
     LoseLog,
     PfsRead,
     PfsSynced,
+    PubendState,
     ReadLog,
     ReadPfs,
     ResumeLog,
@@ -35,7 +36,6 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.broker.host import SavedSubscription
-from tidemark.broker.pubend import PubendState
 from tidemark.errors import DirectoryLockedError, DiskFailedError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.node import storelog, storepfs, storetables

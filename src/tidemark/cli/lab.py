@@ -110,12 +110,15 @@ def sim(
 
 
 @click.command()
-@click.option("--no-spark", is_flag=True, help="Do the sums at the end in this process, without a JVM.")
+@click.option(
+    "--no-spark", is_flag=True, help="Without the archive, and with the sums at the end done without a JVM."
+)
 @JSON
 def demo(no_spark: bool, as_json: bool) -> None:
     """A short story that shows what Tidemark does, and checks it.
 
-    Real processes are killed and come back, and write ledgers; at the end the audit on Spark compares them.
+    Real processes are killed and come back, and write ledgers; a broker lets go what is archived, and who
+    was away is healed from the archive; at the end the audit on Spark compares the ledgers.
     Exits 0 only if everything was delivered exactly once and in order.
 
     \b

@@ -12,6 +12,7 @@ import click
 
 from tidemark.cli.options import FILE, JSON, SET, settings
 from tidemark.cli.output import emit
+from tidemark.errors import ConfigError
 
 if TYPE_CHECKING:
     from tidemark.node.node import Node
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--http", metavar="HOST:PORT", help='Where /health and /metrics are; default 127.0.0.1:7677, "" nowhere.'
 )
-@click.option("--topology", type=FILE, help="Start every broker of this file, a process each.")
+@click.option("--topology", type=FILE, help="Start every process of this file.")
 @click.option(
     "--workers", type=click.IntRange(1), metavar="N", help="Start N linked brokers, for more cores."
 )
@@ -76,26 +77,77 @@ def up(
 
 
 @click.command()
-@click.option(
-    "--config", "file", type=FILE, required=True, help="Settings, and where there are several, the brokers."
-)
+@click.option("--config", "file", type=FILE, help="Settings, and where there are several, the brokers.")
 @click.option("--broker", "name", metavar="NAME", help="Which of the file's brokers to run.")
+@click.option("--process", metavar="NAME", help="Which of the file's processes to run, with all its brokers.")
+@click.option("--join", metavar="URL", help="Become a broker of the overlay that this one is in.")
+@click.option("--name", "joining", metavar="NAME", help="With --join: what it is called there.")
+@click.option("--cell", metavar="CELL", help="With --join: the cell it stands in; default: one of its own.")
+@click.option("--listen", metavar="HOST:PORT", help="With --join: where clients and other brokers call it.")
+@click.option("--data-dir", metavar="DIR", help="With --join: where the data is kept.")
+@click.option("--pubend", "pubends", metavar="NAME", multiple=True, help="With --join: a pubend it hosts.")
 @SET
 @JSON
-def broker(file: Path, name: str | None, given: tuple[str, ...], as_json: bool) -> None:
-    """Run one broker of an overlay, as its configuration says.
+def broker(
+    file: Path | None,
+    name: str | None,
+    process: str | None,
+    join: str | None,
+    joining: str | None,
+    cell: str | None,
+    listen: str | None,
+    data_dir: str | None,
+    pubends: tuple[str, ...],
+    given: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Run a broker of an overlay, as its configuration says; or a new one, that joins a running overlay.
 
-    With --json it prints one object when it is ready: broker, url, http, data_dir.
+    With --json it prints one object for each when it is ready: broker, url, http, data_dir.
 
     \b
     tidemark broker --config /etc/tidemark.toml
     tidemark broker --config overlay.toml --broker east
+    tidemark broker --config overlay.toml --process machine-1
+    tidemark broker --join tidemark://10.0.0.1:7676 --name b9 --cell west --listen 10.0.0.9:7676
     """
     from tidemark.node.configload import load
     from tidemark.node.process import run
 
-    found = load(file, broker=name, environment=os.environ, options=settings(given))
-    sys.exit(run(found, ready=partial(_print_ready, None) if as_json else None))
+    options = settings(given)
+    ready = partial(_print_ready, None) if as_json else None
+    if join is not None:
+        if joining is None or listen is None:
+            raise click.UsageError("--join needs --name and --listen")
+        if name is not None or process is not None:
+            raise click.UsageError(
+                "--join is for a broker that no file has: leave --broker and --process out"
+            )
+        from tidemark.cli.joining import join_overlay
+
+        options["broker.name"] = joining
+        options.setdefault("broker.listen", listen)
+        options["storage.data_dir"] = data_dir or options.get("storage.data_dir", f"tidemark-data-{joining}")
+        options.setdefault("http.listen", "")
+        config = load(file, environment=os.environ, options=options)
+        sys.exit(run(join_overlay(join, config, cell or joining, listen, pubends), ready=ready))
+    if file is None:
+        raise click.UsageError("say what to run: --config FILE, or --join URL")
+    if process is not None and name is not None:
+        raise click.UsageError("--broker and --process exclude each other")
+    names = [name] if process is None else list(_brokers_of(file, process))
+    configs = [load(file, broker=each, environment=os.environ, options=options) for each in names]
+    sys.exit(run(*configs, ready=ready))
+
+
+def _brokers_of(file: Path, process: str) -> tuple[str, ...]:
+    from tidemark.node.configload import processes_of
+    from tidemark.node.topologyfile import unknown
+
+    found = processes_of(file)
+    if process not in found:
+        raise ConfigError(unknown(process, list(found)), key="--process", source=str(file))
+    return found[process]
 
 
 def _can_archive() -> bool:
@@ -126,18 +178,18 @@ def _start_workers(count: int, options: dict[str, str], has_archive: bool, as_js
 
 def _start_all(file: Path, options: dict[str, str], archive: Path | None, as_json: bool) -> None:
     """Run a topology until it is stopped, with an archive there or without; does not return."""
-    from tidemark.cli.tree import describe_file, draw_file
+    from tidemark.cli.overview import describe, draw
     from tidemark.node import archiving
     from tidemark.node.children import run_topology
-    from tidemark.node.configload import brokers_of
+    from tidemark.node.configload import brokers_of, topology_of
 
     if options:
         raise click.UsageError(f"with --topology every broker is as the file says: put settings into {file}")
-    described = describe_file(file)
+    described = describe(topology_of(file), source=str(file))
     if as_json:
         emit(described)
     else:
-        click.echo(draw_file(described))
+        click.echo(draw(described))
     if archive is None:
         sys.exit(run_topology(file))
     names = brokers_of(file)

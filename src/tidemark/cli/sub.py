@@ -14,7 +14,7 @@ import click
 from tidemark.cli.options import BROKER, JSON, duration
 from tidemark.cli.output import emit, show_time, to_json_value
 from tidemark.cli.place import CheckpointFile
-from tidemark.cli.talk import Interrupts, connect
+from tidemark.cli.talk import Interrupts, connect, listen
 
 if TYPE_CHECKING:
     from tidemark.client.events import Event, Gap
@@ -105,6 +105,14 @@ class _Reading:
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many events.")
 @click.option("--wait", type=duration, help="Stop when no event came for so long, like 5s.")
 @click.option("--values", is_flag=True, help="Only the fields, as JSON lines that `pub --file -` reads.")
+@click.option("--push", metavar="ADDRESS", help="Listen here and be called, with no open connection.")
+@click.option(
+    "--lease",
+    type=duration,
+    default="60s",
+    show_default=True,
+    help="With --push: the broker waits this long for one that does not answer.",
+)
 @BROKER
 @JSON
 def sub(
@@ -118,6 +126,8 @@ def sub(
     count: int | None,
     wait: float | None,
     values: bool,
+    push: str | None,
+    lease: float,
     url: str,
     as_json: bool,
 ) -> None:
@@ -132,6 +142,7 @@ def sub(
     tidemark sub trades --durable audit --checkpoint-file audit.token --values >> audit.jsonl
     tidemark sub trades --durable replay --start earliest
     tidemark sub trades --durable replay --start 2026-11-15T20:00:00
+    tidemark sub alarms --push 127.0.0.1:0 --lease 10m
     tidemark tail trades --count 10 --wait 5s
     """
     if durable is None and (token or path or ack or begin):
@@ -147,7 +158,7 @@ def sub(
     mode = None if durable is None else _mode(ack, file)
     form: Form = "json" if as_json else "values" if values else "text"
     with (
-        connect(url) as tm,
+        connect(url) if push is None else listen(url, push, lease) as tm,
         tm.subscribe(topic, where, durable=durable, ack=mode, **start) as subscription,
         Interrupts() as interrupts,
     ):

@@ -25,6 +25,14 @@ def connect(url: str) -> Client:
     return sync.connect(url, client=f"cli-{token_hex(4)}", connect_timeout=CONNECT_SECONDS)
 
 
+def listen(url: str, address: str, lease: float) -> Client:
+    """A client that the broker calls at an address; RefusedError if it does not call there."""
+    from tidemark import sync
+
+    name = f"cli-{token_hex(4)}"
+    return sync.listen(url, address, lease=lease, client=name, connect_timeout=CONNECT_SECONDS)
+
+
 def ask(url: str, what: str, **arguments: Any) -> Any:
     """Ask one question over a connection of its own."""
     with connect(url) as tm:

@@ -9,9 +9,11 @@ from tidemark.errors import ConfigError
 
 SCHEME = "tidemark://"
 PORT_DEFAULT = 7676
+PORT_MAX = 65_535
 ADDRESSES_MAX = 64
 
 _PART = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/?#@\[\]]+))(?::(?P<port>\d{1,5}))?")
+_URL = re.compile(r"tidemark://[^\s;]+")
 
 
 class Address(NamedTuple):
@@ -34,10 +36,27 @@ def parse_url(url: str) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(_address(part, url) for part in parts))
 
 
+def addresses_in(text: str) -> tuple[Address, ...]:
+    """The brokers that a sentence names, in a URL; none if it has no URL."""
+    found = _URL.search(text)
+    try:
+        return () if found is None else parse_url(found[0])
+    except ConfigError:
+        return ()
+
+
+def parse_listen(text: str) -> Address:
+    """Where to listen, `host:port`; port 0 lets the system choose. ConfigError if it is anything else."""
+    match = _PART.fullmatch(text)
+    if match is None or match["port"] is None or int(match["port"]) > PORT_MAX:
+        raise ConfigError(f"{text!r} is not an address: write host:port, like 127.0.0.1:0", key="listen")
+    return Address(match["six"] or match["host"], int(match["port"]))
+
+
 def _address(text: str, url: str) -> Address:
     match = _PART.fullmatch(text)
     port = int(match["port"]) if match and match["port"] else PORT_DEFAULT
-    if match is None or not 0 < port < 65_536:
+    if match is None or not 0 < port <= PORT_MAX:
         raise ConfigError(
             f"{text!r} in {url!r} is not host:port: write {SCHEME}127.0.0.1:{PORT_DEFAULT}", key="url"
         )

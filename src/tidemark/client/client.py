@@ -11,12 +11,13 @@ from types import TracebackType
 from typing import Any
 
 from tidemark.client.acks import Acks, Transaction
-from tidemark.client.addresses import parse_url
+from tidemark.client.addresses import Address, addresses_in, parse_listen, parse_url
 from tidemark.client.backoff import Backoff
 from tidemark.client.connection import PING_SECONDS
 from tidemark.client.link import Link, closed
 from tidemark.client.outgoing import Ticks
 from tidemark.client.publisher import Options, Publisher, options
+from tidemark.client.pushlink import PushLink
 from tidemark.client.recalls import Recalls
 from tidemark.client.starts import Start, check_start, starting_token
 from tidemark.client.subscription import (
@@ -64,6 +65,7 @@ from tidemark.wire.frames import (
 #: How long anything waits for its answer unless the call says otherwise.
 TIMEOUT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
+LEASE_SECONDS = 60.0
 #: Read from the log for one answer of `fetch`.
 FETCH_BYTES = 4 << 20
 _PLAIN = Options()
@@ -96,6 +98,36 @@ def connect(
     )
 
 
+def listen(
+    url: str,
+    address: str = "127.0.0.1:0",
+    *,
+    lease: float = LEASE_SECONDS,
+    client: str | None = None,
+    publisher: str | None = None,
+    pubend: str | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+    connect_timeout: float = CONNECT_SECONDS,
+    ping: float = PING_SECONDS,
+) -> Client:
+    """A client that is called by its broker when there is something for it, in place of an open connection.
+
+    It listens at `address`; all else is as with `connect`. It may be unreachable for `lease` seconds before
+    the broker takes it for gone, or less if the broker grants less. RefusedError with the code "address" if
+    the broker does not call there.
+    """
+    return Client(
+        url,
+        client=client,
+        publisher=publisher,
+        pubend=pubend,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        ping=ping,
+        push=(parse_listen(address), max(1, round(lease))),
+    )
+
+
 class Client:
     """A connection to Tidemark. All methods are for the loop it was opened on."""
 
@@ -109,7 +141,9 @@ class Client:
         timeout: float,
         connect_timeout: float,
         ping: float,
+        push: tuple[Address, int] | None = None,
     ) -> None:
+        """`push`: listen there, and hold a lease of so many seconds."""
         self._addresses = parse_url(url)
         self.name = client or f"client-{token_hex(6)}"
         self._publisher_name = publisher
@@ -117,6 +151,7 @@ class Client:
         self.timeout = timeout
         self._connect_timeout = connect_timeout
         self._ping = ping
+        self._push = push
         self._is_open = False
         self._subscriptions: dict[str, Subscription] = {}
         self._names_made = 0
@@ -134,16 +169,7 @@ class Client:
         """Connect; NotConnectedError with what each broker said if none is there."""
         if self._is_open:
             return self
-        self.link = Link(
-            self._addresses,
-            self.name,
-            on_frame=self._frame,
-            on_up=self._up,
-            on_down=self._down,
-            on_writable=self._writable,
-            backoff=Backoff(),
-            ping_seconds=self._ping,
-        )
+        self.link = self._made_link()
         self.topics = Topics(self.link.send)
         self.acks = Acks(self.link)
         self._publisher = Publisher(
@@ -173,6 +199,20 @@ class Client:
             self._is_open = False
             raise
         return self
+
+    def _made_link(self) -> Link:
+        told: dict[str, Any] = {
+            "on_frame": self._frame,
+            "on_up": self._up,
+            "on_down": self._down,
+            "on_writable": self._writable,
+            "backoff": Backoff(),
+            "ping_seconds": self._ping,
+        }
+        if self._push is None:
+            return Link(self._addresses, self.name, **told)
+        address, seconds = self._push
+        return PushLink(self._addresses, self.name, listen=address, lease_seconds=seconds, **told)
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self.open().__await__()
@@ -214,7 +254,7 @@ class Client:
 
     @property
     def is_connected(self) -> bool:
-        """A broker is there just now."""
+        """A broker is there just now, or holds our lease."""
         return self._is_open and self.link.is_up
 
     @property
@@ -515,6 +555,9 @@ class Client:
             future.set_result(None)
 
     def _refused(self, frame: Refused) -> None:
+        if frame.code == "draining":
+            self._sent_elsewhere(frame)
+            return
         match frame.what:
             case "publish":
                 self._publisher.refused(frame)
@@ -537,6 +580,12 @@ class Client:
                 self._fail(self._fetches.get(int(frame.name)) if frame.name.isdigit() else None, frame)
             case _:
                 raise _refusal(frame)
+
+    def _sent_elsewhere(self, frame: Refused) -> None:
+        """The broker is to be taken away: subscriptions go on at another, what it refused was not logged."""
+        if frame.what == "publish":
+            self._publisher.refused(frame)
+        self.link.move(addresses_in(frame.reason), frame.reason)
 
     def _fail(self, future: asyncio.Future[Any] | None, frame: Refused) -> None:
         if future is not None and not future.done():

@@ -1,7 +1,8 @@
 """Connection: one socket to one broker; frames in, frames out.
 
-Owns the handshake and the pings. Frames of one loop turn leave in one write; there is no task that reads: the
-loop puts what arrives into one buffer, and whole frames go to the owner at once.
+Owns the handshake and the pings. A connection that this side opens begins with its greeting; one that a
+broker has opened begins with the broker's. Frames of one loop turn leave in one write; there is no task that
+reads: the loop puts what arrives into one buffer, and whole frames go to the owner at once.
 """
 
 from __future__ import annotations
@@ -9,14 +10,25 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from tidemark.errors import NotConnectedError, RefusedError, TidemarkError, VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.decoder import Decoder
-from tidemark.wire.frames import ClientFrame, Connect, Frame, Ping, Pong, Refused, Welcome
-from tidemark.wire.limits import FRAME_BYTES_MAX, PROTOCOL_NEWEST, PROTOCOL_OLDEST
+from tidemark.wire.frames import (
+    ClientFrame,
+    Connect,
+    Frame,
+    Ping,
+    Pong,
+    Pushing,
+    Refused,
+    Rest,
+    Resume,
+    Welcome,
+)
+from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.versions import agree
 
 READ_BYTES_MAX = 256 << 10
@@ -31,20 +43,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        client: str,
+        greeting: Connect | Resume | None,
         on_frame: Callable[[ClientFrame], None],
         on_writable: Callable[[], None],
         *,
         ping_seconds: float = PING_SECONDS,
+        on_pushing: Callable[[Connection, Pushing], None] | None = None,
     ) -> None:
+        """`on_pushing`: a broker has called, and says so; instead of a greeting."""
         self._loop = asyncio.get_running_loop()
-        self._client = client
+        self._greeting = greeting
+        self._on_pushing = on_pushing
         self._on_frame = on_frame
         self._on_writable = on_writable
         self._ping_seconds = ping_seconds
         self.welcome: asyncio.Future[Welcome] = self._loop.create_future()
         #: why it is over
         self.lost: asyncio.Future[Exception] = self._loop.create_future()
+        #: the last frame on this connection was said
+        self.is_resting = False
+        #: the broker has closed it, and nothing went wrong
+        self.is_closed_well = False
         self._is_paused = False
         self._transport: asyncio.Transport | None = None
         self._decoder = Decoder()
@@ -56,6 +75,12 @@ class Connection(asyncio.BufferedProtocol):
         self._is_pinged = False
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def host(self) -> str:
+        """Where this side is, as the broker sees it; "" when it is over."""
+        name: Any = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return str(name[0]) if isinstance(name, tuple) else ""
+
     # Sending.
 
     @property
@@ -66,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
     def send(self, frame: ClientFrame) -> None:
         """Send with all else of this loop turn; WireError if the frame is over a limit."""
         pieces = encode(frame)
-        if self._transport is None:
+        if self._transport is None or self.is_resting:
             return
         if not self._is_flushing:
             self._is_flushing = True
@@ -86,6 +111,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(out)
             if was_congested and not self._is_paused:
                 self._on_writable()
+
+    def rest(self, frame: Rest) -> None:
+        """Say the last frame: the broker will close."""
+        self.send(frame)
+        self.flush()
+        self.is_resting = True
 
     def close(self, error: Exception | None = None) -> None:
         """End it; what was sent before still leaves unless there was an error."""
@@ -108,7 +139,8 @@ class Connection(asyncio.BufferedProtocol):
         found = transport.get_extra_info("socket")
         if found is not None and found.family in (socket.AF_INET, socket.AF_INET6):
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.send(Connect(self._client, PROTOCOL_OLDEST, PROTOCOL_NEWEST))
+        if self._greeting is not None:
+            self.send(self._greeting)
         self._timer = self._loop.call_later(self._ping_seconds / 2, self._tick)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # as many as there are
@@ -129,6 +161,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
+        self.is_closed_well = exc is None and not self.lost.done()
         reason = f": {exc}" if exc else " by the broker"
         self._over(NotConnectedError(f"the connection was closed{reason}"))
 
@@ -153,12 +186,16 @@ class Connection(asyncio.BufferedProtocol):
         elif isinstance(frame, Pong):
             pass
         elif self.welcome.done():
+            if isinstance(frame, Rest):
+                self.rest(frame)
             self._on_frame(cast(ClientFrame, frame))
         elif isinstance(frame, Welcome):
             agree(frame.version, frame.version)
             self._decoder.bytes_max = FRAME_BYTES_MAX
             self.welcome.set_result(frame)
             self._feed(b"")
+        elif isinstance(frame, Pushing) and self._on_pushing is not None:
+            self._on_pushing(self, frame)
         elif isinstance(frame, Refused):
             raise _refusal(frame)
         else:

@@ -14,8 +14,9 @@ from contextlib import suppress
 from tidemark.client.addresses import Address
 from tidemark.client.backoff import Backoff
 from tidemark.client.connection import PING_SECONDS, Connection
-from tidemark.errors import ClosedError, NotConnectedError, TidemarkError, VersionError
-from tidemark.wire.frames import ClientFrame, Welcome
+from tidemark.errors import ClosedError, NotConnectedError, RefusedError, TidemarkError, VersionError
+from tidemark.wire.frames import ClientFrame, Connect, Resume, Welcome
+from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
 
 HANDSHAKE_SECONDS = 10.0
 #: A connection that lived this long was a good one: the next is tried at once.
@@ -94,6 +95,15 @@ class Link:
         if self._connection is not None:
             self._connection.close(error)
 
+    def move(self, addresses: Sequence[Address], reason: str) -> None:
+        """The broker wants us to go elsewhere: there first, and to this one only if nobody else answers."""
+        if self._connection is None or self._connection.lost.done():
+            return  # it has said so before
+        present, *others = self._addresses
+        order = [each for each in dict.fromkeys([*addresses, *others]) if each != present]
+        self._addresses = [*order, present]
+        self._connection.close(NotConnectedError(reason))
+
     async def close(self) -> None:
         """End it for good."""
         if self._connection is not None:
@@ -109,21 +119,25 @@ class Link:
         while True:
             connection = self._connection = await self._connect(first)
             self.welcome = connection.welcome.result()
-            up_at = loop.time()
+            up_at, address = loop.time(), self._addresses[0]
             if not first.done():
                 first.set_result(self.welcome)
             self._on_up(self.welcome)
             try:
-                error = await connection.lost
+                error = await self._until_lost(connection)
             finally:
                 self.welcome = self._connection = None
                 self._on_down()
-            log.warning("lost the broker at %s: %s", self._addresses[0], error)
+            log.warning("lost the broker at %s: %s", address, error)
             if loop.time() - up_at >= STEADY_SECONDS:
                 self._backoff.reset()
             else:
                 # Welcomed and thrown out, again and again perhaps.
                 await asyncio.sleep(self._backoff.delay())
+
+    async def _until_lost(self, connection: Connection) -> Exception:
+        """Why it is over, once it is."""
+        return await connection.lost
 
     async def _connect(self, first: asyncio.Future[Welcome]) -> Connection:
         while True:
@@ -138,16 +152,22 @@ class Link:
                 self._addresses.remove(address)
                 self._addresses.insert(0, address)
                 return connection
-            versions = [error for error in self._errors.values() if isinstance(error, VersionError)]
-            if len(versions) == len(self._addresses) and not first.done():
-                first.set_exception(versions[0])
+            final = [error for error in self._errors.values() if _is_final(error)]
+            if len(final) == len(self._addresses) and not first.done():
+                first.set_exception(final[0])
             await asyncio.sleep(self._backoff.delay())
 
     async def _try(self, address: Address) -> Connection:
+        """A connection on which the broker has welcomed us."""
+        return await self._greeted(address, Connect(self._client, PROTOCOL_OLDEST, PROTOCOL_NEWEST))
+
+    async def _greeted(self, address: Address, greeting: Connect | Resume) -> Connection:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
-                _, connection = await loop.create_connection(self._protocol, address.host, address.port)
+                _, connection = await loop.create_connection(
+                    lambda: self._protocol(greeting), address.host, address.port
+                )
                 self._connection = connection
                 try:
                     await connection.welcome
@@ -158,8 +178,8 @@ class Link:
         except TimeoutError:
             raise NotConnectedError(f"no answer within {HANDSHAKE_SECONDS:.0f} s") from None
 
-    def _protocol(self) -> Connection:
-        return Connection(self._client, self._on_frame, self._on_writable, ping_seconds=self._ping_seconds)
+    def _protocol(self, greeting: Connect | Resume) -> Connection:
+        return Connection(greeting, self._on_frame, self._on_writable, ping_seconds=self._ping_seconds)
 
     def _unreachable(self, timeout: float) -> NotConnectedError:
         said = "; ".join(
@@ -168,6 +188,11 @@ class Link:
         return NotConnectedError(
             f"no broker answered in {timeout:g} s ({said}): start one with `tidemark up`, or correct the URL"
         )
+
+
+def _is_final(error: Exception) -> bool:
+    """Trying again will not help."""
+    return isinstance(error, VersionError) or (isinstance(error, RefusedError) and error.code == "address")
 
 
 def closed() -> ClosedError:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Generator
 from contextlib import suppress
 from enum import Enum
+from time import time_ns
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
@@ -85,6 +86,8 @@ class Subscription:
         self._pattern = pattern
         self._selector = selector
         self._durable = durable
+        #: when it came last
+        self._stamp = 0
         #: the application keeps the token: only it knows what it has committed
         self._is_held = not isinstance(checkpoint, ServerKept)
         self._mode: AckMode = ack or ("client" if self._is_held else "auto")
@@ -354,8 +357,15 @@ class Subscription:
         token = self._given
         if self._durable is not None and self._was_subscribed:
             token = CheckpointToken(self._inbox.consumed()) or None
+        self._stamp = max(self._stamp + 1, time_ns() // 1_000)
         frame = Subscribe(
-            self.name, self._pattern, self._selector, self._durable is not None, self._inbox.credit, token
+            self.name,
+            self._pattern,
+            self._selector,
+            self._durable is not None,
+            self._inbox.credit,
+            token,
+            self._stamp,
         )
         self._owner.link.send(frame)
 

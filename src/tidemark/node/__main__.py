@@ -16,7 +16,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Parse, run, and say with the exit code how it ended."""
     parser = argparse.ArgumentParser(prog="python -m tidemark.node", description=__doc__)
     parser.add_argument("--config", metavar="FILE", help="settings, or a topology of several brokers")
-    parser.add_argument("--broker", metavar="NAME", help="which broker of the topology to run")
+    parser.add_argument(
+        "--broker",
+        metavar="NAME",
+        action="append",
+        help="which broker of the topology to run, or several",
+    )
     parser.add_argument("--all", action="store_true", help="run all brokers of the topology, a process each")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="any other setting")
     given = parser.parse_args(arguments)
@@ -24,7 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
         if given.all:
             return run_topology(given.config)
         options = dict(each.partition("=")[::2] for each in given.set)
-        return run(load(given.config, broker=given.broker, environment=os.environ, options=options))
+        names = given.broker or [None]
+        configs = [load(given.config, broker=name, environment=os.environ, options=options) for name in names]
+        return run(*configs)
     except TidemarkError as error:
         print(f"tidemark: {error}", file=sys.stderr)
         return NOT_STARTED

@@ -19,8 +19,9 @@ from tidemark.node.topology import Topology
 from tidemark.node.units import Address, show_duration, show_retain
 
 PACKAGES = ("deltalake", "pyarrow", "pyspark")
-#: What `up` takes in place of the default while there is an archive: events stay until it has them.
-DEFAULTS = {"retention.archive": "true"}
+#: What `up` takes in place of the defaults while there is an archive: events stay until it has them, and what
+#: it has may go when there is much of it, whoever is away.
+DEFAULTS = {"retention.archive": "true", "retention.max_bytes": "8GiB"}
 #: Addresses that are everywhere, and what to call them by from here.
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 

@@ -1,4 +1,4 @@
-"""All brokers of a topology on this machine, for trying out: a process each, started and stopped together."""
+"""All processes of a topology on this machine, for trying out: started and stopped together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from tidemark.errors import ConfigError
 from tidemark.node.companion import Companion
-from tidemark.node.configload import brokers_of
+from tidemark.node.configload import processes_of
 from tidemark.node.logs import Log, configure
 
 #: How often the processes are looked at, and how long they have to stop.
@@ -26,14 +25,13 @@ def run_topology(
     settings: Mapping[str, Mapping[str, str]] | None = None,
     companion: Companion | None = None,
 ) -> int:
-    """Start every broker of a topology file and wait; the exit code is the first that is not 0.
+    """Start every process of a topology file and wait; the exit code is the first that is not 0.
 
-    When one of them ends, all are told to; SIGTERM and SIGINT are passed on. `settings` are those of single
-    brokers beyond the file; a companion is started beside them, and stopped before them.
+    When one of them fails, all are told to end; one whose brokers were removed from the overlay just ends.
+    SIGTERM and SIGINT are passed on. `settings` are those of single brokers beyond the file; a companion is
+    started beside them, and stopped before them.
     """
-    names = brokers_of(path)
-    if not names:
-        raise ConfigError("has no [brokers.NAME] tables", source=str(path))
+    processes = processes_of(path)
     configure("info", "auto")
     told: list[int] = []
 
@@ -41,15 +39,15 @@ def run_topology(
         told.append(number)
 
     before = {number: signal.signal(number, tell) for number in (signal.SIGTERM, signal.SIGINT)}
-    children = {name: _start(path, name, (settings or {}).get(name, {})) for name in names}
+    children = {name: _start(path, brokers, settings or {}) for name, brokers in processes.items()}
     try:
-        while not told and all(child.poll() is None for child in children.values()):
+        while not told and _are_well(list(children.values())):
             if companion is not None:
                 companion.look()
             time.sleep(LOOK_SECONDS)
         for name, child in children.items():
-            if child.poll() is not None and not told:
-                log.error("a broker has ended: stopping the others", broker=name, code=child.returncode)
+            if child.poll() and not told:
+                log.error("a process has ended: stopping the others", process=name, code=child.returncode)
         if companion is not None:
             companion.stop()
         return _stop(list(children.values()))
@@ -60,11 +58,22 @@ def run_topology(
             signal.signal(number, handler)
 
 
-def _start(path: str | Path, name: str, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    path: str | Path, brokers: tuple[str, ...], settings: Mapping[str, Mapping[str, str]]
+) -> subprocess.Popen[bytes]:
     # In a group of its own: the terminal's Ctrl-C comes to us alone, and we pass it on once.
-    command = [sys.executable, "-m", "tidemark.node", "--config", str(path), "--broker", name]
-    command += [text for key, value in settings.items() for text in ("--set", f"{key}={value}")]
+    command = [sys.executable, "-m", "tidemark.node", "--config", str(path)]
+    command += [part for name in brokers for part in ("--broker", name)]
+    # What is set for a process holds for all of its brokers: only what none of them has in the file.
+    shared = set.intersection(*({*settings.get(name, {}).items()} for name in brokers))
+    command += [part for key, value in sorted(shared) for part in ("--set", f"{key}={value}")]
     return subprocess.Popen(command, process_group=0)
+
+
+def _are_well(children: list[subprocess.Popen[bytes]]) -> bool:
+    """None has failed, and not all have ended."""
+    codes = [child.poll() for child in children]
+    return None in codes and not any(codes)
 
 
 def _stop(children: list[subprocess.Popen[bytes]]) -> int:

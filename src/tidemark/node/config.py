@@ -77,6 +77,30 @@ class LimitsSection:
 
 
 @dataclass(frozen=True, slots=True)
+class LinksSection:
+    """Links to other brokers: how soon one is known to be dead, and called again."""
+
+    ping: Duration = _time("150ms", "A link that was silent this long is asked whether it is there.")
+    silence: Duration = _time("600ms", "One that was silent this long is dead.")
+    wait: Duration = _time("50ms", "A link that is lost is called again after this; each time later.")
+    wait_max: Duration = _time("2s", "The longest wait between calls.")
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribersSection:
+    """Clients that are called when there is something for them, in place of an open connection."""
+
+    lease: Duration = _time("1h", "The longest time that one may be away.", least="1s")
+    leases: int = setting(100_000, "Leases at a time; 0 gives none.", least=0)
+    rest: Duration = _time("3s", "A leased client is parked when nothing was said for this long.")
+    callbacks: tuple[str, ...] = setting(
+        (),
+        "Hosts that may be called besides a client's own address in a private network: networks, "
+        'like "10.0.0.0/8", or names, like "*.example.com".',
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSection:
     """Health and metrics."""
 
@@ -93,7 +117,8 @@ class ThresholdsSection:
     ack_expected: Duration = _time(
         "2s", "AET: events that nobody released for this long are announced again."
     )
-    heartbeat: Duration = _time("100ms", "Silence of a pubend is said at least this often.")
+    heartbeat: Duration = _time("100ms", "Silence of a pubend is said this often while things happen.")
+    heartbeat_idle: Duration = _time("2s", "And at least this often while nothing does.")
     lease: Duration = _time("10s", "Ticks that a pubend promises ahead on disk.")
     silence: Duration = _time("1s", "A subscriber without events learns this often how far it got.")
     save: Duration = _time("250ms", "Acknowledgements are saved this often.")
@@ -144,6 +169,8 @@ class Config:
     broker: BrokerSection = field(default_factory=BrokerSection)
     storage: StorageSection = field(default_factory=StorageSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
+    links: LinksSection = field(default_factory=LinksSection)
+    subscribers: SubscribersSection = field(default_factory=SubscribersSection)
     http: HttpSection = field(default_factory=HttpSection)
     thresholds: ThresholdsSection = field(default_factory=ThresholdsSection)
     retention: RetentionSection = field(default_factory=RetentionSection)
@@ -178,6 +205,8 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "broker": BrokerSection,
         "storage": StorageSection,
         "limits": LimitsSection,
+        "links": LinksSection,
+        "subscribers": SubscribersSection,
         "http": HttpSection,
         "thresholds": ThresholdsSection,
         "retention": RetentionSection,
@@ -199,4 +228,4 @@ KEYS: Mapping[str, Any] = MappingProxyType(dict(_keys()))
 
 def alone(broker: BrokerSection) -> Topology:
     """The topology of a broker without neighbours."""
-    return Topology.build([Placed(broker.name, broker.name, broker.listen, None, broker.pubends)])
+    return Topology.build([Placed(broker.name, broker.name, broker.listen, broker.pubends)])

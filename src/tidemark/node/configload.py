@@ -9,19 +9,17 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from tidemark.errors import ConfigError
+from tidemark.node.callbacks import check_patterns
 from tidemark.node.config import DEFAULT, KEYS, SECTIONS, Config, alone
-from tidemark.node.configvalues import checked, names_of, shown, text_of
-from tidemark.node.topology import Placed, Topology
-from tidemark.node.units import parse_address
+from tidemark.node.configvalues import checked, shown
+from tidemark.node.topology import Topology
+from tidemark.node.topologyfile import TABLES, take_topology, unknown
 
 PREFIX = "TIDEMARK_"
-#: What a broker's table in a topology may say.
-PLACED_KEYS = ("cell", "data_dir", "http", "listen", "parent", "pubends")
 PATHS = ("archive.path", "broker.topology", "storage.data_dir")
 NAME_BYTES_MAX = 255
 
@@ -36,7 +34,7 @@ class _Gathered:
     def set(self, key: str, value: Any, source: str) -> None:
         """A later source wins."""
         if key not in KEYS:
-            raise ConfigError(_unknown(key, list(KEYS)), key=key, source=source)
+            raise ConfigError(unknown(key, list(KEYS)), key=key, source=source)
         try:
             self.values[key] = checked(key, value)
         except ConfigError as error:
@@ -61,7 +59,7 @@ def load(
     for key, value in (defaults or {}).items():
         gathered.set(key, value, "tidemark up")
     document = {} if path is None else read(path)
-    brokers = document.pop("brokers", {})
+    topology = take_topology(document, str(path))
     for key, value in _flattened(document, str(path)):
         is_path = key in PATHS and isinstance(value, str) and value != ""
         gathered.set(key, str(_beside(value, str(path))) if is_path else value, str(path))
@@ -71,12 +69,29 @@ def load(
         gathered.set(key, value, f"--{key.partition('.')[2].replace('_', '-')}")
     if broker is not None:
         gathered.set("broker.name", broker, "--broker")
-    return _assembled(gathered, brokers, path)
+    return _assembled(gathered, topology, path)
 
 
 def brokers_of(path: str | Path) -> tuple[str, ...]:
     """The names in a topology file; none if it configures a single broker."""
-    return tuple(_topology(read(path).get("brokers", {}), str(path)).brokers)
+    topology = take_topology(read(path), str(path))
+    return () if topology is None else tuple(topology.brokers)
+
+
+def topology_of(path: str | Path) -> Topology:
+    """The topology in a file; ConfigError if it has none."""
+    topology = take_topology(read(path), str(path))
+    if topology is None:
+        raise ConfigError("has no [brokers.NAME] tables", source=str(path))
+    return topology
+
+
+def processes_of(path: str | Path) -> dict[str, tuple[str, ...]]:
+    """What is to be started for a topology: a process for each of its own, and for each broker in none."""
+    topology = topology_of(path)
+    together = {broker for brokers in topology.processes.values() for broker in brokers}
+    alone = {name: (name,) for name in topology.brokers if name not in together}
+    return {**topology.processes, **alone}
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -97,24 +112,30 @@ def show(config: Config) -> list[tuple[str, str, str]]:
 # One broker of a topology.
 
 
-def _assembled(gathered: _Gathered, brokers: Any, path: str | Path | None) -> Config:
+def _assembled(gathered: _Gathered, topology: Topology | None, path: str | Path | None) -> Config:
     source = str(path)
     chosen = gathered.values.get("broker.topology")
-    if chosen and brokers:
+    if chosen and topology is not None:
         raise ConfigError(
             "this file has brokers of its own; leave one out", key="broker.topology", source=source
         )
     if chosen:
         source = chosen
-        brokers = read(source).get("brokers", {})
-        if not brokers:
-            raise ConfigError("has no [brokers.NAME] tables", source=source)
-    topology = _topology(brokers, source) if brokers else None
+        topology = topology_of(source)
     if topology is not None:
         _place(gathered, topology, source)
     sections = {name: _section(name, kind, gathered.values) for name, kind in SECTIONS.items()}
     config = Config(**sections, sources=dict(gathered.sources))
     return _fitting(replace(config, topology=topology or alone(config.broker)))
+
+
+def moved(config: Config, topology: Topology) -> Config:
+    """The same broker in another topology, which has it."""
+    placed = topology.brokers[config.broker.name]
+    listen = config.broker.listen if is_outside(config.provenance("broker.listen")) else placed.listen
+    return replace(
+        config, broker=replace(config.broker, listen=listen, pubends=placed.pubends), topology=topology
+    )
 
 
 def _place(gathered: _Gathered, topology: Topology, source: str) -> None:
@@ -125,7 +146,7 @@ def _place(gathered: _Gathered, topology: Topology, source: str) -> None:
         reason = f"has several brokers; choose one of {', '.join(known)} with --broker"
         raise ConfigError(reason, source=source)
     if name not in topology.brokers:
-        raise ConfigError(_unknown(name, known), key="broker.name", source=gathered.sources["broker.name"])
+        raise ConfigError(unknown(name, known), key="broker.name", source=gathered.sources["broker.name"])
     placed = topology.brokers[name]
     values = {
         "broker.listen": str(placed.listen),
@@ -134,45 +155,13 @@ def _place(gathered: _Gathered, topology: Topology, source: str) -> None:
         "storage.data_dir": placed.data_dir,
     }
     for key, value in values.items():
-        if value is not None and not _is_outside(gathered.sources.get(key, DEFAULT)):
+        if value is not None and not is_outside(gathered.sources.get(key, DEFAULT)):
             gathered.set(key, value, source)
 
 
-def _is_outside(source: str) -> bool:
+def is_outside(source: str) -> bool:
+    """It was said for this one process, by a variable or an option."""
     return source.startswith((PREFIX, "--"))
-
-
-def _topology(brokers: Any, source: str) -> Topology:
-    try:
-        if not isinstance(brokers, dict):
-            raise ConfigError("write a table for each broker: [brokers.NAME]", key="brokers")
-        return Topology.build([_placed(name, table, source) for name, table in brokers.items()])
-    except ConfigError as error:
-        raise ConfigError(error.reason, key=error.key, source=source) from None
-
-
-def _placed(name: str, table: Any, source: str) -> Placed:
-    key = f"brokers.{name}"
-    if not isinstance(table, dict):
-        raise ConfigError("write a table for each broker: [brokers.NAME]", key=key)
-    for each in table:
-        if each not in PLACED_KEYS:
-            raise ConfigError(_unknown(each, list(PLACED_KEYS)), key=f"{key}.{each}")
-    if "listen" not in table:
-        raise ConfigError('say where it listens: listen = "127.0.0.1:7676"', key=key)
-    texts = {each: text_of(table.get(each), f"{key}.{each}") for each in PLACED_KEYS if each != "pubends"}
-    directory = texts["data_dir"] or f"tidemark-data-{name}"
-    if "/" in name or name.startswith("."):
-        raise ConfigError("a broker's name has no slash and does not start with a dot", key=key)
-    return Placed(
-        name,
-        texts["cell"] or name,
-        _at(f"{key}.listen", parse_address, texts["listen"] or ""),
-        texts["parent"],
-        _at(f"{key}.pubends", names_of, table.get("pubends", [])),
-        str(_beside(directory, source)),
-        texts["http"] if "http" in table else "",
-    )
 
 
 # Sources.
@@ -181,7 +170,7 @@ def _placed(name: str, table: Any, source: str) -> Placed:
 def _flattened(document: dict[str, Any], source: str) -> Iterator[tuple[str, Any]]:
     for section, table in document.items():
         if section not in SECTIONS:
-            raise ConfigError(_unknown(section, [*SECTIONS, "brokers"]), key=section, source=source)
+            raise ConfigError(unknown(section, [*SECTIONS, *TABLES]), key=section, source=source)
         if not isinstance(table, dict):
             raise ConfigError(f"write it as a table: [{section}]", key=section, source=source)
         for name, value in table.items():
@@ -207,8 +196,16 @@ def _fitting(config: Config) -> Config:
         raise _of(config, "broker.name", f"use 1 to {NAME_BYTES_MAX} bytes")
     if limits.silence <= limits.ping:
         raise _of(config, "limits.silence", "must be longer than limits.ping, or nobody has time to answer")
+    if config.links.silence < 2 * config.links.ping:
+        raise _of(config, "links.silence", "must be twice links.ping at least, or nobody has time to answer")
+    if config.links.wait_max < config.links.wait:
+        raise _of(config, "links.wait_max", "must not be shorter than links.wait")
     if config.thresholds.nack_max < config.thresholds.nack:
         raise _of(config, "thresholds.nack_max", "must not be shorter than thresholds.nack")
+    try:
+        check_patterns(config.subscribers.callbacks)
+    except ConfigError as error:
+        raise _of(config, "subscribers.callbacks", error.reason) from None
     try:
         config.http_address()
     except ConfigError as error:
@@ -220,13 +217,6 @@ def _of(config: Config, key: str, reason: str) -> ConfigError:
     return ConfigError(reason, key=key, source=config.provenance(key))
 
 
-def _at(key: str, parse: Any, value: Any) -> Any:
-    try:
-        return parse(value)
-    except ConfigError as error:
-        raise ConfigError(error.reason, key=key) from None
-
-
 def _section(name: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
     mine = {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")}
     return kind(**mine)
@@ -235,12 +225,3 @@ def _section(name: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
 def _beside(path: str, source: str) -> Path:
     """A relative path in a file starts at that file."""
     return Path(source).parent / path
-
-
-def _unknown(name: str, known: list[str]) -> str:
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
-    return (
-        f"is not known; did you mean {close[0]!r}?"
-        if close
-        else f"is not known; choose one of {', '.join(known)}"
-    )

@@ -1,10 +1,11 @@
 """Connection: one socket, from its first byte to its last.
 
-The first frame says who is there: Connect a client, Hello a broker. Until then little is read and little
-waited for. Reading goes through one buffer that all connections share, since the decoder keeps a copy of
-what it has to keep. What is said while one thing is handled goes out in one write; the transport queues what
-the socket does not take, a batch's bytes shared among all that it is for. The queue is bounded: a client over
-the bound is cut off, a neighbour gets no more knowledge, which it will ask for again.
+The first frame says who is there: Connect a client, Resume one that was away, Hello a broker. Until then
+little is read and little waited for. Reading goes through one buffer that all connections share, since the
+decoder keeps a copy of what it has to keep. What is said while one thing is handled goes out in one write;
+the transport queues what the socket does not take, a batch's bytes shared among all that it is for. The queue
+is bounded: a client over the bound is cut off, a neighbour gets no more knowledge, which it will ask for
+again.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
-from tidemark.wire.codec import encode
+from tidemark.wire.codec import encode, size_of
 from tidemark.wire.decoder import Decoder
 from tidemark.wire.frames import (
     Ack,
-    AckExpected,
     Answer,
     Ask,
+    Claim,
     ClientFrame,
     Connect,
     Credit,
@@ -29,27 +30,35 @@ from tidemark.wire.frames import (
     Describe,
     Fetch,
     Frame,
+    Heard,
     Hello,
     Interest,
     Knowledge,
-    Nack,
+    Lease,
+    Links,
     Offer,
+    Overlay,
     PeerFrame,
     Ping,
     Pong,
     Publish,
+    Pushing,
     Recalled,
     Refused,
     Release,
+    Rest,
+    Resume,
     Subscribe,
     Topic,
+    Unfollow,
     Unsubscribe,
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
-from tidemark.wire.versions import agree
+from tidemark.wire.versions import agree, agree_link
 
 if TYPE_CHECKING:
+    from tidemark.node.leaseholder import Leaseholder
     from tidemark.node.server import Server
 
 #: What the broker understands of a client besides Ask; Ping and Pong are answered here.
@@ -57,9 +66,8 @@ _FROM_CLIENT = frozenset(
     (Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
-_OF_PUBEND = (Knowledge, Nack, AckExpected, Release, Fetch)
 #: Without these a neighbour would be wrong about us; all else it asks for again.
-_NEVER_DROPPED = frozenset((Hello, Interest, Topic, Release))
+NEVER_DROPPED = frozenset((Hello, Links, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
 #: Pieces that wait for one write.
 PIECES_MAX = 512
 log = Log("connection")
@@ -77,17 +85,25 @@ class Connection(asyncio.BufferedProtocol):
         "address",
         "asked",
         "began",
+        "calling",
         "client",
         "expected",
         "heard",
+        "hello",
         "incomplete_since",
         "is_paused",
+        "is_subscriber",
+        "lease",
         "name",
         "peer",
+        "said_bytes",
+        "said_events",
     )
 
-    def __init__(self, server: Server, expected: str | None = None) -> None:
-        """`expected` is the neighbour that was called; None if the other side has called."""
+    def __init__(
+        self, server: Server, expected: str | None = None, calling: Leaseholder | None = None
+    ) -> None:
+        """`expected` is the neighbour that was called, `calling` the client; neither if it called."""
         self._server = server
         self._decoder = Decoder()
         self._transport: asyncio.Transport | None = None
@@ -95,6 +111,9 @@ class Connection(asyncio.BufferedProtocol):
         #: pieces of frames that go out together at the end of what is being handled
         self._said: list[Buffer] = []
         self.expected = expected
+        self.calling = calling
+        #: of a client that may be away
+        self.lease: Leaseholder | None = None
         self.address = ""
         #: on the loop's clock: when it was opened, heard from last, and has had part of a frame since
         self.began = self.heard = server.time()
@@ -106,11 +125,23 @@ class Connection(asyncio.BufferedProtocol):
         self.peer: str | None = None
         #: what a client calls itself
         self.name = ""
+        #: of a broker that is no neighbour: one of the two may only not know it yet
+        self.hello: Hello | None = None
+        #: a client that has subscribed
+        self.is_subscriber = False
+        #: to a neighbour: all that was written, and events in it
+        self.said_bytes = 0
+        self.said_events = 0
 
     @property
     def is_known(self) -> bool:
         """It has said who it is."""
         return self.client is not None or self.peer is not None
+
+    @property
+    def is_called(self) -> bool:
+        """This side has opened it."""
+        return self.expected is not None or self.calling is not None
 
     @property
     def queued_bytes(self) -> int:
@@ -128,6 +159,9 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
         elif self.expected is not None:
             self._write(Hello(self._server.name, self._server.incarnation))
+            self._write(self._server.membership.greeting())
+        elif self.calling is not None:
+            self._write(Pushing(self._server.name, self.calling.key))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
@@ -175,12 +209,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def _introduce(self, frame: Frame) -> None:
         match frame:
-            case Connect(name, oldest, newest) if self.expected is None:
+            case Connect(name, oldest, newest) if not self.is_called:
                 self._welcome(name, oldest, newest)
-            case Hello():
+            case Resume() if self.expected is None:
+                self._resume(frame)
+            case Hello() if self.calling is None:
                 self._link(frame)
+            case Overlay() if self.expected is not None or self.hello is not None:
+                self._server.told_overlay(self, frame)
             case Refused(reason=reason):
                 log.warning("refused by the other side", address=self.address, reason=reason)
+                if self.calling is not None:
+                    self._server.leases.refused(self.calling)
                 self.close()
             case _:
                 self.refuse("frame", "say who you are first, with Connect or Hello")
@@ -197,57 +237,104 @@ class Connection(asyncio.BufferedProtocol):
         server.introduced(self)
         self._write(Welcome(server.name, server.incarnation, version, server.pubends))
 
+    def _resume(self, frame: Resume) -> None:
+        server = self._server
+        try:
+            version = agree(frame.oldest, frame.newest)
+        except VersionError as error:
+            self.refuse("version", str(error))
+            return
+        holder = server.leases.claim(self, frame.ticket)
+        if holder is None:
+            self.refuse("unknown", "there is no such lease, or not any more: connect and subscribe again")
+            return
+        self.name, self.client, self.lease, self.calling = holder.name, holder.client, holder, None
+        server.introduced(self)
+        self._write(Welcome(server.name, server.incarnation, version, server.pubends))
+        server.leases.arrived(holder, self)
+
     def _link(self, hello: Hello) -> None:
         """LinkUp comes only here: both sides have said who they are, and speak a common version."""
         server = self._server
         try:
-            agree(hello.oldest, hello.newest)
+            agree_link(hello.oldest, hello.newest)
         except VersionError as error:
             self.refuse("version", str(error))
             return
-        if hello.broker not in server.neighbours or self.expected not in (None, hello.broker):
-            wanted = self.expected or " or ".join(server.neighbours) or "nobody"
-            reason = f"{server.name!r} is linked to {wanted}, not to {hello.broker!r}: compare the topologies"
-            self.refuse("unknown", reason)
+        self.hello = hello
+        if self.expected not in (None, hello.broker):
+            self.refuse_stranger()
             return
-        self.peer = hello.broker
-        server.introduced(self)
-        server.runtime.link_up(hello.broker, self, hello)
+        if hello.broker in server.neighbours:
+            self.peer = hello.broker
+            server.introduced(self)
+            server.runtime.link_up(hello.broker, self, hello)
+        if self.expected is None:
+            self._write(server.membership.greeting())
+
+    def refuse_stranger(self) -> None:
+        """The other side is no neighbour, and both go by the same topology, or know which is newer."""
+        server = self._server
+        wanted = self.expected or " or ".join(server.neighbours) or "nobody"
+        who = self.hello.broker if self.hello is not None else server.name
+        reason = f"{server.name!r} is linked to {wanted}, not to {who!r}: compare the topologies"
+        self.refuse("unknown", reason)
 
     def _take(self, frames: list[Frame]) -> None:
         if self.client is not None:
             self._take_client(self.client, frames)
         elif self.peer is not None:
             self._take_peer(self.peer, frames)
+        else:
+            for frame in frames:
+                if isinstance(frame, Overlay):
+                    self._server.told_overlay(self, frame)
 
     def _take_client(self, client: int, frames: list[Frame]) -> None:
-        runtime = self._server.runtime
+        server, is_resting = self._server, False
         said: list[ClientFrame] = []
+        if self.lease is not None:
+            self.lease.heard(frames)
         for frame in frames:
             kind = type(frame)
             if kind in _FROM_CLIENT:
+                if isinstance(frame, Subscribe):
+                    self.is_subscriber = True
+                    if self._server.elsewhere:
+                        self._write(Refused("subscribe", frame.name, "draining", self._server.elsewhere))
+                        continue
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):
-                self._write(Pong(frame.stamp))
+                self._answer(Pong(frame.stamp))
             elif isinstance(frame, Ask):
-                answer = self._server.answer(frame)
-                if answer is None:
+                if not server.answer(frame, self._answer):
                     said.append(frame)
-                else:
-                    self._write(answer)
+            elif isinstance(frame, Lease):
+                self._answer(server.leases.grant(self, frame))
+            elif isinstance(frame, Rest) and self.lease is not None and frame is frames[-1]:
+                is_resting = True
             elif kind is not Pong:
                 self.refuse("frame", f"a client does not say {kind.__name__}")
                 break
         if said:
-            runtime.client_said(client, said)
+            server.runtime.client_said(client, said)
+        if is_resting and not self._is_closing:
+            server.leases.rested(self)
+
+    def _answer(self, frame: ClientFrame) -> None:
+        """Say it to a client at once; if the last frame was said here, when it is back."""
+        if self.lease is None or not self.lease.is_resting:
+            self._write(frame)
+        elif type(frame) is not Pong:
+            self.lease.send(frame)
 
     def _take_peer(self, peer: str, frames: list[Frame]) -> None:
         said: list[PeerFrame] = []
         for frame in frames:
             if isinstance(frame, Ping):
                 self._write(Pong(frame.stamp))
-            elif isinstance(frame, _OF_PUBEND) and frame.pubend not in self._server.routes:
-                log.warning("a neighbour knows a pubend that we do not", peer=peer, pubend=frame.pubend)
+            elif isinstance(frame, Overlay):
+                self._server.told_overlay(self, frame)
             elif type(frame) in _FROM_PEER:
                 said.append(cast(PeerFrame, frame))
             elif type(frame) is not Pong:
@@ -271,13 +358,15 @@ class Connection(asyncio.BufferedProtocol):
             runtime = self._server.runtime
             (runtime.to_deliver if type(frame) is Deliver else runtime.to_flush).append(self)
         self._say(frame)
+        if type(frame) is Knowledge and frame.batch is not None:
+            self.said_events += frame.batch.count
         if len(self._said) > PIECES_MAX:
             self.flush()
 
     def _may_send(self, frame: Frame, queued: int) -> bool:
         """With a full queue: only what must not be lost, and even of that only so much."""
         bytes_max = self._server.queue_bytes_max(self)
-        if self.peer is not None and type(frame) not in _NEVER_DROPPED:
+        if self.peer is not None and type(frame) not in NEVER_DROPPED:
             self._server.dropped += 1
             return False
         if self.peer is not None and queued <= 2 * bytes_max:
@@ -285,6 +374,11 @@ class Connection(asyncio.BufferedProtocol):
         log.warning("too slow: disconnected", address=self.address, who=self.peer or self.name, queued=queued)
         self.abort()
         return False
+
+    def say(self, frame: Overlay) -> None:
+        """From process to process."""
+        if self._transport is not None and not self._is_closing:
+            self._write(frame)
 
     def ping(self) -> None:
         """Ask whether the other side is there."""
@@ -311,6 +405,8 @@ class Connection(asyncio.BufferedProtocol):
         said, self._said = self._said, []
         if said and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(said)
+            if self.client is None:
+                self.said_bytes += size_of(said)
 
     def refuse(self, code: str, reason: str) -> None:
         """Say why, and close."""

@@ -5,6 +5,7 @@
     log/        the event logs of the pubends hosted here
     pfs/        what matched whom
     tables/     subscriptions, topics and acknowledgements
+    overlay.toml    the topology, once it was changed while the broker ran
 
 Nothing is created in a directory that holds something else, and nothing touched in one of another version.
 """
@@ -15,10 +16,15 @@ import os
 from pathlib import Path
 
 from tidemark.errors import StorageError, UnknownFormatError
+from tidemark.node.topology import Topology
+from tidemark.node.topologyfile import parse_topology
+from tidemark.node.topologytext import to_text
 from tidemark.storage.realdisk import LOCK, RealDisk
 
 VERSION_FILE = "version"
 VERSION_FILE_NEW = "version.new"
+OVERLAY_FILE = "overlay.toml"
+OVERLAY_FILE_NEW = "overlay.new"
 VERSION = 1
 PARTS = ("log", "pfs", "tables")
 #: What may lie in a directory before its first use: file systems put it there.
@@ -46,6 +52,22 @@ class DataDirectory:
         assert name in PARTS
         return self.path / name
 
+    def topology(self) -> Topology | None:
+        """The topology that was saved last; None if none ever was."""
+        path = self.path / OVERLAY_FILE
+        if not path.exists():
+            return None
+        head, _, text = path.read_text().partition("\n")
+        number = head.removeprefix("# version ")
+        if not number.isdecimal():
+            raise UnknownFormatError(f"begins with {head!r}, not with its version", path=str(path))
+        return parse_topology(text, int(number), str(path))
+
+    def save_topology(self, topology: Topology) -> None:
+        """Keep it, in place of the one before; on disk when this returns."""
+        text = f"# version {topology.version}\n{to_text(topology)}"
+        self._replace(OVERLAY_FILE, OVERLAY_FILE_NEW, text.encode())
+
     def close(self) -> None:
         """Let others use it."""
         self._disk.unlock()
@@ -66,15 +88,18 @@ class DataDirectory:
         if strange:
             reason = f"has {strange[0]!r} in it and is no data directory; choose a new or an empty one"
             raise UnknownFormatError(reason, path=str(self.path))
-        if VERSION_FILE_NEW in names:
-            self._disk.remove(VERSION_FILE_NEW)
-        file = self._disk.create(VERSION_FILE_NEW)
+        self._replace(VERSION_FILE, VERSION_FILE_NEW, _line().encode() + b"\n")
+
+    def _replace(self, name: str, fresh: str, data: bytes) -> None:
+        if fresh in _names(self.path):
+            self._disk.remove(fresh)
+        file = self._disk.create(fresh)
         try:
-            file.append([_line().encode() + b"\n"])
+            file.append([data])
             file.sync()
         finally:
             file.close()
-        self._disk.rename(VERSION_FILE_NEW, VERSION_FILE)
+        self._disk.rename(fresh, name)
         self._disk.sync_directory()
 
 

@@ -22,7 +22,7 @@ from tidemark.broker.effects import (
     Stimulus,
     SyncLog,
 )
-from tidemark.node.diskthread import DiskThread, Worker
+from tidemark.node.diskthread import DiskThread, Result, Worker
 
 _OF_LOG = frozenset((AppendEvents, AppendLease, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog))
 
@@ -51,6 +51,10 @@ class Disks:
             self._log.put(log)
         if len(log) < len(effects):
             self._rest.put([effect for effect in effects if type(effect) not in _OF_LOG])
+
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Something else that touches the event logs, in its turn; what it returns, or its StorageError."""
+        return await self._log.call(function)
 
     @property
     def busy_seconds(self) -> float:

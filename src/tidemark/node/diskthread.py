@@ -11,18 +11,27 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from tidemark.broker.effects import CommitTables, Effect, Stimulus, SyncLog, SyncPfs
+from tidemark.errors import DiskFailedError, StorageError
 
 #: A disk that was full is tried again this often.
 RETRY_SECONDS = 1.0
 
 _Mark = asyncio.Future[None]
+Result = TypeVar("Result")
 
 SYNCS = {SyncLog: "log", SyncPfs: "pfs", CommitTables: "tables"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    function: Callable[[], Any]
+    answer: asyncio.Future[Any]
 
 
 class Worker(Protocol):
@@ -56,9 +65,10 @@ class DiskThread:
         self._timed = timed
         self._loop = asyncio.get_running_loop()
         #: bounded by its owner, who reads no more from publishers while too much is in it
-        self._work: SimpleQueue[Sequence[Effect] | _Mark | None] = SimpleQueue()
+        self._work: SimpleQueue[Sequence[Effect] | _Mark | _Call | None] = SimpleQueue()
         #: who waits for the thread to get somewhere
         self._marks: set[_Mark] = set()
+        self._calls: set[asyncio.Future[Any]] = set()
         self._is_dead = False
         #: completions that the loop has not collected, and whether it has been told that there are some
         self._finished: deque[Stimulus] = deque()
@@ -89,6 +99,18 @@ class DiskThread:
         self._work.put(mark)
         await mark
 
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Something else that touches the disk, in its turn; what it returns, or its StorageError."""
+        if self._is_dead:
+            raise DiskFailedError("nothing more is written", path="")
+        future: asyncio.Future[Result] = self._loop.create_future()
+        self._calls.add(future)
+        self._work.put(_Call(function, future))
+        try:
+            return await future
+        finally:
+            self._calls.discard(future)
+
     async def stop(self) -> None:
         """Carry out what was put, and end the thread."""
         self._work.put(None)
@@ -116,6 +138,16 @@ class DiskThread:
         self._failed(error)
         for mark in list(self._marks):
             self._passed(mark)
+        for call in self._calls:
+            self._answer(call, error)
+
+    def _answer(self, future: asyncio.Future[Any], answer: Any) -> None:
+        if future.done():
+            return
+        if isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
 
     # On the thread.
 
@@ -124,14 +156,16 @@ class DiskThread:
             while (work := self._next()) is not None:
                 if isinstance(work, asyncio.Future):
                     self._loop.call_soon_threadsafe(self._passed, work)
-                    continue
-                for effect in work:
-                    self._carry_out(effect)
+                elif isinstance(work, _Call):
+                    self._run_call(work)
+                else:
+                    for effect in work:
+                        self._carry_out(effect)
         except BaseException as error:  # whatever it was: nobody knows what is on the disk
             self._since = None
             self._loop.call_soon_threadsafe(self._died, error)
 
-    def _next(self) -> Sequence[Effect] | _Mark | None:
+    def _next(self) -> Sequence[Effect] | _Mark | _Call | None:
         self._since = None
         while True:
             try:
@@ -139,6 +173,17 @@ class DiskThread:
             except Empty:
                 for stimulus in self._worker.retry():
                     self._report(stimulus)
+
+    def _run_call(self, call: _Call) -> None:
+        self._since = perf_counter()
+        answer: Any
+        try:
+            answer = call.function()
+        except DiskFailedError:
+            raise
+        except StorageError as error:
+            answer = error
+        self._loop.call_soon_threadsafe(self._answer, call.answer, answer)
 
     def _carry_out(self, effect: Effect) -> None:
         began = self._since = perf_counter()

@@ -1,7 +1,7 @@
 """Links: calls the neighbours that this broker is to call, and calls again when a link is lost.
 
 Waits longer after each failure, with chance in it so that brokers that lost the same neighbour do not come
-back all at once.
+back all at once. A neighbour in the same process is not called over a socket.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Mapping
 from random import Random
 
+from tidemark.node.config import LinksSection
+from tidemark.node.locallink import Neighbourhood
 from tidemark.node.logs import Log
 from tidemark.node.server import Server
 from tidemark.node.units import Address
 
-WAIT_SECONDS_MIN = 0.05
-WAIT_SECONDS_MAX = 5.0
 CONNECT_SECONDS_MAX = 10.0
 log = Log("links")
 
@@ -23,30 +23,52 @@ log = Log("links")
 class Links:
     """One task for each neighbour to call."""
 
-    def __init__(self, server: Server, calls: Mapping[str, Address], chance: Random | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        settings: LinksSection,
+        neighbourhood: Neighbourhood,
+        chance: Random | None = None,
+    ) -> None:
         self._server = server
+        self._settings = settings
+        self._neighbourhood = neighbourhood
         self._chance = chance or Random()
-        self._tasks = [asyncio.create_task(self._keep(peer, address)) for peer, address in calls.items()]
+        self._tasks: dict[tuple[str, Address], asyncio.Task[None]] = {}
+
+    def change(self, calls: Mapping[str, Address]) -> None:
+        """Call these from now on, and no others; what is connected stays."""
+        for key in set(self._tasks) - set(calls.items()):
+            self._tasks.pop(key).cancel()
+        for key in calls.items():
+            if key not in self._tasks:
+                self._tasks[key] = asyncio.create_task(self._keep(*key))
 
     async def stop(self) -> None:
         """Call nobody any more; what is connected stays."""
-        for task in self._tasks:
+        tasks, self._tasks = list(self._tasks.values()), {}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep(self, peer: str, address: Address) -> None:
-        wait = WAIT_SECONDS_MIN
+        shortest, longest = self._settings.wait / 1e6, self._settings.wait_max / 1e6
+        wait = shortest
         while True:
             problem = await self._one(peer, address)
             if problem is None:
-                wait = WAIT_SECONDS_MIN
+                wait = shortest
             else:
                 log.warning("cannot link", peer=peer, address=str(address), reason=problem)
             await asyncio.sleep(wait * self._chance.uniform(0.5, 1.0))
-            wait = min(2 * wait, WAIT_SECONDS_MAX)
+            wait = min(2 * wait, longest)
 
     async def _one(self, peer: str, address: Address) -> str | None:
         """One link from its beginning to its end; why it never came to be one."""
+        local = self._neighbourhood.link(self._server, peer)
+        if local is not None:
+            await self._server.gone(local)
+            return None
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 connection = await self._server.call(peer, address)

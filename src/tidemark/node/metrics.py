@@ -66,6 +66,10 @@ class _NodeCollector(Collector):
         server = self._node.server
         yield CounterMetricFamily("tidemark_turned_away", "Connections over a limit.", server.turned_away)
         yield CounterMetricFamily("tidemark_frames_dropped", "Frames for slow neighbours.", server.dropped)
+        leases = server.leases
+        yield CounterMetricFamily("tidemark_dials", "Calls of clients that were away.", leases.dials)
+        yield CounterMetricFamily("tidemark_dials_failed", "Those that led to nothing.", leases.dials_failed)
+        yield CounterMetricFamily("tidemark_leases_expired", "Clients away for too long.", leases.expired)
         for name, (about, amount) in gauges(self._node).items():
             yield GaugeMetricFamily(f"tidemark_{name}", about, amount)
 
@@ -73,8 +77,10 @@ class _NodeCollector(Collector):
 def gauges(node: Node) -> Mapping[str, tuple[str, float]]:
     """What is measured as it is now: name -> (what it means, value)."""
     server, runtime = node.server, node.runtime
+    parked = server.leases.parked
     return {
-        "clients": ("Clients connected.", len(runtime.clients)),
+        "clients": ("Clients connected.", len(runtime.clients) - parked),
+        "parked": ("Clients that are away and will be called.", parked),
         "connections": ("All connections, also those not introduced.", len(server.connections)),
         "links_up": ("Neighbours linked.", len(runtime.peers)),
         "links_wanted": ("Neighbours in the topology.", len(server.neighbours)),

@@ -8,27 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from contextlib import ExitStack
 from http import HTTPStatus
 from secrets import randbits
 from time import time, time_ns
 
 from tidemark.broker.broker import Broker, BrokerConfig
+from tidemark.broker.effects import HostRemoved, PubendState, RoutesChanged
 from tidemark.broker.host import HostPolicy
 from tidemark.broker.pubend import PubendPolicy
+from tidemark.errors import ConfigError
 from tidemark.message.registry import Registry
 from tidemark.node.admin import Admin
 from tidemark.node.archivewatch import ArchiveWatch
 from tidemark.node.config import Config, RetentionSection
+from tidemark.node.configload import moved
 from tidemark.node.data import DataDirectory
 from tidemark.node.http import HttpServer, Response
 from tidemark.node.laxdisk import LaxDisk
 from tidemark.node.links import Links
+from tidemark.node.locallink import Neighbourhood
 from tidemark.node.logs import Log
+from tidemark.node.membership import Membership
 from tidemark.node.metrics import Metrics
 from tidemark.node.runtime import Runtime
-from tidemark.node.server import Server
+from tidemark.node.server import Server, hosted
 from tidemark.node.store import Store
+from tidemark.node.topology import OF_FILE, Topology
 from tidemark.node.units import Address
 from tidemark.storage.realdisk import RealDisk
 from tidemark.storage.sqlitetables import SqliteTables
@@ -51,10 +58,20 @@ log = Log("node")
 class Node:
     """A running broker. Use `start`."""
 
-    def __init__(self, config: Config, directory: DataDirectory, store: Store, broker: Broker) -> None:
+    def __init__(
+        self,
+        config: Config,
+        directory: DataDirectory,
+        store: Store,
+        broker: Broker,
+        neighbourhood: Neighbourhood,
+    ) -> None:
         self.config = config
+        loop = asyncio.get_running_loop()
         #: what went wrong, once something has
-        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.failed: asyncio.Future[BaseException] = loop.create_future()
+        #: set when the overlay goes on without this broker
+        self.removed = asyncio.Event()
         self.metrics = Metrics()
         self.runtime = Runtime(
             broker,
@@ -69,18 +86,21 @@ class Node:
         self.http_address: Address | None = None
         self._directory = directory
         self._store = store
-        topology, name = config.topology, config.broker.name
-        admin = Admin(self)
+        self.membership = Membership(config.topology, self._save_topology, self._adopt)
         self.server = Server(
-            name,
+            config.broker.name,
             store.incarnation,
-            topology.routes(name),
-            topology.neighbours(name),
+            self.membership,
             config.limits,
+            config.links,
+            config.subscribers,
             self.runtime,
-            admin.answer,
+            Admin(self).answer,
         )
-        self._links: Links | None = None
+        #: of the topology that the broker's core goes by
+        self._brokers = set(config.topology.brokers)
+        self._neighbourhood = neighbourhood
+        self._links = Links(self.server, config.links, neighbourhood)
         self._http: HttpServer | None = None
         self._alarms_told: tuple[str, ...] = ()
         self._archive_alarms: tuple[str, ...] = ()
@@ -90,16 +110,23 @@ class Node:
         self.metrics.watch(self)
 
     @classmethod
-    async def start(cls, config: Config) -> Node:
-        """Recover and listen. Errors as of the data directory and the store, and OSError of a taken port."""
+    async def start(cls, config: Config, neighbourhood: Neighbourhood | None = None) -> Node:
+        """Recover and listen; `neighbourhood` has the other brokers of this process.
+
+        Errors as of the data directory and the store, ConfigError if the overlay has gone on without this
+        broker, and OSError of a taken port.
+        """
         with ExitStack() as undo:
             directory = DataDirectory(config.storage.data_dir)
             undo.callback(directory.close)
+            config = _latest(config, directory)
             store = open_store(config, directory)
             undo.callback(store.close)
-            broker = await asyncio.to_thread(_recovered, config, store)
-            node = cls(config, directory, store, broker)
+            broker, struck = await asyncio.to_thread(_recovered, config, store)
+            node = cls(config, directory, store, broker, neighbourhood or Neighbourhood())
             undo.pop_all()
+        if struck:
+            node.runtime.give([HostRemoved(host) for host in struck])
         try:
             await node._open()
         except BaseException:
@@ -120,7 +147,9 @@ class Node:
             self._http = HttpServer({"/health": self._health, "/metrics": self.metrics.page})
             self.http_address = await self._http.listen(http_address)
         self.address = await self.server.listen(config.broker.listen)
-        self._links = Links(self.server, config.topology.calls(config.broker.name))
+        self.membership.listens(config.broker.name, self.address)
+        self._neighbourhood.enter(self.server)
+        self._links.change(config.topology.calls(config.broker.name))
         self.state = "running"
         self._look_at_alarms()
         log.info(
@@ -137,8 +166,7 @@ class Node:
         self.state = "stopping"
         log.info("stopping", clients=len(self.runtime.clients))
         self.server.shut()
-        if self._links is not None:
-            await self._links.stop()
+        await self._part()
         for connection in list(self.server.connections):
             connection.pause()
         await self.runtime.settle()
@@ -154,11 +182,53 @@ class Node:
 
     async def _give_up(self) -> None:
         self.runtime.stop()
-        if self._links is not None:
-            await self._links.stop()
+        await self._part()
         self.server.stop()
         await self.runtime.disk.stop()
         self._let_go()
+
+    async def _part(self) -> None:
+        """Link to nobody any more."""
+        self._neighbourhood.leave(self.server)
+        self.membership.stop()
+        await self._links.stop()
+
+    # The overlay.
+
+    @property
+    def topology(self) -> Topology:
+        """What it goes by now."""
+        return self.membership.topology
+
+    @property
+    def is_draining(self) -> bool:
+        """It is to be taken away."""
+        placed = self.topology.brokers.get(self.config.broker.name)
+        return placed is not None and placed.is_draining
+
+    async def _save_topology(self, topology: Topology) -> dict[str, PubendState]:
+        name = self.config.broker.name
+        new = set(hosted(topology, name)) - set(hosted(self.topology, name))
+
+        def on_disk() -> dict[str, PubendState]:
+            self._directory.save_topology(topology)
+            return self._store.open_pubends(sorted(new), time_ns() // 1_000)
+
+        return await self.runtime.disk.call(on_disk)
+
+    def _adopt(self, topology: Topology, states: Mapping[str, PubendState]) -> None:
+        """Go by a topology that is on disk. Those that are neighbours no more are the last to be told."""
+        name = self.config.broker.name
+        self.server.spread(self.membership.whole())
+        if name not in topology.brokers:
+            log.warning("the overlay goes on without this broker", version=topology.version)
+            self.removed.set()
+            return
+        removed = sorted(self._brokers - set(topology.brokers))
+        self._brokers = set(topology.brokers)
+        self.runtime.give([RoutesChanged(topology.layout(), states), *map(HostRemoved, removed)])
+        self.server.change(topology)
+        self._links.change(topology.calls(name))
 
     def _look_at_alarms(self) -> None:
         """Say what is new among them, every so often."""
@@ -232,11 +302,28 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
         raise
 
 
-def _recovered(config: Config, store: Store) -> Broker:
-    routes = config.topology.routes(config.broker.name)
-    hosted = [pubend for pubend, route in routes.items() if route.upstream is None]
-    found = store.recover(hosted, time_ns() // 1_000)
-    return Broker(broker_config(config, store.incarnation), Registry(), found)
+def _latest(config: Config, directory: DataDirectory) -> Config:
+    """The configuration with the newest topology that this broker has heard of, which is on disk then."""
+    saved, name = directory.topology(), config.broker.name
+    if saved is None or config.topology.is_newer_than(saved):
+        if config.topology.version > OF_FILE:
+            directory.save_topology(config.topology)
+        return config
+    if name not in saved.brokers:
+        raise ConfigError(
+            f"the overlay goes on without {name!r} since version {saved.version}: to have it there again, "
+            "start it with --join and the address of another broker",
+            key="broker.name",
+        )
+    return moved(config, saved)
+
+
+def _recovered(config: Config, store: Store) -> tuple[Broker, list[str]]:
+    """The broker, and those that are gone from the overlay and that it has not struck off."""
+    found = store.recover(hosted(config.topology, config.broker.name), time_ns() // 1_000)
+    known = {host for hosts in found.hosts.values() for host in hosts}
+    broker = Broker(broker_config(config, store.incarnation), Registry(), found)
+    return broker, sorted(known - set(config.topology.brokers))
 
 
 def _recalls(retention: RetentionSection) -> bool:
@@ -249,9 +336,10 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
     return BrokerConfig(
         name,
         incarnation,
-        config.topology.routes(name),
+        config.topology.layout(),
         PubendPolicy(
             heartbeat=thresholds.heartbeat,
+            heartbeat_idle=thresholds.heartbeat_idle,
             lease_ahead=thresholds.lease,
             ack_expected=thresholds.ack_expected,
             max_retain=retention.max_retain,

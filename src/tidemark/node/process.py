@@ -1,5 +1,7 @@
 """The broker process: an event loop, signals, and an exit code that says how it ended.
 
+It may run several brokers of an overlay, each with a data directory and an address of its own: they start and
+end together, and their links among each other cross no socket.
 SIGTERM and SIGINT end it in order: nobody new, what was received is finished, goodbye, everything on disk.
 The second one ends it at once, which loses no more than a crash does: nothing that was acknowledged.
 """
@@ -12,7 +14,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +23,7 @@ import uvloop
 from tidemark.errors import DiskFailedError, TidemarkError
 from tidemark.node.companion import LOOK_SECONDS, Companion
 from tidemark.node.config import Config
+from tidemark.node.locallink import Neighbourhood
 from tidemark.node.logs import Log, configure
 from tidemark.node.node import Node
 
@@ -40,23 +43,23 @@ log = Log("process")
 
 
 def run(
-    config: Config,
-    *,
+    *configs: Config,
     ready: Callable[[Node], None] | None = None,
     beside: Callable[[Node], Companion] | None = None,
 ) -> int:
-    """Run a broker until it is told to stop; the exit code. `ready` is called once it listens.
+    """Run brokers until they are told to stop; the exit code. `ready` is called once each of them listens.
 
-    `beside` then makes a process that runs beside it, and is stopped before the broker is.
+    `beside` then makes a process that runs beside one, and is stopped before that broker is.
     """
-    configure(config.log.level, config.log.format)
+    first = configs[0]
+    configure(first.log.level, first.log.format)
     sys.setswitchinterval(SWITCH_SECONDS)
-    _allow_connections(config.limits.connections)
-    return uvloop.run(_run(config, ready, beside))
+    _allow_connections(sum(config.limits.connections for config in configs))
+    return uvloop.run(_run(configs, ready, beside))
 
 
 async def _run(
-    config: Config,
+    configs: Sequence[Config],
     ready: Callable[[Node], None] | None,
     beside: Callable[[Node], Companion] | None,
 ) -> int:
@@ -64,24 +67,47 @@ async def _run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _told, told)
-    try:
-        node = await Node.start(config)
-    except (TidemarkError, OSError) as error:
-        log.error("cannot start", reason=str(error))
-        return NOT_STARTED
+    neighbourhood = Neighbourhood()
+    running: list[asyncio.Task[int]] = []
+    for config in configs:
+        try:
+            node = await Node.start(config, neighbourhood)
+        except (TidemarkError, OSError) as error:
+            log.error("cannot start", broker=config.broker.name, reason=str(error))
+            running.append(asyncio.create_task(_not_started()))
+            told.set()
+            break
+        if ready is not None:
+            ready(node)
+        running.append(asyncio.create_task(_live(node, told, None if beside is None else beside(node))))
     # What is there now stays there: looking through it for garbage takes 12 ms each time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_OBJECTS, COLLECT_YOUNG, COLLECT_OLD)
-    if ready is not None:
-        ready(node)
-    companion = None if beside is None else beside(node)
-    await _first(told.wait() if companion is None else _together(told, companion), node)
+    return max(await asyncio.gather(*running))
+
+
+async def _not_started() -> int:
+    return NOT_STARTED
+
+
+async def _live(node: Node, told: asyncio.Event, companion: Companion | None) -> int:
+    """One broker, until it is told to stop, is removed from the overlay, or fails; then its exit code."""
+    waiting = told.wait() if companion is None else _together(told, companion)
+    ends = [asyncio.ensure_future(each) for each in (waiting, node.removed.wait())]
+    both: set[asyncio.Future[Any]] = {*ends, node.failed}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
     if companion is not None:
         await asyncio.to_thread(companion.stop)
     if not node.failed.done():
         await _first(node.stop(), node)
-    return await _failed(node) if node.failed.done() else DONE
+    if not node.failed.done():
+        return DONE
+    # What one broker of the process has met may be wrong for all of them.
+    told.set()
+    return await _failed(node)
 
 
 async def _together(told: asyncio.Event, companion: Companion) -> None:

@@ -21,6 +21,7 @@ from tidemark.broker.effects import (
     Effect,
     LinkDown,
     LinkUp,
+    LogSynced,
     PeerFrameReceived,
     SendClient,
     SendPeer,
@@ -106,8 +107,11 @@ class Runtime:
         to_disk: list[Effect] = []
         try:
             for stimulus in stimuli:
-                effects = self.broker.handle(stimulus, _now() + self._ahead_us, _wall())
+                effects = self.broker.hear(stimulus, _now() + self._ahead_us, _wall())
                 self._carry_out(effects, to_disk)
+                if type(stimulus) is LogSynced:
+                    self._flush()  # publishers wait for nothing but their sync
+                self._carry_out(self.broker.settle(), to_disk)
             wake_at = self.broker.next_wake()
         except Exception as error:
             # Half of a stimulus has been handled: no state of the broker can be trusted any more.
@@ -137,6 +141,11 @@ class Runtime:
         self._next_client += 1
         self.clients[client] = speaker
         return client
+
+    def client_is(self, client: int, speaker: Speaker) -> None:
+        """From now on this is who a client is spoken to through."""
+        self._paused.discard(self.clients[client])
+        self.clients[client] = speaker
 
     def client_said(self, client: int, frames: list[ClientFrame]) -> None:
         """Frames of a client, all that arrived at once."""

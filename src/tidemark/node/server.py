@@ -1,23 +1,28 @@
 """Server: the listening socket and every connection, with their bounds in number, time and bytes.
 
 Idle connections cost no timer of their own: one sweep a second looks at those that are in a state which may
-not last (not introduced, in the middle of a frame, closing, congested), and every few seconds at all.
+not last (not introduced, in the middle of a frame, closing, congested), and every few seconds at all. Links
+to other brokers are looked at more often: the sooner one is known to be dead, the sooner another is used.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from ipaddress import ip_address
 
-from tidemark.broker.broker import Route
-from tidemark.node.config import LimitsSection
+from tidemark.node.config import LimitsSection, LinksSection, SubscribersSection
 from tidemark.node.connection import Connection
+from tidemark.node.leaseholder import Leaseholder
+from tidemark.node.leases import Leases
+from tidemark.node.locallink import LocalLink
 from tidemark.node.logs import Log
+from tidemark.node.membership import Membership
 from tidemark.node.runtime import Runtime
+from tidemark.node.topology import Topology
 from tidemark.node.units import Address
-from tidemark.wire.frames import Answer, Ask
+from tidemark.wire.frames import Answer, Ask, Overlay, Refused
 
 READ_BYTES = 256 << 10
 BACKLOG = 1_024
@@ -27,7 +32,11 @@ LATE_SECONDS = 2.0
 FULL_SWEEP = 5
 #: What was said has this long to go out when a connection is closed.
 GOODBYE_SECONDS = 5.0
+#: Other brokers that a client is told of.
+OTHERS_MAX = 8
 log = Log("server")
+
+Reply = Callable[[Answer | Refused], None]
 
 
 class Gate:
@@ -56,23 +65,30 @@ class Server:
         self,
         name: str,
         incarnation: int,
-        routes: Mapping[str, Route],
-        neighbours: tuple[str, ...],
+        membership: Membership,
         limits: LimitsSection,
+        link_limits: LinksSection,
+        subscribers: SubscribersSection,
         runtime: Runtime,
-        answer: Callable[[Ask], Answer | None],
+        answer: Callable[[Ask, Reply], bool],
     ) -> None:
         self.name = name
         self.incarnation = incarnation
-        self.routes = routes
-        self.neighbours = neighbours
-        self.pubends = tuple(sorted(pubend for pubend, route in routes.items() if route.upstream is None))
+        self.membership = membership
+        self.neighbours: tuple[str, ...] = membership.topology.neighbours(name)
+        self.pubends: tuple[str, ...] = hosted(membership.topology, name)
+        #: what those are told that had better be elsewhere; "" while this broker is to stay
+        self.elsewhere = runtime.broker.elsewhere = elsewhere(membership.topology, name)
         self.limits = limits
+        self._link_limits = link_limits
         self.runtime = runtime
-        #: of the questions that are not for the broker's roles; None for those that are
+        #: answers the questions that are not for the broker's roles; whether it was one
         self.answer = answer
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.connections: set[Connection] = set()
+        #: links to other brokers: of other processes, and of this one
+        self.links: set[Connection] = set()
+        self.local: set[LocalLink] = set()
         #: states that may not last
         self.incomplete: set[Connection] = set()
         self.congested: set[Connection] = set()
@@ -85,9 +101,13 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.time = self._loop.time
         self._listener: asyncio.Server | None = None
+        self._is_shut = False
+        self.leases = Leases(self, subscribers)
         self._sweeps = 0
         self._swept = self.time()
         self._timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._links_swept = self.time()
+        self._link_timer = self._loop.call_later(link_limits.ping / 2e6, self._sweep_links)
         #: set whenever a connection has gone
         self._is_changed = asyncio.Event()
 
@@ -106,14 +126,23 @@ class Server:
         )
         return connection
 
-    async def gone(self, connection: Connection) -> None:
+    async def push(self, holder: Leaseholder, address: Address) -> Connection:
+        """Open a connection to a parked client."""
+        _, connection = await self._loop.create_connection(
+            lambda: Connection(self, calling=holder), address.host, address.port
+        )
+        return connection
+
+    async def gone(self, connection: Connection | LocalLink) -> None:
         """Return when a connection is closed."""
-        while connection in self.connections:
+        while connection in self.connections or connection in self.local:
             self._is_changed.clear()
             await self._is_changed.wait()
 
     def shut(self) -> None:
-        """Let nobody in any more."""
+        """Let nobody in any more, nor anyone who was at the door, and call no client."""
+        self._is_shut = True
+        self.leases.stop()
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -123,6 +152,8 @@ class Server:
         self.shut()
         for connection in list(self.connections):
             connection.close()
+        for link in list(self.local):
+            link.abort()
         try:
             async with asyncio.timeout(GOODBYE_SECONDS):
                 for connection in list(self.connections):
@@ -135,16 +166,68 @@ class Server:
         """Cut everybody off."""
         self.shut()
         self._timer.cancel()
+        self._link_timer.cancel()
         for connection in list(self.connections):
             connection.abort()
+        for link in list(self.local):
+            link.abort()
+
+    # The overlay.
+
+    def told_overlay(self, connection: Connection | LocalLink, frame: Overlay) -> None:
+        """Another broker says which topology it goes by; it may not be a neighbour, in one of the two."""
+        membership = self.membership
+        membership.heard(frame, connection.say)
+        if isinstance(connection, LocalLink) or connection.peer is not None or membership.is_behind(frame):
+            return
+        who = connection.expected or (connection.hello.broker if connection.hello is not None else "")
+        # One that has just been told that it is a neighbour closes the connection, and is called again.
+        if who not in self.neighbours or frame.version == membership.topology.version:
+            connection.refuse_stranger()
+
+    def spread(self, frame: Overlay) -> None:
+        """Tell all neighbours."""
+        for link in self._all_links():
+            link.say(frame)
+
+    def change(self, topology: Topology) -> None:
+        """Go by another topology: end what is no link any more, and send away who is to go elsewhere."""
+        self.neighbours = topology.neighbours(self.name)
+        self.pubends = hosted(topology, self.name)
+        for connection in [each for each in self._strangers if each.hello is not None]:
+            connection.close()
+        for link in self._all_links():
+            if link.peer not in self.neighbours:
+                link.close()
+        self.elsewhere = self.runtime.broker.elsewhere = elsewhere(topology, self.name)
+        if self.elsewhere:
+            for connection in [each for each in self.connections if each.is_subscriber]:
+                connection.refuse("draining", self.elsewhere)
+
+    def _all_links(self) -> list[Connection | LocalLink]:
+        return [*self.links, *self.local]
 
     # Connections tell.
+
+    def opened_local(self, link: LocalLink) -> None:
+        """A link to a broker of this process is there."""
+        self.local.add(link)
+        log.info("link is up", peer=link.peer, address="this process")
+
+    def closed_local(self, link: LocalLink) -> None:
+        """It is gone."""
+        self.local.discard(link)
+        log.info("link is down", peer=link.peer, cause="closed")
+        self.runtime.link_down(link.peer, link)
+        self._is_changed.set()
 
     def opened(self, connection: Connection) -> bool:
         """A connection is there; whether it may stay."""
         self.connections.add(connection)
         self._strangers.add(connection)
-        is_welcome = self._gate.enter(connection.address) or connection.expected is not None
+        is_welcome = self._gate.enter(connection.address) or connection.is_called
+        if self._is_shut:
+            return False
         if is_welcome and len(self.connections) <= self.limits.connections:
             return True
         self.turned_away += 1
@@ -156,6 +239,7 @@ class Server:
         self._strangers.discard(connection)
         self._gate.leave(connection.address)
         if connection.peer is not None:
+            self.links.add(connection)
             log.info("link is up", peer=connection.peer, address=connection.address)
         else:
             log.debug("client is here", address=connection.address, name=connection.name)
@@ -169,10 +253,12 @@ class Server:
         self.connections.discard(connection)
         self.incomplete.discard(connection)
         self.congested.discard(connection)
+        self.links.discard(connection)
         self._closing.pop(connection, None)
         if connection in self._strangers:
             self._strangers.discard(connection)
             self._gate.leave(connection.address)
+        self.leases.closed(connection)
         if connection.client is not None:
             self.runtime.client_gone(connection.client)
         if connection.peer is not None:
@@ -203,6 +289,7 @@ class Server:
             if now - since > GOODBYE_SECONDS:
                 connection.abort()
         self._bound_queues()
+        self.leases.sweep(now)
         self._sweeps += 1
         if self._sweeps % FULL_SWEEP == 0:
             self._ping(now)
@@ -214,7 +301,7 @@ class Server:
 
     def _ping(self, now: float) -> None:
         ask, give_up = now - self.limits.ping / 1e6, now - self.limits.silence / 1e6
-        for connection in [each for each in self.connections if each.heard < ask and each.is_known]:
+        for connection in [each for each in self.connections if each.heard < ask and each.client is not None]:
             if connection.is_paused:
                 continue
             # Only who was asked and has not answered: we may not have looked for longer than that.
@@ -228,10 +315,27 @@ class Server:
             else:
                 connection.ping()
 
+    def _sweep_links(self) -> None:
+        ping, silence = self._link_limits.ping / 1e6, self._link_limits.silence / 1e6
+        self._link_timer = self._loop.call_later(ping / 2, self._sweep_links)
+        now = self.time()
+        late, self._links_swept = now - self._links_swept > 2 * ping, now
+        for link in list(self.links):
+            if late:
+                # We were busy, or stopped: what it has sent meanwhile has to be read before it is judged.
+                link.heard = max(link.heard, now - ping)
+            if now - link.heard > silence and link.asked > link.heard and not link.is_paused:
+                log.warning("nothing heard: link is dead", peer=link.peer, seconds=round(now - link.heard, 3))
+                link.abort()
+            # One that is not read from cannot hear us ask: it hears that we are there.
+            elif now - max(link.heard, link.asked) > ping or link.is_paused:
+                link.ping()
+
     def _bound_queues(self) -> None:
         """All queues together: whoever has the longest goes first."""
         queues = {connection: connection.queued_bytes for connection in self.congested}
-        excess = sum(queues.values()) - self.limits.all_queues
+        mail = sum(holder.mail_bytes for holder in self.leases.waiting)
+        excess = sum(queues.values()) + mail - self.limits.all_queues
         for connection in sorted(queues, key=queues.__getitem__, reverse=True):
             if excess <= 0:
                 return
@@ -240,6 +344,28 @@ class Server:
                 "all queues are full: disconnected", address=connection.address, queued=queues[connection]
             )
             connection.abort()
+        for holder in sorted(self.leases.waiting, key=lambda each: each.mail_bytes, reverse=True):
+            if excess <= 0:
+                return
+            excess -= holder.mail_bytes
+            log.warning("all queues are full: a lease ends", name=holder.name, queued=holder.mail_bytes)
+            self.leases.end(holder)
+
+
+def hosted(topology: Topology, name: str) -> tuple[str, ...]:
+    """The pubends that a broker hosts."""
+    return tuple(sorted(topology.brokers[name].pubends)) if name in topology.brokers else ()
+
+
+def elsewhere(topology: Topology, name: str) -> str:
+    """Where clients of a broker that is drained should go, its own cell first; "" if it is not drained."""
+    placed = topology.brokers.get(name)
+    if placed is None or not placed.is_draining:
+        return ""
+    others = [each for each in topology.brokers.values() if not each.is_draining]
+    others.sort(key=lambda each: each.cell != placed.cell)
+    url = "tidemark://" + ",".join(str(each.listen) for each in others[:OTHERS_MAX])
+    return f"{name!r} is being drained: go to {url}" if others else f"{name!r} is being drained"
 
 
 def is_here(address: str) -> bool:

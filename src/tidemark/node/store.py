@@ -29,9 +29,11 @@ from tidemark.broker.effects import (
     Effect,
     FetchLog,
     LoseLog,
+    PubendState,
     ReadLog,
     ReadPfs,
     ResumeLog,
+    SaveHosts,
     SaveReleased,
     SaveSubscription,
     SaveTopic,
@@ -102,9 +104,14 @@ class Store:
             next_subscriber=self._tables.next_subscriber(),
             delivered=self._pfs.delivered(),
             topics=self._tables.topics(),
+            hosts=self._tables.hosts(),
         )
         self._look_for_damage()
         return recovered
+
+    def open_pubends(self, pubends: Iterable[str], now: Tick) -> dict[str, PubendState]:
+        """What the logs know of pubends that are hosted here from now on; as new as the disk is."""
+        return {name: self._logs.recover(name, now) for name in pubends}
 
     def carry_out(self, effect: Effect) -> Stimulus | None:
         """Do it; what the broker is to be told, if anything."""
@@ -141,6 +148,8 @@ class Store:
                 self._tables.drop(effect)
             case SaveTopic():
                 self._tables.save_topic(effect)
+            case SaveHosts():
+                self._tables.save_hosts(effect)
             case _:
                 raise AssertionError(f"not for the disk: {effect}")
         return None

@@ -19,9 +19,9 @@ from tidemark.broker.effects import (
     LogRead,
     LogSynced,
     LoseLog,
+    PubendState,
     ReadLog,
 )
-from tidemark.broker.pubend import PubendState
 from tidemark.errors import DiskFullError
 from tidemark.storage.eventlog import EventLog
 from tidemark.storage.volume import LogVolume
@@ -49,8 +49,10 @@ class EventLogs:
         self._is_full = False
 
     def recover(self, pubend: str, now: Tick) -> PubendState:
-        """Open the log of a pubend; what it knows."""
-        log = self._logs[pubend] = EventLog(self._volume, pubend, now=now)
+        """Open the log of a pubend; what it knows. One that was hosted before in this life is open still."""
+        log = self._logs.get(pubend)
+        if log is None:
+            log = self._logs[pubend] = EventLog(self._volume, pubend, now=now)
         state = log.state
         return PubendState(
             last=state.last_tick,

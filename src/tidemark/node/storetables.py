@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tidemark.broker.effects import (
     DropSubscription,
+    SaveHosts,
     SaveReleased,
     SaveSubscription,
     SaveTopic,
@@ -20,11 +21,14 @@ from tidemark.errors import DiskFailedError
 from tidemark.node.storesync import PatientSync
 from tidemark.storage.subscription import SelectorVersion, Subscription
 from tidemark.storage.tables import INCARNATION, SUBSCRIBERS, Tables, TopicRow
-from tidemark.ticks import Tick
+from tidemark.ticks import CheckpointToken, Tick
 from tidemark.wire.frames import Topic
 
 #: Rows that wait for a disk to have room; more, and the broker stops.
 UNCOMMITTED_ROWS_MAX = 1_000_000
+#: A subscription that came from another broker has a time of day for its epoch. One that never did is known
+#: to the PFS from where it began, which tables of version 2 do not say for each pubend.
+EPOCH_NEVER_MOVED_MAX = 1
 
 
 class TableStore:
@@ -51,18 +55,7 @@ class TableStore:
 
     def subscriptions(self) -> list[SavedSubscription]:
         """All durable subscriptions."""
-        return [
-            SavedSubscription(
-                row.id,
-                row.name,
-                tuple(Wish(each.pattern, each.selector, each.since) for each in row.history),
-                self._tables.released(row.id),
-                row.start,
-                row.epoch,
-                row.created,
-            )
-            for row in self._tables.subscriptions()
-        ]
+        return [_saved(row, self._tables.released(row.id)) for row in self._tables.subscriptions()]
 
     def next_subscriber(self) -> int:
         """Neither this number nor a higher one was ever a subscriber's."""
@@ -100,7 +93,23 @@ class TableStore:
         self._check_room()
         self._tables.put_topic(TopicRow(effect.topic, effect.is_open, effect.schemas))
 
+    def hosts(self) -> dict[str, tuple[str, ...]]:
+        """pubend -> the brokers that may have subscribers of it."""
+        return self._tables.hosts()
+
+    def save_hosts(self, effect: SaveHosts) -> None:
+        """Replace what was known of the pubend."""
+        self._tables.put_hosts(effect.pubend, effect.hosts)
+
     def _check_room(self) -> None:
         if self.is_waiting and self._tables.uncommitted >= UNCOMMITTED_ROWS_MAX:
             reason = f"full for so long that {UNCOMMITTED_ROWS_MAX} rows wait; make room and restart"
             raise DiskFailedError(reason, path="tables")
+
+
+def _saved(row: Subscription, released: CheckpointToken) -> SavedSubscription:
+    wishes = tuple(Wish(each.pattern, each.selector, each.since) for each in row.history)
+    if row.epoch > EPOCH_NEVER_MOVED_MAX:
+        return SavedSubscription(row.id, row.name, wishes, released, row.start, row.epoch, row.created)
+    known = {**wishes[0].since, **row.start}
+    return SavedSubscription(row.id, row.name, wishes, released, known, 0, row.created)

@@ -1,20 +1,23 @@
-"""Topology: which brokers there are, how they are linked, and which of them hosts which pubend.
+"""Topology: the brokers of an overlay, where they listen, and how their cells are joined (DESIGN 9).
 
-The cells form a tree, each linked to its parent; the child calls. From one broker a pubend lies either here
-or behind exactly one neighbour, and everyone else is behind this broker: that is its route.
+Brokers stand in cells, cells are joined by bundles of links, and trees say which bundles a pubend uses. A
+topology is checked as a whole when it is built; a change at run time is another topology, with
+a higher version. Where a broker keeps its data is its own business and no part of what others are told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
-from tidemark.broker.broker import Route
-from tidemark.errors import ConfigError
+from tidemark.broker.layout import MAIN_TREE, Layout, Pair, pair
+from tidemark.node.topologycheck import check, spanning
+from tidemark.node.topologytext import to_text
 from tidemark.node.units import Address
-from tidemark.ticks.token import PUBEND_BYTES_MAX
 
-BROKERS_MAX = 1_000
+#: Versions are counted from here when an administrator changes a running overlay; a file has this one.
+OF_FILE = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,115 +27,125 @@ class Placed:
     name: str
     cell: str
     listen: Address
-    parent: str | None = None
     pubends: tuple[str, ...] = ()
+    is_draining: bool = False
     #: its own data directory and HTTP address, where the file says them
     data_dir: str | None = None
     http: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class Bundle:
+    """What joins two cells. Whoever is named first calls the other."""
+
+    name: str
+    cells: Pair
+    #: between brokers of the two cells; None for each to each
+    links: tuple[Pair, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A choice of bundles that joins all cells without a circle, and the pubends that use it."""
+
+    name: str
+    bundles: tuple[str, ...]
+    #: those of MAIN_TREE are all that no other tree names
+    pubends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
-    """All brokers by name; made by `build`, which checks that they form a tree."""
+    """A whole overlay. Made by `build`, which checks that everything fits together."""
 
     brokers: Mapping[str, Placed]
-    _neighbours: Mapping[str, tuple[str, ...]] = field(repr=False)
+    bundles: Mapping[str, Bundle] = field(default_factory=dict)
+    #: as they were named; without MAIN_TREE, that one is found
+    trees: Mapping[str, Tree] = field(default_factory=dict)
+    #: brokers that share a process: process -> brokers
+    processes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    version: int = OF_FILE
+    _layout: Layout = field(default_factory=lambda: Layout({}), repr=False, compare=False)
 
     @classmethod
-    def build(cls, placed: list[Placed]) -> Topology:
+    def build(
+        cls,
+        placed: Iterable[Placed],
+        bundles: Iterable[Bundle] = (),
+        trees: Iterable[Tree] = (),
+        processes: Mapping[str, tuple[str, ...]] | None = None,
+        *,
+        version: int = OF_FILE,
+    ) -> Topology:
         """ConfigError, at the key that is wrong, unless everything fits together."""
-        brokers = {each.name: each for each in placed}
-        _check_names(placed)
-        _check_tree(brokers)
-        neighbours: dict[str, list[str]] = {name: [] for name in brokers}
-        for each in placed:
-            if each.parent is not None:
-                neighbours[each.name].append(each.parent)
-                neighbours[each.parent].append(each.name)
-        return cls(brokers, {name: tuple(sorted(found)) for name, found in neighbours.items()})
+        all_placed, all_bundles, all_trees = list(placed), list(bundles), list(trees)
+        check(all_placed, all_bundles, all_trees, processes or {})
+        made = cls(
+            {each.name: each for each in all_placed},
+            {each.name: each for each in all_bundles},
+            {each.name: each for each in all_trees},
+            dict(processes or {}),
+            version,
+        )
+        return replace(made, _layout=made._laid_out())
+
+    def layout(self) -> Layout:
+        """The overlay as brokers' cores know it."""
+        return self._layout
 
     def neighbours(self, name: str) -> tuple[str, ...]:
-        """Those a broker is linked to, whichever side calls."""
-        return self._neighbours[name]
+        """Those a broker is linked to, whichever side calls; none if there is no such broker."""
+        return self._layout.neighbours(name) if name in self.brokers else ()
 
     def calls(self, name: str) -> dict[str, Address]:
-        """Those a broker calls, and where."""
-        parent = self.brokers[name].parent
-        return {} if parent is None else {parent: self.brokers[parent].listen}
+        """Those a broker calls, and where. Inside a cell the later name calls."""
+        if name not in self.brokers:
+            return {}
+        mates = self._layout.cells[self.brokers[name].cell]
+        called = [mate for mate in mates if mate < name]
+        for bundle in self.bundles.values():
+            called += [there for here, there in self.links(bundle.name) if here == name]
+        return {peer: self.brokers[peer].listen for peer in called}
 
-    def routes(self, name: str) -> dict[str, Route]:
-        """Where each pubend lies, seen from a broker."""
-        routes: dict[str, Route] = {}
-        for host in self.brokers.values():
-            upstream = self._next_hop(name, host.name)
-            behind = tuple(peer for peer in self.neighbours(name) if peer != upstream)
-            routes |= {pubend: Route(upstream, behind) for pubend in host.pubends}
-        return routes
+    def links(self, bundle: str) -> tuple[Pair, ...]:
+        """The links of a bundle; the first of each calls the second."""
+        found = self.bundles[bundle]
+        if found.links is not None:
+            return found.links
+        here, there = (self.cell(cell) for cell in found.cells)
+        return tuple((a, b) for a in here for b in there)
 
-    def _next_hop(self, start: str, goal: str) -> str | None:
-        """The neighbour of `start` behind which `goal` lies; None if it is `start` itself."""
-        if start == goal:
-            return None
-        below = goal
-        for broker in self._upwards(goal):
-            if broker == start:
-                return below
-            below = broker
-        return self.brokers[start].parent
+    def cell(self, name: str) -> tuple[str, ...]:
+        """The brokers of a cell."""
+        return tuple(each.name for each in self.brokers.values() if each.cell == name)
 
-    def _upwards(self, name: str) -> Iterator[str]:
-        """A broker, its parent, and so on to the root."""
-        at: str | None = name
-        while at is not None:
-            yield at
-            at = self.brokers[at].parent
+    def of_main_tree(self) -> tuple[str, ...]:
+        """The bundles of the tree that is used where no other is named."""
+        if MAIN_TREE in self.trees:
+            return self.trees[MAIN_TREE].bundles
+        return spanning(self.bundles.values())
 
+    @property
+    def digest(self) -> str:
+        """Tells two topologies of one version apart."""
+        return blake2b(to_text(self).encode(), digest_size=8).hexdigest()
 
-def _check_names(placed: list[Placed]) -> None:
-    if len(placed) > BROKERS_MAX:
-        raise ConfigError(f"{len(placed)} brokers are over the limit of {BROKERS_MAX}", key="brokers")
-    cells: dict[str, str] = {}
-    hosts: dict[str, str] = {}
-    listening: dict[Address, str] = {}
-    for each in placed:
-        key = f"brokers.{each.name}"
-        other = cells.setdefault(each.cell, each.name)
-        if other != each.name:
-            reason = f"the cell {each.cell!r} has the broker {other!r} already; a cell has one broker for now"
-            raise ConfigError(reason, key=f"{key}.cell")
-        for pubend in each.pubends:
-            check_pubend(pubend, f"{key}.pubends")
-            other = hosts.setdefault(pubend, each.name)
-            if other != each.name:
-                reason = f"the pubend {pubend!r} is hosted by {other!r} already; choose another name"
-                raise ConfigError(reason, key=f"{key}.pubends")
-        other = listening.setdefault(each.listen, each.name)
-        if each.listen.port and other != each.name:
-            raise ConfigError(f"{each.listen} is where {other!r} listens already", key=f"{key}.listen")
+    def is_newer_than(self, other: Topology) -> bool:
+        """What was changed later holds; of two changes at once, all agree on one."""
+        return self.version > OF_FILE and (self.version, self.digest) > (other.version, other.digest)
 
-
-def _check_tree(brokers: Mapping[str, Placed]) -> None:
-    roots = [name for name, each in brokers.items() if each.parent is None]
-    for name, each in brokers.items():
-        key = f"brokers.{name}.parent"
-        if each.parent is not None and each.parent not in brokers:
-            known = ", ".join(sorted(brokers))
-            raise ConfigError(f"there is no broker {each.parent!r}; choose one of {known}", key=key)
-        path = [name]
-        while (parent := brokers[path[-1]].parent) is not None and parent in brokers:
-            path.append(parent)
-            if parent == name:
-                raise ConfigError(
-                    f"the links go in a circle ({' -> '.join(path)}); they must form a tree", key=key
-                )
-            if len(path) > len(brokers):
-                break  # a circle further up, which is reported at one of its own
-    if len(roots) > 1:
-        reason = f"{' and '.join(sorted(roots))} have no parent; exactly one broker, the root, has none"
-        raise ConfigError(reason, key="brokers")
-
-
-def check_pubend(name: str, key: str) -> None:
-    """ConfigError unless it can be a pubend's name."""
-    if not name or len(name.encode()) > PUBEND_BYTES_MAX:
-        raise ConfigError(f"{name!r} is no pubend's name; use 1 to {PUBEND_BYTES_MAX} bytes", key=key)
+    def _laid_out(self) -> Layout:
+        cells: dict[str, tuple[str, ...]] = {}
+        for each in self.brokers.values():
+            cells[each.cell] = (*cells.get(each.cell, ()), each.name)
+        links = frozenset(pair(a, b) for bundle in self.bundles for a, b in self.links(bundle))
+        joined = {name: tree.bundles for name, tree in self.trees.items()}
+        joined[MAIN_TREE] = self.of_main_tree()
+        return Layout(
+            cells,
+            links,
+            {pubend: each.name for each in self.brokers.values() for pubend in each.pubends},
+            {name: frozenset(pair(*self.bundles[each].cells) for each in of) for name, of in joined.items()},
+            {pubend: each.name for each in self.trees.values() for pubend in each.pubends},
+            frozenset(each.name for each in self.brokers.values() if each.is_draining),
+        )

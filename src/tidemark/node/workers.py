@@ -57,8 +57,8 @@ def _toml(listen: Address, count: int, settings: Mapping[str, str]) -> str:
             f'pubends = ["worker-{number}"]',
             f'data_dir = "worker-{number}"',
         ]
-        if number > 1:
-            lines.append('parent = "worker-1"')
+    for number in range(2, count + 1):
+        lines += ["", f"[bundles.link-{number}]", f'cells = ["worker-{number}", "worker-1"]']
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,314 @@
+"""PushLink: a link that is mostly no connection at all.
+
+It holds a lease at the broker and listens. When nothing was said for a while the broker closes the connection
+and this side is parked; when there is something for it the broker calls, shows the key, and is shown the
+ticket. What this side has to say makes it call the broker; what can wait, acknowledgements, goes with the
+next connection. It calls by itself before the lease ends. A connection that is lost instead of put to rest
+ends the lease: then everything starts over, as with any link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hmac import compare_digest
+from ipaddress import ip_address
+from secrets import token_hex
+from typing import Any
+
+from tidemark.client.addresses import Address
+from tidemark.client.backoff import Backoff
+from tidemark.client.connection import Connection
+from tidemark.client.link import HANDSHAKE_SECONDS, Link
+from tidemark.errors import ConfigError, NotConnectedError, RefusedError, TidemarkError
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import (
+    Ack,
+    ClientFrame,
+    Connect,
+    Credit,
+    Lease,
+    Leased,
+    Pushing,
+    Refused,
+    Rest,
+    Resume,
+    Welcome,
+)
+from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
+
+KEY_BYTES = 16
+#: Connections that have not shown the key.
+STRANGERS_MAX = 16
+#: Credit waits this long for a connection that comes anyway.
+CREDIT_SECONDS = 1.0
+#: For so long a broker that cannot be reached is called again before it counts as lost.
+RESUME_SECONDS = 5.0
+#: How long closing waits for the broker to learn of it.
+GOODBYE_SECONDS = 2.0
+
+
+class PushLink(Link):
+    """See above."""
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        client: str,
+        *,
+        listen: Address,
+        lease_seconds: int,
+        on_frame: Callable[[ClientFrame], None],
+        **others: Any,
+    ) -> None:
+        super().__init__(addresses, client, on_frame=self._heard, **others)
+        self._listen = listen
+        self._lease_seconds = lease_seconds
+        self._on_client_frame = on_frame
+        self._listener: asyncio.Server | None = None
+        self._key = token_hex(KEY_BYTES)
+        #: of the lease that there is
+        self._ticket = ""
+        self._leased: asyncio.Future[Leased] | None = None
+        #: for how long the broker waits for us, as it said last
+        self._granted_seconds = lease_seconds
+        #: brokers that have called: who has not shown the key, and who has
+        self._strangers: dict[Connection, None] = {}
+        self._pushed: Connection | None = None
+        self._is_calling = False
+        #: parked: when to call, and that this or who has called has changed
+        self._call_at = 0.0
+        self._stirred = asyncio.Event()
+        self._is_back = asyncio.Event()
+        #: said while there was no connection
+        self._waiting: list[ClientFrame] = []
+        self._acks: dict[str, CheckpointToken] = {}
+        self._credit: dict[str, int] = {}
+
+    # What clients use.
+
+    @property
+    def is_parked(self) -> bool:
+        """There is a lease and no connection to say anything on."""
+        return self.is_up and (self._connection is None or self._connection.is_resting)
+
+    @property
+    def is_congested(self) -> bool:
+        """What is sent now would wait for what was sent before."""
+        return bool(self._waiting) if self.is_parked else super().is_congested
+
+    @property
+    def listens_at(self) -> Address:
+        """Where it is called, once it is open."""
+        return self._listen
+
+    async def open(self, timeout: float) -> Welcome:
+        """Listen, and connect for the first time; ConfigError if it cannot listen there."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = await loop.create_server(self._accepted, *self._listen)
+        except OSError as error:
+            reason = (
+                f"cannot listen at {self._listen}: {error.strerror or error}; choose one of this machine's"
+            )
+            raise ConfigError(reason, key="listen") from None
+        self._listen = Address(*self._listener.sockets[0].getsockname()[:2])
+        return await super().open(timeout)
+
+    def send(self, frame: ClientFrame) -> None:
+        """Send it, or keep it for the next connection and see to it that there is one."""
+        if not self.is_parked:
+            super().send(frame)
+        elif isinstance(frame, Ack) and not frame.ticket:
+            for name, token in frame.tokens:
+                self._acks[name] = self._acks.get(name, CheckpointToken()).merge(token)
+        elif isinstance(frame, Credit):
+            self._credit[frame.name] = self._credit.get(frame.name, 0) + frame.bytes
+            self._stir(CREDIT_SECONDS)
+        else:
+            self._waiting.append(frame)
+            self._stir(0.0)
+
+    async def close(self) -> None:
+        """End the lease, and all of it."""
+        if self.is_parked:
+            self._stir(0.0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_SECONDS):
+                    await self._is_back.wait()
+        await super().close()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for stranger in list(self._strangers):
+            stranger.close()
+
+    # The lease.
+
+    async def _try(self, address: Address) -> Connection:
+        connection = await super()._try(address)
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                await self._lease(connection)
+        except TimeoutError:
+            connection.close()
+            raise NotConnectedError("the broker has not answered to Lease: it may be older") from None
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _lease(self, connection: Connection) -> None:
+        leased = self._leased = asyncio.get_running_loop().create_future()
+        connection.send(Lease(self._lease_seconds, str(self._called_at(connection)), self._key))
+        await asyncio.wait((leased, connection.lost), return_when=asyncio.FIRST_COMPLETED)
+        if not leased.done():
+            raise connection.lost.result()
+        answer = leased.result()
+        self._ticket, self._granted_seconds = answer.ticket, answer.seconds
+
+    def _called_at(self, connection: Connection) -> Address:
+        """Whoever listens everywhere is called where the broker sees it."""
+        is_everywhere = ip_address(self._listen.host).is_unspecified
+        return Address(connection.host, self._listen.port) if is_everywhere else self._listen
+
+    def _heard(self, frame: ClientFrame) -> None:
+        match frame:
+            case Leased() if self._leased is not None and not self._leased.done():
+                self._leased.set_result(frame)
+            case Refused("lease", name, code, reason) if self._leased is not None:
+                error = RefusedError(reason, what="lease", name=name, code=code)
+                if not self._leased.done():
+                    self._leased.set_exception(error)
+            case Rest(seconds):
+                self._parked(seconds)
+            case _:
+                self._on_client_frame(frame)
+
+    # Parked and back.
+
+    def _parked(self, seconds: int) -> None:
+        self._granted_seconds = seconds
+        self._is_back.clear()
+        self._call_at = asyncio.get_running_loop().time() + seconds / 2
+        # Said between a call of the broker and this: it has had no connection to go out on.
+        if self._waiting or self._credit:
+            self._stir(0.0)
+
+    async def _until_lost(self, connection: Connection) -> Exception:
+        try:
+            while True:
+                error = await connection.lost
+                if not (connection.is_resting and connection.is_closed_well):
+                    return error
+                self._connection = None
+                connection = self._connection = await self._back()
+                self.welcome = connection.welcome.result()
+                self._say_what_waits()
+        except (OSError, TidemarkError) as error:
+            return error
+        finally:
+            if self._pushed is not None:
+                self._pushed.close()
+                self._pushed = None
+            self._ticket = ""
+            self._waiting.clear()
+            self._acks.clear()
+            self._credit.clear()
+            self._is_back.set()
+
+    async def _back(self) -> Connection:
+        """Wait until the broker calls, or it is time to call; the connection. Errors: the lease is lost."""
+        loop = asyncio.get_running_loop()
+        while self._pushed is None and loop.time() < self._call_at:
+            self._stirred.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._call_at):
+                    await self._stirred.wait()
+        if self._pushed is None:
+            return await self._resumed()
+        pushed, self._pushed = self._pushed, None
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                await pushed.welcome
+        except TimeoutError:
+            pushed.close()
+            raise NotConnectedError("the broker has called, and not gone on") from None
+        return pushed
+
+    async def _resumed(self) -> Connection:
+        loop, backoff = asyncio.get_running_loop(), Backoff()
+        until = loop.time() + min(RESUME_SECONDS, self._granted_seconds / 2)
+        self._is_calling = True
+        try:
+            while True:
+                try:
+                    return await self._greeted(self._addresses[0], self._resume())
+                except OSError:
+                    if loop.time() >= until:
+                        raise
+                await asyncio.sleep(backoff.delay())
+        finally:
+            self._is_calling = False
+
+    def _resume(self) -> Resume:
+        return Resume(self._ticket, PROTOCOL_OLDEST, PROTOCOL_NEWEST)
+
+    def _say_what_waits(self) -> None:
+        assert self._connection is not None
+        if self._connection.is_resting:
+            return  # parked again before anything could be said
+        acks = (Ack(tuple(self._acks.items())),) if self._acks else ()
+        credit = tuple(Credit(name, granted) for name, granted in self._credit.items())
+        for frame in (*self._waiting, *credit, *acks):
+            self._connection.send(frame)
+        self._waiting.clear()
+        self._acks.clear()
+        self._credit.clear()
+        self._is_back.set()
+        self._on_writable()
+
+    def _stir(self, seconds: float) -> None:
+        """Call the broker within so many seconds."""
+        self._call_at = min(self._call_at, asyncio.get_running_loop().time() + seconds)
+        self._stirred.set()
+
+    # Who calls.
+
+    def _protocol(self, greeting: Connect | Resume) -> Connection:
+        return Connection(greeting, self._heard, self._on_writable, ping_seconds=self._ping_seconds)
+
+    def _accepted(self) -> Connection:
+        called = Connection(
+            None,
+            self._heard,
+            self._on_writable,
+            ping_seconds=self._ping_seconds,
+            on_pushing=self._called,
+        )
+        if len(self._strangers) >= STRANGERS_MAX:
+            self._turn_away(next(iter(self._strangers)))
+        self._strangers[called] = None
+        called.lost.add_done_callback(lambda _: self._strangers.pop(called, None))
+        asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._turn_away, called)
+        return called
+
+    def _turn_away(self, called: Connection) -> None:
+        if called in self._strangers:
+            del self._strangers[called]
+            called.close()
+
+    def _called(self, called: Connection, frame: Pushing) -> None:
+        """Somebody has called. Only the broker that holds the lease knows the key."""
+        if not compare_digest(frame.key.encode(), self._key.encode()):
+            reason = "this is not the key of a lease that is held here"
+            called.send(Refused("connect", frame.broker, "unknown", reason))
+            called.close()
+        elif not self.is_parked or self._is_calling or self._pushed is not None:
+            called.close()  # there is another connection already
+        else:
+            self._strangers.pop(called, None)
+            self._pushed = called
+            called.send(self._resume())
+            self._stirred.set()
