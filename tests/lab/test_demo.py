@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tidemark.lab import demo, ledger
+from tidemark.lab.archivedstory import ArchivedStory
 from tidemark.lab.books import DurableBook, PublisherBook
 from tidemark.lab.judge import SparkJudge
+from tidemark.lab.stage import Stage
 from tidemark.lab.story import SELECTORS
 from tidemark.ticks import CheckpointToken
 
@@ -27,6 +32,21 @@ def test_the_demo_ends_with_sums_that_come_out_even(capsys: pytest.CaptureFixtur
     assert len(sums["subscribers"]) == len(SELECTORS)
     for line in ("leaves", "crashes (SIGKILL)", "the broker is killed (SIGKILL)", "returns"):
         assert line in shown.err
+
+
+@pytest.mark.chaos
+def test_a_broker_lets_go_what_is_archived_and_who_was_away_is_healed_from_there(tmp_path: Path) -> None:
+    said = StringIO()
+    with Stage(tmp_path) as stage:
+        ArchivedStory(stage, Console(file=said, width=200), events=1_600, rate=800).tell()
+    found = stage.audit()
+    assert found.published == found.acknowledged == 1_600
+    faults = ("lost", "duplicated", "out_of_order", "wrong", "gaps")
+    assert [found.total(name) for name in faults] == [0] * len(faults)
+    told = re.search(r"letters is healed from the archive: (\d+) of the trades", said.getvalue())
+    assert told is not None, said.getvalue()
+    assert int(told[1]) > 0
+    assert re.search(r"the broker held .* and holds .*; its log took", said.getvalue())
 
 
 def reported(monkeypatch: pytest.MonkeyPatch, directory: Path, found: ledger.Audit) -> None:

@@ -109,6 +109,22 @@ def test_everybody_gets_everything_on_either_side(make: Callable[[], Side]) -> N
     assert brokers.numbers("stored").sum() > 0
 
 
+def test_what_is_fetched_for_one_who_has_moved_is_counted_wherever_it_passes() -> None:
+    side = PersistenceSide("tidemark", PubendPolicy())
+    sub = side.roamer(0)
+    side.publish_every("B7", 0.5, first=2.2)
+    sub.come(at="B4")
+    side.run(4.0)
+    sub.leave()
+    side.run(6.0)
+    side.tally.is_counting = True
+    sub.come(at="B5")
+    side.run(6.15)  # nothing is published meanwhile
+    fetched = side.tally.received["B5", "notification"]
+    assert fetched >= 4
+    assert side.tally.sent["B2", "notification"] == fetched
+
+
 def test_the_figures_are_judged_from_the_averages_of_all_brokers() -> None:
     brokers, storage = brokers_table(), storage_table()
     for side in mops.SIDES:

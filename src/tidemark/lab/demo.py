@@ -1,7 +1,7 @@
 """`./run demo`: a story on real processes, and the verdict at its end, from nothing but their ledgers.
 
-The audit on Spark gives the verdict, the table and a page with plots; without Spark the single-process audit
-gives the same verdict and table. The exit code is the verdict's.
+The audit on Spark gives the verdict, the table and a page with plots. Without Spark there is no archive in
+the story, and the single-process audit gives the verdict and the table. The exit code is the verdict's.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from rich.live import Live
 from rich.markup import escape
 
 from tidemark.errors import TidemarkError
+from tidemark.lab.archivedstory import ArchivedStory
 from tidemark.lab.judge import SparkJudge
 from tidemark.lab.stage import Stage
 from tidemark.lab.story import Story
 from tidemark.spark.auditreport import Report
 from tidemark.spark.audittable import show
 
-EVENTS = 8_000
+EVENTS = 10_000
 RATE = 500
 REFRESHES_A_SECOND = 8
 PAGE = "audit.html"
+COMPARING = "Spark compares the ledgers ..."
 
 
 def run(*, as_json: bool = False, with_spark: bool = True, events: int = EVENTS, rate: float = RATE) -> int:
@@ -48,7 +50,7 @@ def run(*, as_json: bool = False, with_spark: bool = True, events: int = EVENTS,
     except (KeyboardInterrupt, SystemExit):
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    # No retention policy lets anything go here, so nobody may be told of a gap either.
+    # What the broker lets go the archive has, so nobody may be told of a gap either.
     is_right = (
         report.is_clean and report.published == report.acknowledged == events and not report.total("gaps")
     )
@@ -71,13 +73,20 @@ def _told(directory: Path, console: Console, with_spark: bool, events: int, rate
         # Spark starts while the story is told.
         judge = ends.enter_context(SparkJudge(directory / "judge.log")) if with_spark else None
         with Stage(directory) as stage:
-            story = Story(stage, console, events, rate)
+            story = (ArchivedStory if with_spark else Story)(stage, console, events, rate)
             with _drawn(story, console):
                 story.tell()
         if judge is None:
             return stage.audit().report()
         console.print("\n[bold]The audit, on Spark[/]")
-        return judge.verdict(directory, directory / PAGE)
+        with console.status(COMPARING):
+            return judge.verdict(directory, directory / PAGE, lambda: _still(console))
+
+
+def _still(console: Console) -> None:
+    """A terminal shows by itself that something happens."""
+    if not console.is_terminal:
+        console.print(COMPARING)
 
 
 def _expect_spark() -> None:

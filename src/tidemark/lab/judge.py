@@ -8,11 +8,12 @@ the story is told, with its own log. The judge sees nothing but the directory of
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: How long it has for an audit, a cold start included.
 VERDICT_SECONDS_MAX = 600.0
+#: How often it is said that it is not finished.
+NEWS_SECONDS = 5.0
 GOODBYE_SECONDS = 10.0
 
 
@@ -51,17 +54,29 @@ class SparkJudge:
             self._process.kill()
             self._process.join()
 
-    def verdict(self, ledgers: Path, html: Path) -> Report:
-        """Of the ledgers in a directory, with a page of it; AssertionError if it comes to none."""
+    def verdict(self, ledgers: Path, html: Path, meanwhile: Callable[[], None] = lambda: None) -> Report:
+        """Of the ledgers in a directory, with a page of it; AssertionError if it comes to none.
+
+        `meanwhile` is called now and then while it takes its time.
+        """
         with suppress(BrokenPipeError, ConnectionResetError):
             self._ours.send((ledgers, html))
         try:
-            answer = self._ours.recv() if self._ours.poll(VERDICT_SECONDS_MAX) else "it takes too long"
+            answer = self._ours.recv() if self._waited(meanwhile) else "it takes too long"
         except (EOFError, ConnectionResetError):
             answer = "it has ended"
         if not isinstance(answer, Report):
             raise AssertionError(f"no audit: {answer} (see {self._log})")
         return answer
+
+    def _waited(self, meanwhile: Callable[[], None]) -> bool:
+        """Whether there is an answer, or an end."""
+        until = monotonic() + VERDICT_SECONDS_MAX
+        while not self._ours.poll(NEWS_SECONDS):
+            if monotonic() > until:
+                return False
+            meanwhile()
+        return True
 
 
 def _sit(connection: Connection, log: Path) -> None:

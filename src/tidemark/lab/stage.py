@@ -16,6 +16,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
+from typing import Any
 
 from tidemark.lab.ledger import Audit, audit
 from tidemark.spark.ledgers import SQLITE
@@ -24,10 +25,16 @@ from tidemark.spark.ledgers import SQLITE
 PATIENCE_SECONDS = 60.0
 GOODBYE_SECONDS = 10.0
 POLL_SECONDS = 0.02
+#: An archive looks for events this often.
+ARCHIVE_INTERVAL = "500ms"
 
 
 class Part:
     """A process that may be killed, paused and started again."""
+
+    #: what Python runs, and what it reads
+    module = "tidemark.lab.parties"
+    stdin = subprocess.DEVNULL
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path) -> None:
         self.name = name
@@ -53,10 +60,10 @@ class Part:
     def start(self, *more: str) -> None:
         """Begin a life, with these arguments besides those of every life."""
         assert not self.is_running
-        command = [*self.wrapper, sys.executable, "-m", "tidemark.lab.parties", *self.arguments, *more]
+        command = [*self.wrapper, sys.executable, "-m", self.module, *self.arguments, *more]
         with self.log.open("ab") as said:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=self.environment
+                command, stdin=self.stdin, stdout=said, stderr=said, env=self.environment
             )
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
@@ -198,6 +205,14 @@ class SubscriberPart(Part):
         """Events in the ledger."""
         return self._count("event")
 
+    def consumed_upto(self, tick: int) -> int:
+        """Events in the ledger of a durable subscriber, up to a tick."""
+        assert self.ledger.suffix == SQLITE
+        with closing(sqlite3.connect(self.ledger)) as database:
+            rows = database.execute("SELECT line FROM ledger")
+            lines = [json.loads(line) for (line,) in rows]
+        return sum(line["what"] == "event" and line["tick"] <= tick for line in lines)
+
     def _count(self, what: str) -> int:
         if not self.ledger.exists():
             return 0
@@ -212,6 +227,41 @@ class SubscriberPart(Part):
                 return 0
 
 
+class ArchivePart(Part):
+    """`tidemark pipeline archive`: it archives, and gives back what brokers have let go. Its log is JSON."""
+
+    module = "tidemark"
+    #: it ends when this is closed, and so with the one who started it
+    stdin = subprocess.PIPE
+
+    def __init__(self, name: str, path: Path, url: str, log: Path) -> None:
+        told = ["--path", str(path), "--broker", url, "--interval", ARCHIVE_INTERVAL, "--attached", "--json"]
+        super().__init__(name, ["pipeline", "archive", *told], log)
+        self.path = path
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+        """Wait until it has ended; its exit code."""
+        code = super().wait(seconds)
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return code
+
+    @property
+    def archived(self) -> int:
+        """Events, in all rounds that it told of."""
+        return sum(said["events"] for said in self._said() if "covered" in said)
+
+    @property
+    def recalled(self) -> int:
+        """How often a subscriber was given back what its broker had let go."""
+        return sum(said["recalled"] for said in self._said() if "recalled" in said)
+
+    def _said(self) -> list[dict[str, Any]]:
+        lines = self.log.read_bytes().splitlines(keepends=True) if self.log.exists() else []
+        return [json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n")]
+
+
 class Stage:
     """`with Stage(directory) as stage:` ends every process that was started on it."""
 
@@ -220,6 +270,7 @@ class Stage:
         self.publishers: list[PublisherPart] = []
         self.subscribers: list[SubscriberPart] = []
         self._brokers: list[BrokerPart] = []
+        self._archives: list[ArchivePart] = []
 
     def __enter__(self) -> Stage:
         return self
@@ -227,7 +278,7 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for part in (*self.subscribers, *self.publishers, *self._brokers):
+        for part in (*self.subscribers, *self.publishers, *self._archives, *self._brokers):
             part.end()
 
     def broker(self, name: str = "broker", **settings: str) -> BrokerPart:
@@ -249,6 +300,12 @@ class Stage:
         arguments = ["--config", str(topology), "--broker", name, "--set", "log.format=json"]
         part = BrokerPart(name, arguments, self.directory / f"{name}.log", has_port=True)
         self._brokers.append(part)
+        return part
+
+    def archive(self, url: str, name: str = "archive") -> ArchivePart:
+        """The archive of a broker; not started yet."""
+        part = ArchivePart(name, self.directory / name, url, self.directory / f"{name}.log")
+        self._archives.append(part)
         return part
 
     def publisher(self, name: str, url: str, count: int, *arguments: str) -> PublisherPart:

@@ -3,14 +3,15 @@
 A broker, a publisher at a visible rate, and durable subscribers with different selectors, each a process of
 its own. Subscribers leave, crash and return; the publisher crashes; the broker is killed with SIGKILL. All of
 them write ledgers; what is on screen comes from these, and so does the verdict at the end. An act more is a
-method, and a line in `acts`.
+method, and a line in `acts`; with an archive the story has more of them (`archivedstory`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic, sleep
 
 from rich.console import Console
@@ -28,6 +29,8 @@ SELECTORS = {
     "blocks": "qty * price > 40000 AND NOT symbol LIKE 'D%'",
     "letters": "symbol IN ('AXLE', 'BOLT') AND price BETWEEN 10 AND 60",
 }
+#: Makes a trade large enough for its bytes to be worth a look.
+PADDING_BYTES = 100
 #: How long the broker stays dead.
 DEAD_SECONDS = 1.0
 #: Without a terminal to draw on, how often a line says how far it is.
@@ -47,6 +50,9 @@ class Act:
 class Story:
     """One telling of the story."""
 
+    #: of its broker, `section__key`
+    settings: Mapping[str, str] = {}
+
     def __init__(self, stage: Stage, console: Console, events: int, rate: float) -> None:
         self._stage = stage
         self._console = console
@@ -57,7 +63,7 @@ class Story:
         self.events = events
         #: what became of whoever is not there
         self._absent: dict[str, str] = {}
-        self._broker: BrokerPart = stage.broker()
+        self._broker: BrokerPart = stage.broker(**self.settings)
         self._subscribers: dict[str, SubscriberPart] = {}
         self._desk: PublisherPart | None = None
 
@@ -88,7 +94,7 @@ class Story:
             self._subscribers[name] = self._stage.subscriber(name, self._broker.url, where)
         self._stage.subscribe()
         self._say(f"{len(SELECTORS)} durable subscribers, each with its own selector")
-        settings = ("--rate", str(self._rate), "--timeout", "30")
+        settings = ("--rate", str(self._rate), "--timeout", "30", "--padding", str(PADDING_BYTES))
         self._desk = self._stage.publisher("desk", self._broker.url, self.events, *settings)
         self._desk.start()
         self._say(f"a publisher, {self._rate:g} trades a second")
@@ -109,9 +115,9 @@ class Story:
         self._at(0.74, lambda: self._crash(self._subscribers["everything"]))
 
     def _become_quiet(self) -> None:
-        self._at(0.82, lambda: self._return("letters"))
-        self._at(0.88, lambda: self._return("blocks"))
-        self._at(0.94, lambda: self._return("everything"))
+        for share, name in ((0.82, "letters"), (0.88, "blocks"), (0.94, "everything")):
+            if name in self._absent:
+                self._at(share, partial(self._return, name))
         desk = self._publisher
         self._until(lambda: not desk.is_running)
         self._say(f"all {desk.acknowledged:,} trades are published; the last ones are delivered")
@@ -174,7 +180,8 @@ class Story:
             sleep(LOOK_SECONDS)
 
     def _last_words(self) -> str:
-        parts = (self._broker, *self._stage.publishers, *self._stage.subscribers)
+        servers = (part for part, _, _ in self._servers())
+        parts = (*servers, *self._stage.publishers, *self._stage.subscribers)
         return "; ".join(f"{part.name}: {part.last_words}" for part in parts if part.last_words)
 
     def _say(self, what: str) -> None:
@@ -203,8 +210,13 @@ class Story:
         for part in self._stage.subscribers:
             selector = escape(part.where or "everything")
             table.add_row(f"[cyan]{part.name}[/]", self._state(part), f"{part.consumed:,}", selector)
-        table.add_row("[bold]broker[/]", self._state(self._broker), "", "")
+        for server, count, words in self._servers():
+            table.add_row(f"[bold]{server.name}[/]", self._state(server), count, words)
         return table
+
+    def _servers(self) -> list[tuple[Part, str, str]]:
+        """Who serves them all, with how many events, and what else there is to say."""
+        return [(self._broker, "", "")]
 
     def _state(self, part: Part) -> str:
         absent = self._absent.get(part.name)

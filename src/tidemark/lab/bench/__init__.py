@@ -114,7 +114,7 @@ BENCHES: dict[str, Bench] = {
         ),
         Bench("catchup", "40 subscribers return together: deliveries a second, bytes on disk", _catchup),
         Bench("latency", "from publisher to subscriber at 200 events a second", _latency),
-        Bench("idle", "memory and CPU of 10,000 subscribers that only wait", _idle),
+        Bench("idle", "memory and CPU of 10,000 subscribers that only wait, connected and parked", _idle),
         Bench("spark", "the pipeline: source, archive, history beside a Parquet scan, sink", _spark),
     )
 }

@@ -1,4 +1,4 @@
-"""Idle: what 10,000 connected durable subscribers cost a broker while nothing happens.
+"""Idle: what 10,000 durable subscribers cost a broker while nothing happens, connected and parked.
 
 Afterwards 10 events of each kind are published, and every subscriber must get those that it wants.
 """
@@ -15,7 +15,12 @@ from tidemark.lab.bench.load import PERIOD_EVENTS
 from tidemark.lab.bench.report import Goal, Measurement, Section
 
 KINDS = 100
-NOTES = ("memory is what the broker's resident set has grown by; CPU is of one core, after things settled",)
+NOTES = (
+    "memory is what the broker's resident set has grown by; CPU is of one core, after things settled",
+    "parked: with a lease in place of a connection; the broker calls them when there is an event",
+)
+#: How subscribers are idle, and what it is called.
+STYLES = {"lean": "connected", "parked": "parked"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +38,17 @@ QUICK = Effort(500, 1.0, 2.0)
 
 def bench_idle(effort: Effort) -> Iterator[Section]:
     """The section of the bench; AssertionError when a subscriber does not get what it should."""
-    with Bed() as bed:
-        yield Section(f"{effort.subscribers:,} idle durable subscribers", _measured(bed, effort), notes=NOTES)
+    found: list[Measurement] = []
+    for style in STYLES:
+        with Bed() as bed:
+            found += _measured(bed, effort, style)
+    yield Section(f"{effort.subscribers:,} idle durable subscribers", found, notes=NOTES)
 
 
-def _measured(bed: Bed, effort: Effort) -> list[Measurement]:
+def _measured(bed: Bed, effort: Effort, style: str) -> list[Measurement]:
     broker = bed.broker("sync")
     publisher = bed.worker("publish", url=broker.url, kinds=KINDS)
-    workers = subscribing(bed, effort.subscribers, "lean", quarter=True, kinds=KINDS)
+    workers = subscribing(bed, effort.subscribers, style, quarter=True, kinds=KINDS)
     memory, began, cpu = broker.rss_bytes, monotonic(), broker.cpu_seconds
     all_of(workers, "come", url=broker.url)
     connecting, connect_cpu = monotonic() - began, broker.cpu_seconds - cpu
@@ -52,7 +60,7 @@ def _measured(bed: Bed, effort: Effort) -> list[Measurement]:
     events = publisher.ask("fixed", events=PERIOD_EVENTS, batch_events=PERIOD_EVENTS)
     all_of(workers, "check", events=events)
     served = bed.board.delivered / (events / KINDS)
-    case = f"sync on {filesystem()}"
+    case = f"{STYLES[style]}, sync on {filesystem()}"
     return [
         Measurement(case, "memory", grown / effort.subscribers / 1e3, "kB/subscriber"),
         Measurement(case, "CPU", idle * 100, "% of a core"),

@@ -1,8 +1,8 @@
 """Subscribers of a bench: many in one process, a connection each, every one with its ledger.
 
-Two kinds. "client" is the client of applications, `batches()` and acknowledgements by themselves. "lean"
+Three kinds. "client" is the client of applications, `batches()` and acknowledgements by themselves. "lean"
 reads frames and does no more with them than its ledger needs: where Python at both ends would measure the
-clients, it lets the broker be seen.
+clients, it lets the broker be seen. "parked" is lean too, and has no connection while nothing is for it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tidemark.lab.bench.board import Board
 from tidemark.lab.bench.lean import Lean
 from tidemark.lab.bench.ledger import Ledger
 from tidemark.lab.bench.load import TOPIC, Kind, Load, selector
+from tidemark.lab.bench.parked import Parked
 
 #: Connections that are being opened at a time.
 OPENING_MAX = 64
@@ -84,7 +85,7 @@ class Subscribing:
         self._board = Board(board)
         self._worker = worker
         self._load = Load(kinds)
-        make = Lean if style == "lean" else ClientSubscriber
+        make = {"lean": Lean, "parked": Parked, "client": ClientSubscriber}[style]
         self._subscribers: list[Subscriber] = [
             make(Ledger(name, kind), self._delivered) for name, kind in subscribers
         ]

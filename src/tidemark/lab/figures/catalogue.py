@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.lab.figures import dsn02, dsn02sim, dsn03, dsn03real, dsn03sim, mops, overhead
+from tidemark.lab.figures import dsn02, dsn02sim, dsn03, dsn03real, dsn03sim, idle, mops, overhead
 from tidemark.lab.figures.experiment import Experiment, prose
 
 SIMULATED = """
@@ -46,9 +46,23 @@ EXPERIMENTS: dict[str, Experiment] = {
             mops.measure,
         ),
         Experiment(
+            "dsn02-link",
+            "DSN'02 figure 6: a link stalls and fails; latency and nacks",
+            prose(dsn02sim.METHOD),
+            (dsn02.FIGURE_6,),
+            dsn02sim.link,
+        ),
+        Experiment(
+            "dsn02-relay",
+            "DSN'02 figure 7: a relay crashes; latency, nacks and how they are consolidated",
+            prose(dsn02sim.METHOD + dsn02sim.CRASH_OF_RELAY),
+            (dsn02.FIGURE_7, dsn02.FIGURE_7_RATES),
+            dsn02sim.relay,
+        ),
+        Experiment(
             "dsn02-publisher",
             "DSN'02 figure 8: the publisher hosting broker crashes; latency and nacks",
-            prose(dsn02sim.METHOD),
+            prose(dsn02sim.METHOD + dsn02sim.CRASH_OF_PUBLISHER),
             (dsn02.FIGURE_8,),
             dsn02sim.publisher,
         ),
@@ -59,6 +73,13 @@ EXPERIMENTS: dict[str, Experiment] = {
             (overhead.FIGURE,),
             None,
             overhead.measure,
+        ),
+        Experiment(
+            "idle-links",
+            "The overlay: what links carry while nothing happens, and its bound",
+            prose(idle.METHOD),
+            (idle.FIGURE,),
+            idle.measure,
         ),
     )
 }

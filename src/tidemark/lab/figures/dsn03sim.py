@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from tidemark.broker.layout import Layout
 from tidemark.lab.figures.dsn03 import (
     DELIVERED,
     KINDS,
@@ -44,7 +45,8 @@ class TwoBrokers:
     """phb - shb, four pubends, subscribers of a quarter of the events each, and samples of how far all is."""
 
     def __init__(self, events_a_second: int, subscribers: int, sample_seconds: float) -> None:
-        plan = Plan({"phb": None, "shb": "phb"}, dict.fromkeys(PUBENDS, "phb"), STEADY, topics=("t.x",))
+        layout = Layout.of_tree({"phb": None, "shb": "phb"}, dict.fromkeys(PUBENDS, "phb"))
+        plan = Plan(layout, STEADY, topics=("t.x",))
         self.stage = SimStage(plan)
         self.progress = progress_table()
         self.returns = returns_table()

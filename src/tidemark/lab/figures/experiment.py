@@ -23,7 +23,7 @@ Measure = Callable[[bool, Callable[[str], None]], Sequence[Table]]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the paper found, what was found here, and whether the one bears out the other.
+    """One thing that the paper found or we promise, what was found here, and whether that bears it out.
 
     None: what was measured varies too much to say.
     """
@@ -62,7 +62,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a paper."""
+    """A figure of a paper, or one of our own."""
 
     #: of its files
     name: str
@@ -71,6 +71,8 @@ class Figure:
     source: str
     draw: Callable[[Tables], Sequence[Panel]]
     judge: Callable[[Tables], Sequence[Finding]]
+    #: no paper has it: what is judged is what we promise
+    is_ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,19 @@ relays. Measured are the latency of each event at each subscriber, and the range
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Protocol
 
-from tidemark.lab.figures.simstage import SETTLE_S, SimStage, Witness
+from tidemark.broker.layout import MAIN_TREE, Layout, pair
+from tidemark.lab.figures.simstage import SETTLE_S, STEADY, SimStage, Witness
 from tidemark.lab.figures.table import Table
 from tidemark.sim.plan import SECOND, Plan
 from tidemark.wire.frames import Deliver, Nack, PeerFrame
 
-PUBENDS = ("q1", "q2", "q3", "q4")
+RELAYS = ("b1", "b2")
 HOSTS = ("s1", "s2", "s3", "s4", "s5")
+#: By the hash of their names the first two take b1 on all their way to all hosts, the others b2.
+PUBENDS = ("q82", "q181", "q62", "q68")
 LATENCY, NACKS = "latency", "nacks"
 
 
@@ -57,24 +60,26 @@ class Overlay(Protocol):
 class SimOverlay:
     """The simulator's."""
 
-    def __init__(self, plan: Plan, events_a_second: float) -> None:
+    def __init__(self, layout: Layout, events_a_second: float) -> None:
         self.latency = Table(LATENCY, ("published_s", "host", "pubend", "latency_ms"))
-        self.nacks = Table(NACKS, ("time_s", "broker", "pubend", "range_ms"))
-        self._stage = SimStage(plan)
+        #: a row for each range of a nack
+        self.nacks = Table(NACKS, ("time_s", "broker", "to", "pubend", "base_ms", "range_ms"))
+        self._stage = SimStage(Plan(layout, STEADY, topics=("t.x",)))
         self._stage.listen(self._between, lambda *_: None, lambda *_: None)
-        every = len(PUBENDS) / events_a_second
-        for at, pubend in enumerate(PUBENDS):
-            self._stage.publisher(pubend, "p1", every, SETTLE_S / 2 + at * every / len(PUBENDS))
+        every = len(layout.pubends) / events_a_second
+        for at, pubend in enumerate(layout.pubends):
+            self._stage.publisher(pubend, "p1", every, SETTLE_S / 2 + at * every / len(layout.pubends))
         for host in HOSTS:
             subscriber = self._stage.subscriber(f"at-{host}", host)
             subscriber.on_deliver = self._heard
             subscriber.come()
         self._stage.run(SETTLE_S)
 
-    def _between(self, sender: str, _: str, frame: PeerFrame) -> None:
+    def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         if isinstance(frame, Nack):
-            asked = sum(upto - base for base, upto in frame.ranges)
-            self.nacks.add(self.now, sender, frame.pubend, asked / 1e3)
+            for base, upto in frame.ranges:
+                start = self._stage.time_of(base) * 1e3
+                self.nacks.add(self.now, sender, receiver, frame.pubend, start, (upto - base) / 1e3)
 
     def _heard(self, subscriber: Witness, frame: Deliver) -> None:
         for published, latency in self._stage.latencies(frame):
@@ -121,7 +126,12 @@ class SimOverlay:
         self._stage.finish()
 
 
-def parents_of(relays: tuple[str, ...]) -> Mapping[str, str | None]:
-    """As a tree: p1, then the relay, then the hosts. With one relay that is all there is."""
-    assert len(relays) == 1
-    return {"p1": None, relays[0]: "p1", **dict.fromkeys(HOSTS, relays[0])}
+def layout_of(
+    relays: Sequence[str] = RELAYS, pubends: Sequence[str] = PUBENDS, hosts: Sequence[str] = HOSTS
+) -> Layout:
+    """p1, a cell of relays, and the hosts, each a cell of its own with a link to every relay."""
+    outer = ("p1", *hosts)
+    links = frozenset(pair(relay, each) for relay in relays for each in outer)
+    cells = {"relays": tuple(relays), **{each: (each,) for each in outer}}
+    tree = frozenset(pair("relays", each) for each in outer)
+    return Layout(cells, links, dict.fromkeys(pubends, "p1"), {MAIN_TREE: tree})

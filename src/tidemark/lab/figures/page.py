@@ -30,8 +30,11 @@ def section_of(
     findings = figure.judge(tables)
     where = "real processes" if real else "simulated"
     command = f"./run lab {experiment.name}{' --real' if real else ''}"
-    lines = [f"{figure.source}; {where}, `{command}`. **The paper's finding: {verdict(findings)}.**", ""]
-    lines += ["| the paper found | here | |", "|---|---|---|"]
+    claim, head = (
+        ("What is promised", "promised") if figure.is_ours else ("The paper's finding", "the paper found")
+    )
+    lines = [f"{figure.source}; {where}, `{command}`. **{claim}: {verdict(findings)}.**", ""]
+    lines += [f"| {head} | here | |", "|---|---|---|"]
     lines += [f"| {each.paper} | {each.here} | {each.word} |" for each in findings]
     if picture is not None:
         lines += ["", f"![{figure.title}]({picture})"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidemark.broker.layout import Layout
 from tidemark.broker.pubend import PubendPolicy
 from tidemark.lab.figures.roaming import PARENTS, PUBLISH_EVERY_S, VALIDITY_MS, Received, Tally
 from tidemark.lab.figures.simstage import STEADY, SimStage, Witness
@@ -16,6 +17,7 @@ from tidemark.sim.plan import Plan
 from tidemark.wire.frames import (
     ClientFrame,
     Deliver,
+    Fetched,
     Interest,
     Knowledge,
     PeerFrame,
@@ -53,18 +55,19 @@ class PersistenceSide:
     def __init__(self, name: str, policy: PubendPolicy) -> None:
         self.name = name
         pubends = {f"p{name}": name for name in PARENTS}
-        plan = Plan(PARENTS, pubends, STEADY, pubend_policy=policy, topics=TOPICS, validities=(VALIDITY_MS,))
+        layout = Layout.of_tree(PARENTS, pubends)
+        plan = Plan(layout, STEADY, pubend_policy=policy, topics=TOPICS, validities=(VALIDITY_MS,))
         self.tally = Tally()
         self._stage = SimStage(plan)
         self._stage.listen(self._between, self._to_client, self._from_client)
-        #: (from, to) -> what the one has said that it wants, last
-        self._wanted: dict[tuple[str, str], Interest] = {}
+        #: (from, to, pubend) -> what the one has said that it wants, last
+        self._wanted: dict[tuple[str, str, str], Interest] = {}
 
     # What passes.
 
     def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         match frame:
-            case Knowledge(batch=batch) if batch is not None:
+            case Knowledge(batch=batch) | Fetched(batch=batch) if batch is not None:
                 self.tally.passed(sender, receiver, "notification", batch.count)
             case Knowledge():
                 self.tally.passed(sender, receiver, "silence")
@@ -75,8 +78,8 @@ class PersistenceSide:
 
     def _kind(self, sender: str, receiver: str, frame: Interest) -> str:
         """It wants less than before: an unsubscription; otherwise a subscription."""
-        before = self._wanted.get((sender, receiver))
-        self._wanted[sender, receiver] = frame
+        before = self._wanted.get((sender, receiver, frame.pubend))
+        self._wanted[sender, receiver, frame.pubend] = frame
         if before is None or before.wanted is None or frame.wanted is None:
             return "subscription"
         return "subscription" if set(frame.wanted) - set(before.wanted) else "unsubscription"

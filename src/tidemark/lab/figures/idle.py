@@ -1,0 +1,175 @@
+"""Idle links: what brokers say to each other while nothing happens, link by link, and what bounds it.
+
+Silence of a pubend goes down its way once a beat, of which there are ever fewer while nothing happens; each
+host answers with how far it is. So for each pubend a link carries no more than one frame a beat down and one
+for each host up, however many subscribers there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tidemark.broker.layout import pair
+from tidemark.broker.pubend import PubendPolicy
+from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting, settings
+from tidemark.lab.figures.overlay import RELAYS, layout_of
+from tidemark.lab.figures.simstage import SETTLE_S, STEADY, SimStage
+from tidemark.lab.figures.table import Table
+from tidemark.node.config import LinksSection
+from tidemark.sim.plan import SECOND, Plan
+from tidemark.wire.codec import encode, size_of
+from tidemark.wire.frames import PeerFrame, Ping, Pong
+
+METHOD = """
+p1 with three pubends, a cell of two relays, three hosts with subscribers of everything; all set by default.
+There are events for a while; some time after the last one all that brokers say to each other is counted, as
+it is encoded. The bound, for a link, both ways together: for each pubend a silence and a release of each
+host, once a beat, at 64 bytes each, with names as short as these. The simulator's links send no pings, so
+none were measured; the setting has what they come to on a real link at the most, as it is set by default:
+each side asks when it has heard nothing for links.ping, and is answered.
+"""
+PUBENDS = ("q1", "q2", "q3")
+HOSTS = ("s1", "s2", "s3")
+LINKS = "links"
+#: A silence, or a release with the row of a host.
+FRAME_BYTES_MAX = 64
+#: After the last event beats become rare within this.
+CALM_S = 15.0
+
+
+class IdleOverlay:
+    """An overlay on which something has happened, and nothing does any more."""
+
+    def __init__(self, subscribers_a_host: int) -> None:
+        self._stage = SimStage(Plan(layout_of(RELAYS, PUBENDS, HOSTS), STEADY, topics=("t.x",)))
+        self._stage.listen(self._between, lambda *_: None, lambda *_: None)
+        self._frames: Counter[tuple[str, str, str]] = Counter()
+        self._bytes: Counter[tuple[str, str, str]] = Counter()
+        for pubend in PUBENDS:
+            self._stage.publisher(pubend, "p1", 0.1)
+        for host in HOSTS:
+            for number in range(subscribers_a_host):
+                self._stage.subscriber(f"{host}-{number}", host).come()
+        self._stage.run(2 * SETTLE_S)
+        self._stage.stop_publishing()
+        self._stage.run(self._stage.now + CALM_S)
+
+    def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
+        which = sender, receiver, type(frame).__name__
+        self._frames[which] += 1
+        self._bytes[which] += size_of(encode(frame))
+
+    def counted(self, seconds: float) -> list[tuple[str, str, str, float, float]]:
+        """Sender, receiver, kind, frames and bytes a second, from now on for so long."""
+        self._frames.clear()
+        self._bytes.clear()
+        self._stage.run(self._stage.now + seconds)
+        return [
+            (*which, count / seconds, self._bytes[which] / seconds)
+            for which, count in sorted(self._frames.items())
+        ]
+
+    def finish(self) -> None:
+        """Everyone had everything, once and in order, or it is an error."""
+        self._stage.finish()
+
+
+def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
+    """With few subscribers and with more."""
+    seconds, numbers = (20.0, (1, 4)) if quick else (60.0, (1, 20))
+    table = Table(LINKS, ("subscribers", "sender", "receiver", "kind", "frames_a_second", "bytes_a_second"))
+    for number in numbers:
+        say(f"{number} subscribers at each host, idle for {seconds:g} simulated seconds")
+        overlay = IdleOverlay(number)
+        for row in overlay.counted(seconds):
+            table.add(number, *row)
+        overlay.finish()
+    # Both sides may ask.
+    pings = 2 * SECOND / LinksSection().ping
+    ping_bytes = size_of(encode(Ping(SECOND))) + size_of(encode(Pong(SECOND)))
+    said = setting(
+        pubends=len(PUBENDS),
+        hosts=len(HOSTS),
+        seconds=seconds,
+        beat_seconds=PubendPolicy().heartbeat_idle / SECOND,
+        pings_a_second_besides=f"{pings:.1f}",
+        bytes_a_second_of_pings_and_answers=f"{pings * ping_bytes:.0f}",
+    )
+    return [table, said]
+
+
+def _by_link(tables: Tables, subscribers: int, column: str) -> dict[str, float]:
+    """Of each link, both ways together."""
+    table = tables[LINKS].where(subscribers=subscribers)
+    found: dict[str, float] = {}
+    for a, b, value in zip(
+        table.words("sender"), table.words("receiver"), table.numbers(column), strict=True
+    ):
+        link = "-".join(pair(a, b))
+        found[link] = found.get(link, 0.0) + float(value)
+    return found
+
+
+def _numbers(tables: Tables) -> tuple[int, int]:
+    """Subscribers at each host: few, more."""
+    found = tables[LINKS].numbers("subscribers")
+    return int(found.min()), int(found.max())
+
+
+def _bound(tables: Tables) -> float:
+    """Frames a second."""
+    said = settings(tables)
+    return int(said["pubends"]) * (1 + int(said["hosts"])) / float(said["beat seconds"])
+
+
+def _judge(tables: Tables) -> Sequence[Finding]:
+    few, many = _numbers(tables)
+    frames, size = (_by_link(tables, many, column) for column in ("frames_a_second", "bytes_a_second"))
+    busiest, bound = max(frames, key=lambda link: frames[link]), _bound(tables)
+    before = _by_link(tables, few, "frames_a_second")
+    most = max(abs(frames[link] - before.get(link, 0.0)) for link in frames)
+    kinds = sorted(set(tables[LINKS].words("kind")))
+    average = {name: np.mean(list(each.values())) for name, each in (("frames", frames), ("bytes", size))}
+    return [
+        Finding(
+            f"{bound:g} frames a second on a link at the most: silence of each pubend, a word of each host",
+            f"{frames[busiest]:.2f} on {busiest}, the busiest; {average['frames']:.2f} on average of the "
+            f"{len(frames)} links that carry anything",
+            frames[busiest] <= bound,
+        ),
+        Finding(
+            f"{bound * FRAME_BYTES_MAX:g} bytes a second",
+            f"{max(size.values()):.0f} at the most, {average['bytes']:.0f} on average",
+            max(size.values()) <= bound * FRAME_BYTES_MAX,
+        ),
+        Finding(
+            "nothing but silence and releases: nobody asks, claims or looks for another way",
+            ", ".join(kinds),
+            kinds == ["Knowledge", "Release"],
+        ),
+        Finding(
+            "the same however many subscribers there are",
+            f"with {many} at each host {most:.2f} frames a second more or less than with {few}, at the most",
+            most <= bound / 10,
+        ),
+    ]
+
+
+def _draw(tables: Tables) -> Sequence[Panel]:
+    panels = []
+    for column, unit in (("frames_a_second", "frames a second"), ("bytes_a_second", "bytes a second")):
+        lines = []
+        for number in _numbers(tables):
+            found = sorted(_by_link(tables, number, column).values(), reverse=True)
+            rank = np.arange(1, len(found) + 1, dtype=np.float64)
+            lines.append(Series(f"{number} subscribers a host", rank, np.array(found), "marked"))
+        bound = _bound(tables) * (FRAME_BYTES_MAX if column.startswith("bytes") else 1)
+        lines.append(Series("bound", np.array([1.0, len(found)]), np.array([bound, bound])))
+        panels.append(Panel("of each link, busiest first", "link", unit, lines))
+    return panels
+
+
+FIGURE = Figure("idle-links", "Idle links", "the overlay", _draw, _judge, is_ours=True)
