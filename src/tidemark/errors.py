@@ -165,7 +165,10 @@ class NotConnectedError(ClientError):
 
 
 class TimedOutError(ClientError):
-    """No answer came in time. Whether it happened is not known; asking again is safe."""
+    """No answer came in time, and whether it happened is not known. Asking again is safe.
+
+    Publishing again is not, but under the same sequence: see `publish(sequence=...)`.
+    """
 
 
 class ClosedError(ClientError):

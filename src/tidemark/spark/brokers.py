@@ -115,8 +115,10 @@ class SupervisedAll:
             each.close()
 
     def ask(self, what: str) -> Any:
-        """`pubends` or `topics`, of all."""
+        """`pubends`, `topics` or `archive`, of all."""
         answers = {url: broker.ask(what) for url, broker in self._brokers.items()}
+        if what == "archive":
+            return [path for found in answers.values() for path in found]
         if what == "topics":
             return merged_topics(answers.values())
         assert what == "pubends", "other questions are one broker's"

@@ -31,9 +31,9 @@ from tidemark.spark.archivestate import Topics
 from tidemark.spark.archivetable import DataFile, root_of
 from tidemark.spark.brokers import supervised
 from tidemark.spark.historysql import conditions, could_match, field_text, member_types
-from tidemark.spark.options import SourceOptions
+from tidemark.spark.options import RETRY_SECONDS, SourceOptions
 from tidemark.spark.partitions import TickRange
-from tidemark.spark.scan import Planner, Scan
+from tidemark.spark.scan import Planner, Scan, archive_beside
 from tidemark.spark.sqltext import column_text
 from tidemark.spark.supervised import CONNECT_SECONDS_MAX
 from tidemark.spark.topicview import HEADERS, View, Viewer, arrow_columns, make_view
@@ -66,12 +66,14 @@ def history(
     """The events of a topic, or of all topics of a pattern, that match; from `since` on and before `until`.
 
     Columns are the topic's fields and `_pubend _tick _topic _publisher _time`, or those named. With a broker
-    alone it is what the broker still has; with an archive alone, what that covers. EventsLostError with the
-    exact range if a part of what is asked for is gone; `fail_on_gap=False` only notes it in the log. Without
-    `since` it is asked for what there is, and what lay before that is no gap.
+    alone its own archive is read too, if it has one here; with an archive alone, what that covers.
+    EventsLostError with the exact range if a part of what is asked for is gone; `fail_on_gap=False` only
+    notes it in the log. Without `since` it is asked for what there is, and what lay before that is no gap.
     """
     if broker is None and archive is None:
         raise ConfigError("history needs a broker, an archive, or both: history(spark, topic, archive=...)")
+    if broker is not None and archive is None:
+        archive = archive_beside(broker, RETRY_SECONDS)
     base = TICK_MIN if since is None else to_tick(since) - 1
     upto = TICK_MAX if until is None else to_tick(until) - 1
     taken = None if archive is None else snapshot(archive)

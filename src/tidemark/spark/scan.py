@@ -6,6 +6,7 @@ each of which has a connection of its own.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,6 +29,26 @@ if TYPE_CHECKING:
 #: An idle query asks for news once in this time instead of every 10 ms.
 IDLE_SECONDS = 0.2
 _IDLE_SLEEP_SECONDS = 0.02
+_log = logging.getLogger("tidemark.spark")
+
+
+def archive_beside(broker: str, retry_seconds: float) -> str | None:
+    """The archive that keeps what these brokers let go, if it can be read from here."""
+    with supervised(broker, min(CONNECT_SECONDS_MAX, retry_seconds)) as asked:
+        told: list[str] = list(dict.fromkeys(asked.ask("archive")))
+    here = [path for path in told if Path(path).is_dir()]
+    if len(here) == 1:
+        return here[0]
+    if told:
+        _log.warning("%s is not here: what was let go is not read; name it with `archive`", " or ".join(told))
+    return None
+
+
+def located(options: SourceOptions) -> SourceOptions:
+    """The same, with the archive that the brokers know of where none is named."""
+    if options.archive is not None:
+        return options
+    return replace(options, archive=archive_beside(options.broker, options.retry_seconds))
 
 
 def view_of(options: SourceOptions) -> View:

@@ -33,7 +33,7 @@ from tidemark.message.schema import Schema
 from tidemark.spark.columns import EventColumns
 from tidemark.spark.filters import from_spark_filters
 from tidemark.spark.options import sink_options, source_options
-from tidemark.spark.scan import Planner, Scan, view_of
+from tidemark.spark.scan import Planner, Scan, located, view_of
 from tidemark.spark.sink import BatchSink, StreamSink, checked_sink
 from tidemark.spark.topicview import View, arrow_columns, root_type
 from tidemark.spark.types import spark_fields
@@ -77,7 +77,7 @@ class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked
         return StreamSink(checked_sink(sink_options(self.options), schema, overwrite, is_streaming=True))
 
     def _scan(self, schema: StructType) -> Scan:
-        options = source_options(self.options)
+        options = located(source_options(self.options))
         view = self._view or view_of(options)
         expected = StructType(spark_fields(arrow_columns(view)))
         if schema != expected:
