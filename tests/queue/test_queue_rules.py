@@ -314,24 +314,25 @@ def test_a_declared_topic_takes_what_fits_it(open_queue: Open, url: str, topic: 
     assert queue.puts == 1
 
 
-def test_a_subscription_that_an_administrator_has_ended_is_begun_anew(
+def test_a_subscription_that_an_administrator_has_ended_goes_on_from_where_it_was(
     open_queue: Open, url: str, topic: str
 ) -> None:
     queue = open_queue("me")
     queue.subscribe(topic)
-    queue.put(topic, "gone")
+    queue.put(topic, "old")
     name = f"{queue.name}:{topic}"
     queue.close()
     with tidemark.sync.connect(url) as tm:
         tm.ask("remove", name=name)
     queue = open_queue("me")
-    with pytest.raises(RefusedError) as caught:
-        queue.get(topic, timeout=0)
-    assert caught.value.code == "unknown"
-    queue.unsubscribe(topic)
-    queue.subscribe(topic)
     queue.put(topic, "new")
-    assert queue.get(topic, WAIT_SECONDS) == "new"
+    got = list[object]()
+    while "new" not in got:
+        try:
+            got.append(queue.get(topic, WAIT_SECONDS))
+        except RefusedError:
+            got.append("let go")  # while nobody held it, which may have been long enough
+    assert got in (["old", "new"], ["let go", "new"])
 
 
 def test_what_brokers_were_told_to_let_go_is_said_and_then_passed(open_queue: Open, topic: str) -> None:
