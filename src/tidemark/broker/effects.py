@@ -157,6 +157,8 @@ class SaveSubscription:
     known: CheckpointToken = field(default_factory=CheckpointToken)
     #: grows when it comes from another broker; 0 while it never did
     epoch: int = 0
+    #: when it was made, by its own clock; 0 if it did not say
+    made_at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,12 @@ class Host:
         known = CheckpointToken(subscription.known)
         self._out.add(
             SaveSubscription(
-                subscription.id, subscription.name, subscription.wishes, known, subscription.epoch
+                subscription.id,
+                subscription.name,
+                subscription.wishes,
+                known,
+                subscription.epoch,
+                subscription.made_at,
             )
         )
         if subscription.released:

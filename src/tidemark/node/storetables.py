@@ -74,7 +74,8 @@ class TableStore:
             for number, each in enumerate(effect.wishes, 1)
         )
         before = self._tables.subscription(effect.name)
-        created = before.created if before is not None else self.now
+        # By the subscriber's clock, which epochs are compared by, not by this broker's.
+        created = effect.made_at or (before.created if before is not None else self.now)
         self._tables.use_subscriber(effect.subscriber)
         self._tables.put_subscription(
             Subscription(effect.subscriber, effect.name, "", effect.epoch, effect.known, created, history)

@@ -114,6 +114,8 @@ class Subscriber:
     is_subscribed: bool = False
     #: it has asked for this life: a broker may know it
     _has_asked: bool = False
+    #: the broker that it asked last
+    _asked_at: str | None = None
     #: the broker has said, on this connection, where it goes on
     is_welcome: bool = False
     #: its subscription is being ended for good
@@ -143,6 +145,7 @@ class Subscriber:
         if self.kind == "holds" and self.reaches_back and self.chance.random() < self.reaches_back:
             self.life.past = self._some_time_ago()
         self.is_subscribed = self.is_ending = False
+        self._asked_at = None
         self._acks.clear()
         self._acked.clear()
 
@@ -168,6 +171,8 @@ class Subscriber:
             self._begin()
         self._has_asked = True
         self.client = self.world.connect(self.machine, self.receive, self.disconnected)
+        self.life.has_moved |= self._asked_at not in (None, self.machine)
+        self._asked_at = self.machine
         if self.is_ending:
             self.world.to_broker(self.client, Unsubscribe(self.life.name))
             return
@@ -183,7 +188,6 @@ class Subscriber:
 
     def _move(self, machine: str) -> None:
         """Go to another broker, in the middle of whatever was going on at the last one."""
-        self.life.has_moved |= machine != self.machine
         self.machine = machine
 
     def _token(self) -> CheckpointToken:
