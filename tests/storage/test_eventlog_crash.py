@@ -169,6 +169,23 @@ def test_damage_in_the_middle_loses_the_ticks_between_its_neighbours() -> None:
     assert log.state.damage == ((30, 39),)
 
 
+def test_what_of_damage_is_not_let_go_stays_lost_after_a_restart() -> None:
+    disk = rotting(segment_bytes=1 << 20)
+    disk.rot("0000000001.segment", disk.contents()["0000000001.segment"].index(b"30      "))
+    volume, log = recovered(disk)
+    log.lose(30)
+    volume.sync()
+    volume.close()
+    volume, log = recovered(disk)
+    assert log.state.damage == ((30, 39),)
+    answer = log.read(30, 45)
+    assert (ticks_of(answer.batches), answer.lost) == ([40], ((30, 39),))
+    log.lose(39)
+    volume.sync()
+    volume.close()
+    assert recovered(disk)[1].state.damage == ()
+
+
 def test_damage_found_by_a_read_is_reported_by_that_read() -> None:
     disk = MemoryDisk()
     volume = open_volume(disk, 600)

@@ -64,7 +64,7 @@ class Watch:
 
     def _is_not_wanted(self, sender: str, receiver: str, pubend: str, tick: int, key: str) -> None:
         for subscriber in self.world.subscribers:
-            if subscriber.machine != receiver:
+            if subscriber.asked_at != receiver:
                 continue  # what is passed on to its host is judged then
             if subscriber.is_ending or (subscriber.client is None and not subscriber.life.durable):
                 continue

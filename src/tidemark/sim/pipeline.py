@@ -178,7 +178,10 @@ class Pipeline:
             return
         recall, kept = answering.recall, self.kept[answering.recall.pubend]
         if kept.upto < recall.upto:
-            raise ViolationError(f"{recall} is recalled, but the archive has only got to {kept.upto}")
+            if self._world.watch.lost.get(recall.pubend, 0) > kept.upto:
+                raise ViolationError(f"{recall} is recalled, but the archive has only got to {kept.upto}")
+            self._later(name, ticket)  # what a disk lost may be newer than the archive, which will say so
+            return
         batch = self._wanted(recall.lines, kept.events(answering.base, recall.upto))
         upto, few = recall.upto, self._chance.choice((1, 5, 100))
         if batch is not None and batch.count > few:

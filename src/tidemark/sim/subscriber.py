@@ -115,7 +115,7 @@ class Subscriber:
     #: it has asked for this life: a broker may know it
     _has_asked: bool = False
     #: the broker that it asked last
-    _asked_at: str | None = None
+    asked_at: str | None = None
     #: the broker has said, on this connection, where it goes on
     is_welcome: bool = False
     #: its subscription is being ended for good
@@ -145,7 +145,7 @@ class Subscriber:
         if self.kind == "holds" and self.reaches_back and self.chance.random() < self.reaches_back:
             self.life.past = self._some_time_ago()
         self.is_subscribed = self.is_ending = False
-        self._asked_at = None
+        self.asked_at = None
         self._acks.clear()
         self._acked.clear()
 
@@ -171,8 +171,8 @@ class Subscriber:
             self._begin()
         self._has_asked = True
         self.client = self.world.connect(self.machine, self.receive, self.disconnected)
-        self.life.has_moved |= self._asked_at not in (None, self.machine)
-        self._asked_at = self.machine
+        self.life.has_moved |= self.asked_at not in (None, self.machine)
+        self.asked_at = self.machine
         if self.is_ending:
             self.world.to_broker(self.client, Unsubscribe(self.life.name))
             return

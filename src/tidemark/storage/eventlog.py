@@ -149,7 +149,7 @@ class EventLog:
         """Let the ticks up to this one go: they are L for ever. Again is fine."""
         if upto <= self._lost:
             return
-        last = self._volume.after_mark(self._events, upto) - 1
+        last = self._last_below(upto)
         if last > self._covered:
             self._write_snapshot()
         self._write_marks(lost=upto)
@@ -175,6 +175,14 @@ class EventLog:
         if base < min(self._lost, complete):
             lost.add(base, min(self._lost, complete))
         return Answer(batches, complete, tuple(lost))
+
+    def _last_below(self, upto: Tick) -> int:
+        """Index of the last record of which everything is at or below this tick: damage counts with all its ticks."""
+        last = self._volume.after_mark(self._events, upto) - 1
+        for first, end in self._volume.holes(self._events):
+            if first <= last and self._lost_ticks(first, end)[1] > upto:
+                return first - 1
+        return last
 
     def _indexes(self, base: Tick, upto: Tick) -> tuple[int, int]:
         """First and last index of the records with events in `(base, upto]`; first above last if none."""
