@@ -55,6 +55,7 @@ class Root:
 
     def sync(self) -> list[Effect]:
         self.commit.synced(self.syncs[-1])
+        self.pubend.settle()
         self.commit.flush()
         return self.out.take()
 
@@ -100,6 +101,19 @@ def test_nothing_is_acknowledged_or_passed_on_before_it_is_synced() -> None:
     assert root.known == []
     assert root.sync() == [published(2, 101)]
     assert root.known == [(10, 101, [100, 101])]
+
+
+def test_publishers_are_answered_before_their_events_are_passed_on() -> None:
+    root = Root(PubendState(last=10))
+    root.publish(1, 1, 100)
+    root.publish(1, 1, 100, publisher="you")
+    root.commit.synced(root.syncs[-1])
+    root.commit.flush()
+    assert root.out.take() == [published(1, 100)]
+    assert root.known == []
+    root.pubend.settle()
+    root.sync()
+    assert root.known == [(10, 100, [100]), (100, 101, [101])]
 
 
 def test_a_repeated_batch_is_acknowledged_and_not_logged_again() -> None:

@@ -239,6 +239,8 @@ class Broker:
 
     def settle(self) -> list[Effect]:
         """The second part: deliver, follow, ask, and put on disk what the first has made possible."""
+        for pubend in self._pubends.values():
+            pubend.settle()
         self._host.settle()
         self._overlay.settle(self._now)
         if self._interest_unsaid and (not self._interests.is_large or self._is_woken):

@@ -20,6 +20,9 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
 
 Subscribers = NDArray[np.uint32]
+#: Whom so few members speak for is remembered, for so many different sets of them.
+FEW_MEMBERS = 16
+FOUND_MAX = 1_024
 
 
 class Force:
@@ -29,6 +32,8 @@ class Force:
         #: of[member] is the subscriber, durable[member] too unless it is not durable; 0 is nobody
         self.of: Subscribers = np.zeros(64, np.uint32)
         self.durable: Subscribers = np.zeros(64, np.uint32)
+        #: what was found for few members, since the last change
+        self._found: dict[tuple[bool, bytes], Subscribers] = {}
 
     def set(self, member: int, subscriber: int, *, durable: bool) -> None:
         """From here on the member speaks for the subscriber."""
@@ -37,16 +42,31 @@ class Force:
             self.durable = np.concatenate((self.durable, np.zeros_like(self.durable)))
         self.of[member] = subscriber
         self.durable[member] = subscriber if durable else 0
+        self._found.clear()
 
     def clear(self, member: int) -> None:
         """The member speaks for nobody."""
         if member < len(self.of):
             self.of[member] = self.durable[member] = 0
+            self._found.clear()
 
-    def chosen(self, table: Subscribers, members: Members) -> Subscribers:
-        """The subscribers that these members speak for."""
+    def chosen(self, members: Members, *, durable: bool = False) -> Subscribers:
+        """The subscribers that these members speak for: all, or, sorted, those that are durable."""
+        if len(members) > FEW_MEMBERS:
+            return self._choose(members, durable)
+        key = durable, members.tobytes()
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= FOUND_MAX:
+                self._found.clear()
+            found = self._found[key] = self._choose(members, durable)
+        return found
+
+    def _choose(self, members: Members, durable: bool) -> Subscribers:
+        table = self.durable if durable else self.of
         found = table[members[members < len(table)]]
-        return found if found.all() else found[found > 0]
+        found = found if found.all() else found[found > 0]
+        return np.sort(found) if durable else found
 
 
 @dataclass(frozen=True, slots=True)

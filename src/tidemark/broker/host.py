@@ -443,7 +443,7 @@ class Host:
         rows_of: dict[int, list[int]] = {}
         for at, (rows, members) in enumerate(piece.matches):
             self._counters["events_matched"] += len(rows)
-            for number in constream.force.chosen(constream.force.of, members).tolist():
+            for number in constream.force.chosen(members).tolist():
                 rows_of.setdefault(number, []).append(at)
         parts: dict[tuple[int, ...], EventBatch] = {}
         for number, chosen in rows_of.items():

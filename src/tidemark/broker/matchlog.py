@@ -13,9 +13,11 @@ from tidemark.broker.audience import Rows
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.constream import Constream, Piece, Subscribers
 from tidemark.broker.effects import AppendPfs, Outbox
+from tidemark.ticks import NO_TICKS
 
 #: Match sets of which the number is remembered; one that is met again after it was forgotten gets another.
 MATCH_SETS_MAX = 65_536
+_NO_SETS = np.zeros(0, np.uint32)
 
 
 class MatchLog:
@@ -33,13 +35,13 @@ class MatchLog:
         sets: list[Subscribers] = []
         members: dict[int, Subscribers] = {}
         for rows, who in piece.matches:
-            durable = np.sort(constream.force.chosen(constream.force.durable, who))
+            durable = constream.force.chosen(who, durable=True)
             if len(durable):
                 number = self._number(durable)
                 members[number] = durable
                 places.append(rows)
                 sets.append(np.full(len(rows), number, np.uint32))
-        ticks, numbers = np.zeros(0, np.int64), np.zeros(0, np.uint32)
+        ticks, numbers = NO_TICKS, _NO_SETS
         if len(places) == 1 and piece.batch is not None:
             ticks, numbers = piece.batch.ticks[places[0]], sets[0]
         elif places and piece.batch is not None:

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, Outbox, PubendState, SendClient
@@ -86,6 +84,8 @@ class Pubend:
         self._durable_publishers = dict(state.publishers)
         #: appended and not yet durable
         self._unsynced = 0
+        #: (base, upto, batch) that is durable and not passed on yet
+        self._fresh: list[tuple[int, int, EventBatch]] = []
         self._sizes = deque(state.sizes)
         self.bytes = sum(size for _, size in state.sizes)
         self._released = TICK_MIN
@@ -142,7 +142,7 @@ class Pubend:
     def _append(self, publisher: str, last: int, batch: EventBatch, wall: int) -> None:
         first = max(self._last + 1, self._silent + 1, wall)
         self._counters["clock_back"] += first > wall + SECOND
-        batch.fill_ticks(np.arange(first, first + batch.count, dtype=np.int64))
+        batch.count_ticks(first)
         self._last = self._silent = first + batch.count - 1
         self._publishers[publisher] = (last, self._last)
         self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
@@ -158,7 +158,14 @@ class Pubend:
         self.bytes += len(batch.data)
         self._counters["events_published"] += batch.count
         self.hasten()
-        self._publish(base, upto, batch)
+        self._fresh.append((base, upto, batch))
+
+    def settle(self) -> None:
+        """Pass on what has become durable; its publishers, who wait for no more, have been answered."""
+        if self._fresh:
+            fresh, self._fresh = self._fresh, []
+            for base, upto, batch in fresh:
+                self._publish(base, upto, batch)
 
     def _forgotten(self) -> None:
         """A batch found the disk full: it, and all after it, never was there; its ticks stay used."""
@@ -187,6 +194,7 @@ class Pubend:
             self._commit.after(lambda: self._leased(reserved), self._not_leased)
         if self._unsynced or now - self._beat_at < self._pace:
             return
+        assert not self._fresh
         upto = min(time, self._lease)
         if upto > self.position:
             self._beat_at = now

@@ -251,7 +251,7 @@ class World:
         return sorted(machine for machine, broker in brokers.items() if broker.hosts(name))
 
     def known_from(self, subscriber: Subscriber, pubend: str) -> int | None:
-        """From where on the stream of the broker it asked accounts for a subscriber; None when it does not yet."""
+        """From where on the broker that it asked accounts for a subscriber; None when it does not yet."""
         broker = self.machines[subscriber.asked_at].broker if subscriber.asked_at is not None else None
         return broker.known_from(subscriber.life.name, pubend) if broker is not None else None
 

@@ -177,11 +177,12 @@ class EventLog:
         return Answer(batches, complete, tuple(lost))
 
     def _last_below(self, upto: Tick) -> int:
-        """Index of the last record of which everything is at or below this tick: damage counts with all its ticks."""
+        """The last record of which all is at or below this tick; damage counts with all its ticks."""
         last = self._volume.after_mark(self._events, upto) - 1
-        for first, end in self._volume.holes(self._events):
-            if first <= last and self._lost_ticks(first, end)[1] > upto:
-                return first - 1
+        self._look_for_damage()
+        if any(base <= upto < end for base, end in self._damage):
+            holes = self._volume.holes(self._events)
+            last = min(first - 1 for first, end in holes if self._lost_ticks(first, end)[1] > upto)
         return last
 
     def _indexes(self, base: Tick, upto: Tick) -> tuple[int, int]:

@@ -143,10 +143,11 @@ class RealFile:
             self._set_aside()
         self._unsynced += 1
         try:
-            self._size = _write_all(self._descriptor, pieces, self._size)
+            _write_all(self._descriptor, pieces, self._size, end)
         except OSError as error:
             self.truncate(self._size)
             raise _translated(error, self.path) from error
+        self._size = end
         self._length = max(self._length, self._size)
 
     def _set_aside(self) -> None:
@@ -208,8 +209,10 @@ class RealFile:
             self._descriptor = -1
 
 
-def _write_all(descriptor: int, pieces: Sequence[Buffer], at: int) -> int:
-    """Write the pieces at `at`, however many calls it takes -> where they end."""
+def _write_all(descriptor: int, pieces: Sequence[Buffer], at: int, end: int) -> None:
+    """Write the pieces from `at` to `end`, in one call nearly always, else in as many as it takes."""
+    if len(pieces) <= _PIECES_MAX and os.pwritev(descriptor, pieces, at) == end - at:
+        return
     views = [memoryview(piece) for piece in pieces if len(piece)]
     first = 0
     while first < len(views):
@@ -222,7 +225,6 @@ def _write_all(descriptor: int, pieces: Sequence[Buffer], at: int) -> int:
             first += 1
         if written:
             views[first] = views[first][written:]
-    return at
 
 
 def _make_directory(path: str) -> None:

@@ -133,6 +133,13 @@ class EventBatch:
         """The key of one row, b"" if it has none."""
         return self.body[self.message_ends[row] : self.ends[row]].tobytes()
 
+    def count_ticks(self, first: int) -> None:
+        """Write ticks into the buffer itself that count up from `first`; see fill_ticks."""
+        if self.count == 1:
+            self.ticks[0] = first
+        else:
+            self.ticks[:] = np.arange(first, first + self.count)
+
     def fill_ticks(self, ticks: Ints) -> None:
         """Write the ticks into the buffer itself, which must be writable (a bytearray)."""
         assert len(ticks) == self.count
