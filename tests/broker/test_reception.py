@@ -353,9 +353,9 @@ def test_a_changed_selector_holds_from_a_tick_on_that_is_told() -> None:
     start = started(at)
     publish(at, 1, 2)
     upto = shown(at)["pubends"]["p"]["told"]
-    frames = at.finish(at.say(1, subscribe(selector="n = 1", token=CheckpointToken({"p": upto}))))
+    frames = at.finish(at.say(1, subscribe(selector="n = 1")))
     first = told(frames, 1)[0]
-    assert first == Subscribed("s", CheckpointToken({"p": upto}), NOWHERE)  # it does not hold yet
+    assert first == Subscribed("s", CheckpointToken({"p": start}), NOWHERE)  # it does not hold yet
     effects = at.pass_time(0.3)
     (word,) = [frame for frame in told(effects, 1) if isinstance(frame, Subscribed)]
     since = word.since["p"]
@@ -377,11 +377,24 @@ def test_who_has_not_consumed_what_lies_before_a_change_gets_it_by_the_old_selec
     start = started(at)
     publish(at, 1, 2)
     at.gone(1)
-    at.finish(at.say(2, subscribe(selector="n = 1", token=CheckpointToken({"p": start}), credit=0)))
+    at.finish(at.say(2, subscribe(selector="n = 1", credit=0)))
     at.pass_time(0.3)
     publish(at, 1, 2)
     frames = told(at.finish(at.say(2, Credit("s", 10_000))), 2)
     assert values_of(frames) == [2, 1]
+
+
+def test_who_shows_a_token_with_a_changed_selector_gets_all_beyond_it_by_the_new_one() -> None:
+    at = desk()
+    start = started(at)
+    publish(at, 1, 2)
+    at.gone(1)
+    token = CheckpointToken({"p": start})
+    effects = at.finish(at.say(2, subscribe(selector="n = 1", token=token)))
+    effects += at.pass_time(0.3)
+    frames = told(effects, 2)
+    assert Subscribed("s", token, token) in frames  # wherever it was meanwhile: from there on
+    assert values_of([*frames, *publish(at, 1, 2)]) == [1, 1]
 
 
 def test_too_many_changes_are_refused_and_coming_again_without_one_is_not() -> None:

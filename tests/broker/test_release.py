@@ -24,7 +24,7 @@ class Root:
         self.out = Outbox()
         self.tickets: list[int] = []
         self.commit = GroupCommit(self.tickets.append)
-        self.hosts = Hosts("p", known, self.out, self.commit)
+        self.hosts = Hosts("p", dict.fromkeys(known, 0), self.out, self.commit)
 
     def hear(self, each: ReleaseRow, peer: str = "n") -> list[Any]:
         self.hosts.received(peer, each, lambda _: True)
@@ -38,7 +38,7 @@ class Root:
 
 def test_a_host_is_heard_once_it_is_known_on_disk() -> None:
     root = Root()
-    assert root.hear(row("h", 1, NOTHING[0], asks=True)) == [SaveHosts("p", ("h",))]
+    assert root.hear(row("h", 1, NOTHING[0], asks=True)) == [SaveHosts("p", {"h": 1})]
     assert root.hosts.total(HERE_NOBODY) == NOTHING  # it holds from now on
     assert root.synced() == [SendPeer("n", Heard("p", "h", 1))]
 
@@ -52,12 +52,28 @@ def test_the_newest_row_of_a_host_holds_in_whatever_order_they_come() -> None:
     assert root.hosts.total(HERE_NOBODY) == (50, 50)
 
 
+def test_a_row_of_before_a_host_was_heard_counts_for_nothing_also_after_a_crash() -> None:
+    root = Root()
+    root.hear(row("h", 5, NOTHING[0], asks=True))
+    root.hear(row("h", 6, 100))
+    assert root.hear(row("h", 7, 50, asks=True)) == [SaveHosts("p", {"h": 7})]
+    assert root.hear(row("h", 7, 50, asks=True)) == []  # it asks again, and is heard again
+    heard = [SendPeer("n", Heard("p", "h", sequence)) for sequence in (5, 7, 7)]
+    assert root.synced() == heard
+    root.hosts = Hosts("p", {"h": 7}, root.out, root.commit)  # a crash
+    root.hear(row("h", 4, TICK_MAX))  # a relay has it from when nobody was there
+    root.hear(row("h", 6, 100))
+    assert root.hosts.total(HERE_NOBODY) is None
+    root.hear(row("h", 7, 50))
+    assert root.hosts.total(HERE_NOBODY) == (50, 50)
+
+
 def test_a_host_that_has_not_reported_holds_until_it_is_struck_off() -> None:
     root = Root("h", "gone")
     root.hear(row("h", 1, 100))
     assert root.hosts.total(HERE_NOBODY) is None
     assert root.hosts.remove("gone")
-    assert root.out.take() == [SaveHosts("p", ("h",))]
+    assert root.out.take() == [SaveHosts("p", {"h": 0})]
     assert root.hosts.total(HERE_NOBODY) == (100, 100)
     assert not root.hosts.remove("gone")
 

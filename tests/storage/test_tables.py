@@ -15,6 +15,7 @@ from tidemark.errors import DamagedError, DirectoryLockedError, DiskFullError, U
 from tidemark.storage.memorytables import MemoryTables
 from tidemark.storage.sqlitetables import SqliteTables
 from tidemark.storage.subscription import SelectorVersion, Subscription
+from tidemark.storage.tablerows import sealed
 from tidemark.storage.tables import INCARNATION, PfsMark, Tables, TopicRow
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
@@ -271,12 +272,12 @@ def test_a_file_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> 
 
 
 def test_hosts_are_kept_as_they_were_committed_last(host: OnDisk | InMemory) -> None:
-    host.tables.put_hosts("p1", ("a", "b"))
-    host.tables.put_hosts("p2", ())
+    host.tables.put_hosts("p1", {"a": 3, "b": 1 << 40})
+    host.tables.put_hosts("p2", {})
     host.tables.commit()
-    host.tables.put_hosts("p1", ("a",))
-    assert host.tables.hosts() == {"p1": ("a",), "p2": ()}
-    assert host.crash().hosts() == {"p1": ("a", "b"), "p2": ()}
+    host.tables.put_hosts("p1", {"a": 3})
+    assert host.tables.hosts() == {"p1": {"a": 3}, "p2": {}}
+    assert host.crash().hosts() == {"p1": {"a": 3, "b": 1 << 40}, "p2": {}}
 
 
 def test_a_file_of_before_there_were_hosts_gets_the_table(tmp_path: Path) -> None:
@@ -289,12 +290,24 @@ def test_a_file_of_before_there_were_hosts_gets_the_table(tmp_path: Path) -> Non
     tables = SqliteTables(path)
     assert tables.hosts() == {}
     assert tables.subscriptions()
-    tables.put_hosts("p1", ("a",))
+    tables.put_hosts("p1", {"a": 7})
     tables.commit()
     tables.close()
     again = SqliteTables(path)
-    assert again.hosts() == {"p1": ("a",)}
+    assert again.hosts() == {"p1": {"a": 7}}
     again.close()
+
+
+def test_hosts_of_before_their_rows_were_numbered_are_hosts(tmp_path: Path) -> None:
+    path = filled(tmp_path / "tables.db")
+    other = sqlite3.connect(path)
+    other.execute("INSERT INTO hosts VALUES (?, ?, ?)", sealed("hosts", ("p1", '["a", "b"]')))
+    other.execute("PRAGMA user_version = 3")
+    other.commit()
+    other.close()
+    tables = SqliteTables(path)
+    assert tables.hosts() == {"p1": {"a": 0, "b": 0}}
+    tables.close()
 
 
 def test_a_later_version_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -122,8 +122,9 @@ class Recovered:
     #: pubend -> how far the PFS goes
     delivered: Mapping[str, int] = field(default_factory=dict)
     topics: Iterable[Topic] = ()
-    #: pubend hosted here -> the brokers that may have subscribers of it; not there: nobody ever said
-    hosts: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    #: pubend hosted here -> the brokers that may have subscribers of it -> the oldest row of theirs that
+    #: counts; not there: nobody ever said
+    hosts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 class Broker:
@@ -402,7 +403,7 @@ class Broker:
         for name in sorted(set(self._streams) - set(layout.pubends)):
             self._close(name)
         for name in sorted(set(layout.pubends) - set(self._streams)):
-            self._open(name, states.get(name, PubendState()), (), layout)
+            self._open(name, states.get(name, PubendState()), {}, layout)
             self._streams[name].listener = self._host
             self._host.join(name, self._streams[name])
         for peer in self._overlay.change(layout):
@@ -465,7 +466,7 @@ class Broker:
     # Pubends, release and time.
 
     def _open(
-        self, name: str, state: PubendState, hosts: Iterable[str] | None, layout: Layout | None = None
+        self, name: str, state: PubendState, hosts: Mapping[str, int] | None, layout: Layout | None = None
     ) -> None:
         """A pubend of the layout: its stream, and if it is hosted here the pubend itself."""
         layout, config = layout or self.config.layout, self.config
@@ -487,11 +488,13 @@ class Broker:
             stream.window.lose(pubend.lost)
             self._hosts[name] = self._hosts_of(name, state, hosts, layout)
 
-    def _hosts_of(self, name: str, state: PubendState, hosts: Iterable[str] | None, layout: Layout) -> Hosts:
+    def _hosts_of(
+        self, name: str, state: PubendState, hosts: Mapping[str, int] | None, layout: Layout
+    ) -> Hosts:
         """Where there is history and nobody ever said who hosts subscribers, anyone may."""
         has_history = max(state.last, state.lost) > TICK_MIN
         others = [each for each in layout.brokers if each != self.config.name] if has_history else []
-        found = Hosts(name, others if hosts is None else hosts, self._out, self._tables_commit)
+        found = Hosts(name, dict.fromkeys(others, 0) if hosts is None else hosts, self._out, self._tables_commit)
         if hosts is None:
             found.save()
         return found

@@ -187,10 +187,13 @@ class SaveReleased:
 
 @dataclass(frozen=True, slots=True)
 class SaveHosts:
-    """The brokers that may have subscribers of a pubend hosted here; replaces what was saved of it."""
+    """The brokers that may have subscribers of a pubend hosted here -> the oldest row that counts.
+
+    Replaces what was saved of the pubend.
+    """
 
     pubend: str
-    hosts: tuple[str, ...]
+    hosts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,11 +149,11 @@ class Reception:
         return frame.stamp or self._host.wall
 
     def _take_back(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
-        """It was at another broker meanwhile, which this one has not let it go to: as if it came from there.
+        """It was, or may have been, at another broker meanwhile: as if it came from there.
 
-        What it was promised there is not known here.
+        What it was promised there is not known here. Where its token says nothing, it never got anything.
         """
-        token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
+        token = CheckpointToken({**subscription.released, **(frame.token or {})})
         self.remove(subscription)
         self._create(client, replace(frame, token=token))
 
@@ -279,9 +279,11 @@ class Reception:
 
 
 def _is_from_elsewhere(frame: Subscribe, known: Subscription) -> bool:
-    """Its token is of a time that it was not here: it has been at another broker, or goes back."""
-    token = frame.token if frame.token is not None else CheckpointToken()
-    return any(tick < known.starts.get(pubend, TICK_MAX) for pubend, tick in token.items())
+    """It has been at another broker, or goes back; or it may have been, and what it wants was told there."""
+    if frame.token is None:
+        return False
+    is_older = any(tick < known.starts.get(pubend, TICK_MAX) for pubend, tick in frame.token.items())
+    return is_older or _is_change(frame, known)
 
 
 def _is_change(frame: Subscribe, known: Subscription) -> bool:

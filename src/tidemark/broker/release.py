@@ -4,7 +4,8 @@ A host says for itself how far it is, under a sequence that grows across its liv
 holds, by whichever way it came, so the way does not matter. Relays pass rows on and remember, softly, where
 from. The pubend's broker keeps one row a host, and on disk which hosts there are: one that has not reported
 holds everything, and only an administrator can strike it off. So a host with nobody that gets somebody says
-first that nothing may go, and begins only when it has been heard.
+first that nothing may go, and begins only when it has been heard. From then on no older row of it counts, also
+after a crash of the pubend's broker: a relay may still have one, from when there was nobody.
 """
 
 from __future__ import annotations
@@ -82,12 +83,12 @@ class Rows:
 class Hosts:
     """The hosts of a pubend, at the pubend's own broker."""
 
-    def __init__(self, pubend: str, known: Iterable[str], out: Outbox, commit: GroupCommit) -> None:
+    def __init__(self, pubend: str, known: Mapping[str, int], out: Outbox, commit: GroupCommit) -> None:
         self._pubend = pubend
         self._out = out
         self._commit = commit
-        #: on disk, or on its way there: those that may have subscribers
-        self._known = set(known)
+        #: on disk, or on its way there: those that may have subscribers -> no older row of it counts
+        self._known = dict(known)
         self._rows: dict[str, ReleaseRow] = {}
 
     @property
@@ -96,13 +97,15 @@ class Hosts:
         return tuple(sorted(self._known))
 
     def received(self, peer: str, row: ReleaseRow, is_up: Callable[[str], bool]) -> None:
-        """A host's row came by way of a neighbour; it is heard once the host is known on disk."""
-        known = self._rows.get(row.host)
-        if row.host not in self._known:
-            if row.released == TICK_MAX:
-                return  # it has nobody, and never said that it had somebody
-            self._known.add(row.host)
-            self._save()
+        """A host's row came by way of a neighbour; it is heard once that is on disk."""
+        known, oldest = self._rows.get(row.host), self._known.get(row.host)
+        if oldest is None and row.released == TICK_MAX:
+            return  # it has nobody, and never said that it had somebody
+        if oldest is not None and row.sequence < oldest:
+            return  # it has been heard since
+        if oldest is None or (row.asks and row.sequence > oldest):
+            self._known[row.host] = row.sequence
+            self.save()
         if known is None or row.sequence > known.sequence:
             self._rows[row.host] = row
         if row.asks:
@@ -113,18 +116,19 @@ class Hosts:
         """An administrator strikes a host off: it holds nothing any more. Whether it was there."""
         if host not in self._known:
             return False
-        self._known.discard(host)
+        del self._known[host]
         self._rows.pop(host, None)
-        self._save()
+        self.save()
         return True
 
     def save(self) -> None:
         """Put on disk which hosts there are."""
-        self._save()
+        self._out.add(SaveHosts(self._pubend, dict(sorted(self._known.items()))))
+        self._commit.after()
 
     def total(self, here: Minima | None) -> Minima | None:
         """The minima over all hosts and those here; None while one is unknown."""
-        if here is None or not self._known <= self._rows.keys():
+        if here is None or not self._known.keys() <= self._rows.keys():
             return None
         rows = [self._rows[host] for host in self._known]
         released = min([here[0], *(row.released for row in rows)])
@@ -141,10 +145,6 @@ class Hosts:
             }
             for host in self.known
         ]
-
-    def _save(self) -> None:
-        self._out.add(SaveHosts(self._pubend, self.known))
-        self._commit.after()
 
 
 @dataclass(slots=True)

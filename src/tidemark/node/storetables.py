@@ -94,8 +94,8 @@ class TableStore:
         self._check_room()
         self._tables.put_topic(TopicRow(effect.topic, effect.is_open, effect.schemas))
 
-    def hosts(self) -> dict[str, tuple[str, ...]]:
-        """pubend -> the brokers that may have subscribers of it."""
+    def hosts(self) -> dict[str, dict[str, int]]:
+        """pubend -> the brokers that may have subscribers of it -> the oldest row that counts."""
         return self._tables.hosts()
 
     def save_hosts(self, effect: SaveHosts) -> None:

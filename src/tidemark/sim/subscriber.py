@@ -75,7 +75,7 @@ class Life:
     ledger: dict[str, Received] = field(default_factory=dict)
     #: where it wanted to begin, if that was in the past
     past: CheckpointToken | None = None
-    #: it has been at another broker
+    #: it has been at another broker, or is taken as if it had
     has_moved: bool = False
     #: the subscriber was there to the end, so that all there is must have come
     is_last: bool = True
@@ -171,7 +171,7 @@ class Subscriber:
             self._begin()
         self._has_asked = True
         self.client = self.world.connect(self.machine, self.receive, self.disconnected)
-        self.life.has_moved |= self.asked_at not in (None, self.machine)
+        self.life.has_moved |= self.asked_at not in (None, self.machine) or self._shows_a_change
         self.asked_at = self.machine
         if self.is_ending:
             self.world.to_broker(self.client, Unsubscribe(self.life.name))
@@ -185,6 +185,11 @@ class Subscriber:
             self.life.name, want.pattern, want.selector, self.life.durable, self.credit, token, now
         )
         self.world.to_broker(self.client, frame)
+
+    @property
+    def _shows_a_change(self) -> bool:
+        """It wants something else than before from its token on, as if it came from another broker."""
+        return self.kind == "holds" and self.is_subscribed and len(self.life.wants) > 1
 
     def _move(self, machine: str) -> None:
         """Go to another broker, in the middle of whatever was going on at the last one."""

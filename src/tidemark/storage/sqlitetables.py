@@ -37,8 +37,8 @@ from tidemark.storage.tables import Contents, Tables
 
 #: "TMSH", and the version of `tablerows.SCHEMA`
 APPLICATION = 0x544D5348
-VERSION = 3
-#: Older versions that only lack tables, which are made when such a file is opened.
+VERSION = 4
+#: Older versions that are read, and lack tables at most, which are made when such a file is opened.
 VERSION_OLDEST = 2
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}

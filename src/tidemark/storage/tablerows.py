@@ -95,7 +95,7 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> Contents:
             topic: TopicRow(topic, bool(is_open), tuple(json.loads(schemas)))
             for topic, is_open, schemas in rows["topics"]
         },
-        {pubend: tuple(json.loads(hosts)) for pubend, hosts in rows["hosts"]},
+        {pubend: _hosts(json.loads(hosts)) for pubend, hosts in rows["hosts"]},
     )
 
 
@@ -109,6 +109,11 @@ def _selector_row(subscriber: int, each: SelectorVersion) -> Row:
 
 def _topic_row(each: TopicRow) -> Row:
     return each.topic, int(each.is_open), json.dumps(each.schemas)
+
+
+def _hosts(found: dict[str, int] | list[str]) -> dict[str, int]:
+    """Version 3 had their names only."""
+    return found if isinstance(found, dict) else dict.fromkeys(found, 0)
 
 
 def _position_rows(positions: Positions) -> list[Row]:

@@ -66,7 +66,7 @@ class Contents:
     topics: dict[str, TopicRow] = field(default_factory=dict)
     # Nothing that was confirmed: a host is told that it was heard after the commit, and starts nobody before.
     # A pubend that is not there is one of before there was this table.
-    hosts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    hosts: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def merge(self, changes: Contents, removed: Iterable[int]) -> None:
         """Take in rows that were written, without the subscribers that were removed."""
@@ -199,11 +199,11 @@ class Tables(ABC):
         """All of them, in the order of their names."""
         return [self._contents.topics[name] for name in sorted(self._contents.topics)]
 
-    def put_hosts(self, pubend: str, hosts: tuple[str, ...]) -> None:
-        """The brokers that may have subscribers of a pubend that is hosted here."""
-        self._contents.hosts[pubend] = self._changes.hosts[pubend] = hosts
+    def put_hosts(self, pubend: str, hosts: Mapping[str, int]) -> None:
+        """The brokers that may have subscribers of a pubend hosted here -> the oldest row that counts."""
+        self._contents.hosts[pubend] = self._changes.hosts[pubend] = dict(hosts)
 
-    def hosts(self) -> dict[str, tuple[str, ...]]:
+    def hosts(self) -> dict[str, dict[str, int]]:
         """Of every pubend of which it was said."""
         return dict(self._contents.hosts)
 
