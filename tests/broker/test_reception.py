@@ -374,7 +374,7 @@ def test_a_changed_selector_holds_from_a_tick_on_that_is_told() -> None:
 
 def test_who_has_not_consumed_what_lies_before_a_change_gets_it_by_the_old_selector() -> None:
     at = desk()
-    start = started(at)
+    started(at)
     publish(at, 1, 2)
     at.gone(1)
     at.finish(at.say(2, subscribe(selector="n = 1", credit=0)))

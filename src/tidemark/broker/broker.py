@@ -494,7 +494,8 @@ class Broker:
         """Where there is history and nobody ever said who hosts subscribers, anyone may."""
         has_history = max(state.last, state.lost) > TICK_MIN
         others = [each for each in layout.brokers if each != self.config.name] if has_history else []
-        found = Hosts(name, dict.fromkeys(others, 0) if hosts is None else hosts, self._out, self._tables_commit)
+        known = dict.fromkeys(others, 0) if hosts is None else hosts
+        found = Hosts(name, known, self._out, self._tables_commit)
         if hosts is None:
             found.save()
         return found

@@ -4,8 +4,8 @@ A host says for itself how far it is, under a sequence that grows across its liv
 holds, by whichever way it came, so the way does not matter. Relays pass rows on and remember, softly, where
 from. The pubend's broker keeps one row a host, and on disk which hosts there are: one that has not reported
 holds everything, and only an administrator can strike it off. So a host with nobody that gets somebody says
-first that nothing may go, and begins only when it has been heard. From then on no older row of it counts, also
-after a crash of the pubend's broker: a relay may still have one, from when there was nobody.
+first that nothing may go, and begins only when it has been heard. From then on no older row of it counts,
+also after a crash of the pubend's broker: a relay may still have one, from when there was nobody.
 """
 
 from __future__ import annotations

@@ -93,6 +93,8 @@ class Machine:
         if number > self._reforms:
             self._reforms = number
             self._give(RoutesChanged(layout))
+            for peer in sorted(self._links - set(layout.neighbours(self.name))):
+                self._world.part(self.name, peer)
 
     def crash(self) -> None:
         """Switch it off, at once."""

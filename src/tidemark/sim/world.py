@@ -150,6 +150,11 @@ class World:
         else:
             self._disconnect(a, b)
 
+    def part(self, a: str, b: str) -> None:
+        """A broker goes by an overlay without this link, and closes it; a newer one may have it again."""
+        self._disconnect(a, b)
+        self.engine.after(HEARS_US_MAX, partial(self._connect, a, b))
+
     def _retire(self, name: str, before: Layout) -> None:
         """A machine that is not in the overlay any more is switched off for good."""
         if name in self.layout.brokers or name not in self.machines:
