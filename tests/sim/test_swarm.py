@@ -36,6 +36,9 @@ REGRESSIONS: dict[tuple[str, int], str] = {
     ("swarm", 76): "a subscriber was told from where a change holds before that was on disk",
     ("swarm", 40): "a broker stayed with a worse way although the better one did not follow it any more",
     ("swarm", 253): "a host was told that it was heard by a way that was gone",
+    ("swarm", 110_564): "a log forgot damage when only a part of its ticks was let go",
+    ("swarm", 120_882): "a relay had a row of before a host had anybody, and a restarted pubend believed it",
+    ("swarm", 121_998): "what was wanted at another broker was not known to the one that was returned to",
 }
 
 
