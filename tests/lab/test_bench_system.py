@@ -25,7 +25,7 @@ TINY: dict[str, tuple[Any, Any]] = {
     "fanout": (fanout, fanout.Effort((fanout.Case("os", "lean", 100),), 8, 0.0, 0.2)),
     "publish": (publish, publish.Effort((publish.Case("os", "publish_many", 50),), 0.0, 0.1, 2)),
     "catchup": (catchup, catchup.Effort((catchup.Case("os", "client", quarter=True),), 4, 400, (8,), 400)),
-    "latency": (latency, latency.Effort(("os",), 2, 20)),
+    "latency": (latency, latency.Effort(("os",), 2, 20, 5)),
     "idle": (idle, idle.Effort(10, 0.0, 0.1)),
 }
 

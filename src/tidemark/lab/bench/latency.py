@@ -13,6 +13,7 @@ from statistics import median, quantiles
 
 from tidemark.lab.bench.harness import Bed, Worker, filesystem
 from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.lab.bench.steps import bench_steps
 
 EVENTS_A_SECOND = 200
 P50_MS = 0.6
@@ -32,10 +33,12 @@ class Effort:
     #: of so many events, and as many of the floor; the first one warms up
     rounds: int
     events: int
+    #: events of which each step in the broker is timed
+    stepped: int
 
 
-FULL = Effort(("sync", "os"), 7, 500)
-QUICK = Effort(("sync", "os"), 3, 200)
+FULL = Effort(("sync", "os"), 7, 500, 1_000)
+QUICK = Effort(("sync", "os"), 3, 200, 100)
 
 
 def bench_latency(effort: Effort) -> Iterator[Section]:
@@ -45,6 +48,7 @@ def bench_latency(effort: Effort) -> Iterator[Section]:
             yield Section(
                 f"latency at {EVENTS_A_SECOND} events/s", _measured(bed, durability, effort), notes=NOTES
             )
+    yield from bench_steps(effort.stepped)
 
 
 def _measured(bed: Bed, durability: str, effort: Effort) -> list[Measurement]:
