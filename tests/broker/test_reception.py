@@ -397,6 +397,19 @@ def test_who_shows_a_token_with_a_changed_selector_gets_all_beyond_it_by_the_new
     assert values_of([*frames, *publish(at, 1, 2)]) == [1, 1]
 
 
+def test_a_changed_selector_on_another_connection_ends_the_one_before_which_is_told_why() -> None:
+    at = desk()
+    start = started(at)
+    frame = subscribe(selector="n = 1", token=CheckpointToken({"p": start}))
+    effects = at.finish(at.say(2, frame))
+    (refused,) = told(effects, 1)
+    assert isinstance(refused, Refused)
+    assert refused.code == "taken"
+    effects = at.pass_time(0.3)
+    assert told(effects, 1) == []
+    assert values_of(publish(at, 1, 2)) == [1]
+
+
 def test_too_many_changes_are_refused_and_coming_again_without_one_is_not() -> None:
     at = desk()
     started(at)

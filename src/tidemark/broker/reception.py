@@ -154,6 +154,7 @@ class Reception:
         What it was promised there is not known here. Where its token says nothing, it never got anything.
         """
         token = CheckpointToken({**subscription.released, **(frame.token or {})})
+        self._end_older(client, subscription)
         self.remove(subscription)
         self._create(client, replace(frame, token=token))
 
@@ -165,16 +166,21 @@ class Reception:
 
     def _connect(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
         """The newer connection wins, and what it says it has decides where it goes on."""
-        if subscription.client is not None:
-            self._by_client[subscription.client].discard(subscription.id)
-            if subscription.client != client:
-                self._counters["fences"] += 1
-                reason = f"{frame.name!r} has connected again elsewhere, which ends this connection's part"
-                self._refuse(subscription.client, frame.name, "taken", reason)
+        self._end_older(client, subscription)
         self._by_client.setdefault(client, set()).add(subscription.id)
         subscription.connected_at = self._came(frame)
         token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
         self._host.connect(subscription, client, frame.credit, token)
+
+    def _end_older(self, client: int, subscription: Subscription) -> None:
+        """Another connection that has the subscription loses it, and is told why."""
+        if subscription.client is None:
+            return
+        self._by_client[subscription.client].discard(subscription.id)
+        if subscription.client != client:
+            self._counters["fences"] += 1
+            reason = f"{subscription.name!r} has connected again elsewhere, which ends this connection's part"
+            self._refuse(subscription.client, subscription.name, "taken", reason)
 
     def gone(self, client: int) -> None:
         """A connection is gone: durable subscriptions stay, others end."""
