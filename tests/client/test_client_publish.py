@@ -202,6 +202,33 @@ def test_a_full_disk_is_waited_for_and_told_only_after_the_timeout() -> None:
     run(main())
 
 
+def test_of_many_batches_that_find_a_disk_full_none_is_lost_or_told_of_numbers() -> None:
+    async def main() -> None:
+        async with FakeBroker() as broker, tidemark.connect(broker.url) as tm:
+            await tm.create_topic("t", "[n: int]")
+            fulls = [True, True]  # the first batch of each round: those behind it miss it
+
+            def hook(frame: Publish) -> Frame | None:
+                is_first = frame.sequence == 1 and fulls
+                return (
+                    Refused("publish", frame.publisher, "full", "it is full")
+                    if is_first and fulls.pop()
+                    else None
+                )
+
+            broker.on_publish = hook
+            promises = []
+            for n in range(8):
+                promises.append(tm.publish("t", {"n": n}))
+                await asyncio.sleep(0)  # a batch each, all under way at once
+            ticks = await asyncio.gather(*promises)
+            assert ticks == sorted(set(ticks))
+            assert broker.count() == 8
+            assert len({frame.publisher for frame in broker.of(Publish)}) == 1
+
+    run(main())
+
+
 def test_events_wait_for_the_broker_of_their_pubend_and_are_not_published_elsewhere() -> None:
     async def main() -> None:
         async with FakeBroker("b1", ("p1",)) as one, FakeBroker("b2", ("p2",)) as two:

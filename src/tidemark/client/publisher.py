@@ -333,6 +333,8 @@ class Publisher:
         for stream in [each for each in self._streams.values() if each.publisher == frame.name]:
             if frame.code == "full":
                 self._later(stream, error)
+            elif frame.code == "sequence" and self._retry is not None:
+                pass  # of what was sent behind the refused one: it all goes again
             elif frame.code == "sequence" and stream.refusals < SEQUENCE_REFUSALS_MAX:
                 stream.refusals += 1
                 self._later(stream, None)
@@ -340,7 +342,7 @@ class Publisher:
                 self._give_up(stream, error)
 
     def _later(self, stream: Stream, refusal: RefusedError | None) -> None:
-        """Send all of it again after a while. The frames behind the refused one are refused too: once."""
+        """Send all of it again after a while."""
         stream.refusal = refusal or stream.refusal
         if self._retry is None:
             self._retry = self._loop.call_later(self._backoff.delay(), self._again)
