@@ -397,6 +397,18 @@ def test_who_shows_a_token_with_a_changed_selector_gets_all_beyond_it_by_the_new
     assert values_of([*frames, *publish(at, 1, 2)]) == [1, 1]
 
 
+def test_who_shows_a_changed_selector_and_leaves_before_it_is_on_disk_is_not_forgotten() -> None:
+    at = desk()
+    start = started(at)
+    effects = at.say(1, subscribe(selector="n = 1", token=CheckpointToken({"p": start})))
+    at.gone(1)
+    at.finish(effects)
+    assert shown(at)["selector"] == "n = 1"
+    publish(at, 1, 2)
+    frames = told(at.finish(at.say(2, subscribe(selector="n = 1"))) + at.pass_time(0.3), 2)
+    assert values_of(frames) == [1]
+
+
 def test_a_changed_selector_on_another_connection_ends_the_one_before_which_is_told_why() -> None:
     at = desk()
     start = started(at)

@@ -38,6 +38,7 @@ REGRESSIONS: dict[tuple[str, int], str] = {
     ("swarm", 253): "a host was told that it was heard by a way that was gone",
     ("swarm", 110_564): "a log forgot damage when only a part of its ticks was let go",
     ("swarm", 120_882): "a relay had a row of before a host had anybody, and a restarted pubend believed it",
+    ("swarm", 131_385): "who changed its selector and left before that was on disk was forgotten",
     ("swarm", 121_998): "what was wanted at another broker was not known to the one that was returned to",
 }
 

@@ -107,7 +107,7 @@ class Reception:
         if error is not None:
             raise error
 
-    def _create(self, client: int, frame: Subscribe) -> None:
+    def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
         subscription = Subscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
         subscription.made_at = self.moves.next_epoch(frame.name, self._came(frame))
@@ -118,7 +118,8 @@ class Reception:
         self._host.enter(subscription, Desire(frame.pattern, frame.selector, 0), frame.token)
         if frame.durable:
             self._by_client.setdefault(client, set()).add(subscription.id)
-            self._host.save(subscription, partial(self._created, client, frame, subscription))
+            created = partial(self._created, client, frame, subscription, was_here=was_here)
+            self._host.save(subscription, created)
         else:
             self._connect(client, frame, subscription)
 
@@ -127,7 +128,7 @@ class Reception:
         if client in self._by_client:
             self.subscribe(client, frame)
 
-    def _created(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+    def _created(self, client: int, frame: Subscribe, subscription: Subscription, *, was_here: bool) -> None:
         subscription.is_kept = True
         is_there = subscription.id in self._by_client.get(client, ())
         if subscription.moved_to is not None and is_there:
@@ -136,7 +137,7 @@ class Reception:
             return
         if self._by_name.get(frame.name) is not subscription:
             return
-        if subscription.epoch and not is_there:
+        if subscription.epoch and not is_there and not was_here:
             self.remove(subscription)  # it never heard that it was here, and holds elsewhere
             return
         if is_there and subscription.client is None:
@@ -156,7 +157,7 @@ class Reception:
         token = CheckpointToken({**subscription.released, **(frame.token or {})})
         self._end_older(client, subscription)
         self.remove(subscription)
-        self._create(client, replace(frame, token=token))
+        self._create(client, replace(frame, token=token), was_here=True)
 
     def _change(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
         """It wants something else than before, from a tick on; until then what it wanted holds."""
