@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tidemark
+from tidemark.message import BatchBuilder, Schema, Shape
 from tidemark.node.config import Config
 from tidemark.node.configload import load
 from tidemark.node.node import Node
@@ -56,6 +57,27 @@ def test_what_is_published_comes_to_those_who_want_it(tmp_path: Path) -> None:
             await tm.unsubscribe("audit")
             with pytest.raises(tidemark.RefusedError):
                 await tm.unsubscribe("audit")
+        await node.stop()
+
+    run(main())
+
+
+def test_a_shape_that_was_added_to_an_open_topic_is_there_for_selectors_and_batches(tmp_path: Path) -> None:
+    async def main() -> None:
+        node = await Node.start(config(tmp_path))
+        async with tidemark.connect(f"tidemark://{node.address}") as tm:
+            await tm.create_topic("notes", "[price: double]", is_open=True)
+            async with tm.subscribe("notes", where="price > 10") as sub:
+                schema = Schema.parse("[price: double]")
+                builder = BatchBuilder()
+                for price in (1.0, 11.0):
+                    builder.add(Shape("notes", schema.fingerprint), schema.encode({"price": price}))
+                await tm.publish_batch(builder.build())
+                await tm.publish("notes", {"price": 12.0, "note": "another shape"})
+                got = [await sub.next(5) for _ in range(2)]
+                assert [each["price"] for each in got if isinstance(each, tidemark.Event)] == [11.0, 12.0]
+            with pytest.raises(tidemark.RefusedError, match="is open and stays so"):
+                await tm.create_topic("notes", "[price: double]")
         await node.stop()
 
     run(main())

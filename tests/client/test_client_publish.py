@@ -122,6 +122,25 @@ def test_a_topic_is_declared_from_a_text_a_schema_or_a_dataclass() -> None:
     run(main())
 
 
+def test_a_shape_is_added_to_an_open_topic_before_anything_is_published_in_it() -> None:
+    async def main() -> None:
+        async with FakeBroker() as broker, tidemark.connect(broker.url) as tm:
+            await tm.publish("notes", {"text": "x"})
+            await tm.create_topic("notes", TRADES, is_open=True)
+            await tm.create_topic("notes", TRADES, is_open=True)
+            assert broker.topics["notes"].is_open
+            assert [schema.text for schema in await tm.schemas("notes")] == ["[text: string]", TRADES]
+            schema = Schema.parse(TRADES)
+            builder = BatchBuilder()
+            builder.add(Shape("notes", schema.fingerprint), schema.encode(TRADE))
+            assert len(await tm.publish_batch(builder.build())) == 1
+            await tm.create_topic("declared", TRADES)
+            with pytest.raises(RefusedError, match="declared otherwise"):
+                await tm.create_topic("declared", TRADES, is_open=True)
+
+    run(main())
+
+
 def test_a_value_that_does_not_fit_is_refused_before_it_is_sent() -> None:
     async def main() -> None:
         async with FakeBroker() as broker, tidemark.connect(broker.url) as tm:
@@ -140,6 +159,22 @@ def test_a_value_that_does_not_fit_is_refused_before_it_is_sent() -> None:
             batch = broker.of(Publish)[0].batch
             assert (batch.key(0), int(batch.prelude("priority")[0])) == (b"k", 9)
             assert int(batch.prelude("validity_ms")[0]) == 500
+
+    run(main())
+
+
+def test_a_key_a_priority_and_a_validity_go_with_each_of_many() -> None:
+    async def main() -> None:
+        async with FakeBroker() as broker, tidemark.connect(broker.url) as tm:
+            await tm.create_topic("trades", TRADES)
+            with pytest.raises(EncodeError, match="key"):
+                await tm.publish_many("trades", [TRADE], key=bytes(70_000))
+            assert not broker.of(Publish)
+            await tm.publish_many("trades", [TRADE] * 3, key="ACME", priority=7, validity=2)
+            batch = broker.of(Publish)[0].batch
+            assert [batch.key(row) for row in range(3)] == [b"ACME"] * 3
+            assert batch.prelude("priority").tolist() == [7] * 3
+            assert batch.prelude("validity_ms").tolist() == [2_000] * 3
 
     run(main())
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from datetime import UTC, datetime
 from secrets import token_hex
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from tidemark.client.acks import Acks, Transaction
 from tidemark.client.addresses import Address, addresses_in, parse_listen, parse_url
@@ -71,31 +71,30 @@ FETCH_BYTES = 4 << 20
 _PLAIN = Options()
 
 
-def connect(
-    url: str,
-    *,
-    client: str | None = None,
-    publisher: str | None = None,
-    pubend: str | None = None,
-    timeout: float = TIMEOUT_SECONDS,
-    connect_timeout: float = CONNECT_SECONDS,
-    ping: float = PING_SECONDS,
-) -> Client:
+class ConnectOptions(TypedDict, total=False):
+    """What `connect` and `listen` both take. Times are in seconds."""
+
+    #: the name that administrators see; a new one each time unless it is given
+    client: str | None
+    #: who publishes, for applications that number their events themselves: see Client.publish
+    publisher: str | None
+    #: where to publish, if not where the broker puts it
+    pubend: str | None
+    #: how long anything waits for its answer
+    timeout: float
+    #: how long the first connection may take
+    connect_timeout: float
+    #: how often a silent broker is asked whether it is there
+    ping: float
+
+
+def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
     """A client of the brokers at `tidemark://host:port[,host:port...]`; `async with` or `await` connects it.
 
-    It stays connected to one of them, and goes on where it was after every break. `client` is the name that
-    administrators see. `publisher` names who publishes, for applications that number their events themselves
-    (see Client.publish); `pubend` says where to publish if not where the broker puts it.
+    It stays connected to one of them, and goes on where it was after every break. Options: `client`,
+    `publisher`, `pubend`, `timeout`, `connect_timeout` and `ping`, see ConnectOptions.
     """
-    return Client(
-        url,
-        client=client,
-        publisher=publisher,
-        pubend=pubend,
-        timeout=timeout,
-        connect_timeout=connect_timeout,
-        ping=ping,
-    )
+    return Client(url, **options)
 
 
 def listen(
@@ -103,12 +102,7 @@ def listen(
     address: str = "127.0.0.1:0",
     *,
     lease: float = LEASE_SECONDS,
-    client: str | None = None,
-    publisher: str | None = None,
-    pubend: str | None = None,
-    timeout: float = TIMEOUT_SECONDS,
-    connect_timeout: float = CONNECT_SECONDS,
-    ping: float = PING_SECONDS,
+    **options: Unpack[ConnectOptions],
 ) -> Client:
     """A client that is called by its broker when there is something for it, in place of an open connection.
 
@@ -116,16 +110,7 @@ def listen(
     the broker takes it for gone, or less if the broker grants less. RefusedError with the code "address" if
     the broker does not call there.
     """
-    return Client(
-        url,
-        client=client,
-        publisher=publisher,
-        pubend=pubend,
-        timeout=timeout,
-        connect_timeout=connect_timeout,
-        ping=ping,
-        push=(parse_listen(address), max(1, round(lease))),
-    )
+    return Client(url, push=(parse_listen(address), max(1, round(lease))), **options)
 
 
 class Client:
@@ -135,15 +120,15 @@ class Client:
         self,
         url: str,
         *,
-        client: str | None,
-        publisher: str | None,
-        pubend: str | None,
-        timeout: float,
-        connect_timeout: float,
-        ping: float,
+        client: str | None = None,
+        publisher: str | None = None,
+        pubend: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+        connect_timeout: float = CONNECT_SECONDS,
+        ping: float = PING_SECONDS,
         push: tuple[Address, int] | None = None,
     ) -> None:
-        """`push`: listen there, and hold a lease of so many seconds."""
+        """See ConnectOptions; `push`: listen there, and hold a lease of so many seconds."""
         self._addresses = parse_url(url)
         self.name = client or f"client-{token_hex(6)}"
         self._publisher_name = publisher
@@ -233,10 +218,17 @@ class Client:
         if not self._is_open:
             return
         deadline = asyncio.get_running_loop().time() + timeout
-        for subscription in list(self._subscriptions.values()):
-            await subscription.close(max(0.0, deadline - asyncio.get_running_loop().time()))
-        if self.link.is_up:
-            await self._publisher.drain(deadline)
+        try:
+            for subscription in list(self._subscriptions.values()):
+                await subscription.close(max(0.0, deadline - asyncio.get_running_loop().time()))
+            if self.link.is_up:
+                await self._publisher.drain(deadline)
+        finally:
+            self._end_waiting()
+            await self.link.close()
+
+    def _end_waiting(self) -> None:
+        """Nothing can be asked any more, and whoever waits for an answer learns that none will come."""
         self._is_open = False
         self._publisher.close()
         self.acks.close()
@@ -250,7 +242,6 @@ class Client:
         for future in futures:
             if not future.done():
                 future.set_exception(closed())
-        await self.link.close()
 
     @property
     def is_connected(self) -> bool:
@@ -270,17 +261,22 @@ class Client:
 
     # Topics.
 
-    async def create_topic(self, topic: str, schema: str | Schema | type | None = None) -> None:
-        """Declare a topic, or a new version of its schema; without a schema it is open.
+    async def create_topic(
+        self, topic: str, schema: str | Schema | type | None = None, *, is_open: bool = False
+    ) -> None:
+        """Declare a topic, or a new version of its schema; without a schema, or with `is_open`, it is open.
 
-        The schema is a text of the schema language, a Schema, or a dataclass. Declaring again what is
-        declared already changes nothing; RefusedError when readers of an older version could not follow.
+        The schema is a text of the schema language, a Schema, or a dataclass; of an open topic it is one of
+        the shapes that its events have, and is added to them. Declaring again what is declared already
+        changes nothing. RefusedError when readers of an older version could not follow, and when the topic
+        is there and of the other kind.
         """
         self._check_open()
         parsed = Schema.parse(schema) if isinstance(schema, str) else schema
         if parsed is not None and not isinstance(parsed, Schema):
             parsed = Schema.of(parsed)
-        await self._within(self.topics.declare(topic, parsed), f"the declaration of {topic!r}")
+        declared = self.topics.declare(topic, parsed, is_open=is_open or parsed is None)
+        await self._within(declared, f"the declaration of {topic!r}")
 
     async def schemas(self, topic: str) -> list[Schema]:
         """All versions of a topic's schema, oldest first; of an open topic, all shapes. [] for no topic."""
@@ -325,6 +321,7 @@ class Client:
         topic: str,
         values: Iterable[Any],
         *,
+        key: str | bytes = b"",
         priority: int = PRIORITY_DEFAULT,
         validity: float | None = None,
         sequence: int | None = None,
@@ -332,10 +329,11 @@ class Client:
     ) -> Ticks:
         """Publish in order, in as few batches as possible; the ticks, once all are on disk.
 
-        If it fails, the events before the failing one are published. `sequence` is the first one's.
+        If it fails, the events before the failing one are published. `key`, `priority` and `validity` are
+        of every one of them; `sequence` is the first one's.
         """
         self._check_open()
-        checked = options(b"", priority, validity, sequence)
+        checked = options(key, priority, validity, sequence)
         seconds = self.timeout if timeout is None else timeout
         return await self._publisher.publish_many(topic, values, checked, seconds)
 
