@@ -18,6 +18,7 @@ from tidemark.client.link import Link, closed
 from tidemark.client.outgoing import Ticks
 from tidemark.client.publisher import Options, Publisher, options
 from tidemark.client.pushlink import PushLink
+from tidemark.client.questions import Questions, lost
 from tidemark.client.recalls import Recalls
 from tidemark.client.starts import Start, check_start, starting_token
 from tidemark.client.subscription import (
@@ -44,10 +45,8 @@ from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     Acked,
     Answer,
-    Ask,
     ClientFrame,
     Deliver,
-    Fetch,
     Fetched,
     Gap,
     Published,
@@ -140,9 +139,6 @@ class Client:
         self._is_open = False
         self._subscriptions: dict[str, Subscription] = {}
         self._names_made = 0
-        self._answers: dict[int, asyncio.Future[str]] = {}
-        self._fetches: dict[int, asyncio.Future[Fetched]] = {}
-        self._asked = 0
         self._unsubscribing: dict[str, asyncio.Future[None]] = {}
         #: of those, what was sent again: it may be done already
         self._unsubscribed_again: set[str] = set()
@@ -157,6 +153,7 @@ class Client:
         self.link = self._made_link()
         self.topics = Topics(self.link.send)
         self.acks = Acks(self.link)
+        self._questions = Questions(self.link.send)
         self._publisher = Publisher(
             self.link,
             self.topics,
@@ -172,8 +169,8 @@ class Client:
             Subscribed: self._subscribed,
             Acked: self.acks.acked,
             Topic: self.topics.answered,
-            Answer: self._answered,
-            Fetched: self._fetched,
+            Answer: self._questions.answered,
+            Fetched: self._questions.answered,
             Unsubscribed: self._unsubscribed,
             Refused: self._refused,
         }
@@ -234,12 +231,8 @@ class Client:
         self.acks.close()
         if self._recalls is not None:
             self._recalls.close()
-        futures: list[asyncio.Future[Any]] = [
-            *self._answers.values(),
-            *self._fetches.values(),
-            *self._unsubscribing.values(),
-        ]
-        for future in futures:
+        self._questions.void(closed)
+        for future in self._unsubscribing.values():
             if not future.done():
                 future.set_exception(closed())
 
@@ -398,15 +391,8 @@ class Client:
     async def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any:
         """Ask what administrators ask, `await tm.ask("status")`; the answer is what its JSON says."""
         self._welcome()
-        self._asked += 1
-        ticket = self._asked
-        future = self._answers[ticket] = asyncio.get_running_loop().create_future()
-        self.link.send(Ask(ticket, what, json.dumps(arguments)))
-        try:
-            payload = await self._within(future, f"the answer to {what!r}", timeout)
-        finally:
-            del self._answers[ticket]
-        return json.loads(payload)
+        asked = self._questions.ask(what, json.dumps(arguments))
+        return json.loads(await self._within(asked, f"the answer to {what!r}", timeout))
 
     async def fetch(
         self,
@@ -425,14 +411,8 @@ class Client:
         its `damaged` ranges, are gone. Nothing is held for who reads like this: subscribe for that.
         """
         self._welcome()
-        self._asked += 1
-        ticket = self._asked
-        future = self._fetches[ticket] = asyncio.get_running_loop().create_future()
-        self.link.send(Fetch(ticket, pubend, base, upto, pattern, where, bytes_max))
-        try:
-            fetched: Fetched = await self._within(future, f"what lies beyond {base} of {pubend!r}", timeout)
-        finally:
-            del self._fetches[ticket]
+        asked = self._questions.fetch(pubend, base, upto, pattern, where, bytes_max)
+        fetched: Fetched = await self._within(asked, f"what lies beyond {base} of {pubend!r}", timeout)
         return fetched
 
     def offer(self, recalls_max: int) -> Recalls:
@@ -502,14 +482,7 @@ class Client:
             subscription.down()
         if self._recalls is not None:
             self._recalls.down()
-        waiting: list[asyncio.Future[Any]] = [*self._answers.values(), *self._fetches.values()]
-        for future in waiting:
-            if not future.done():
-                future.set_exception(
-                    NotConnectedError(
-                        "the broker was lost: whether it did what was asked is not known; ask again"
-                    )
-                )
+        self._questions.void(lost)
 
     def _writable(self) -> None:
         self._publisher.writable()
@@ -537,16 +510,6 @@ class Client:
         if subscription is not None:
             subscription.subscribed(frame)
 
-    def _fetched(self, frame: Fetched) -> None:
-        future = self._fetches.get(frame.ticket)
-        if future is not None and not future.done():
-            future.set_result(frame)
-
-    def _answered(self, frame: Answer) -> None:
-        future = self._answers.get(frame.ticket)
-        if future is not None and not future.done():
-            future.set_result(frame.payload)
-
     def _unsubscribed(self, frame: Unsubscribed) -> None:
         future = self._unsubscribing.get(frame.name)
         if future is not None and not future.done():
@@ -570,12 +533,11 @@ class Client:
             case "unsubscribe" if frame.code == "unknown" and frame.name in self._unsubscribed_again:
                 self._unsubscribed(Unsubscribed(frame.name))
             case "unsubscribe":
-                self._fail(self._unsubscribing.get(frame.name), frame)
-            case "ask":
-                named = frame.name.isdigit() and int(frame.name) in self._answers
-                self._fail(self._answers.get(int(frame.name) if named else self._asked), frame)
-            case "fetch":
-                self._fail(self._fetches.get(int(frame.name)) if frame.name.isdigit() else None, frame)
+                future = self._unsubscribing.get(frame.name)
+                if future is not None and not future.done():
+                    future.set_exception(_refusal(frame))
+            case "ask" | "fetch":
+                self._questions.refused(frame)
             case _:
                 raise _refusal(frame)
 
@@ -584,10 +546,6 @@ class Client:
         if frame.what == "publish":
             self._publisher.refused(frame)
         self.link.move(addresses_in(frame.reason), frame.reason)
-
-    def _fail(self, future: asyncio.Future[Any] | None, frame: Refused) -> None:
-        if future is not None and not future.done():
-            future.set_exception(_refusal(frame))
 
     def _check_open(self) -> None:
         if not self._is_open:
