@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_node import start_node
 
 import tidemark
+from live_node import config_at
 from tidemark.message import BatchBuilder, Schema, Shape
+from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
 from waiting import bounded
 
 
 @bounded
 async def test_what_is_published_comes_to_those_who_want_it(tmp_path: Path) -> None:
-    node = await start_node(tmp_path)
+    node = await Node.start(config_at(tmp_path / "data"))
     async with tidemark.connect(f"tidemark://{node.address}") as tm:
         await tm.create_topic("trades", "[symbol: string, price: double]")
         async with tm.subscribe("trades", where="price > 10", durable="audit") as sub:
@@ -42,7 +43,7 @@ async def test_what_is_published_comes_to_those_who_want_it(tmp_path: Path) -> N
 async def test_a_shape_that_was_added_to_an_open_topic_is_there_for_selectors_and_batches(
     tmp_path: Path,
 ) -> None:
-    node = await start_node(tmp_path)
+    node = await Node.start(config_at(tmp_path / "data"))
     async with tidemark.connect(f"tidemark://{node.address}") as tm:
         await tm.create_topic("notes", "[price: double]", is_open=True)
         async with tm.subscribe("notes", where="price > 10") as sub:
@@ -80,7 +81,7 @@ async def test_exactly_once_into_a_database_while_the_broker_crashes(tmp_path: P
                     store.save("d", sub.checkpoint)
                 await sub.ack(sub.checkpoint)
 
-    node = await start_node(tmp_path)
+    node = await Node.start(config_at(tmp_path / "data"))
     url = f"tidemark://{node.address}"
     async with tidemark.connect(url) as tm:
         await tm.create_topic("t", "[n: int]")
@@ -97,7 +98,7 @@ async def test_exactly_once_into_a_database_while_the_broker_crashes(tmp_path: P
             await consume(url, upto)
             if upto < total:
                 await node.fail_stop()
-                node = await start_node(tmp_path, node.address.port)
+                node = await Node.start(config_at(tmp_path / "data", broker__listen=str(node.address)))
         await producer
     await node.stop()
     rows = database.execute("SELECT n FROM got ORDER BY tick").fetchall()
@@ -107,7 +108,7 @@ async def test_exactly_once_into_a_database_while_the_broker_crashes(tmp_path: P
 
 @bounded
 async def test_the_examples_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    node = await start_node(tmp_path)
+    node = await Node.start(config_at(tmp_path / "data"))
     examples = Path(__file__).parents[2] / "examples"
     url = f"tidemark://{node.address}"
     space: dict[str, Any] = {"__name__": "example"}
@@ -119,7 +120,7 @@ async def test_the_examples_run(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 @bounded
 async def test_a_pubend_is_read_in_bulk(tmp_path: Path) -> None:
-    node = await start_node(tmp_path)
+    node = await Node.start(config_at(tmp_path / "data"))
     async with tidemark.connect(f"tidemark://{node.address}") as tm:
         await tm.create_topic("trades", "[symbol: string, price: double]")
         async with tm.subscribe("trades", durable="holds"):

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from connected import numbers, publish
-from real_node import start_node
 
 import tidemark
+from live_node import config_at
 from tidemark.client.pushlink import PushLink
 from tidemark.errors import ConfigError
 from tidemark.node import leases as leases_module
 from tidemark.node import server as server_module
+from tidemark.node.node import Node
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import Decoder
 from tidemark.wire.frames import Pushing, Refused
@@ -30,7 +31,7 @@ def sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @bounded
 async def test_a_parked_subscriber_gets_what_is_published_once_and_in_order(tmp_path: Path) -> None:
-    node = await start_node(tmp_path, **PARKS_SOON)
+    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
     url = f"tidemark://{node.address}"
     async with tidemark.connect(url) as tm, tidemark.listen(url, lease=60) as push:
         await tm.create_topic("t", "[n: int]")
@@ -59,7 +60,7 @@ async def test_a_parked_subscriber_gets_what_is_published_once_and_in_order(tmp_
 
 @bounded
 async def test_a_lease_is_renewed_in_time_and_nothing_is_missed(tmp_path: Path) -> None:
-    node = await start_node(tmp_path, **PARKS_SOON)
+    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
     url = f"tidemark://{node.address}"
     async with tidemark.connect(url) as tm, tidemark.listen(url, lease=1) as push:
         await tm.create_topic("t", "[n: int]")
@@ -76,7 +77,7 @@ async def test_a_lease_is_renewed_in_time_and_nothing_is_missed(tmp_path: Path) 
 
 @bounded
 async def test_a_subscriber_that_consumes_slowly_is_not_starved_of_credit(tmp_path: Path) -> None:
-    node = await start_node(tmp_path, **PARKS_SOON)
+    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
     url = f"tidemark://{node.address}"
     async with tidemark.connect(url) as tm, tidemark.listen(url) as push:
         await tm.create_topic("t", "[n: int, text: string]")
@@ -94,7 +95,7 @@ async def test_a_subscriber_that_consumes_slowly_is_not_starved_of_credit(tmp_pa
 
 @bounded
 async def test_a_subscriber_that_dies_without_a_word_is_gone_when_its_lease_ends(tmp_path: Path) -> None:
-    node = await start_node(tmp_path, **PARKS_SOON)
+    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
     url = f"tidemark://{node.address}"
     async with tidemark.connect(url) as tm:
         await tm.create_topic("t", "[n: int]")
@@ -120,7 +121,7 @@ async def test_a_subscriber_that_dies_without_a_word_is_gone_when_its_lease_ends
 
 @bounded
 async def test_a_caller_with_a_wrong_key_is_turned_away(tmp_path: Path) -> None:
-    node = await start_node(tmp_path, **PARKS_SOON)
+    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
     url = f"tidemark://{node.address}"
     async with tidemark.connect(url) as tm, tidemark.listen(url) as push:
         await tm.create_topic("t", "[n: int]")
@@ -142,7 +143,7 @@ async def test_a_caller_with_a_wrong_key_is_turned_away(tmp_path: Path) -> None:
 async def test_a_broker_that_starts_again_knows_no_lease_and_the_subscriber_starts_over(
     tmp_path: Path,
 ) -> None:
-    node = await start_node(tmp_path, **PARKS_SOON)
+    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
     url = f"tidemark://{node.address}"
     async with tidemark.listen(url, lease=1) as push:
         async with tidemark.connect(url) as tm:
@@ -153,7 +154,7 @@ async def test_a_broker_that_starts_again_knows_no_lease_and_the_subscriber_star
             assert await numbers(sub, 5) == list(range(5))
         await until(lambda: node.server.leases.parked == 1)
         await node.stop()
-        node = await start_node(tmp_path, node.address.port, **PARKS_SOON)
+        node = await Node.start(config_at(tmp_path / "data", broker__listen=str(node.address), **PARKS_SOON))
         async with tidemark.connect(url) as tm:
             await publish(tm, 5, 10)
             assert await numbers(sub, 5) == list(range(5, 10))
@@ -166,7 +167,7 @@ async def test_an_address_that_the_broker_does_not_call_is_refused_at_once(
 ) -> None:
     monkeypatch.setattr(leases_module, "may_call", lambda *_: False)
 
-    node = await start_node(tmp_path, **PARKS_SOON)
+    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
     with pytest.raises(tidemark.RefusedError, match="callbacks") as caught:
         await tidemark.listen(f"tidemark://{node.address}")
     assert caught.value.code == "address"
@@ -179,7 +180,7 @@ async def test_an_address_that_the_broker_does_not_call_is_refused_at_once(
 
 @bounded
 async def test_the_blocking_client_is_called_too(tmp_path: Path) -> None:
-    node = await start_node(tmp_path, **PARKS_SOON)
+    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
     url = f"tidemark://{node.address}"
 
     def listening() -> list[int]:

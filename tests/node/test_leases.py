@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from speech import PATIENCE_SECONDS, Speaker, Stage, config_at, events, play
+from speech import PATIENCE_SECONDS, Speaker, Stage, events, play
 
+from live_node import config_at
 from tidemark.node import leases as leases_module
 from tidemark.node import server as server_module
 from tidemark.node.config import Config
