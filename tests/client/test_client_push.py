@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,18 @@ PARKS_SOON = {"subscribers__rest": "50ms"}
 @pytest.fixture(autouse=True)
 def sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "SWEEP_SECONDS", 0.02)
+
+
+@asynccontextmanager
+async def stage(
+    path: Path, lease: float = 60
+) -> AsyncIterator[tuple[Node, tidemark.Client, tidemark.Client]]:
+    """A broker, a client that is connected to it, and one that listens."""
+    node = await Node.start(config_at(path / "data", **PARKS_SOON))
+    url = f"tidemark://{node.address}"
+    async with tidemark.connect(url) as tm, tidemark.listen(url, lease=lease) as push:
+        yield node, tm, push
+    await node.stop()
 
 
 @bounded
@@ -60,9 +74,7 @@ async def test_a_parked_subscriber_gets_what_is_published_once_and_in_order(tmp_
 
 @bounded
 async def test_a_lease_is_renewed_in_time_and_nothing_is_missed(tmp_path: Path) -> None:
-    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
-    url = f"tidemark://{node.address}"
-    async with tidemark.connect(url) as tm, tidemark.listen(url, lease=1) as push:
+    async with stage(tmp_path, lease=1) as (node, tm, push):
         await tm.create_topic("t", "[n: int]")
         async with push.subscribe("t") as sub:
             await until(lambda: node.server.leases.parked == 1)
@@ -72,14 +84,11 @@ async def test_a_lease_is_renewed_in_time_and_nothing_is_missed(tmp_path: Path) 
             assert node.server.leases.dials == dials
             await publish(tm, 0, 10)
             assert await numbers(sub, 10) == list(range(10))
-    await node.stop()
 
 
 @bounded
 async def test_a_subscriber_that_consumes_slowly_is_not_starved_of_credit(tmp_path: Path) -> None:
-    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
-    url = f"tidemark://{node.address}"
-    async with tidemark.connect(url) as tm, tidemark.listen(url) as push:
+    async with stage(tmp_path) as (node, tm, push):
         await tm.create_topic("t", "[n: int, text: string]")
         async with push.subscribe("t", durable="d", window_bytes_max=4_000) as sub:
             for number in range(12):
@@ -90,7 +99,6 @@ async def test_a_subscriber_that_consumes_slowly_is_not_starved_of_credit(tmp_pa
                     await until(lambda: node.server.leases.parked == 1)
                 got += await numbers(sub, 1)
             assert got == list(range(12))
-    await node.stop()
 
 
 @bounded
@@ -121,9 +129,7 @@ async def test_a_subscriber_that_dies_without_a_word_is_gone_when_its_lease_ends
 
 @bounded
 async def test_a_caller_with_a_wrong_key_is_turned_away(tmp_path: Path) -> None:
-    node = await Node.start(config_at(tmp_path / "data", **PARKS_SOON))
-    url = f"tidemark://{node.address}"
-    async with tidemark.connect(url) as tm, tidemark.listen(url) as push:
+    async with stage(tmp_path) as (node, tm, push):
         await tm.create_topic("t", "[n: int]")
         async with push.subscribe("t") as sub:
             await until(lambda: node.server.leases.parked == 1)
@@ -136,7 +142,6 @@ async def test_a_caller_with_a_wrong_key_is_turned_away(tmp_path: Path) -> None:
             assert node.server.leases.parked == 1
             await publish(tm, 0, 3)
             assert await numbers(sub, 3) == [0, 1, 2]
-    await node.stop()
 
 
 @bounded
