@@ -142,7 +142,6 @@ NOWHERE = "tidemark://127.0.0.1:1"
     ("arguments", "reason"),
     [
         (("topic", "create", "t"), "--schema TEXT|FILE, or --open"),
-        (("topic", "create", "t", "--open", "--schema", "[a: int]"), "--schema TEXT|FILE, or --open"),
         (("pub", "t", "a=1", "--generate"), "one source of events"),
         (("pub", "t", "a=1", "--rate", "0"), "--rate"),
         (("pub", "t", "--file", "no-such-file"), "there is no file"),

@@ -1,8 +1,13 @@
-"""Hypothesis strategies for natural types and for the values of a type, and when two values are the same."""
+"""Hypothesis strategies for natural types and for the values of a type, and when two values are the same.
+
+What other worlds (Arrow, JSON Schema, Spark) can hold too. `message/value_strategies.py` goes further in what
+types are nested in what, and stays with values that equal themselves.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -71,7 +76,7 @@ def options(item: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
 
 def lists(item: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
     """Lists of what can be told apart."""
-    return item.filter(lambda found: not _single_valued(found)).map(List)
+    return item.filter(lambda found: not single_valued(found)).map(List)
 
 
 def plain_types() -> st.SearchStrategy[Type]:
@@ -134,7 +139,7 @@ def values_of(item: Type) -> st.SearchStrategy[Any]:
     match item:
         case Atomic(kind=Kind.DECIMAL):
             bound = 10**item.precision - 1
-            return st.integers(-bound, bound).map(lambda n: _scaled(n, item.scale))
+            return st.integers(-bound, bound).map(lambda n: scaled(n, item.scale))
         case Atomic():
             return _VALUES[item.kind]
         case Dynamic():
@@ -142,16 +147,17 @@ def values_of(item: Type) -> st.SearchStrategy[Any]:
         case List():
             return st.lists(values_of(item.item), max_size=3)
         case Tuple():
-            return _dicts(item)
+            return dicts(item, values_of)
         case Variant():
             return st.one_of([_case_values(item, at) for at in range(len(item.cases))])
     raise AssertionError(item)
 
 
-def _dicts(item: Tuple) -> st.SearchStrategy[Any]:
+def dicts(item: Tuple, values: Callable[[Type], st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
+    """Values of a tuple, given those of its fields; what is spliced lies beside them."""
     parts: list[st.SearchStrategy[Any]] = []
     for field, name in zip(item.fields, names_of(item.fields), strict=True):
-        inner = values_of(field.type)
+        inner = values(field.type)
         if is_spliced(field):
             parts.append(inner.map(lambda value: value or {}))
         else:
@@ -182,14 +188,16 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)
 
 
-def _single_valued(item: Type) -> bool:
+def single_valued(item: Type) -> bool:
+    """It says nothing: a list of it could only be counted."""
     match item:
         case Tuple():
-            return all(_single_valued(field.type) for field in item.fields)
+            return all(single_valued(field.type) for field in item.fields)
         case Variant():
-            return len(item.cases) == 1 and _single_valued(item.cases[0].type)
+            return len(item.cases) == 1 and single_valued(item.cases[0].type)
     return False
 
 
-def _scaled(unscaled: int, scale: int) -> Decimal:
+def scaled(unscaled: int, scale: int) -> Decimal:
+    """With all its digits, zeros at the end too."""
     return Decimal(f"{unscaled}E-{scale}")

@@ -13,18 +13,16 @@ and are stepped through in the thread that iterates: going on to the next event 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Unpack
 
 from tidemark.client import client as asynchronous
 from tidemark.client.acks import Transaction as AsyncTransaction
-from tidemark.client.client import FETCH_BYTES
-from tidemark.client.connection import PING_SECONDS
+from tidemark.client.client import FETCH_BYTES, ConnectOptions
 from tidemark.client.events import Batch, Event, Gap
+from tidemark.client.loopthread import LoopThread
 from tidemark.client.starts import Start
 from tidemark.client.subscription import (
     CLOSE_SECONDS,
@@ -40,30 +38,10 @@ from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Fetched
 
-_T = TypeVar("_T")
 
-
-def connect(
-    url: str,
-    *,
-    client: str | None = None,
-    publisher: str | None = None,
-    pubend: str | None = None,
-    timeout: float = asynchronous.TIMEOUT_SECONDS,
-    connect_timeout: float = asynchronous.CONNECT_SECONDS,
-    ping: float = PING_SECONDS,
-) -> Client:
+def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
     """Connect to one of the brokers; see tidemark.connect. NotConnectedError if none is there."""
-    made = asynchronous.connect(
-        url,
-        client=client,
-        publisher=publisher,
-        pubend=pubend,
-        timeout=timeout,
-        connect_timeout=connect_timeout,
-        ping=ping,
-    )
-    return Client(made)
+    return Client(asynchronous.connect(url, **options))
 
 
 def listen(
@@ -71,72 +49,10 @@ def listen(
     address: str = "127.0.0.1:0",
     *,
     lease: float = asynchronous.LEASE_SECONDS,
-    client: str | None = None,
-    publisher: str | None = None,
-    pubend: str | None = None,
-    timeout: float = asynchronous.TIMEOUT_SECONDS,
-    connect_timeout: float = asynchronous.CONNECT_SECONDS,
-    ping: float = PING_SECONDS,
+    **options: Unpack[ConnectOptions],
 ) -> Client:
     """Be called by a broker in place of an open connection; see tidemark.listen."""
-    made = asynchronous.listen(
-        url,
-        address,
-        lease=lease,
-        client=client,
-        publisher=publisher,
-        pubend=pubend,
-        timeout=timeout,
-        connect_timeout=connect_timeout,
-        ping=ping,
-    )
-    return Client(made)
-
-
-class _Loop:
-    """An event loop on a thread of its own."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="tidemark client", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_forever()
-        finally:
-            self.loop.close()
-
-    def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Begin it on the loop."""
-        if self.loop.is_closed() or not self._thread.is_alive():
-            work.close()
-            raise ClosedError("the client is closed: open a new one with tidemark.sync.connect(...)")
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Wait for it; an interrupt ends the work too."""
-        future = self.start(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def call(self, function: Callable[[], _T]) -> _T:
-        """What a function returns that must be called on the loop."""
-
-        async def called() -> _T:
-            return function()
-
-        return self.run(called())
-
-    def stop(self) -> None:
-        """End the thread."""
-        if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
+    return Client(asynchronous.listen(url, address, lease=lease, **options))
 
 
 class Client:
@@ -145,11 +61,11 @@ class Client:
     def __init__(self, client: asynchronous.Client) -> None:
         """Connects."""
         self._client = client
-        self._loop = _Loop()
+        self._loop = LoopThread("tidemark client", _closed, last=lambda: client.close(0))
         try:
-            self._loop.run(client.open())
+            self._loop.run(client.open)
         except BaseException:
-            self._loop.stop()
+            self.close(0)
             raise
 
     def __enter__(self) -> Client:
@@ -163,7 +79,7 @@ class Client:
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Wait until what was published is on disk and what was consumed is acknowledged, and disconnect."""
         try:
-            self._loop.run(self._client.close(timeout))
+            self._loop.run(self._client.close, timeout)
         except ClosedError:
             return
         finally:
@@ -179,13 +95,15 @@ class Client:
         """A broker is there just now."""
         return self._client.is_connected
 
-    def create_topic(self, topic: str, schema: str | Schema | type | None = None) -> None:
-        """Declare a topic, or a new version of its schema; without a schema it is open."""
-        self._loop.run(self._client.create_topic(topic, schema))
+    def create_topic(
+        self, topic: str, schema: str | Schema | type | None = None, *, is_open: bool = False
+    ) -> None:
+        """Declare a topic, or a new version of its schema; open without a schema, or with `is_open`."""
+        self._loop.run(self._client.create_topic, topic, schema, is_open=is_open)
 
     def schemas(self, topic: str) -> list[Schema]:
         """All versions of a topic's schema, oldest first."""
-        return self._loop.run(self._client.schemas(topic))
+        return self._loop.run(self._client.schemas, topic)
 
     def publish(
         self,
@@ -199,25 +117,23 @@ class Client:
         timeout: float | None = None,
     ) -> int | None:
         """Publish a dict or dataclass instance; its tick, once it is on disk. See Client.publish."""
-
-        async def published() -> int | None:
-            return await self._client.publish(
-                topic,
-                value,
-                key=key,
-                priority=priority,
-                validity=validity,
-                sequence=sequence,
-                timeout=timeout,
-            )
-
-        return self._loop.run(published())
+        return self._loop.run(
+            self._client.publish,
+            topic,
+            value,
+            key=key,
+            priority=priority,
+            validity=validity,
+            sequence=sequence,
+            timeout=timeout,
+        )
 
     def publish_many(
         self,
         topic: str,
         values: Iterable[Any],
         *,
+        key: str | bytes = b"",
         priority: int = PRIORITY_DEFAULT,
         validity: float | None = None,
         sequence: int | None = None,
@@ -225,16 +141,22 @@ class Client:
     ) -> list[int | None]:
         """Publish in order, in as few batches as possible; the ticks, once all are on disk."""
         # A generator of the caller's must not run, and perhaps block, on the loop's thread.
-        work = self._client.publish_many(
-            topic, list(values), priority=priority, validity=validity, sequence=sequence, timeout=timeout
+        return self._loop.run(
+            self._client.publish_many,
+            topic,
+            list(values),
+            key=key,
+            priority=priority,
+            validity=validity,
+            sequence=sequence,
+            timeout=timeout,
         )
-        return self._loop.run(work)
 
     def publish_batch(
         self, batch: EventBatch, *, sequence: int | None = None, timeout: float | None = None
     ) -> list[int | None]:
         """Publish an event batch that was built elsewhere."""
-        return self._loop.run(self._client.publish_batch(batch, sequence=sequence, timeout=timeout))
+        return self._loop.run(self._client.publish_batch, batch, sequence=sequence, timeout=timeout)
 
     def publish_batches(
         self, batches: Sequence[EventBatch], *, sequence: int | None = None, timeout: float | None = None
@@ -255,7 +177,7 @@ class Client:
                 )
             )
 
-        return self._loop.run(published())
+        return self._loop.run(published)
 
     def subscribe(
         self,
@@ -269,8 +191,9 @@ class Client:
         window_bytes_max: int = WINDOW_BYTES_MAX,
     ) -> Subscription:
         """Subscribe to a topic or pattern, see Client.subscribe; it is open when this returns."""
-        made = self._loop.call(
-            lambda: self._client.subscribe(
+
+        async def opened() -> AsyncSubscription:
+            return await self._client.subscribe(
                 topic,
                 where,
                 durable=durable,
@@ -279,9 +202,8 @@ class Client:
                 start=start,
                 window_bytes_max=window_bytes_max,
             )
-        )
-        self._loop.run(made.open())
-        return Subscription(made, self._loop)
+
+        return Subscription(self._loop.run(opened), self._loop)
 
     def transaction(self, *, timeout: float | None = None) -> Transaction:
         """Acknowledge several subscriptions together: `with tm.transaction() as tx: tx.ack(sub)`."""
@@ -289,7 +211,7 @@ class Client:
 
     def unsubscribe(self, name: str) -> None:
         """End a durable subscription for good."""
-        self._loop.run(self._client.unsubscribe(name))
+        self._loop.run(self._client.unsubscribe, name)
 
     def fetch(
         self,
@@ -303,18 +225,19 @@ class Client:
         timeout: float | None = None,
     ) -> Fetched:
         """Read a pubend in bulk: see `tidemark.client.Client.fetch`."""
-        read = self._client.fetch(pubend, base, upto, pattern, where, bytes_max=bytes_max, timeout=timeout)
-        return self._loop.run(read)
+        return self._loop.run(
+            self._client.fetch, pubend, base, upto, pattern, where, bytes_max=bytes_max, timeout=timeout
+        )
 
     def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any:
         """Ask what administrators ask; the answer is what its JSON says."""
-        return self._loop.run(self._client.ask(what, timeout=timeout, **arguments))
+        return self._loop.run(self._client.ask, what, timeout=timeout, **arguments)
 
 
 class Subscription:
     """A subscription, iterated by one thread at a time."""
 
-    def __init__(self, subscription: AsyncSubscription, loop: _Loop) -> None:
+    def __init__(self, subscription: AsyncSubscription, loop: LoopThread) -> None:
         self._subscription = subscription
         self._loop = loop
 
@@ -329,15 +252,15 @@ class Subscription:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.run(self._subscription.__aexit__(kind, error, trace))
+        self._loop.run(self._subscription.__aexit__, kind, error, trace)
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Stop. A durable subscription stays at the broker."""
-        self._loop.run(self._subscription.close(timeout))
+        self._loop.run(self._subscription.close, timeout)
 
     def unsubscribe(self) -> None:
         """End it for good."""
-        self._loop.run(self._subscription.unsubscribe())
+        self._loop.run(self._subscription.unsubscribe)
 
     def __iter__(self) -> Iterator[Event | Gap]:
         """Events and gaps, for ever; until the subscription is closed."""
@@ -345,12 +268,12 @@ class Subscription:
             item = self._subscription.step()
             if item is not None:
                 yield item
-            elif not self._loop.run(self._subscription.load()):
+            elif not self._loop.run(self._subscription.load):
                 return
 
     def next(self, timeout: float | None = None) -> Event | Gap | None:
         """The next event or gap; None when none came in time, or the subscription is closed."""
-        return self._subscription.step() or self._loop.run(self._subscription.next(timeout))
+        return self._subscription.step() or self._loop.run(self._subscription.next, timeout)
 
     def batches(self, timeout: float | None = None) -> Iterator[Batch | Gap]:
         """All events of a pubend that came together, as arrays; ends when none came in time."""
@@ -358,7 +281,7 @@ class Subscription:
             item = self._subscription.step_batch()
             if item is not None:
                 yield item
-            elif not self._loop.run(self._load(timeout)):
+            elif not self._loop.run(self._load, timeout):
                 return
 
     async def _load(self, timeout: float | None) -> bool:
@@ -375,13 +298,13 @@ class Subscription:
 
     def ack(self, upto: object = None, *, sync: bool = False) -> None:
         """All up to an event, gap, batch or token, or all handed out, is consumed and may be let go."""
-        self._loop.run(self._subscription.ack(upto, sync=sync))
+        self._loop.run(self._subscription.ack, upto, sync=sync)
 
 
 class Transaction:
     """Acknowledgements of several subscriptions that hold together, or not at all."""
 
-    def __init__(self, transaction: AsyncTransaction, loop: _Loop) -> None:
+    def __init__(self, transaction: AsyncTransaction, loop: LoopThread) -> None:
         self._transaction = transaction
         self._loop = loop
 
@@ -395,4 +318,8 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.run(self._transaction.__aexit__(kind, error, trace))
+        self._loop.run(self._transaction.__aexit__, kind, error, trace)
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the client is closed: open a new one with tidemark.sync.connect(...)")

@@ -40,7 +40,11 @@ def test_a_topic_is_created_listed_and_shown(tidemark: Tidemark, tmp_path: Path)
     assert tidemark.json("topic", "create", "t.open", "--open") == [
         {"topic": "t.open", "open": True, "schema": None}
     ]
+    text = tidemark("topic", "create", "t.open", "--open", "--schema", "[a: int]")
+    assert text.strip() == "t.open: open to any fields, [a: int]"
+    assert "--open for any fields" in tidemark("topic", "create", "t.open", code=2)
     listed = {each["topic"]: each for each in tidemark.json("topic", "list")}
+    assert listed["t.open"]["versions"] == 1
     assert listed["t.shown"] == {"topic": "t.shown", "open": False, "versions": 2}
     assert listed["t.open"]["open"]
     assert "declared" in tidemark("topic", "list")

@@ -4,64 +4,64 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tidemark
-from tidemark.node.config import Config
-from tidemark.node.configload import load
+from live_node import config_at
+from tidemark.message import BatchBuilder, Schema, Shape
 from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
+from waiting import bounded
 
 
-def config(path: Path, port: int = 0) -> Config:
-    return load(
-        options={
-            "storage.data_dir": str(path / "data"),
-            "broker.listen": f"127.0.0.1:{port}",
-            "http.listen": "127.0.0.1:0",
-            "thresholds.silence": "50ms",
-            "thresholds.heartbeat": "10ms",
-        }
-    )
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await test
-
-    asyncio.run(bounded())
-
-
-def test_what_is_published_comes_to_those_who_want_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        node = await Node.start(config(tmp_path))
-        async with tidemark.connect(f"tidemark://{node.address}") as tm:
-            await tm.create_topic("trades", "[symbol: string, price: double]")
-            async with tm.subscribe("trades", where="price > 10", durable="audit") as sub:
-                ticks = await tm.publish_many(
-                    "trades", [{"symbol": "ACME", "price": float(n)} for n in range(20)]
-                )
-                got = [await sub.next(5) for _ in range(9)]
-                assert [each.tick for each in got if isinstance(each, tidemark.Event)] == ticks[11:]
-            with pytest.raises(tidemark.RefusedError, match="price") as caught:
-                await tm.subscribe("trades", where="prize > 10")
-            assert caught.value.code == "selector"
-            async with tm.subscribe("trades", where="price > 10", durable="audit") as sub:
-                assert sub.checkpoint["main"] >= ticks[-1] if ticks[-1] is not None else False
+@bounded
+async def test_what_is_published_comes_to_those_who_want_it(tmp_path: Path) -> None:
+    node = await Node.start(config_at(tmp_path / "data"))
+    async with tidemark.connect(f"tidemark://{node.address}") as tm:
+        await tm.create_topic("trades", "[symbol: string, price: double]")
+        async with tm.subscribe("trades", where="price > 10", durable="audit") as sub:
+            ticks = await tm.publish_many(
+                "trades", [{"symbol": "ACME", "price": float(n)} for n in range(20)]
+            )
+            got = [await sub.next(5) for _ in range(9)]
+            assert [each.tick for each in got if isinstance(each, tidemark.Event)] == ticks[11:]
+        with pytest.raises(tidemark.RefusedError, match="price") as caught:
+            await tm.subscribe("trades", where="prize > 10")
+        assert caught.value.code == "selector"
+        async with tm.subscribe("trades", where="price > 10", durable="audit") as sub:
+            assert sub.checkpoint["main"] >= ticks[-1] if ticks[-1] is not None else False
+        await tm.unsubscribe("audit")
+        with pytest.raises(tidemark.RefusedError):
             await tm.unsubscribe("audit")
-            with pytest.raises(tidemark.RefusedError):
-                await tm.unsubscribe("audit")
-        await node.stop()
-
-    run(main())
+    await node.stop()
 
 
-def test_exactly_once_into_a_database_while_the_broker_crashes(tmp_path: Path) -> None:
+@bounded
+async def test_a_shape_that_was_added_to_an_open_topic_is_there_for_selectors_and_batches(
+    tmp_path: Path,
+) -> None:
+    node = await Node.start(config_at(tmp_path / "data"))
+    async with tidemark.connect(f"tidemark://{node.address}") as tm:
+        await tm.create_topic("notes", "[price: double]", is_open=True)
+        async with tm.subscribe("notes", where="price > 10") as sub:
+            schema = Schema.parse("[price: double]")
+            builder = BatchBuilder()
+            for price in (1.0, 11.0):
+                builder.add(Shape("notes", schema.fingerprint), schema.encode({"price": price}))
+            await tm.publish_batch(builder.build())
+            await tm.publish("notes", {"price": 12.0, "note": "another shape"})
+            got = [await sub.next(5) for _ in range(2)]
+            assert [each["price"] for each in got if isinstance(each, tidemark.Event)] == [11.0, 12.0]
+        with pytest.raises(tidemark.RefusedError, match="is open and stays so"):
+            await tm.create_topic("notes", "[price: double]")
+    await node.stop()
+
+
+@bounded
+async def test_exactly_once_into_a_database_while_the_broker_crashes(tmp_path: Path) -> None:
     """The broker is cut off three times in the middle; the application restarts with it, on its own token."""
     total = 300
     database = sqlite3.connect(":memory:")
@@ -81,69 +81,62 @@ def test_exactly_once_into_a_database_while_the_broker_crashes(tmp_path: Path) -
                     store.save("d", sub.checkpoint)
                 await sub.ack(sub.checkpoint)
 
-    async def main() -> None:
-        node = await Node.start(config(tmp_path))
-        url = f"tidemark://{node.address}"
-        async with tidemark.connect(url) as tm:
-            await tm.create_topic("t", "[n: int]")
-            async with tm.subscribe("t", durable="d", checkpoint=None) as sub:
-                store.save("d", CheckpointToken(sub.checkpoint))
-                database.commit()
+    node = await Node.start(config_at(tmp_path / "data"))
+    url = f"tidemark://{node.address}"
+    async with tidemark.connect(url) as tm:
+        await tm.create_topic("t", "[n: int]")
+        async with tm.subscribe("t", durable="d", checkpoint=None) as sub:
+            store.save("d", CheckpointToken(sub.checkpoint))
+            database.commit()
 
-            async def produce() -> None:
-                for n in range(total):
-                    await tm.publish("t", {"n": n})
+        async def produce() -> None:
+            for n in range(total):
+                await tm.publish("t", {"n": n})
 
-            producer = asyncio.create_task(produce())
-            for upto in (total // 4, total // 2, total * 3 // 4, total):
-                await consume(url, upto)
-                if upto < total:
-                    await node.fail_stop()
-                    node = await Node.start(config(tmp_path, node.address.port))
-            await producer
-        await node.stop()
-        rows = database.execute("SELECT n FROM got ORDER BY tick").fetchall()
-        assert [n for (n,) in rows] == list(range(total))
-
-    run(main())
+        producer = asyncio.create_task(produce())
+        for upto in (total // 4, total // 2, total * 3 // 4, total):
+            await consume(url, upto)
+            if upto < total:
+                await node.fail_stop()
+                node = await Node.start(config_at(tmp_path / "data", broker__listen=str(node.address)))
+        await producer
+    await node.stop()
+    rows = database.execute("SELECT n FROM got ORDER BY tick").fetchall()
+    assert [n for (n,) in rows] == list(range(total))
     database.close()
 
 
-def test_the_examples_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async def main() -> None:
-        node = await Node.start(config(tmp_path))
-        examples = Path(__file__).parents[2] / "examples"
-        url = f"tidemark://{node.address}"
-        space: dict[str, Any] = {"__name__": "example"}
-        exec(compile((examples / "quickstart.py").read_text(), "quickstart.py", "exec"), space)
-        await space["main"](url)
-        await node.stop()
-
-    run(main())
+@bounded
+async def test_the_examples_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = await Node.start(config_at(tmp_path / "data"))
+    examples = Path(__file__).parents[2] / "examples"
+    url = f"tidemark://{node.address}"
+    space: dict[str, Any] = {"__name__": "example"}
+    exec(compile((examples / "quickstart.py").read_text(), "quickstart.py", "exec"), space)
+    await space["main"](url)
+    await node.stop()
     assert capsys.readouterr().out.count("received") == 2
 
 
-def test_a_pubend_is_read_in_bulk(tmp_path: Path) -> None:
-    async def main() -> None:
-        node = await Node.start(config(tmp_path))
-        async with tidemark.connect(f"tidemark://{node.address}") as tm:
-            await tm.create_topic("trades", "[symbol: string, price: double]")
-            async with tm.subscribe("trades", durable="holds"):
-                events = [{"symbol": "ACME", "price": float(n)} for n in range(500)]
-                ticks = await tm.publish_many("trades", events)
-                first = ticks[0]
-                assert first is not None
-                (pubend,) = await tm.ask("pubends")
-                got, at = 0, first - 1
-                while at < pubend["position"]:
-                    answer = await tm.fetch(
-                        "main", at, pubend["position"], "trades", "price < 100", bytes_max=4096
-                    )
-                    got += answer.batch.count if answer.batch is not None else 0
-                    at = answer.upto
-                assert got == 100
-            with pytest.raises(tidemark.RefusedError, match="no pubend"):
-                await tm.fetch("nowhere", 0, 1)
-        await node.stop()
-
-    run(main())
+@bounded
+async def test_a_pubend_is_read_in_bulk(tmp_path: Path) -> None:
+    node = await Node.start(config_at(tmp_path / "data"))
+    async with tidemark.connect(f"tidemark://{node.address}") as tm:
+        await tm.create_topic("trades", "[symbol: string, price: double]")
+        async with tm.subscribe("trades", durable="holds"):
+            events = [{"symbol": "ACME", "price": float(n)} for n in range(500)]
+            ticks = await tm.publish_many("trades", events)
+            first = ticks[0]
+            assert first is not None
+            (pubend,) = await tm.ask("pubends")
+            got, at = 0, first - 1
+            while at < pubend["position"]:
+                answer = await tm.fetch(
+                    "main", at, pubend["position"], "trades", "price < 100", bytes_max=4096
+                )
+                got += answer.batch.count if answer.batch is not None else 0
+                at = answer.upto
+            assert got == 100
+        with pytest.raises(tidemark.RefusedError, match="no pubend"):
+            await tm.fetch("nowhere", 0, 1)
+    await node.stop()

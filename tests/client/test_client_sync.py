@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,21 +15,6 @@ from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Publish
 
 START = CheckpointToken({"p1": FIRST_TICK})
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    """A broker on a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    made = FakeBroker()
-    asyncio.run_coroutine_threadsafe(made.start(), loop).result(5)
-    yield made
-    asyncio.run_coroutine_threadsafe(made.stop(), loop).result(5)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
 
 
 def test_publish_and_iterate_without_a_loop(broker: FakeBroker) -> None:
@@ -56,6 +38,14 @@ def test_publish_and_iterate_without_a_loop(broker: FakeBroker) -> None:
         assert tm.ask("status")["what"] == "status"
         tm.unsubscribe("d")
         assert not broker.subscribers
+
+
+def test_many_share_a_key_and_an_open_topic_takes_a_shape(broker: FakeBroker) -> None:
+    with tidemark.sync.connect(broker.url) as tm:
+        tm.create_topic("t", "[n: long]", is_open=True)
+        assert broker.topics["t"].is_open
+        tm.publish_many("t", [{"n": 1}, {"n": 2}], key="k")
+        assert [broker.of(Publish)[0].batch.key(row) for row in range(2)] == [b"k", b"k"]
 
 
 def test_batches_end_when_nothing_comes_in_time(broker: FakeBroker) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_reader import V1, V2, batch_of, reader_of
-from value_strategies import atomics, records, values
+from value_strategies import records, values
 
 from tidemark.errors import MessageError
 from tidemark.message.batches.scatter import is_flat_record
@@ -20,6 +20,7 @@ from tidemark.message.foreign.arrow_batch import as_read, from_record_batch, to_
 from tidemark.message.foreign.arrow_values import to_arrow_value
 from tidemark.message.schema import Schema
 from tidemark.message.types import Atomic, Field, Tuple, optional
+from type_strategies import atomics
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
@@ -68,7 +69,7 @@ def test_timestamps_and_narrow_numbers_keep_their_arrow_types() -> None:
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
-@given(st.data(), st.lists(st.tuples(atomics(), st.booleans()), min_size=1, max_size=6))
+@given(st.data(), st.lists(st.tuples(atomics, st.booleans()), min_size=1, max_size=6))
 def test_flat_records_are_encoded_in_columns_to_the_very_bytes_of_the_codec(
     data: st.DataObject, kinds: list[tuple[Atomic, bool]]
 ) -> None:

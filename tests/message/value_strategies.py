@@ -1,23 +1,15 @@
-"""Random natural types and values that fit them."""
+"""Random natural types, nested in every way but references, and values that fit them and equal themselves."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from hypothesis import strategies as st
 
 from tidemark.message.types import (
-    BOOLEAN,
-    BYTES,
-    DOUBLE,
     EMPTY,
-    FLOAT,
     INT,
-    LONG,
-    STRING,
-    TIMESTAMP,
     Atomic,
     Dynamic,
     Field,
@@ -27,21 +19,15 @@ from tidemark.message.types import (
     Type,
     Variant,
     absent_case,
-    decimal,
     is_enumeration,
-    is_spliced,
     names_of,
     option_item,
     optional,
 )
+from type_strategies import atomics, dicts, scaled, single_valued
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "h", "odd name", "int", "x_1"])
-
-
-def atomics() -> st.SearchStrategy[Atomic]:
-    decimals = st.tuples(st.integers(1, 38), st.integers(0, 38)).map(lambda ps: decimal(ps[0], min(ps)))
-    return st.one_of(st.sampled_from([BOOLEAN, INT, LONG, FLOAT, DOUBLE, STRING, BYTES, TIMESTAMP]), decimals)
 
 
 def _tuples(inner: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
@@ -79,21 +65,15 @@ def _spliced(inner: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
     )
 
 
-def _vacuous(item: Type) -> bool:
-    if isinstance(item, Tuple):
-        return all(_vacuous(field.type) for field in item.fields)
-    return isinstance(item, Variant) and len(item.cases) == 1 and _vacuous(item.cases[0].type)
-
-
 def types(max_leaves: int = 5) -> st.SearchStrategy[Type]:
     """Natural types of every kind but references."""
     return st.recursive(
-        st.one_of(atomics(), st.just(Dynamic())),
+        st.one_of(atomics, st.just(Dynamic())),
         lambda inner: st.one_of(
             _tuples(inner),
             _variants(inner),
             _spliced(inner),
-            inner.filter(lambda item: not _vacuous(item)).map(List),
+            inner.filter(lambda item: not single_valued(item)).map(List),
         ),
         max_leaves=max_leaves,
     )
@@ -122,25 +102,10 @@ def values(item: Type) -> st.SearchStrategy[Any]:
         case List():
             return st.lists(values(item.item), max_size=2)
         case Tuple():
-            return _tuple_values(item)
+            return dicts(item, values)
         case Variant():
             return _variant_values(item)
     raise AssertionError(item)
-
-
-def _tuple_values(item: Tuple) -> st.SearchStrategy[Any]:
-    parts = []
-    for field, name in zip(item.fields, names_of(item.fields), strict=True):
-        inner = values(field.type)
-        parts.append(inner if is_spliced(field) else inner.map(lambda value, name=name: {name: value}))
-
-    def united(dicts: list[Any]) -> dict[str, Any]:
-        whole: dict[str, Any] = {}
-        for part in dicts:
-            whole |= part or {}
-        return whole
-
-    return st.tuples(*parts).map(united)
 
 
 def _variant_values(item: Variant) -> st.SearchStrategy[Any]:
@@ -183,7 +148,5 @@ def _atomic_values(item: Atomic) -> st.SearchStrategy[Any]:
             return st.integers(0, span).map(lambda micros: start + timedelta(microseconds=micros))
         case Kind.DECIMAL:
             bound = 10**item.precision - 1
-            return st.integers(-bound, bound).map(
-                lambda number: Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -item.scale))
-            )
+            return st.integers(-bound, bound).map(lambda number: scaled(number, item.scale))
     raise AssertionError(item)

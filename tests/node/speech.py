@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import uvloop
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.node.config import Config
-from tidemark.node.configload import load
 from tidemark.node.locallink import Neighbourhood
 from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
@@ -38,19 +36,6 @@ STORY_SECONDS_MAX = 50.0
 SCHEMA = Schema.parse("[n: int]")
 TOPIC = "t.x"
 Kind = TypeVar("Kind", bound=Frame)
-
-
-def config_at(path: Path, **options: Any) -> Config:
-    """A node with its data in `path` and ports of the system's choice; options with `__` for the dot."""
-    given = {key.replace("__", "."): value for key, value in options.items()}
-    settings = {
-        "storage.data_dir": str(path),
-        "broker.listen": "127.0.0.1:0",
-        "http.listen": "127.0.0.1:0",
-        "thresholds.silence": "50ms",
-        "thresholds.heartbeat": "10ms",
-    }
-    return load(options={**settings, **given})
 
 
 class Stage:

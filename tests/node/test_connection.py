@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from speech import Speaker, Stage, config_at, events, play
+from speech import Speaker, Stage, events, play
 
+from live_node import config_at
 from tidemark.broker.effects import Effect, Stimulus
 from tidemark.message.batches.batch import EventBatch
 from tidemark.node import server as server_module

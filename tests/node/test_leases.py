@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from speech import PATIENCE_SECONDS, Speaker, Stage, config_at, events, play
+from speech import PATIENCE_SECONDS, Speaker, Stage, events, play
 
+from live_node import config_at
 from tidemark.node import leases as leases_module
 from tidemark.node import server as server_module
 from tidemark.node.config import Config
@@ -34,6 +36,7 @@ from tidemark.wire.frames import (
     Subscribed,
     Welcome,
 )
+from waiting import until
 
 KEY = "k" * 32
 
@@ -99,12 +102,6 @@ def act(story: Callable[[Stage], Awaitable[None]]) -> None:
     play(whole)
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not is_so():
-            await asyncio.sleep(0.005)
-
-
 async def subscribed(client: Speaker, name: str = "s", *, durable: bool = False) -> None:
     await client.say(Subscribe(name, "t.>", "n >= 0", durable, 1 << 20))
     await client.hear(Subscribed)
@@ -135,30 +132,50 @@ def node_config(path: Path, **options: str) -> Config:
     return config_at(path / "data", **{"subscribers__rest": "50ms", **options})
 
 
+@dataclass(frozen=True)
+class Scene:
+    """A client has subscribed and is parked: its broker, where it listens, and somebody who publishes."""
+
+    node: Node
+    ear: Ear
+    publisher: Speaker
+    ticket: str
+
+    async def resumed(self) -> Speaker:
+        """The broker has called, and the client goes on where it was."""
+        caller = await self.ear.caller()
+        await caller.say(Resume(self.ticket))
+        return caller
+
+
+async def scene_at(stage: Stage, path: Path, **options: str) -> Scene:
+    node = await stage.node(node_config(path, **options))
+    ear, client, publisher = await Ear().open(), await stage.client(node), await stage.client(node, "p")
+    await publisher.declare()
+    await subscribed(client)
+    ticket = (await leased(client, ear)).ticket
+    await parked(node, client)
+    return Scene(node, ear, publisher, ticket)
+
+
 def numbers_of(frames: list[Frame]) -> int:
     return sum(frame.batch.count for frame in frames if isinstance(frame, Deliver) and frame.batch)
 
 
 def test_a_parked_client_is_called_for_events_and_gets_each_once_in_order(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
-        node = await stage.node(node_config(tmp_path))
-        ear, client, publisher = await Ear().open(), await stage.client(node), await stage.client(node, "p")
-        await publisher.declare()
-        await subscribed(client)
-        ticket = (await leased(client, ear)).ticket
-        await parked(node, client)
-        assert len(node.server.connections) == 1
+        scene = await scene_at(stage, tmp_path)
+        assert len(scene.node.server.connections) == 1
         for first in (0, 20, 40):
-            await publisher.publish(first + 1, 10)
-            await publisher.publish(first + 11, 10)
-            caller = await ear.caller()
-            await caller.say(Resume(ticket))
+            await scene.publisher.publish(first + 1, 10)
+            await scene.publisher.publish(first + 11, 10)
+            caller = await scene.resumed()
             await caller.hear(Welcome)
             assert (await caller.numbers(20))[0] == list(range(first + 1, first + 21))
-            await parked(node, caller)
+            await parked(scene.node, caller)
             assert numbers_of(caller.unread) == 0
-        assert node.server.leases.dials == 3
-        assert node.server.leases.dials_failed == 0
+        assert scene.node.server.leases.dials == 3
+        assert scene.node.server.leases.dials_failed == 0
 
     act(story)
 
@@ -213,19 +230,13 @@ def test_nobody_is_called_for_silence(tmp_path: Path) -> None:
 
 def test_a_callback_that_refuses_for_a_while_is_tried_again(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
-        node = await stage.node(node_config(tmp_path))
-        ear, client, publisher = await Ear().open(), await stage.client(node), await stage.client(node, "p")
-        await publisher.declare()
-        await subscribed(client)
-        ticket = (await leased(client, ear)).ticket
-        await parked(node, client)
-        ear.close()
-        await publisher.publish(1, 5)
-        await until(lambda: node.server.leases.dials_failed >= 3)
-        await publisher.publish(6, 5)
-        await ear.open()
-        caller = await ear.caller()
-        await caller.say(Resume(ticket))
+        scene = await scene_at(stage, tmp_path)
+        scene.ear.close()
+        await scene.publisher.publish(1, 5)
+        await until(lambda: scene.node.server.leases.dials_failed >= 3)
+        await scene.publisher.publish(6, 5)
+        await scene.ear.open()
+        caller = await scene.resumed()
         assert (await caller.numbers(10))[0] == list(range(1, 11))
 
     act(story)
@@ -237,26 +248,20 @@ def test_calls_in_vain_end_and_the_client_can_still_come(
     monkeypatch.setattr(leases_module, "TRIES_MAX", 2)
 
     async def story(stage: Stage) -> None:
-        node = await stage.node(node_config(tmp_path))
-        ear, client, publisher = await Ear().open(), await stage.client(node), await stage.client(node, "p")
-        await publisher.declare()
-        await subscribed(client)
-        ticket = (await leased(client, ear)).ticket
-        await parked(node, client)
-        ear.close()
+        scene = await scene_at(stage, tmp_path)
+        scene.ear.close()
         for number in range(1, 6):
-            await publisher.publish(number)
+            await scene.publisher.publish(number)
             await asyncio.sleep(0.05)
         await asyncio.sleep(0.2)
-        assert node.server.leases.dials == 2
-        again = await stage.stranger(node)
-        await again.say(Resume(ticket))
+        assert scene.node.server.leases.dials == 2
+        again = await stage.stranger(scene.node)
+        await again.say(Resume(scene.ticket))
         assert (await again.numbers(5))[0] == [1, 2, 3, 4, 5]
-        await parked(node, again)
-        await ear.open()
-        await publisher.publish(6)
-        caller = await ear.caller()
-        await caller.say(Resume(ticket))
+        await parked(scene.node, again)
+        await scene.ear.open()
+        await scene.publisher.publish(6)
+        caller = await scene.resumed()
         assert (await caller.numbers(1))[0] == [6]
 
     act(story)
@@ -332,19 +337,14 @@ def test_a_wrong_ticket_is_turned_away_also_on_a_call(tmp_path: Path) -> None:
 
 def test_whoever_else_answers_at_the_address_gets_nothing_and_ends_the_lease(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
-        node = await stage.node(node_config(tmp_path))
-        ear, client, publisher = await Ear().open(), await stage.client(node), await stage.client(node, "p")
-        await publisher.declare()
-        await subscribed(client)
-        await leased(client, ear)
-        await parked(node, client)
-        await publisher.publish(1)
-        caller = await ear.caller()
+        scene = await scene_at(stage, tmp_path)
+        await scene.publisher.publish(1)
+        caller = await scene.ear.caller()
         await caller.say(Refused("connect", "tidemark", "unknown", "who are you?"))
         assert await caller.is_closed()
         assert numbers_of(caller.unread) == 0
-        await until(lambda: node.server.leases.parked == 0)
-        assert await names_at(publisher) == []
+        await until(lambda: scene.node.server.leases.parked == 0)
+        assert await names_at(scene.publisher) == []
 
     act(story)
 
@@ -368,17 +368,12 @@ def test_a_newer_lease_of_the_same_key_ends_the_older_one(tmp_path: Path) -> Non
 
 def test_too_much_mail_ends_the_lease_as_a_full_queue_ends_a_connection(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
-        node = await stage.node(node_config(tmp_path, limits__client_queue="4KiB"))
-        ear, client, publisher = await Ear().open(), await stage.client(node), await stage.client(node, "p")
-        await publisher.declare()
-        await subscribed(client)
-        await leased(client, ear)
-        await parked(node, client)
-        ear.close()
+        scene = await scene_at(stage, tmp_path, limits__client_queue="4KiB")
+        scene.ear.close()
         for number in range(1, 40):
-            await publisher.publish(number)
-        await until(lambda: node.server.leases.parked == 0)
-        assert await names_at(publisher) == []
+            await scene.publisher.publish(number)
+        await until(lambda: scene.node.server.leases.parked == 0)
+        assert await names_at(scene.publisher) == []
 
     act(story)
 

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from speech import Stage, config_at, play
+from speech import Stage, play
 
+from live_node import config_at
 from tidemark.node.config import Config
 from tidemark.node.configload import load
 from tidemark.wire.frames import Ack, Acked, Answer, Ask, Ping, Pong, Refused

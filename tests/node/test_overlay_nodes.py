@@ -20,6 +20,7 @@ from tidemark.node.locallink import Neighbourhood
 from tidemark.node.node import Node
 from tidemark.node.topologytext import to_text
 from tidemark.wire.frames import Ack, Answer, Ask, Deliver, Publish, Published, Refused, Subscribe
+from waiting import until
 
 CELLS = {"east": ("e1", "e2"), "middle": ("m1", "m2"), "west": ("w1", "w2")}
 
@@ -85,12 +86,6 @@ class Overlay:
 
     def changed(self, change: Callable[[str], str], at: str = "e1") -> str:
         return change(to_text(self.nodes[at].topology))
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not is_so():
-            await asyncio.sleep(0.005)
 
 
 def test_events_find_another_way_when_a_broker_of_a_cell_is_gone(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from speech import Speaker, Stage, config_at, play
+from speech import Speaker, Stage, play
 
+from live_node import config_at
 from tidemark.broker.effects import CommitTables, Effect, Stimulus
 from tidemark.errors import DiskFailedError
 from tidemark.node import process as process_module

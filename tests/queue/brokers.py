@@ -1,49 +1,17 @@
-"""What the queue's tests share: a broker on a thread, and one in a process of its own that can be killed."""
+"""A broker in a process of its own that can be killed."""
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidemark.node.configload import load
-from tidemark.node.node import Node
-
-PATIENCE_SECONDS = 20.0
-
-
-def settings(path: Path, port: int) -> dict[str, str]:
-    return {
-        "storage.data_dir": str(path / "data"),
-        "broker.listen": f"127.0.0.1:{port}",
-        "http.listen": "",
-        "thresholds.silence": "50ms",
-        "thresholds.heartbeat": "10ms",
-    }
-
-
-@contextmanager
-def node_on_a_thread(path: Path) -> Iterator[str]:
-    """A broker in this process; its URL."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        started = asyncio.run_coroutine_threadsafe(Node.start(load(options=settings(path, 0))), loop)
-        node = started.result(PATIENCE_SECONDS)
-        yield f"tidemark://{node.address}"
-        asyncio.run_coroutine_threadsafe(node.stop(), loop).result(PATIENCE_SECONDS)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+from live_node import PATIENCE_SECONDS, settings_at
 
 
 class Broker:
@@ -58,9 +26,8 @@ class Broker:
         self.start()
 
     def start(self) -> None:
-        given = [
-            part for pair in settings(self._path, self.port).items() for part in ("--set", "=".join(pair))
-        ]
+        settings = settings_at(self._path / "data", broker__listen=f"127.0.0.1:{self.port}", http__listen="")
+        given = [part for pair in settings.items() for part in ("--set", "=".join(pair))]
         command = [sys.executable, "-m", "tidemark.node", *given]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         until = time.monotonic() + PATIENCE_SECONDS

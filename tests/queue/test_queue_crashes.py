@@ -10,10 +10,11 @@ from pathlib import Path
 
 import lives
 import pytest
-from brokers import PATIENCE_SECONDS, Broker
+from brokers import Broker
 from lives import DIED, TOTAL, WAIT_SECONDS, begin, live, opened
 
 import tidemark.queue
+from live_node import PATIENCE_SECONDS
 from tidemark.errors import EmptyError, NotConnectedError, NotSubscribedError, TimedOutError
 
 

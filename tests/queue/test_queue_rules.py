@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokers import PATIENCE_SECONDS, node_on_a_thread
 
 import tidemark
 import tidemark.queue
+from live_node import PATIENCE_SECONDS, live_node
 from tidemark.errors import (
     ClientError,
     ClosedError,
@@ -35,8 +35,8 @@ WAIT_SECONDS = 10.0
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with node_on_a_thread(tmp_path_factory.mktemp("broker")) as found:
-        yield found
+    with live_node(tmp_path_factory.mktemp("broker")) as node:
+        yield node.url
 
 
 @pytest.fixture

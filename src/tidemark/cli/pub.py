@@ -115,7 +115,7 @@ def pub(
         try:
             with Interrupts() as interrupts:
                 for values in _flow(wanted, schema, interrupts):
-                    ticks = _publish(tm, topic, values, key, validity)
+                    ticks = tm.publish_many(topic, values, key=key, validity=validity)
                     tally.count(ticks)
                     if verbose or as_json:
                         _print_ticks(ticks, as_json)
@@ -171,14 +171,6 @@ def _lines(wanted: _Wanted, interrupts: Interrupts) -> Iterator[list[str]]:
         return lines_of(sys.stdin.buffer, interrupts)
     file = Path(wanted.file)
     return lines_in(file, interrupts) if wanted.count is None else lines_again(file)
-
-
-def _publish(
-    tm: Client, topic: str, values: list[Any], key: str, validity: float | None
-) -> Sequence[int | None]:
-    if key:
-        return [tm.publish(topic, value, key=key, validity=validity) for value in values]
-    return tm.publish_many(topic, values, validity=validity)
 
 
 def _print_ticks(ticks: Sequence[int | None], as_json: bool) -> None:

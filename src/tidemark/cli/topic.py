@@ -34,15 +34,21 @@ def topic_create(name: str, given: str | None, is_open: bool, url: str, as_json:
     tidemark topic create trades --schema "[symbol: string, price: double, qty: int]"
     tidemark topic create trades --schema trades.schema
     tidemark topic create anything --open
+    tidemark topic create anything --open --schema "[n: int]"   # events like this will come, and others
     """
-    if (given is None) is not is_open:
+    if given is None and not is_open:
         raise click.UsageError("say what its events look like: --schema TEXT|FILE, or --open for any fields")
     schema = None if given is None else read_schema(given)
     with connect(url) as tm:
-        tm.create_topic(name, schema)
-    text = None if schema is None else schema.text
-    done = {"topic": name, "open": is_open, "schema": text}
-    emit_either(done, lambda _: f"{name}: {'open to any fields' if text is None else text}", as_json)
+        tm.create_topic(name, schema, is_open=is_open)
+    done = {"topic": name, "open": is_open, "schema": None if schema is None else schema.text}
+    emit_either(done, _render_created, as_json)
+
+
+def _render_created(done: dict[str, Any]) -> str:
+    said = ["open to any fields"] if done["open"] else []
+    said += [done["schema"]] if done["schema"] else []
+    return f"{done['topic']}: {', '.join(said)}"
 
 
 @topic.command("list")

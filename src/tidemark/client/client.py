@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from datetime import UTC, datetime
 from secrets import token_hex
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from tidemark.client.acks import Acks, Transaction
 from tidemark.client.addresses import Address, addresses_in, parse_listen, parse_url
@@ -18,6 +18,7 @@ from tidemark.client.link import Link, closed
 from tidemark.client.outgoing import Ticks
 from tidemark.client.publisher import Options, Publisher, options
 from tidemark.client.pushlink import PushLink
+from tidemark.client.questions import Questions, lost
 from tidemark.client.recalls import Recalls
 from tidemark.client.starts import Start, check_start, starting_token
 from tidemark.client.subscription import (
@@ -44,10 +45,8 @@ from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     Acked,
     Answer,
-    Ask,
     ClientFrame,
     Deliver,
-    Fetch,
     Fetched,
     Gap,
     Published,
@@ -71,31 +70,30 @@ FETCH_BYTES = 4 << 20
 _PLAIN = Options()
 
 
-def connect(
-    url: str,
-    *,
-    client: str | None = None,
-    publisher: str | None = None,
-    pubend: str | None = None,
-    timeout: float = TIMEOUT_SECONDS,
-    connect_timeout: float = CONNECT_SECONDS,
-    ping: float = PING_SECONDS,
-) -> Client:
+class ConnectOptions(TypedDict, total=False):
+    """What `connect` and `listen` both take. Times are in seconds."""
+
+    #: the name that administrators see; a new one each time unless it is given
+    client: str | None
+    #: who publishes, for applications that number their events themselves: see Client.publish
+    publisher: str | None
+    #: where to publish, if not where the broker puts it
+    pubend: str | None
+    #: how long anything waits for its answer
+    timeout: float
+    #: how long the first connection may take
+    connect_timeout: float
+    #: how often a silent broker is asked whether it is there
+    ping: float
+
+
+def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
     """A client of the brokers at `tidemark://host:port[,host:port...]`; `async with` or `await` connects it.
 
-    It stays connected to one of them, and goes on where it was after every break. `client` is the name that
-    administrators see. `publisher` names who publishes, for applications that number their events themselves
-    (see Client.publish); `pubend` says where to publish if not where the broker puts it.
+    It stays connected to one of them, and goes on where it was after every break. Options: `client`,
+    `publisher`, `pubend`, `timeout`, `connect_timeout` and `ping`, see ConnectOptions.
     """
-    return Client(
-        url,
-        client=client,
-        publisher=publisher,
-        pubend=pubend,
-        timeout=timeout,
-        connect_timeout=connect_timeout,
-        ping=ping,
-    )
+    return Client(url, **options)
 
 
 def listen(
@@ -103,12 +101,7 @@ def listen(
     address: str = "127.0.0.1:0",
     *,
     lease: float = LEASE_SECONDS,
-    client: str | None = None,
-    publisher: str | None = None,
-    pubend: str | None = None,
-    timeout: float = TIMEOUT_SECONDS,
-    connect_timeout: float = CONNECT_SECONDS,
-    ping: float = PING_SECONDS,
+    **options: Unpack[ConnectOptions],
 ) -> Client:
     """A client that is called by its broker when there is something for it, in place of an open connection.
 
@@ -116,16 +109,7 @@ def listen(
     the broker takes it for gone, or less if the broker grants less. RefusedError with the code "address" if
     the broker does not call there.
     """
-    return Client(
-        url,
-        client=client,
-        publisher=publisher,
-        pubend=pubend,
-        timeout=timeout,
-        connect_timeout=connect_timeout,
-        ping=ping,
-        push=(parse_listen(address), max(1, round(lease))),
-    )
+    return Client(url, push=(parse_listen(address), max(1, round(lease))), **options)
 
 
 class Client:
@@ -135,15 +119,15 @@ class Client:
         self,
         url: str,
         *,
-        client: str | None,
-        publisher: str | None,
-        pubend: str | None,
-        timeout: float,
-        connect_timeout: float,
-        ping: float,
+        client: str | None = None,
+        publisher: str | None = None,
+        pubend: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+        connect_timeout: float = CONNECT_SECONDS,
+        ping: float = PING_SECONDS,
         push: tuple[Address, int] | None = None,
     ) -> None:
-        """`push`: listen there, and hold a lease of so many seconds."""
+        """See ConnectOptions; `push`: listen there, and hold a lease of so many seconds."""
         self._addresses = parse_url(url)
         self.name = client or f"client-{token_hex(6)}"
         self._publisher_name = publisher
@@ -155,9 +139,6 @@ class Client:
         self._is_open = False
         self._subscriptions: dict[str, Subscription] = {}
         self._names_made = 0
-        self._answers: dict[int, asyncio.Future[str]] = {}
-        self._fetches: dict[int, asyncio.Future[Fetched]] = {}
-        self._asked = 0
         self._unsubscribing: dict[str, asyncio.Future[None]] = {}
         #: of those, what was sent again: it may be done already
         self._unsubscribed_again: set[str] = set()
@@ -172,6 +153,7 @@ class Client:
         self.link = self._made_link()
         self.topics = Topics(self.link.send)
         self.acks = Acks(self.link)
+        self._questions = Questions(self.link.send)
         self._publisher = Publisher(
             self.link,
             self.topics,
@@ -187,8 +169,8 @@ class Client:
             Subscribed: self._subscribed,
             Acked: self.acks.acked,
             Topic: self.topics.answered,
-            Answer: self._answered,
-            Fetched: self._fetched,
+            Answer: self._questions.answered,
+            Fetched: self._questions.answered,
             Unsubscribed: self._unsubscribed,
             Refused: self._refused,
         }
@@ -233,24 +215,26 @@ class Client:
         if not self._is_open:
             return
         deadline = asyncio.get_running_loop().time() + timeout
-        for subscription in list(self._subscriptions.values()):
-            await subscription.close(max(0.0, deadline - asyncio.get_running_loop().time()))
-        if self.link.is_up:
-            await self._publisher.drain(deadline)
+        try:
+            for subscription in list(self._subscriptions.values()):
+                await subscription.close(max(0.0, deadline - asyncio.get_running_loop().time()))
+            if self.link.is_up:
+                await self._publisher.drain(deadline)
+        finally:
+            self._end_waiting()
+            await self.link.close()
+
+    def _end_waiting(self) -> None:
+        """Nothing can be asked any more, and whoever waits for an answer learns that none will come."""
         self._is_open = False
         self._publisher.close()
         self.acks.close()
         if self._recalls is not None:
             self._recalls.close()
-        futures: list[asyncio.Future[Any]] = [
-            *self._answers.values(),
-            *self._fetches.values(),
-            *self._unsubscribing.values(),
-        ]
-        for future in futures:
+        self._questions.void(closed)
+        for future in self._unsubscribing.values():
             if not future.done():
                 future.set_exception(closed())
-        await self.link.close()
 
     @property
     def is_connected(self) -> bool:
@@ -270,17 +254,22 @@ class Client:
 
     # Topics.
 
-    async def create_topic(self, topic: str, schema: str | Schema | type | None = None) -> None:
-        """Declare a topic, or a new version of its schema; without a schema it is open.
+    async def create_topic(
+        self, topic: str, schema: str | Schema | type | None = None, *, is_open: bool = False
+    ) -> None:
+        """Declare a topic, or a new version of its schema; without a schema, or with `is_open`, it is open.
 
-        The schema is a text of the schema language, a Schema, or a dataclass. Declaring again what is
-        declared already changes nothing; RefusedError when readers of an older version could not follow.
+        The schema is a text of the schema language, a Schema, or a dataclass; of an open topic it is one of
+        the shapes that its events have, and is added to them. Declaring again what is declared already
+        changes nothing. RefusedError when readers of an older version could not follow, and when the topic
+        is there and of the other kind.
         """
         self._check_open()
         parsed = Schema.parse(schema) if isinstance(schema, str) else schema
         if parsed is not None and not isinstance(parsed, Schema):
             parsed = Schema.of(parsed)
-        await self._within(self.topics.declare(topic, parsed), f"the declaration of {topic!r}")
+        declared = self.topics.declare(topic, parsed, is_open=is_open or parsed is None)
+        await self._within(declared, f"the declaration of {topic!r}")
 
     async def schemas(self, topic: str) -> list[Schema]:
         """All versions of a topic's schema, oldest first; of an open topic, all shapes. [] for no topic."""
@@ -325,6 +314,7 @@ class Client:
         topic: str,
         values: Iterable[Any],
         *,
+        key: str | bytes = b"",
         priority: int = PRIORITY_DEFAULT,
         validity: float | None = None,
         sequence: int | None = None,
@@ -332,10 +322,11 @@ class Client:
     ) -> Ticks:
         """Publish in order, in as few batches as possible; the ticks, once all are on disk.
 
-        If it fails, the events before the failing one are published. `sequence` is the first one's.
+        If it fails, the events before the failing one are published. `key`, `priority` and `validity` are
+        of every one of them; `sequence` is the first one's.
         """
         self._check_open()
-        checked = options(b"", priority, validity, sequence)
+        checked = options(key, priority, validity, sequence)
         seconds = self.timeout if timeout is None else timeout
         return await self._publisher.publish_many(topic, values, checked, seconds)
 
@@ -400,15 +391,8 @@ class Client:
     async def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any:
         """Ask what administrators ask, `await tm.ask("status")`; the answer is what its JSON says."""
         self._welcome()
-        self._asked += 1
-        ticket = self._asked
-        future = self._answers[ticket] = asyncio.get_running_loop().create_future()
-        self.link.send(Ask(ticket, what, json.dumps(arguments)))
-        try:
-            payload = await self._within(future, f"the answer to {what!r}", timeout)
-        finally:
-            del self._answers[ticket]
-        return json.loads(payload)
+        asked = self._questions.ask(what, json.dumps(arguments))
+        return json.loads(await self._within(asked, f"the answer to {what!r}", timeout))
 
     async def fetch(
         self,
@@ -427,14 +411,8 @@ class Client:
         its `damaged` ranges, are gone. Nothing is held for who reads like this: subscribe for that.
         """
         self._welcome()
-        self._asked += 1
-        ticket = self._asked
-        future = self._fetches[ticket] = asyncio.get_running_loop().create_future()
-        self.link.send(Fetch(ticket, pubend, base, upto, pattern, where, bytes_max))
-        try:
-            fetched: Fetched = await self._within(future, f"what lies beyond {base} of {pubend!r}", timeout)
-        finally:
-            del self._fetches[ticket]
+        asked = self._questions.fetch(pubend, base, upto, pattern, where, bytes_max)
+        fetched: Fetched = await self._within(asked, f"what lies beyond {base} of {pubend!r}", timeout)
         return fetched
 
     def offer(self, recalls_max: int) -> Recalls:
@@ -504,14 +482,7 @@ class Client:
             subscription.down()
         if self._recalls is not None:
             self._recalls.down()
-        waiting: list[asyncio.Future[Any]] = [*self._answers.values(), *self._fetches.values()]
-        for future in waiting:
-            if not future.done():
-                future.set_exception(
-                    NotConnectedError(
-                        "the broker was lost: whether it did what was asked is not known; ask again"
-                    )
-                )
+        self._questions.void(lost)
 
     def _writable(self) -> None:
         self._publisher.writable()
@@ -539,16 +510,6 @@ class Client:
         if subscription is not None:
             subscription.subscribed(frame)
 
-    def _fetched(self, frame: Fetched) -> None:
-        future = self._fetches.get(frame.ticket)
-        if future is not None and not future.done():
-            future.set_result(frame)
-
-    def _answered(self, frame: Answer) -> None:
-        future = self._answers.get(frame.ticket)
-        if future is not None and not future.done():
-            future.set_result(frame.payload)
-
     def _unsubscribed(self, frame: Unsubscribed) -> None:
         future = self._unsubscribing.get(frame.name)
         if future is not None and not future.done():
@@ -572,12 +533,11 @@ class Client:
             case "unsubscribe" if frame.code == "unknown" and frame.name in self._unsubscribed_again:
                 self._unsubscribed(Unsubscribed(frame.name))
             case "unsubscribe":
-                self._fail(self._unsubscribing.get(frame.name), frame)
-            case "ask":
-                named = frame.name.isdigit() and int(frame.name) in self._answers
-                self._fail(self._answers.get(int(frame.name) if named else self._asked), frame)
-            case "fetch":
-                self._fail(self._fetches.get(int(frame.name)) if frame.name.isdigit() else None, frame)
+                future = self._unsubscribing.get(frame.name)
+                if future is not None and not future.done():
+                    future.set_exception(_refusal(frame))
+            case "ask" | "fetch":
+                self._questions.refused(frame)
             case _:
                 raise _refusal(frame)
 
@@ -586,10 +546,6 @@ class Client:
         if frame.what == "publish":
             self._publisher.refused(frame)
         self.link.move(addresses_in(frame.reason), frame.reason)
-
-    def _fail(self, future: asyncio.Future[Any] | None, frame: Refused) -> None:
-        if future is not None and not future.done():
-            future.set_exception(_refusal(frame))
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -71,9 +71,9 @@ class Topics:
         """Ask what a topic is."""
         return await self._ask(topic, Describe(topic))
 
-    async def declare(self, topic: str, schema: Schema | None) -> None:
-        """Create a topic or add a version to it; without a schema it is open."""
-        await self._ask(topic, Topic(topic, schema is None, () if schema is None else (schema.text,)))
+    async def declare(self, topic: str, schema: Schema | None, *, is_open: bool) -> None:
+        """Create a topic, or add a version (of an open one, a shape) to it."""
+        await self._ask(topic, Topic(topic, is_open, () if schema is None else (schema.text,)))
 
     async def prepare(self, topic: str, value: Any) -> None:
         """Make sure that `encode` can encode this value."""
@@ -84,7 +84,7 @@ class Topics:
             return
         _kind(value)
         try:
-            await self._ask(topic, Topic(topic, True, (Schema(infer(value)).text,)))
+            await self.declare(topic, Schema(infer(value)), is_open=True)
         except RefusedError:
             # Somebody else may have declared it just now.
             self._forget(topic)

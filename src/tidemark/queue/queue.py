@@ -17,6 +17,7 @@ from types import TracebackType
 
 from tidemark.client import client as clients
 from tidemark.client.client import Client
+from tidemark.client.loopthread import LoopThread
 from tidemark.client.subscription import CLOSE_SECONDS
 from tidemark.errors import (
     ClientError,
@@ -27,7 +28,6 @@ from tidemark.errors import (
     TimedOutError,
 )
 from tidemark.message.batches.batch import Shape
-from tidemark.queue.loop import Loop, closed
 from tidemark.queue.messages import Message, to_fields
 from tidemark.queue.outbox import OUTBOX_MESSAGES_MAX, Outbox
 from tidemark.queue.reader import Reader
@@ -74,11 +74,13 @@ class Queue:
         self._readers: dict[str, Reader] = {}
         self._outbox: Outbox | None = None
         self._publishing: tuple[Client, asyncio.Task[None]] | None = None
+        #: every client that was made, also if an interrupt came before it was of use
+        self._clients: list[Client] = []
         self._is_closed = False
         self._state = State(state, name)
-        self._loop = Loop()
+        self._loop = LoopThread("tidemark queue", _closed, last=self._leave)
         try:
-            self._client = self._loop.run(self._open())
+            self._client = self._loop.run(self._open)
         except BaseException:
             self._loop.stop()
             self._state.close()
@@ -98,6 +100,7 @@ class Queue:
             timeout=self._timeout,
             connect_timeout=self._connect_timeout,
         )
+        self._clients.append(client)
         return await client.open()
 
     def _go_on(self) -> None:
@@ -141,9 +144,11 @@ class Queue:
                 with suppress(ClientError):
                     self.flush(timeout)
             self._is_closed = True
-            with suppress(ClientError):
-                self._loop.run(self._disconnect(timeout))
-            self._loop.stop()
+            try:
+                with suppress(ClientError):
+                    self._loop.run(self._disconnect, timeout)
+            finally:
+                self._loop.stop()
             if self._outbox is not None:
                 self._state.arrived(self._outbox.arrived)
             self._state.close()
@@ -157,9 +162,13 @@ class Queue:
             await client.close(0)
         await self._client.close(timeout)
 
+    async def _leave(self) -> None:
+        for client in self._clients:
+            await client.close(0)
+
     def _check_open(self) -> None:
         if self._is_closed:
-            raise closed()
+            raise _closed()
 
     def _check_no_block(self) -> None:
         # What is consumed in a block that fails later would be known to the broker, and nowhere else.
@@ -219,7 +228,7 @@ class Queue:
             # A former life may still be connected; whoever connects last has the say.
             if topic not in self._readers:
                 self._readers[topic] = self._opened(topic)
-            self._loop.run(self._readers[topic].subscription.unsubscribe())
+            self._loop.run(self._readers[topic].subscription.unsubscribe)
         except RefusedError as error:
             if error.code != "unknown":
                 raise
@@ -243,7 +252,7 @@ class Queue:
             subscription = self._client.subscribe(topic, durable=f"{self.name}:{topic}", checkpoint=token)
             return Reader(topic, self._client, await subscription.open())
 
-        reader = self._loop.run(opened())
+        reader = self._loop.run(opened)
         if token is None:
             self._state.consume(topic, reader.kept)
         return reader
@@ -314,14 +323,14 @@ class Queue:
         reader.consumed(token)
         # It is consumed, whether the broker hears of it now or at the next start.
         with suppress(ClosedError):
-            self._loop.run(reader.subscription.ack(token))
+            self._loop.run(reader.subscription.ack, token)
 
     def _next(self, reader: Reader, timeout: float | None) -> Message:
         """The message in hand, or the next; from now on it is handed out."""
         end = None if timeout is None else time.monotonic() + timeout
         while reader.hand is None:
             left = QUIET_SECONDS if end is None else min(QUIET_SECONDS, end - time.monotonic())
-            if self._loop.run(reader.next(max(0.0, left))):
+            if self._loop.run(reader.next, max(0.0, left)):
                 break
             self._check_open()
             if self._readers.get(reader.topic) is not reader:
@@ -331,7 +340,7 @@ class Queue:
                 self._state.consume(reader.topic, quiet)
                 self._consumed(reader, quiet)
             is_over = end is not None and time.monotonic() >= end
-            if is_over and not self._loop.run(reader.look()):
+            if is_over and not self._loop.run(reader.look):
                 raise EmptyError(reader.topic)
         assert reader.hand is not None
         reader.is_returned = False
@@ -371,7 +380,7 @@ class Queue:
         outbox = self._opened_outbox()
         number = None if message_id is None else self._state.find(message_id)
         if number is None:
-            encoded = self._loop.run(outbox.encode(topic, fields, end - time.monotonic()))
+            encoded = self._loop.run(outbox.encode, topic, fields, end - time.monotonic())
             number = self._enter(outbox, encoded, message_id)
         if not self._state.is_mine:
             self._wait(outbox, number, end)
@@ -416,7 +425,7 @@ class Queue:
     def _opened_outbox(self) -> Outbox:
         with self._outbox_lock:
             if self._outbox is None:
-                self._outbox = self._loop.run(self._open_outbox())
+                self._outbox = self._loop.run(self._open_outbox)
             return self._outbox
 
     async def _open_outbox(self) -> Outbox:
@@ -434,3 +443,7 @@ class Queue:
         task = asyncio.get_running_loop().create_task(outbox.send(), name="tidemark outbox")
         self._publishing = client, task
         return outbox
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the queue is closed: open it again with tidemark.queue.connect(...)")

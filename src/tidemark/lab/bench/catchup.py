@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import monotonic, sleep
 
 from tidemark.lab.bench.fanout import KINDS, subscribing
-from tidemark.lab.bench.harness import Bed, all_of, filesystem, wait_until
+from tidemark.lab.bench.harness import Bed, all_of, events_a_frame, filesystem, wait_until
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.storage import measured_storage
 
@@ -104,13 +104,10 @@ def _measured(bed: Bed, case: Case, effort: Effort) -> list[Measurement]:
     sleep(LIVE_SECONDS)
     bed.board.stop()
     found = all_of(workers, "check", events=publisher.hear())
-    frames = sum(each["frames"] for each in found)
     goal = Goal(">=", DELIVERIES_A_SECOND) if case.durability == "sync" else None
     return [
         Measurement(str(case), "deliveries", delivered / taken, "/s", goal),
         Measurement(str(case), "all caught up after", taken, "s"),
         Measurement(str(case), "broker CPU", used * 1e6 / delivered, "s/million"),
-        Measurement(
-            str(case), "events a delivery frame", sum(each["deliveries"] for each in found) / frames, "events"
-        ),
+        Measurement(str(case), "events a delivery frame", events_a_frame(found), "events"),
     ]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-from tidemark.lab.bench.harness import Bed, Worker, all_of, filesystem, wait_until
+from tidemark.lab.bench.harness import Bed, Worker, all_of, events_a_frame, filesystem, wait_until
 from tidemark.lab.bench.load import Kind
 from tidemark.lab.bench.report import Goal, Measurement, Section
 
@@ -90,8 +90,6 @@ def _measured(bed: Bed, case: Case, effort: Effort) -> list[Measurement]:
     used = [each.cpu_seconds - start for each, start in zip(processes, cpu, strict=True)]
     bed.board.stop()
     found = all_of(workers, "check", events=publisher.hear())
-    frames = sum(each["frames"] for each in found)
-    a_frame = sum(each["deliveries"] for each in found) / frames if frames else 0.0
     a_million = 1e6 / max(delivered, 1)
     goals = case.durability == "sync"
     rate, cost = Goal(">=", DELIVERIES_A_SECOND), Goal("<=", CPU_SECONDS_A_MILLION)
@@ -101,7 +99,7 @@ def _measured(bed: Bed, case: Case, effort: Effort) -> list[Measurement]:
         Measurement(str(case), "broker busy", used[0] / taken, "cores"),
         Measurement(str(case), "publisher CPU", used[1] * a_million, "s/million"),
         Measurement(str(case), "subscribers' CPU", sum(used[2:]) * a_million, "s/million"),
-        Measurement(str(case), "events a delivery frame", a_frame, "events"),
+        Measurement(str(case), "events a delivery frame", events_a_frame(found), "events"),
     ]
 
 

@@ -11,6 +11,7 @@ import asyncio
 import os
 import socket
 import threading
+from abc import ABC, abstractmethod
 from pathlib import Path
 from queue import SimpleQueue
 from struct import Struct
@@ -65,7 +66,7 @@ class FloorServer:
         publisher.write(data[:_ANSWER_BYTES])
 
 
-class _Socket(asyncio.BufferedProtocol):
+class _Socket(asyncio.BufferedProtocol, ABC):
     """One end of a connection, through which things of one size come."""
 
     #: bytes of one of them
@@ -92,9 +93,9 @@ class _Socket(asyncio.BufferedProtocol):
             self._buffer[: self._filled - at] = self._buffer[at : self._filled]
             self._filled -= at
 
+    @abstractmethod
     def heard(self, data: bytes) -> None:
         """One whole thing."""
-        raise NotImplementedError
 
 
 class _Served(_Socket):

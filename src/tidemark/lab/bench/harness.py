@@ -224,6 +224,12 @@ def all_of(workers: list[Worker], what: str, **arguments: Any) -> list[Any]:
     return [worker.hear() for worker in workers]
 
 
+def events_a_frame(checked: list[Any]) -> float:
+    """How many events came in a delivery frame, over what several subscribing workers answered to `check`."""
+    frames = sum(each["frames"] for each in checked)
+    return float(sum(each["deliveries"] for each in checked) / frames) if frames else 0.0
+
+
 def filesystem() -> str:
     """The kind of file system that data directories are on."""
     path = os.path.realpath(os.environ.get(DIRECTORY, "."))

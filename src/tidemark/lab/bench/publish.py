@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from tidemark.lab.bench.harness import Bed, Worker, filesystem
+from tidemark.lab.bench.harness import Bed, Worker, events_a_frame, filesystem
 from tidemark.lab.bench.report import Goal, Measurement, Section
 
 EVENTS_A_SECOND = 400_000
@@ -138,5 +138,4 @@ def _auditor(bed: Bed, url: str) -> Worker:
 def _audit(auditor: Worker, url: str, events: int) -> float:
     """All events are there; how many came in a frame."""
     auditor.ask("come", url=url)
-    found = auditor.ask("check", events=events)
-    return float(found["deliveries"] / max(found["frames"], 1))
+    return events_a_frame([auditor.ask("check", events=events)])

@@ -30,6 +30,8 @@ CLOSE, ABOUT = 0.05, 0.2
 #: Catching up took this many times the absence when subscribers left one by one, and all at once.
 ALONE_LOW, ALONE_HIGH = 5 / 5, 6 / 5
 TOGETHER = 116 / 37.55
+#: The constream has caught up when it is no further behind than this.
+BEHIND_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 from tidemark.client.client import connect
 from tidemark.errors import ClientError
 from tidemark.lab.figures.dsn03 import (
+    BEHIND_S,
     DELIVERED,
     PUBENDS,
     RELEASED,
@@ -33,8 +34,6 @@ CRASH = Crash(
     sample_seconds=0.1,
 )
 CRASH_QUICK = Crash(80, 4, 2, down_seconds=1, after_seconds=2)
-#: The constream has caught up when it is no further behind than this.
-BEHIND_SECONDS = 0.5
 POLL_SECONDS = 0.02
 WARM_SECONDS = 1.0
 
@@ -162,7 +161,7 @@ async def _crash(effort: Crash, say: Callable[[str], None]) -> Sequence[Table]:
         await asyncio.sleep(effort.down_seconds)
         await asyncio.to_thread(stage.shb.start)
         phases.add("up", seen.now)
-        await _until(lambda: seen.delivered() >= seen.now - BEHIND_SECONDS)
+        await _until(lambda: seen.delivered() >= seen.now - BEHIND_S)
         phases.add("delivered", seen.now)
         phases.add("returned", seen.now)
         say("subscribers return")

@@ -11,6 +11,7 @@ from typing import Any
 
 from tidemark.broker.layout import Layout
 from tidemark.lab.figures.dsn03 import (
+    BEHIND_S,
     DELIVERED,
     KINDS,
     PUBENDS,
@@ -37,8 +38,6 @@ CRASH = Crash(
     sample_seconds=0.1,
 )
 CRASH_QUICK = Crash(80, 4, 3, down_seconds=3, after_seconds=3)
-#: The constream has caught up when it is no further behind than this.
-BEHIND_S = 0.5
 
 
 class TwoBrokers:

@@ -1,4 +1,4 @@
-"""A broker in this process, on a thread of its own, for clients that block."""
+"""Brokers for tests: how they are set, and one on a thread of its own, for clients that block."""
 
 from __future__ import annotations
 
@@ -9,10 +9,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tidemark.node.config import Config
 from tidemark.node.configload import load
 from tidemark.node.node import Node
 
 PATIENCE_SECONDS = 20.0
+
+
+def settings_at(path: Path, **options: str) -> dict[str, str]:
+    """Data in `path`, ports of the system's choice, silence told soon; options may have `__` for the dot."""
+    return {
+        "storage.data_dir": str(path),
+        "broker.listen": "127.0.0.1:0",
+        "http.listen": "127.0.0.1:0",
+        "thresholds.silence": "50ms",
+        "thresholds.heartbeat": "10ms",
+        **{key.replace("__", "."): value for key, value in options.items()},
+    }
+
+
+def config_at(path: Path, **options: str) -> Config:
+    """See settings_at."""
+    return load(options=settings_at(path, **options))
 
 
 class LiveNode:
@@ -33,16 +51,7 @@ class LiveNode:
         return f"tidemark://{self._listen}"
 
     def start(self) -> None:
-        config = load(
-            options={
-                "storage.data_dir": str(self._path / "data"),
-                "broker.listen": self._listen,
-                "http.listen": "127.0.0.1:0",
-                "thresholds.silence": "50ms",
-                "thresholds.heartbeat": "10ms",
-                **self._options,
-            }
-        )
+        config = config_at(self._path / "data", broker__listen=self._listen, **self._options)
         self._node = self._run(Node.start(config))
         self._listen = str(self._node.address)
 

@@ -1,0 +1,130 @@
+"""Acknowledging: by itself, by the application, several together; and tokens that the application keeps."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from connected import connected, declare, numbers, publish
+from fake_broker import FakeBroker
+
+from tidemark.client.client import Client
+from tidemark.errors import ClientError
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import Ack
+from waiting import until
+
+
+@connected
+async def test_automatic_acknowledgement_is_of_what_the_application_came_back_from(
+    broker: FakeBroker, tm: Client
+) -> None:
+    await declare(tm)
+    sub = await tm.subscribe("t", durable="d")
+    await publish(tm, 0, 3)
+    ticks = broker.events["p1"][0].ticks.tolist()
+    await numbers(sub, 2)
+    assert sub.checkpoint == CheckpointToken({"p1": ticks[1]})
+    await until(lambda: broker.subscribers["d"].acked["p1"] == ticks[0])
+    await sub.close()
+    assert broker.subscribers["d"].acked["p1"] == ticks[0]
+    with suppress(ZeroDivisionError):
+        async with tm.subscribe("t", durable="d") as sub:
+            assert await numbers(sub, 1) == [1]
+            _ = 1 / 0
+    async with tm.subscribe("t", durable="d") as sub:
+        assert await numbers(sub, 1) == [1]
+    assert broker.subscribers["d"].acked["p1"] == ticks[1]
+
+
+@connected
+async def test_acknowledgements_of_many_events_leave_in_few_frames(broker: FakeBroker, tm: Client) -> None:
+    await declare(tm)
+    async with tm.subscribe("t", durable="a") as one, tm.subscribe("t", durable="b") as two:
+        await publish(tm, 0, 500)
+        await asyncio.gather(numbers(one, 500), numbers(two, 500))
+        await until(lambda: broker.of(Ack))
+        assert len(broker.of(Ack)) <= 3
+        assert any(len(frame.tokens) == 2 for frame in broker.of(Ack))
+
+
+@connected
+async def test_an_application_acknowledges_itself_and_may_wait_for_the_disk(
+    broker: FakeBroker, tm: Client
+) -> None:
+    await declare(tm)
+    async with tm.subscribe("t", durable="d", ack="client") as sub:
+        await publish(tm, 0, 4)
+        ticks = broker.events["p1"][0].ticks.tolist()
+        first = await sub.next(5)
+        await numbers(sub, 2)
+        await sub.ack(first, sync=True)
+        assert broker.subscribers["d"].acked["p1"] == ticks[0]
+        await sub.ack(sub.checkpoint)
+        await until(lambda: broker.subscribers["d"].acked["p1"] == ticks[2])
+        await sub.ack(CheckpointToken({"p1": ticks[0]}), sync=True)
+        assert broker.subscribers["d"].acked["p1"] == ticks[2]
+        with pytest.raises(ClientError, match="token"):
+            await sub.ack(7)
+
+
+@connected
+async def test_a_token_that_the_application_keeps_is_never_acknowledged_ahead_of_it(
+    broker: FakeBroker, tm: Client
+) -> None:
+    await declare(tm)
+    await publish(tm, 0, 4)
+    ticks = broker.events["p1"][0].ticks.tolist()
+    given = CheckpointToken({"p1": ticks[0]})
+    async with tm.subscribe("t", durable="d", checkpoint=given) as sub:
+        # What it shows it must have stored.
+        await until(lambda: broker.subscribers["d"].acked["p1"] == ticks[0])
+        assert await numbers(sub, 3) == [1, 2, 3]
+        broker.silence()
+        await asyncio.sleep(0.12)
+        assert broker.subscribers["d"].acked["p1"] == ticks[0]
+        await sub.ack(CheckpointToken({"p1": ticks[1]}))
+    assert broker.subscribers["d"].acked["p1"] == ticks[1]
+
+
+@connected
+async def test_a_transaction_acknowledges_all_or_nothing(broker: FakeBroker, tm: Client) -> None:
+    await declare(tm)
+    async with (
+        tm.subscribe("t", durable="a", ack="transacted") as one,
+        tm.subscribe("t", durable="b", ack="transacted") as two,
+    ):
+        await publish(tm, 0, 2)
+        ticks = broker.events["p1"][0].ticks.tolist()
+        await numbers(one, 1)
+        await numbers(two, 2)
+        with suppress(ZeroDivisionError):
+            async with tm.transaction() as tx:
+                tx.ack(one)
+                _ = 1 / 0
+        assert not broker.of(Ack) or all(not frame.ticket for frame in broker.of(Ack))
+        async with tm.transaction() as tx:
+            tx.ack(one)
+            tx.ack(two)
+        (frame,) = [frame for frame in broker.of(Ack) if frame.ticket]
+        assert dict(frame.tokens) == {
+            "a": CheckpointToken({"p1": ticks[0]}),
+            "b": CheckpointToken({"p1": ticks[1]}),
+        }
+
+
+@connected
+async def test_a_transaction_survives_a_break(broker: FakeBroker, tm: Client) -> None:
+    await declare(tm)
+    async with tm.subscribe("t", durable="a", ack="transacted") as sub:
+        await publish(tm, 0, 2)
+        await numbers(sub, 2)
+        await broker.stop()
+        tx = tm.transaction()
+        tx.ack(sub)
+        commit = asyncio.ensure_future(tx.__aexit__(None, None, None))
+        await asyncio.sleep(0.02)
+        await broker.start()
+        await commit
+        assert CheckpointToken(broker.subscribers["a"].acked) == sub.checkpoint

@@ -1,0 +1,161 @@
+"""A client and its connection: lost, silent, drained, of another version; what goes on and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from connected import START, connected, declare, numbers, publish
+from fake_broker import FakeBroker
+
+import tidemark
+from tidemark.client.client import Client
+from tidemark.errors import NotConnectedError, RefusedError, VersionError
+from tidemark.message.batches.batch import EventBatch
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import Deliver, Ping, Refused, Subscribe
+from waiting import bounded, until
+
+
+@connected
+async def test_a_durable_subscription_goes_on_after_a_break_without_loss_or_repetition(
+    broker: FakeBroker, tm: Client
+) -> None:
+    await declare(tm)
+    async with tm.subscribe("t", durable="d") as sub:
+        await publish(tm, 0, 10)
+        assert await numbers(sub, 4) == [0, 1, 2, 3]
+        broker.cut()
+        await publish(tm, 10, 15)
+        await until(lambda: sub.is_subscribed)
+        assert await numbers(sub, 11) == list(range(4, 15))
+        shown = broker.of(Subscribe)[-1].token
+        assert shown == CheckpointToken({"p1": int(broker.events["p1"][0].ticks[2])})
+
+
+@bounded
+async def test_a_subscription_that_is_not_durable_tells_what_it_missed() -> None:
+    async with FakeBroker() as broker, tidemark.connect(broker.url) as tm, tm.subscribe("t") as sub:
+        await publish(tm, 0, 3)
+        assert await numbers(sub, 1) == [0]
+        upto = int(broker.events["p1"][0].ticks[-1])
+        broker.cut()
+        missed = broker.append("p1", EventBatch.parse(bytearray(broker.events["p1"][0].data)))
+        await until(lambda: not sub.is_subscribed)
+        await until(lambda: sub.is_subscribed)
+        await publish(tm, 4, 5)
+        # What had arrived is not lost with the connection.
+        assert await numbers(sub, 2) == [1, 2]
+        gap = await sub.next(5)
+        assert gap == tidemark.Gap("p1", upto, missed, "reconnected", sub.checkpoint)
+        assert await numbers(sub, 1) == [4]
+        names = [frame.name for frame in broker.of(Subscribe)]
+        assert len(set(names)) == 2
+
+
+@bounded
+async def test_it_reconnects_to_another_broker() -> None:
+    async with FakeBroker("b1") as one, FakeBroker("b2") as two:
+        url = f"tidemark://127.0.0.1:{one.port},127.0.0.1:{two.port}"
+        async with tidemark.connect(url) as tm:
+            await declare(tm)
+            await publish(tm, 0, 4)
+            async with tm.subscribe("t", durable="d", checkpoint=START) as sub:
+                assert await numbers(sub, 2) == [0, 1]
+                two.events, two.topics = one.events, one.topics
+                await one.stop()
+                await until(lambda: sub.is_subscribed and tm.broker == "b2")
+                assert await numbers(sub, 2) == [2, 3]
+
+
+@bounded
+async def test_it_goes_where_a_broker_that_is_drained_sends_it() -> None:
+    async with FakeBroker("b1") as one, FakeBroker("b2") as two, tidemark.connect(one.url) as tm:
+        await declare(tm)
+        await publish(tm, 0, 4)
+        async with tm.subscribe("t", durable="d", checkpoint=START) as sub:
+            assert await numbers(sub, 2) == [0, 1]
+            two.events, two.topics = one.events, one.topics
+            advice = f"'b1' is being drained: go to {two.url}"
+            (session,) = one.sessions
+            session.send(Refused("subscribe", "d", "draining", advice))
+            session.send(Refused("connect", "", "draining", advice))
+            await until(lambda: tm.link.is_up and sub.is_subscribed and tm.broker == "b2")
+            assert await numbers(sub, 2) == [2, 3]
+            # It is drained too, and there is nobody else: the first one is tried again.
+            (session,) = two.sessions
+            session.send(Refused("connect", "", "draining", "'b2' is being drained"))
+            await until(lambda: tm.link.is_up and tm.broker == "b1")
+
+
+@bounded
+async def test_a_publisher_learns_that_a_drained_broker_has_not_logged_an_event() -> None:
+    async with FakeBroker("b1") as one, FakeBroker("b2", ("p2",)) as two, tidemark.connect(one.url) as tm:
+        await declare(tm)
+        await publish(tm, 0, 2)
+        advice = f"'b1' is being drained: go to {two.url}"
+        one.on_publish = lambda frame: Refused("publish", frame.publisher, "draining", advice)
+        with pytest.raises(RefusedError, match="being drained") as caught:
+            await publish(tm, 2, 3)
+        assert caught.value.code == "draining"
+        await until(lambda: tm.link.is_up and tm.broker == "b2")
+        await declare(tm)
+        await publish(tm, 2, 3)
+        assert (one.count("p1"), two.count("p2")) == (2, 1)
+
+
+@connected
+async def test_a_hole_in_the_stream_starts_the_connection_over(broker: FakeBroker, tm: Client) -> None:
+    await declare(tm)
+    async with tm.subscribe("t", durable="d") as sub:
+        await publish(tm, 0, 2)
+        assert await numbers(sub, 2) == [0, 1]
+        upto = sub.checkpoint["p1"]
+        broker.sessions[0].send(Deliver("d", "p1", upto + 5, upto + 9))
+        await until(lambda: len(broker.of(Subscribe)) == 2)
+        await publish(tm, 2, 4)
+        assert await numbers(sub, 2) == [2, 3]
+
+
+@bounded
+async def test_a_silent_broker_is_asked_and_given_up() -> None:
+    async with FakeBroker() as broker, tidemark.connect(broker.url, ping=0.05) as tm:
+        await until(lambda: broker.of(Ping))
+        assert tm.is_connected
+        broker.is_deaf = True
+        await until(lambda: not tm.is_connected)
+        with pytest.raises(NotConnectedError):
+            _ = tm.broker
+        broker.is_deaf = False
+        await until(lambda: tm.is_connected)
+
+
+@connected
+async def test_administrators_ask_and_are_answered_refused_or_left_alone(
+    broker: FakeBroker, tm: Client
+) -> None:
+    assert await tm.ask("status", depth=2) == {"what": "status", "arguments": {"depth": 2}}
+    with pytest.raises(RefusedError, match="no such question"):
+        await tm.ask("forbidden")
+    broker.is_deaf = True
+    with pytest.raises(tidemark.TimedOutError):
+        await tm.ask("status", timeout=0.05)
+    waiting = asyncio.ensure_future(tm.ask("status"))
+    await asyncio.sleep(0.01)
+    broker.cut()
+    with pytest.raises(NotConnectedError, match="not known"):
+        await waiting
+
+
+@bounded
+async def test_a_broker_of_another_version_is_an_error_of_its_own() -> None:
+    broker = FakeBroker()
+
+    async with broker:
+        broker.is_deaf = True
+        opening = asyncio.ensure_future(tidemark.connect(broker.url, connect_timeout=2).open())
+        await until(lambda: broker.sessions)
+        await until(lambda: broker.heard)
+        broker.sessions[0].send(Refused("connect", "", "version", "update the client"))
+        with pytest.raises(VersionError, match="update the client"):
+            await opening

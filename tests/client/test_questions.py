@@ -1,0 +1,63 @@
+"""Questions to a broker: answers find them by their ticket, in any order, or they are void."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from connected import connected
+from fake_broker import FakeBroker
+
+from tidemark.client.client import Client
+from tidemark.client.questions import Questions, lost
+from tidemark.errors import ClosedError, NotConnectedError, RefusedError
+from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
+from waiting import bounded, until
+
+
+@bounded
+async def test_answers_come_in_any_order_and_those_that_nobody_waits_for_are_let_go() -> None:
+    sent: list[Ask | Fetch] = []
+    questions = Questions(sent.append)
+    one = asyncio.create_task(questions.ask("one", "{}"))
+    two = asyncio.create_task(questions.fetch("p", 0, 9, ">", "", 100))
+    three = asyncio.create_task(questions.ask("three", "{}"))
+    await asyncio.sleep(0)
+    assert sent == [Ask(1, "one", "{}"), Fetch(2, "p", 0, 9, ">", "", 100), Ask(3, "three", "{}")]
+    fetched = Fetched(2, "p", 0, 9, 0)
+    questions.answered(fetched)
+    questions.refused(Refused("ask", "1", "unknown", "there is no such question"))
+    questions.refused(Refused("ask", "7", "unknown", "somebody else's"))
+    questions.answered(Answer(9, "nobody's"))
+    assert await two == fetched
+    with pytest.raises(RefusedError, match="no such question"):
+        await one
+    questions.void(lost)
+    questions.answered(Answer(3, "too late"))
+    with pytest.raises(NotConnectedError, match="not known"):
+        await three
+
+
+@connected
+async def test_a_refusal_that_comes_late_is_not_taken_for_that_of_another(
+    broker: FakeBroker, tm: Client
+) -> None:
+    broker.is_deaf = True
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(tm.ask("status"), 0.02)
+    waiting = asyncio.create_task(tm.ask("status"))
+    await until(lambda: len(broker.of(Ask)) == 2)
+    first, second = (frame.ticket for frame in broker.of(Ask))
+    broker.sessions[0].send(Refused("ask", str(first), "unknown", "too late"))
+    broker.sessions[0].send(Answer(second, "7"))
+    assert await waiting == 7
+
+
+@connected
+async def test_closing_voids_what_was_asked(broker: FakeBroker, tm: Client) -> None:
+    broker.is_deaf = True
+    waiting = asyncio.create_task(tm.ask("status"))
+    await until(lambda: broker.of(Ask))
+    await tm.close(0)
+    with pytest.raises(ClosedError):
+        await waiting

@@ -1,0 +1,32 @@
+"""Tests that wait: for a condition, or for a whole coroutine, and never for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec
+
+PATIENCE_SECONDS = 30.0
+_P = ParamSpec("_P")
+
+
+def bounded(test: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, None]:
+    """A test that is a coroutine, as a function: on a loop of its own, within a bound."""
+
+    @wraps(test)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        async def within() -> None:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await test(*args, **kwargs)
+
+        asyncio.run(within())
+
+    return run
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Returns when it is so."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not is_so():
+            await asyncio.sleep(0.005)
