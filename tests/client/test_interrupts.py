@@ -15,9 +15,13 @@ from fake_broker import FakeBroker
 from tidemark.wire.frames import Publish
 
 PATIENCE_SECONDS = 20.0
+#: Whoever started the tests may have had interrupts ignored. That something was slow is no news here.
 OPENING = """
-import itertools, time
-import tidemark
+import itertools, logging, signal, time
+import tidemark.sync
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 def ready():
     print("ready", flush=True)
