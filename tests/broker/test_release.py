@@ -89,34 +89,65 @@ def test_a_broker_that_never_had_anybody_is_no_host() -> None:
 
 def test_rows_are_passed_on_once_and_again_over_a_new_way() -> None:
     rows = Rows()
-    rows.learn("a", row("h", 1, 10))
-    rows.learn("b", row("h", 1, 10))
-    assert [each.sequence for each in rows.unsaid()] == [1]
-    assert rows.unsaid() == ()
-    rows.learn("b", row("h", 2, 5))
-    assert [each.sequence for each in rows.unsaid()] == [2]
+    rows.learn("a", row("h", 1, 10), 0)
+    rows.learn("b", row("h", 1, 10), 0)
+    assert [each.sequence for each in rows.unsaid("up")] == [1]
+    assert rows.unsaid("up") == ()
+    rows.learn("b", row("h", 2, 5), 0)
+    assert [each.sequence for each in rows.unsaid("up")] == [2]
     rows.say_again()
-    assert [each.sequence for each in rows.unsaid()] == [2]
+    assert [each.sequence for each in rows.unsaid("up")] == [2]
     rows.keep_only(["other"])
     rows.say_again()
-    assert rows.unsaid() == ()
+    assert rows.unsaid("up") == ()
 
 
 def test_a_row_that_asks_is_passed_on_at_once_and_each_time() -> None:
     rows = Rows()
-    rows.learn("a", row("h", 1, 10, asks=True))
-    rows.learn("a", row("g", 1, 10))
-    assert [each.host for each in rows.unsaid(asking_only=True)] == ["h"]
-    rows.learn("a", row("h", 1, 10, asks=True))
-    assert [each.host for each in rows.unsaid()] == ["g", "h"]
+    rows.learn("a", row("h", 1, 10, asks=True), 0)
+    rows.learn("a", row("g", 1, 10), 0)
+    assert [each.host for each in rows.unsaid("up", asking_only=True)] == ["h"]
+    rows.learn("a", row("h", 1, 10, asks=True), ASK_AGAIN_US)
+    assert [each.host for each in rows.unsaid("up")] == ["g", "h"]
+
+
+def test_a_row_that_asks_does_not_go_round_where_brokers_follow_each_other() -> None:
+    """a follows b, b follows c, and c, for a while, follows a."""
+    ring = {"a": Rows(), "b": Rows(), "c": Rows()}
+    upstream = {"a": "b", "b": "c", "c": "a"}
+    sent = 0
+
+    def pass_on(who: str, now: int) -> None:
+        nonlocal sent
+        for each in ring[who].unsaid(upstream[who], asking_only=True):
+            sent += 1
+            assert sent < 10, "it goes round for ever"
+            ring[upstream[who]].learn(who, each, now + sent)
+            pass_on(upstream[who], now)
+
+    asking = row("h", 1, 10, asks=True)
+    for now in (0, ASK_AGAIN_US):
+        ring["a"].learn("h", asking, now)
+        pass_on("a", now)
+    assert sent == 6
+    assert ring["a"].way_back("h") == "h"
+    assert ring["b"].way_back("h") == "a"
+
+
+def test_what_came_from_a_neighbour_is_not_told_to_it_until_it_comes_by_another() -> None:
+    rows = Rows()
+    rows.learn("up", row("h", 1, 10), 0)
+    assert rows.unsaid("up") == ()
+    rows.learn("down", row("h", 1, 10), 0)
+    assert [each.host for each in rows.unsaid("up")] == ["h"]
 
 
 def test_the_answer_goes_back_the_way_that_the_host_asked_by_last_once_for_each_time() -> None:
     rows = Rows()
-    rows.learn("a", row("h", 1, 10, asks=True))
+    rows.learn("a", row("h", 1, 10, asks=True), 0)
     assert rows.way_back("h") == "a"
     assert rows.way_back("h") is None
-    rows.learn("b", row("h", 1, 10, asks=True))  # by another way, since "a" is gone
+    rows.learn("b", row("h", 1, 10, asks=True), ASK_AGAIN_US)  # by another way, since "a" is gone
     assert rows.way_back("h") == "b"
     assert rows.way_back("g") is None
 

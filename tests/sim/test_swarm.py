@@ -13,6 +13,7 @@ import pytest
 
 from tidemark.broker.counters import COUNTED
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.sim.engine import Engine
 from tidemark.sim.oracle import judge
 from tidemark.sim.report import FAULTS, Report
 from tidemark.sim.subscriber import Received, Subscriber
@@ -39,6 +40,7 @@ REGRESSIONS: dict[tuple[str, int], str] = {
     ("swarm", 110_564): "a log forgot damage when only a part of its ticks was let go",
     ("swarm", 120_882): "a relay had a row of before a host had anybody, and a restarted pubend believed it",
     ("swarm", 131_385): "who changed its selector and left before that was on disk was forgotten",
+    ("swarm", 140_404): "brokers that followed each other for a while sent a row round and round",
     ("swarm", 121_998): "what was wanted at another broker was not known to the one that was returned to",
 }
 
@@ -58,6 +60,17 @@ def test_every_promise_is_kept(profile: str, seed: int) -> None:
 @pytest.mark.parametrize(("profile", "seed"), REGRESSIONS, ids=REGRESSIONS.get)
 def test_a_seed_that_once_failed_stays_mended(profile: str, seed: int) -> None:
     run_seed(seed, profile=profile)
+
+
+def test_a_storm_is_noticed() -> None:
+    engine = Engine(0)
+
+    def beget() -> None:
+        engine.after(0, beget)
+
+    beget()
+    with pytest.raises(ViolationError, match="storm"):
+        engine.run(1)
 
 
 def test_these_worlds_meet_nearly_all_that_can_happen() -> None:

@@ -541,14 +541,14 @@ class Broker:
             return
         row = self._releases.row(name, here, self._now)
         if row is not None:
-            self._rows[name].learn(HERE, row)
+            self._rows[name].learn(HERE, row, self._now)
         self._pass_rows(name)
 
     def _pass_rows(self, name: str, *, asking_only: bool = False) -> None:
         upstream = self._streams[name].upstream
         if upstream is None:
             return
-        rows = self._rows[name].unsaid(asking_only=asking_only)
+        rows = self._rows[name].unsaid(upstream, asking_only=asking_only)
         for at in range(0, len(rows), ROWS_MAX):
             self._out.add(SendPeer(upstream, Release(name, rows[at : at + ROWS_MAX])))
 
@@ -563,14 +563,14 @@ class Broker:
     def _released(self, peer: str, name: str, rows: Iterable[ReleaseRow]) -> None:
         """Hosts behind a neighbour say how far they are; what asks to be heard does not wait."""
         for row in rows:
-            if row.host not in self._overlay.routing.members:
-                continue  # it was struck off, or is not known yet: then it will say it again
+            if row.host not in self._overlay.routing.members or row.host == self.config.name:
+                continue  # itself, or struck off, or not known yet: then it will say it again
             if name in self._pubends:
                 self._hosts[name].received(peer, row, self._overlay.lives.__contains__)
                 if row.asks:
                     self._pubends[name].hasten()
             else:
-                self._rows[name].learn(peer, row)
+                self._rows[name].learn(peer, row, self._now)
         if name not in self._pubends:
             self._pass_rows(name, asking_only=True)
 

@@ -21,6 +21,8 @@ from tidemark.wire.frames import Heard, ReleaseRow
 
 #: What is not heard is said again after so many microseconds.
 ASK_AGAIN_US = 200_000
+#: The same that is asked again sooner has gone in a circle: for a while, brokers may follow each other.
+ASK_SPACING_US = ASK_AGAIN_US // 2
 
 #: released and delivered
 Minima = tuple[int, int]
@@ -37,26 +39,33 @@ class Rows:
         self._from: dict[str, str] = {}
         #: hosts that wait to be told that they were heard; each time they ask, one answer goes back
         self._asking: set[str] = set()
+        #: host -> when it asked last
+        self._asked_at: dict[str, int] = {}
         #: host -> the sequence that was passed on
         self._passed: dict[str, int] = {}
 
-    def learn(self, peer: str, row: ReleaseRow) -> None:
+    def learn(self, peer: str, row: ReleaseRow, now: int) -> None:
         """A row came; an older one than is known tells nothing."""
         known = self._rows.get(row.host)
         if known is not None and row.sequence < known.sequence:
             return
+        is_same = known is not None and row.sequence == known.sequence
         if row.asks:
+            if is_same and now - self._asked_at.get(row.host, -ASK_SPACING_US) < ASK_SPACING_US:
+                return
+            self._asked_at[row.host] = now
             self._passed.pop(row.host, None)  # also again: its host has not been told yet that it was heard
             self._asking.add(row.host)
-        elif known is not None and row.sequence == known.sequence:
+        elif is_same:
+            self._from[row.host] = peer  # there is another way to it now
             return
         self._rows[row.host] = row
         self._from[row.host] = peer
 
-    def unsaid(self, *, asking_only: bool = False) -> tuple[ReleaseRow, ...]:
-        """The rows that were not passed on yet; they count as passed on."""
+    def unsaid(self, to: str, *, asking_only: bool = False) -> tuple[ReleaseRow, ...]:
+        """The rows that were not passed on yet, but for what came from there; they count as passed on."""
         news = [row for row in self._rows.values() if self._passed.get(row.host) != row.sequence]
-        news = [row for row in news if row.asks or not asking_only]
+        news = [row for row in news if (row.asks or not asking_only) and self._from[row.host] != to]
         self._passed.update((row.host, row.sequence) for row in news)
         return tuple(sorted(news, key=lambda row: row.host))
 
@@ -76,6 +85,7 @@ class Rows:
         for host in set(self._rows) - set(hosts):
             del self._rows[host]
             self._from.pop(host, None)
+            self._asked_at.pop(host, None)
             self._passed.pop(host, None)
             self._asking.discard(host)
 
