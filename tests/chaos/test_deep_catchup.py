@@ -7,9 +7,10 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from socket import socket
+from typing import Any
 
 import pytest
-from verdicts import assert_exact, started
+from verdicts import assert_audit_is_exact, assert_exact, started
 
 from tidemark import sync
 from tidemark.lab.stage import Part, Stage, wait_for
@@ -36,7 +37,8 @@ class PipelinePart(Part):
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
 
 
-def test_deep_catch_up_survives_the_death_of_everybody_in_it(stage: Stage) -> None:
+@pytest.mark.spark
+def test_deep_catch_up_survives_the_death_of_everybody_in_it(spark: Any, stage: Stage) -> None:
     little = {"retention__archive": "true", "retention__max_bytes": "64KiB", "storage__segment": "64KiB"}
     broker = started(stage, **little)
     pipeline = PipelinePart(broker.url, stage.directory)
@@ -64,6 +66,7 @@ def test_deep_catch_up_survives_the_death_of_everybody_in_it(stage: Stage) -> No
         assert every.consumed < EVENTS, "nobody died in the middle"
         assert_exact(stage.settled(), EVENTS)
         assert pipeline.log.read_text().count("gave back") >= 1
+        assert_audit_is_exact(spark, stage.directory, EVENTS)
     finally:
         pipeline.end()
 
