@@ -11,6 +11,7 @@ from tidemark.spark.session import session
 
 #: Small, so that there are batches to be killed in.
 BATCH_EVENTS = 100
+SCHEMA = "[n: int, side: int, name: string]"
 
 if __name__ == "__main__":
     master, broker, directory = sys.argv[1:]
@@ -20,13 +21,15 @@ if __name__ == "__main__":
         spark.readStream.format("tidemark")
         .option("broker", broker)
         .option("topic", "numbers")
-        .option("columns", "n")
+        .option("columns", "n,side,name")
         .option("maxEventsPerTrigger", BATCH_EVENTS)
         .load()
-        .repartition(2)
+        # Through a shuffle, to two tasks; those of one side stay in order.
+        .repartitionById(2, "side")
         .writeStream.format("tidemark")
         .option("broker", broker)
         .option("topic", "copies")
+        .option("key", "name")
         .option("checkpointLocation", f"{directory}/checkpoint")
         .start()
     )

@@ -1,29 +1,40 @@
-"""Disks and the archive: a broker's stays bounded while it runs, and its own may be full for a while."""
+"""Disks and the archive: a broker's stays bounded while it runs, and its own may be full for a while.
+
+The audit judges what the archive has as if it were a subscriber to everything.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from base64 import b85encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_full_disk import SMALL_DISK, can_mount
-from verdicts import started
+from verdicts import assert_audit_is_exact, assert_exact, started
 
 from tidemark import sync
+from tidemark.lab.books import PublisherBook, opening
+from tidemark.lab.ledger import audit
 from tidemark.lab.stage import Stage, wait_for
+from tidemark.message.batches.batch import BatchBuilder, Shape
+from tidemark.message.schema import Schema
 from tidemark.spark import archivefiles
 from tidemark.spark.archivestate import load_state
-from tidemark.ticks import TICK_MAX, TICK_MIN
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 pytestmark = pytest.mark.chaos
 
 PATIENCE_SECONDS = 60.0
+SCHEMA = Schema.parse("[data: string]")
 
 
 class ArchivePart:
@@ -66,10 +77,47 @@ def ticks_in(path: Path) -> list[int]:
     return [int(tick) for batch in found for tick in batch.ticks]
 
 
-def publish(tm: sync.Client, count: int, size: int) -> list[int]:
-    # Random, so that the archive's files are as large as the events.
-    values = [{"n": n, "data": os.urandom(size)} for n in range(count)]
-    return [tick for tick in tm.publish_many("load", values) if tick is not None]
+class Desk:
+    """A publisher and its ledger, in this process."""
+
+    def __init__(self, tm: sync.Client, directory: Path) -> None:
+        self._tm = tm
+        self.ledger = directory / "desk.publisher.jsonl"
+        self._book = PublisherBook(self.ledger, "desk", "main", "load")
+        self.ticks: list[int] = []
+        tm.create_topic("load", SCHEMA.text)
+
+    def publish(self, count: int, size: int) -> None:
+        # Random, so that the archive's files are about as large as the events.
+        made = self._book.intend({"data": b85encode(os.urandom(size)).decode()} for _ in range(count))
+        builder = BatchBuilder()
+        for each in made:
+            message = SCHEMA.encode(each.fields)
+            builder.add(Shape("load", SCHEMA.fingerprint), message, key=each.key.encode())
+        for each, tick in zip(made, self._tm.publish_batch(builder.build()), strict=True):
+            assert tick is not None
+            self._book.settle(each, tick)
+            self.ticks.append(tick)
+
+
+def write_down(path: Path, ledgers: Path) -> Path:
+    """What an archive has, as a subscriber's ledger."""
+    lines = [opening("archive", "load", "", CheckpointToken(), is_new=True, is_durable=True)]
+    for batch in archivefiles.read(path, "main", TICK_MIN, TICK_MAX):
+        lines += [
+            {
+                "what": "event",
+                "pubend": "main",
+                "tick": int(tick),
+                "key": batch.key(row).decode(),
+                "topic": batch.shapes[batch.prelude("shape")[row]].topic,
+                "fields": SCHEMA.decode(batch.message(row)),
+            }
+            for row, tick in enumerate(batch.ticks)
+        ]
+    made = ledgers / "archive.subscriber.jsonl"
+    made.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return made
 
 
 def test_a_brokers_disk_stays_bounded_while_a_subscriber_is_away(stage: Stage) -> None:
@@ -82,25 +130,26 @@ def test_a_brokers_disk_stays_bounded_while_a_subscriber_is_away(stage: Stage) -
         limits__window="256KiB",
     )
     path, log = stage.directory / "archive", stage.directory / "broker" / "log"
-    ticks: list[int] = []
     largest = 0
     with sync.connect(broker.url) as tm, archiving(stage, broker.url, path):
+        desk = Desk(tm, stage.directory)
         tm.subscribe("load", durable="away").close()
         for _ in range(40):
-            ticks += publish(tm, 125, 4_000)
+            desk.publish(125, 4_000)
             # As fast as the archive, which here shares two cores with everything else.
-            follows(path, ticks[-1])
+            follows(path, desk.ticks[-1])
             largest = max(largest, size_of(log))
         assert size_of(path) > 16 * kept
         # What it may hold and some segments that go with the next one, of twenty times as much.
         assert largest < 4 * kept
         assert dict(load_state(path).missing) == {}
-        assert ticks_in(path) == ticks
         (pubend,) = tm.ask("pubends")
-        assert ticks[0] < pubend["lost"] <= pubend["archived"]
+        assert desk.ticks[0] < pubend["lost"] <= pubend["archived"]
+    assert_exact(audit([desk.ledger], [write_down(path, stage.directory)]), len(desk.ticks))
 
 
-def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(stage: Stage) -> None:
+@pytest.mark.spark
+def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(spark: Any, stage: Stage) -> None:
     disk = stage.directory / "disk"
     disk.mkdir()
     if not can_mount(disk):
@@ -112,9 +161,12 @@ def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(stag
     ):
         inside = Path(f"/proc/{part.process.pid}/root{disk}")
         path = inside / "archive"
-        ticks = publish(tm, 100, 1_000)
-        follows(path, ticks[-1])
-        ticks += publish(tm, 2_500, 4_000)
+        desk = Desk(tm, stage.directory)
+        desk.publish(100, 1_000)
+        follows(path, desk.ticks[-1])
+        for _ in range(20):
+            desk.publish(125, 4_000)
+        ticks = desk.ticks
         wait_for(lambda: said(part, "No space left"), lambda: "a full disk is not told", PATIENCE_SECONDS)
         assert part.process.poll() is None
         # Nothing half-written counts, and nothing was let go.
@@ -129,8 +181,9 @@ def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(stag
         )  # fmt: skip
         follows(path, ticks[-1])
         wait_for(lambda: said(part, "goes on"), lambda: "it does not say so", PATIENCE_SECONDS)
-        assert ticks_in(copied(path, stage.directory / "after")) == ticks
+        write_down(copied(path, stage.directory / "after"), stage.directory)
         assert part.stop() == 0
+    assert_audit_is_exact(spark, stage.directory, len(ticks))
 
 
 def follows(path: Path, tick: int) -> None:

@@ -15,7 +15,8 @@ from tidemark.errors import ConfigError, SelectorError
 from tidemark.spark import history
 from tidemark.spark.archive import Archive
 from tidemark.spark.archivefiles import snapshot
-from tidemark.spark.historyframe import TableScan, tail, to_tick
+from tidemark.spark.historyframe import tail, to_tick
+from tidemark.spark.historyscan import TableScan
 from tidemark.spark.topicview import make_view
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 

@@ -22,21 +22,19 @@ import pyarrow as pa
 
 from tidemark.errors import ConfigError, EventsLostError
 from tidemark.matching.topics import TopicPattern
-from tidemark.message.schema import Schema
 from tidemark.spark.archivefiles import Snapshot, snapshot
 from tidemark.spark.archivelayout import Layout
 from tidemark.spark.archivescan import Wanted
 from tidemark.spark.archivescan import scan as scan_files
 from tidemark.spark.archivestate import Topics
-from tidemark.spark.archivetable import DataFile, root_of
+from tidemark.spark.archivetable import DataFile
 from tidemark.spark.brokers import supervised
-from tidemark.spark.historysql import conditions, could_match, field_text, member_types
+from tidemark.spark.historyscan import TableScan
 from tidemark.spark.options import RETRY_SECONDS, SourceOptions
 from tidemark.spark.partitions import TickRange
 from tidemark.spark.scan import Planner, Scan, archive_beside
-from tidemark.spark.sqltext import column_text
 from tidemark.spark.supervised import CONNECT_SECONDS_MAX
-from tidemark.spark.topicview import HEADERS, View, Viewer, arrow_columns, make_view
+from tidemark.spark.topicview import View, Viewer, arrow_columns, make_view
 from tidemark.spark.types import spark_fields
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
@@ -101,48 +99,6 @@ def to_tick(time: Time) -> int:
     return (found - _EPOCH) // timedelta(microseconds=1)
 
 
-class TableScan:
-    """What is wanted of one table of the archive, and how to ask for it."""
-
-    def __init__(self, taken: Snapshot, root: str, topics: Topics, view: View, base: int, upto: int) -> None:
-        self._layout = taken.layouts[root]
-        self._view = view
-        self._base = base
-        self._upto = upto
-        pattern = TopicPattern.parse(view.pattern)
-        self._topics = [
-            topics[name] for name in topics.names if root_of(name) == root and pattern.matches(name)
-        ]
-        condition, self.untold = conditions(self._layout, self._topics, view.selector)
-        #: true for the rows that are wanted; None if none is, but for topics in `untold`
-        self.condition = None if condition is None else condition + self._ticks()
-        self.files = [each for each in taken.files[root] if self._could_have(each)]
-
-    def columns(self) -> list[str]:
-        """What to select."""
-        types = member_types(Schema.parse(self._view.schema))
-        versions = {each.fingerprint: each for topic in self._topics for each in topic.versions}.values()
-        texts = {
-            name: column_text((name,))
-            if name in HEADERS
-            else field_text(self._layout, versions, name, types[name])
-            for name in self._view.columns
-        }
-        if "_time" in texts:
-            texts["_time"] = "timestamp_micros(`_tick`)"
-        return [f"{text} AS {column_text((name,))}" for name, text in texts.items()]
-
-    def _ticks(self) -> str:
-        above = f" AND `_tick` > {self._base}L" if self._base > TICK_MIN else ""
-        return above + (f" AND `_tick` <= {self._upto}L" if self._upto < TICK_MAX else "")
-
-    def _could_have(self, file: DataFile) -> bool:
-        low, high = file.bounds["_tick"]
-        if high <= self._base or low > self._upto:
-            return False
-        return any(could_match(file, self._layout, topic, self._view.selector) for topic in self._topics)
-
-
 def _archived(
     spark: SparkSession, taken: Snapshot, topics: Topics, view: View, base: int, upto: int
 ) -> list[DataFrame]:
@@ -151,16 +107,22 @@ def _archived(
     frames = []
     for root in taken.roots(TopicPattern.parse(view.pattern)):
         scan = TableScan(taken, root, topics, view, base, upto)
-        paths = [str(taken.location(each).absolute()) for each in scan.files]
-        if paths and scan.condition is not None:
-            table = spark.read.schema(_spark_struct(taken.layouts[root].schema)).parquet(*paths)
-            frames.append(table.where(scan.condition).selectExpr(*scan.columns()))
-        if paths:
+        for files, condition in scan.reads():
+            table = spark.read.schema(_spark_struct(taken.layouts[root].schema)).parquet(
+                *_paths(taken, files)
+            )
+            frames.append(table.where(condition).selectExpr(*scan.columns()))
+        if scan.files:
+            paths = _paths(taken, scan.files)
             frames += [
                 _matched(spark, taken, root, replace(view, pattern=topic.topic), paths, base, upto)
                 for topic in scan.untold
             ]
     return frames
+
+
+def _paths(taken: Snapshot, files: Sequence[DataFile]) -> list[str]:
+    return [str(taken.location(each).absolute()) for each in files]
 
 
 def _matched(

@@ -7,7 +7,7 @@ columns themselves, in the types that a topic has for its fields. No pyspark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -70,10 +70,13 @@ def condition_text(layout: Layout, topic: TopicSchemas, selector: str) -> str | 
     return to_spark_sql(tree, topic.reader, column=column) if selector else "true"
 
 
-def conditions(
+def matching_texts(
     layout: Layout, topics: Sequence[TopicSchemas], selector: str
-) -> tuple[str | None, list[TopicSchemas]]:
-    """The condition for the rows of several topics (None: no row), and the topics that SQL cannot ask."""
+) -> tuple[dict[str, list[str]], list[TopicSchemas]]:
+    """condition -> the topics whose rows it chooses among, and the topics that SQL cannot ask.
+
+    A topic of which no event can ever match is in neither.
+    """
     groups: dict[str, list[str]] = {}
     untold: list[TopicSchemas] = []
     for topic in topics:
@@ -84,10 +87,15 @@ def conditions(
             continue
         if text is not None:
             groups.setdefault(text, []).append(topic.topic)
+    return groups, untold
+
+
+def of_topics_text(texts: Mapping[str, Sequence[str]]) -> str:
+    """The condition for rows of any topic; `texts` has one for the rows of some."""
     parts = [
-        f"(`_topic` IN ({', '.join(map(string_text, names))}) AND {text})" for text, names in groups.items()
+        f"(`_topic` IN ({', '.join(map(string_text, names))}) AND {text})" for text, names in texts.items()
     ]
-    return f"({' OR '.join(parts)})" if parts else None, untold
+    return f"({' OR '.join(parts)})"
 
 
 def could_match(file: DataFile, layout: Layout, topic: TopicSchemas, selector: str) -> bool:
