@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import numpy as np
+
 from tidemark.broker.effects import (
     AppendLease,
+    AppendPfs,
     CommitTables,
     Effect,
     LogSynced,
@@ -16,7 +19,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
 )
 from tidemark.errors import DiskFailedError
-from tidemark.node.disks import Disks
+from tidemark.node.disks import HELD_EVENTS_MAX, HELD_MAX, Disks
 
 
 class Slow:
@@ -90,5 +93,37 @@ def test_after_a_failure_of_the_log_the_other_thread_writes_nothing_more() -> No
             await disks.stop()
         assert failures == [worker.error]
         assert CommitTables(3) not in worker.seen
+
+    asyncio.run(story())
+
+
+def test_what_single_events_add_to_the_pfs_goes_together_and_before_all_that_comes_after_it() -> None:
+    async def story() -> None:
+        worker = Slow()
+        worker.gate.set()
+        disks = Disks(worker, lambda _: None, lambda _: None, lambda _, __: None)
+
+        def addition(tick: int, events: int = 1) -> AppendPfs:
+            ticks = np.arange(tick, tick + events)
+            return AppendPfs("p", tick - 1, tick + events, ticks, np.ones(events, np.uint32), {})
+
+        put: list[Effect] = []
+        for effects in (
+            [addition(1)],
+            [addition(2), SyncLog(1)],
+            [CommitTables(1)],  # waited for: with it goes all that was held
+            [addition(3)],
+            [addition(4, HELD_EVENTS_MAX + 1)],  # worth a thread's while
+            *([addition(100 + number)] for number in range(HELD_MAX + 5)),
+        ):
+            disks.put(effects)
+            put += [each for each in effects if not isinstance(each, SyncLog)]
+        async with asyncio.timeout(10):
+            await disks.reached()
+            seen = [each for each in worker.seen if not isinstance(each, SyncLog)]
+            assert [id(each) for each in seen] == [id(each) for each in put]
+            disks.put([addition(500)])
+            await disks.stop()
+        assert len(worker.seen) == len(put) + 2
 
     asyncio.run(story())

@@ -4,6 +4,9 @@ They work in directories of their own, so that a commit of the tables or a sync 
 long as that of one event, keeps nobody waiting who publishes. Each half of the effects is carried out in its
 order; between the halves there is none, and nobody may count on one: what has to come after something else
 on disk waits until that is reported. After an error in either nothing more is carried out in both.
+
+What single events add to the PFS is handed over together, with the next that somebody waits for: a thread
+that wakes for each of them would only keep the interpreter from the loop.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Callable, Sequence
 from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
+    AppendPfs,
     Effect,
     FetchLog,
     LoseLog,
@@ -25,6 +29,9 @@ from tidemark.broker.effects import (
 from tidemark.node.diskthread import DiskThread, Result, Worker
 
 _OF_LOG = frozenset((AppendEvents, AppendLease, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog))
+#: So many additions to the PFS may wait, each of at most so many events.
+HELD_MAX = 64
+HELD_EVENTS_MAX = 8
 
 
 class Disks:
@@ -43,6 +50,8 @@ class Disks:
         self._rest_half = _Half(worker, retries=True)
         self._log = DiskThread(self._log_half, done, self._died, timed)
         self._rest = DiskThread(self._rest_half, done, self._died, timed)
+        #: small additions to the PFS, on their way to the other thread
+        self._held: list[Effect] = []
 
     def put(self, effects: Sequence[Effect]) -> None:
         """Carry these out, each after all others of its half."""
@@ -50,7 +59,15 @@ class Disks:
         if log:
             self._log.put(log)
         if len(log) < len(effects):
-            self._rest.put([effect for effect in effects if type(effect) not in _OF_LOG])
+            rest = [effect for effect in effects if type(effect) not in _OF_LOG]
+            self._held += rest
+            if len(self._held) > HELD_MAX or not all(map(_may_wait, rest)):
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._held:
+            held, self._held = self._held, []
+            self._rest.put(held)
 
     async def call(self, function: Callable[[], Result]) -> Result:
         """Something else that touches the event logs, in its turn; what it returns, or its StorageError."""
@@ -63,16 +80,22 @@ class Disks:
 
     async def reached(self) -> None:
         """Return when everything that was put so far has been carried out and reported, or has failed."""
+        self._hand_over()
         await asyncio.gather(self._log.reached(), self._rest.reached())
 
     async def stop(self) -> None:
         """Carry out what was put, and end the threads."""
+        self._hand_over()
         await self._log.stop()
         await self._rest.stop()
 
     def _died(self, error: BaseException) -> None:
         self._log_half.is_over = self._rest_half.is_over = True
         self._failed(error)
+
+
+def _may_wait(effect: Effect) -> bool:
+    return isinstance(effect, AppendPfs) and len(effect.ticks) <= HELD_EVENTS_MAX
 
 
 class _Half:
