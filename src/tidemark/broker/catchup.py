@@ -270,8 +270,10 @@ def _ranges(ticks: Ticks) -> list[Range]:
     """Ranges that hold these ticks, at most ASK_RANGES_MAX: cut where the gaps between them are widest."""
     if not len(ticks):
         return []
-    steps = np.diff(ticks)
-    widest = np.argsort(-steps, kind="stable")[: ASK_RANGES_MAX - 1]
+    steps = ticks[1:] - ticks[:-1]
+    widest = np.arange(len(steps))
+    if len(steps) >= ASK_RANGES_MAX:
+        widest = np.argpartition(steps, 1 - ASK_RANGES_MAX)[1 - ASK_RANGES_MAX :]
     cuts = np.sort(widest[steps[widest] > 1]) + 1
     firsts = ticks[np.concatenate(([0], cuts))]
     lasts = ticks[np.concatenate((cuts - 1, [len(ticks) - 1]))]

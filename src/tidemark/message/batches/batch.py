@@ -14,10 +14,10 @@ numpy is never rebuilt. Rows that leave the batch are copied as they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from struct import Struct, error
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 from tidemark.message.batches.spans import copy_spans, joined, windows
 
 Buffer = bytes | bytearray | memoryview
+Item = TypeVar("Item", bound=Hashable)
 
 BATCH_BYTES_MAX = 16 << 20
 EVENT_BYTES_MAX = 1 << 20
@@ -272,41 +273,52 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
     """One batch of all rows in order; the dictionaries are united."""
     if len(batches) == 1:
         return batches[0]
-    shapes = tuple(dict.fromkeys(shape for batch in batches for shape in batch.shapes))
-    publishers = tuple(dict.fromkeys(name for batch in batches for name in batch.publishers))
-    pieces = [_renamed(batch, shapes, publishers) for batch in batches]
-    ticks = np.concatenate([batch.ticks for batch in batches]) if batches else np.zeros(0, np.int64)
-    base = np.cumsum([0] + [len(batch.body) for batch in batches])
+    if not batches:
+        return BatchBuilder().build()
+    shapes = [batch.shapes for batch in batches]
+    publishers = [batch.publishers for batch in batches]
+    of_shape, of_publisher = _united(shapes), _united(publishers)
+    base = np.cumsum([0, *(len(batch.body) for batch in batches)])
     if base[-1] > BATCH_BYTES_MAX:
         raise DecodeError(f"{base[-1]} bytes in one batch are over the limit of {BATCH_BYTES_MAX}")
-    ends = [batch.ends + np.uint32(start) for batch, start in zip(batches, base, strict=False)]
-    return _assemble(
-        _names(shapes, publishers),
-        shapes,
-        publishers,
-        ticks,
-        np.concatenate(ends) if ends else np.zeros(0, "<u4"),
-        pieces,
+    counts = [batch.count for batch in batches]
+    whole = _assemble(
+        _names(tuple(of_shape), tuple(of_publisher)),
+        tuple(of_shape),
+        tuple(of_publisher),
+        np.concatenate([batch.ticks for batch in batches]),
+        np.concatenate([batch.ends for batch in batches]) + np.repeat(base[:-1].astype("<u4"), counts),
+        [batch.body.data for batch in batches],
     )
+    _rename(whole, _SHAPE_AT, shapes, of_shape, counts)
+    _rename(whole, _PUBLISHER_AT, publishers, of_publisher, counts)
+    return whole
 
 
-def _renamed(batch: EventBatch, shapes: tuple[Shape, ...], publishers: tuple[str, ...]) -> Buffer:
-    """The batch's body with its rows pointing into another dictionary."""
-    if (
-        batch.shapes == shapes[: len(batch.shapes)]
-        and batch.publishers == publishers[: len(batch.publishers)]
-    ):
-        return batch.body.data
-    body = batch.body.copy()
-    view = sliding(body, "<u2")
-    for offset, field, old, new in (
-        (_SHAPE_AT, "shape", batch.shapes, shapes),
-        (_PUBLISHER_AT, "publisher", batch.publishers, publishers),
-    ):
-        places: dict[object, int] = {item: at for at, item in enumerate(new)}
-        table = np.array([places[item] for item in old], "<u2")
-        view[batch.starts + offset] = table[batch.prelude(field)]
-    return body.data
+def _united(dictionaries: Iterable[tuple[Item, ...]]) -> dict[Item, int]:
+    """Where each item of the dictionaries is in that of all of them."""
+    items = dict.fromkeys(item for each in dict.fromkeys(dictionaries) for item in each)
+    return {item: at for at, item in enumerate(items)}
+
+
+def _rename(
+    whole: EventBatch,
+    offset: int,
+    dictionaries: Sequence[tuple[Item, ...]],
+    place_of: Mapping[Item, int],
+    counts: Sequence[int],
+) -> None:
+    """Let the rows of each part, `counts` of them, point into the dictionary of the whole, all at once."""
+    places: list[int] = []
+    firsts: dict[tuple[Item, ...], int] = {}
+    for each in dict.fromkeys(dictionaries):
+        firsts[each] = len(places)
+        places += [place_of[item] for item in each]
+    if len(firsts) == 1:
+        return
+    view, at = sliding(whole.body, "<u2"), whole.starts + offset
+    of_row = np.repeat([firsts[each] for each in dictionaries], counts)
+    view[at] = np.array(places, "<u2")[of_row + view[at]]
 
 
 def from_messages(
