@@ -19,7 +19,6 @@ from tidemark.message.schema import Schema
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.staging import Record, Staged, Staging, in_order
 from tidemark.spark.supervised import CONNECT_SECONDS_MAX, Supervised
-from tidemark.wire.frames import Topic
 
 #: Of at most `fitting.PUBLISH_BYTES` each; a client has room for all of them at once.
 GROUP_BATCHES = 8
@@ -141,6 +140,4 @@ def topic_schema(options: SinkOptions, columns: Callable[[], Schema]) -> Schema:
 
 async def _open(options: SinkOptions, shape: Schema) -> None:
     async with connect(options.broker) as client:
-        # Whatever the broker says of it comes as the answer to the question behind it.
-        client.link.send(Topic(options.topic, True, (shape.text,)))
-        await client.schemas(options.topic)
+        await client.create_topic(options.topic, shape, is_open=True)
