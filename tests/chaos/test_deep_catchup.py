@@ -20,7 +20,7 @@ pytestmark = pytest.mark.chaos
 EVENTS = 5_000
 PADDING = 400
 #: Deliveries are small and slow, so that there is a middle to die in.
-SLOWLY = ("--slow", "0.06", "--window", "65536")
+SLOWLY = ("--slow", "0.08", "--window", "32768")
 
 
 class PipelinePart(Part):
