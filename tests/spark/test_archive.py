@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_node import PATIENCE_SECONDS, LiveNode, live_node
 
+from live_node import PATIENCE_SECONDS, LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
 from tidemark.message.batches.batch import EventBatch

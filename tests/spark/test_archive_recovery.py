@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_node import LiveNode, live_node
 
+from live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import DamagedError
 from tidemark.spark import archive as archive_module

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_node import PATIENCE_SECONDS, LiveNode, live_node
 
 import tidemark
+from live_node import PATIENCE_SECONDS, LiveNode, live_node
 from tidemark import sync
 from tidemark.node import node as node_module
 from tidemark.spark import deepplan, deepscans, deepspark

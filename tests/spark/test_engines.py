@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from engine_jobs import EVENTS, SCHEMA, expected, run_jobs
-from live_node import LiveNode, live_node
 
+from live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import TidemarkError
 from tidemark.lab.engines import _Daemon, connect_server, local_cluster, standalone

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from live_node import LiveNode, live_node
 from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
 
+from live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, SchemaError
 from tidemark.message.schema import Schema

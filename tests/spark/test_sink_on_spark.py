@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_node import LiveNode, live_node
 from test_sink_on_broker import published
 
+from live_node import LiveNode, live_node
 from tidemark import sync
 
 pytestmark = pytest.mark.spark
