@@ -128,6 +128,25 @@ def test_those_who_return_and_those_who_start_in_the_past_are_healed_by_one_scan
                 assert at.tm.ask("metrics")["recalls_waiting"] == 0
 
 
+def test_a_pfs_that_is_gone_is_made_up_for_from_the_archive(tmp_path: Path) -> None:
+    with world(tmp_path) as at:
+        for kind in range(3):
+            at.tm.subscribe("news.>", f"kind = {kind}", durable=f"old{kind}").close()
+        at.publish()
+        at.archived()
+        at.publish(100)
+        at.node.stop()
+        for file in (tmp_path / "data" / "pfs").glob("*.segment"):
+            file.unlink()
+        at.node.start()
+        with serving(at) as service, ExitStack() as stack:
+            for kind in range(3):
+                sub = stack.enter_context(at.tm.subscribe("news.>", f"kind = {kind}", durable=f"old{kind}"))
+                expected = wanted(at, kind)
+                assert read(sub, expected[-1]) == (expected, [])
+            assert service.counters["scans"] >= 1
+
+
 def test_a_gap_is_told_only_where_the_archive_has_let_go_too(tmp_path: Path) -> None:
     with world(tmp_path) as at:
         at.tm.subscribe("news.>", durable="old").close()
