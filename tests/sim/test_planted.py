@@ -29,7 +29,7 @@ FINDS = {
     "unknown-released": 3,
     "nack-once": 0,
     "start-at-a-moment": 3,
-    "change-at-a-moment": 16,
+    "change-at-a-moment": 5,
     "rewind": 0,
     "tell-and-catch-up": 0,
     "join-early": 0,

@@ -255,7 +255,7 @@ def test_trap_11_switch_over_has_neither_hole_nor_overlap_while_the_constream_mo
 
 def test_trap_12_a_changed_selector_has_a_tick_also_when_catching_up_after_a_crash() -> None:
     story = Scenario("phb - relay - shb")
-    sub = story.subscriber("sub", "shb", A)
+    sub = story.subscriber("sub", "shb", A, kind="leaves")
     story.wait(0.3)
     story.stop_reading(sub)
     story.publish("ab")
@@ -273,7 +273,7 @@ def test_trap_12_a_changed_selector_has_a_tick_also_when_catching_up_after_a_cra
 
 def test_trap_12_a_selector_that_is_changed_twice_holds_for_each_of_its_times() -> None:
     story = Scenario("phb - relay - shb")
-    sub = story.subscriber("sub", "shb", A)
+    sub = story.subscriber("sub", "shb", A, kind="leaves")
     story.wait(0.3)
     story.stop_reading(sub)
     for selector in (B, "kind = 'c'"):
@@ -287,6 +287,25 @@ def test_trap_12_a_selector_that_is_changed_twice_holds_for_each_of_its_times() 
     story.wait(0.1)
     story.end()
     assert story.got(sub) == "abc"
+
+
+def test_trap_12_of_who_holds_its_own_token_the_tick_is_the_token_also_after_a_crash() -> None:
+    story = Scenario("phb - relay - shb")
+    sub = story.subscriber("sub", "shb", A)
+    story.wait(0.3)
+    story.publish("ab")
+    story.wait(0.1)
+    story.stop_reading(sub)
+    story.publish("ab")
+    story.wait(0.1)
+    assert story.got(sub) == "a"
+    sub.change(B)
+    story.wait(0.3)
+    story.publish("ab")
+    story.wait(0.1)
+    story.power_loss("shb")
+    story.end()
+    assert story.got(sub) == "abb"  # what it had consumed by the old one, all beyond by the new one
 
 
 def test_trap_13_an_event_that_expires_on_its_way_is_silence_and_the_token_passes_it() -> None:

@@ -149,6 +149,8 @@ def _release_by_arrival() -> list[Patch]:
     def careless(self: Hosts, peer: str, row: Any, is_up: Any) -> None:
         if row.host in self._rows:
             self._rows[row.host] = replace(self._rows[row.host], sequence=0)
+        if row.host in self._known:
+            self._known[row.host] = 0
         received(self, peer, row, is_up)
 
     return [(Hosts, "received", careless)]
