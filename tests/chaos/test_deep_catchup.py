@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
-from socket import socket
 from typing import Any
 
 import pytest
 from verdicts import assert_audit_is_exact, assert_exact, started
 
+from ports import free_ports
 from tidemark import sync
 from tidemark.lab.stage import Part, Stage, wait_for
 
@@ -118,15 +117,6 @@ def test_a_subscriber_at_a_broker_without_pubends_is_healed_from_the_archive(sta
         wait_for(lambda: "gave back" in pipeline.log.read_text(), lambda: "the archive gave nothing back")
     finally:
         pipeline.end()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at just now."""
-    with ExitStack() as stack:
-        found = [stack.enter_context(socket()) for _ in range(count)]
-        for each in found:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in found]
 
 
 def held(tm: sync.Client) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 from verdicts import assert_exact, both_gave_up, started
 
+from ports import free_ports
 from tidemark.lab.proxy import Proxy
 from tidemark.lab.stage import Stage, SubscriberPart, wait_for
 
@@ -53,14 +53,6 @@ def test_half_open_connections_are_given_up_and_nothing_is_lost(stage: Stage) ->
             proxy.heal()
         assert publisher.wait() == 0
         assert_exact(stage.settled(), EVENTS)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def topology(path: Path, root: str, relay: str, leaf: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from verdicts import assert_exact
 
+from ports import free_ports
 from tidemark import sync
 from tidemark.cli import main
 from tidemark.lab.ledger import read
@@ -72,16 +72,6 @@ class Overlay:
         upstreams = {route["upstream"] for name in ("w1", "w2") for route in self.ask(name, "routes")}
         (found,) = upstreams & {"m1", "m2", "m3"}
         return str(found)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def achieved(ledger: Path) -> float:

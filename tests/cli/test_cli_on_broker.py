@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from live_broker import PATIENCE_SECONDS, Spoken, Tidemark, running_broker
 
+from ports import free_ports
 from tidemark.cli import main, talk
 from tidemark.ticks import CheckpointToken
 
@@ -259,16 +259,10 @@ def checked(tidemark: Tidemark) -> str:
     return CliRunner(env={"TIDEMARK_BROKER": tidemark.url}).invoke(main, ["check"]).output
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def test_a_topology_starts_with_one_command_and_is_compared_with_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ports = {"middle": free_port(), "east": free_port(), "west": free_port()}
+    ports = dict(zip(("middle", "east", "west"), free_ports(3), strict=True))
     tables = [
         f'[brokers.{name}]\nlisten = "127.0.0.1:{port}"\n'
         + ('parent = "middle"\n' if name != "middle" else "")
@@ -309,7 +303,7 @@ def test_a_topology_starts_with_one_command_and_is_compared_with_its_file(
 
 
 def test_a_new_broker_joins_by_pointing_at_any_live_one_and_one_process_runs_two(tmp_path: Path) -> None:
-    ports = {name: free_port() for name in ("east", "west", "new")}
+    ports = dict(zip(("east", "west", "new"), free_ports(3), strict=True))
     file = tmp_path / "two.toml"
     file.write_text(
         f'[brokers.east]\nlisten = "127.0.0.1:{ports["east"]}"\npubends = ["orders"]\n'

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from live_broker import PATIENCE_SECONDS, Spoken, Tidemark
 
+from ports import free_ports
 from tidemark.cli import main
 from tidemark.node import archiving, process
 from tidemark.node.config import Config
@@ -131,7 +132,7 @@ def test_up_archives_all_events_and_survives_its_archive(tmp_path: Path) -> None
 
 def test_one_archive_serves_all_workers(tmp_path: Path) -> None:
     file = tmp_path / "two.toml"
-    ports = {"one": free_port(), "two": free_port()}
+    ports = dict(zip(("one", "two"), free_ports(2), strict=True))
     file.write_text(
         '[archive]\npath = "kept"\ninterval = "50ms"\n'
         + "".join(
@@ -161,12 +162,3 @@ def test_one_archive_serves_all_workers(tmp_path: Path) -> None:
     finally:
         code, _ = whole.end(signal.SIGTERM)
     assert code == 0
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from speech import PATIENCE_SECONDS, Speaker, Stage, events, play
 
+from ports import free_ports
 from tidemark.cli.lookout import held
 from tidemark.errors import ConfigError
 from tidemark.node.config import Config
@@ -23,16 +23,6 @@ from tidemark.wire.frames import Ack, Answer, Ask, Deliver, Publish, Published, 
 from waiting import until
 
 CELLS = {"east": ("e1", "e2"), "middle": ("m1", "m2"), "west": ("w1", "w2")}
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Overlay:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 from speech import Speaker, Stage, play
 
 from live_node import config_at
+from ports import free_ports
 from tidemark.broker.effects import CommitTables, Effect, Stimulus
 from tidemark.errors import DiskFailedError
 from tidemark.node import process as process_module
@@ -26,12 +26,6 @@ from tidemark.node.units import Address
 from tidemark.wire.frames import Connect, Welcome
 
 PATIENCE_SECONDS = 20.0
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Process:
@@ -76,7 +70,7 @@ def settings(tmp_path: Path, port: int) -> list[str]:
 def test_a_process_that_is_ended_loses_nothing_that_was_acknowledged(
     tmp_path: Path, number: int, code: int
 ) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
 
     async def story(_: Stage) -> None:
         first = Process(*settings(tmp_path, port))
@@ -155,7 +149,7 @@ def test_a_disk_that_fails_at_the_very_end_is_no_good_end(
 
 
 def test_a_topology_starts_and_stops_with_one_command(tmp_path: Path) -> None:
-    ports = {name: free_port() for name in ("east", "middle", "west")}
+    ports = dict(zip(("east", "middle", "west"), free_ports(3), strict=True))
     file = tmp_path / "cells.toml"
     parents = {"east": "middle", "west": "middle"}
     file.write_text(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from ports import free_ports
 from tidemark import sync
 from tidemark.errors import NotConnectedError
 
@@ -28,11 +28,6 @@ def blocks() -> list[tuple[str, str]]:
     found = re.search(r"^## In ten minutes\n(.*?)^## ", MANUAL.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
     return re.findall(r"^```(\w*)\n(.*?)^```", found[1], re.MULTILINE | re.DOTALL)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 @contextmanager
@@ -63,7 +58,8 @@ def is_there(url: str) -> bool:
 @pytest.mark.usefixtures("spark")
 def test_every_block_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    url = f"tidemark://127.0.0.1:{free_port()}"
+    (port,) = free_ports(1)
+    url = f"tidemark://127.0.0.1:{port}"
     bin_path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": bin_path, "TIDEMARK_BROKER": url}
     (language, first), *rest = blocks()
