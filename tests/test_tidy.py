@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {"ticks", "message", "matching", "wire"},
     "node": {"broker", "storage", "ticks", "message", "matching", "wire"},
     "client": {"wire", "message", "ticks"},
-    "spark": {"broker", "client", "sync", "storage", "matching", "message", "ticks", "wire"},
+    "spark": {"client", "sync", "storage", "matching", "message", "ticks", "wire"},
     "sim": {"node", "broker", "storage", "ticks", "message", "matching", "wire"},
     "lab": {
         "client",

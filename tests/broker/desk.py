@@ -35,8 +35,8 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Woken,
 )
-from tidemark.broker.layout import Layout
-from tidemark.broker.window import rows_within
+from tidemark.broker.overlay.layout import Layout
+from tidemark.broker.streams.window import rows_within
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from desk import Desk, batch, told
 
+from tests.broker.desk import Desk, batch, told
 from tidemark.broker.effects import CommitTables, DropSubscription, SaveReleased
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Answer, Ask, Deliver, Publish, Refused, Subscribe, Topic, Unsubscribe

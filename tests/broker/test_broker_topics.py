@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from desk import SCHEMA, Desk, batch, sent, told
 
+from tests.broker.desk import SCHEMA, Desk, batch, sent, told
 from tidemark.broker import topics as module
 from tidemark.broker.effects import CommitTables, SaveTopic, SendClient, SendPeer, TablesCommitted
 from tidemark.wire.frames import Deliver, Describe, Heard, Hello, Knowledge, Refused, Subscribe, Topic

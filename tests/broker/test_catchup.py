@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
-from desk import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.broker.catchup import ASK_RANGES_MAX, Catchup, Mask
-from tidemark.broker.window import Cuts
+from tests.broker.desk import batch
+from tidemark.broker.hosting.catchup import ASK_RANGES_MAX, Catchup, Mask
+from tidemark.broker.streams.window import Cuts
 from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import Range
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from desk import Desk, batch, told
 
+from tests.broker.desk import Desk, batch, told
 from tidemark.broker.effects import FetchLog
-from tidemark.broker.fetching import FETCHES_MAX
+from tidemark.broker.publishing.fetching import FETCHES_MAX
 from tidemark.wire.frames import Fetch, Fetched, Publish, Published, Refused
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from desk import SCHEMA, batch
-
+from tests.broker.desk import SCHEMA, batch
 from tidemark.broker.counters import Counters
-from tidemark.broker.interest import HERE, LINES_FEW, STARTED_ONLY, VERSIONS_KEPT_MAX, Interests
+from tidemark.broker.streams.interest import HERE, LINES_FEW, STARTED_ONLY, VERSIONS_KEPT_MAX, Interests
 from tidemark.message.registry import Registry
 from tidemark.wire.frames import Interest, Wanted
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from desk import SCHEMA, Desk, batch, told
 
+from tests.broker.desk import SCHEMA, Desk, batch, told
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.wire.frames import Deliver, Publish, Published, Refused, Subscribe, Topic

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from desk import batch
 
+from tests.broker.desk import batch
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import (
@@ -18,7 +18,7 @@ from tidemark.broker.effects import (
     PubendState,
     SendClient,
 )
-from tidemark.broker.pubend import Pubend, PubendPolicy
+from tidemark.broker.publishing.pubend import Pubend, PubendPolicy
 from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import Publish, Published, Refused
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.broker.reduction import LINES_MAX, Reduction
+from tidemark.broker.streams.reduction import LINES_MAX, Reduction
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.effects import Outbox, SaveHosts, SendPeer
-from tidemark.broker.release import ASK_AGAIN_US, NOBODY, NOTHING, Hosts, Releases, Rows
+from tidemark.broker.publishing.release import ASK_AGAIN_US, NOBODY, NOTHING, Hosts, Releases, Rows
 from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import Heard, ReleaseRow
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from desk import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.broker import window as module
-from tidemark.broker.window import Window
+from tests.broker.desk import batch
+from tidemark.broker.streams import window as module
+from tidemark.broker.streams.window import Window
 
 MUCH = 1 << 20
 

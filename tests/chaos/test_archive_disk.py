@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_full_disk import SMALL_DISK, can_mount
-from verdicts import assert_audit_is_exact, assert_exact, started
 
+from tests.chaos.test_full_disk import SMALL_DISK, can_mount
+from tests.chaos.verdicts import assert_audit_is_exact, assert_exact, started
 from tidemark import sync
 from tidemark.lab.books import PublisherBook, opening
 from tidemark.lab.ledger import audit

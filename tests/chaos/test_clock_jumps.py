@@ -7,8 +7,8 @@ from pathlib import Path
 from time import sleep, time_ns
 
 import pytest
-from verdicts import assert_exact
 
+from tests.chaos.verdicts import assert_exact
 from tidemark.lab.ledger import read
 from tidemark.lab.stage import BrokerPart, Stage
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from verdicts import assert_audit_is_exact, assert_exact, started
 
-from ports import free_ports
+from tests.chaos.verdicts import assert_audit_is_exact, assert_exact, started
+from tests.ports import free_ports
 from tidemark import sync
 from tidemark.lab.stage import Part, Stage, wait_for
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from verdicts import assert_exact, both_gave_up, started
 
-from ports import free_ports
+from tests.chaos.verdicts import assert_exact, both_gave_up, started
+from tests.ports import free_ports
 from tidemark.lab.proxy import Proxy
 from tidemark.lab.stage import Stage, SubscriberPart, wait_for
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from verdicts import assert_exact
 
+from tests.chaos.verdicts import assert_exact
 from tidemark.lab.ledger import read
 from tidemark.lab.stage import BrokerPart, PublisherPart, Stage, wait_for
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from verdicts import assert_exact, both_gave_up, started
 
+from tests.chaos.verdicts import assert_exact, both_gave_up, started
 from tidemark.lab.parties import ACKNOWLEDGED, COMMITTED, CONSUMED, INTENDED
 from tidemark.lab.stage import Stage, wait_for
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
-from copying_query import BATCH_EVENTS, SCHEMA
-from verdicts import QUICK_JAVA, assert_command_finds_exact, started
 
+from tests.chaos.copying_query import BATCH_EVENTS, SCHEMA
+from tests.chaos.verdicts import QUICK_JAVA, assert_command_finds_exact, started
 from tidemark import sync
 from tidemark.lab.books import PublisherBook
 from tidemark.lab.engines import local_cluster

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from verdicts import assert_exact
 
-from ports import free_ports
+from tests.chaos.verdicts import assert_exact
+from tests.ports import free_ports
 from tidemark import sync
 from tidemark.cli import main
 from tidemark.lab.ledger import read

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 import pytest
-from live_broker import Spoken, Tidemark, running_broker
 
+from tests.cli.live_broker import Spoken, Tidemark, running_broker
 from tidemark.cli.sub import _begin
 from tidemark.cli.subs import state_of
 from tidemark.cli.survey import lags_of, recall_of

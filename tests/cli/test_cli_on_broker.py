@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from live_broker import PATIENCE_SECONDS, Spoken, Tidemark, running_broker
 
-from ports import free_ports
+from tests.cli.live_broker import PATIENCE_SECONDS, Spoken, Tidemark, running_broker
+from tests.ports import free_ports
 from tidemark.cli import main, talk
 from tidemark.ticks import CheckpointToken
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from live_broker import PATIENCE_SECONDS, Spoken, Tidemark
 
-from ports import free_ports
+from tests.cli.live_broker import PATIENCE_SECONDS, Spoken, Tidemark
+from tests.ports import free_ports
 from tidemark.cli import main
 from tidemark.node import archiving, process
 from tidemark.node.config import Config

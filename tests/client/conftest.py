@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from fake_broker import FakeBroker
+
+from tests.client.fake_broker import FakeBroker
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ from functools import wraps
 from inspect import Signature, signature
 from typing import Any
 
-from fake_broker import FIRST_TICK, FakeBroker
-
 import tidemark
+from tests.client.fake_broker import FIRST_TICK, FakeBroker
+from tests.waiting import bounded
 from tidemark.ticks import CheckpointToken
-from waiting import bounded
 
 #: Before everything.
 START = CheckpointToken({"p1": FIRST_TICK})

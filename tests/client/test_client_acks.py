@@ -6,14 +6,14 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from connected import connected, declare, numbers, publish
-from fake_broker import FakeBroker
 
+from tests.client.connected import connected, declare, numbers, publish
+from tests.client.fake_broker import FakeBroker
+from tests.waiting import until
 from tidemark.client.client import Client
 from tidemark.errors import ClientError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Ack
-from waiting import until
 
 
 @connected

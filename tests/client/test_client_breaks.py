@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from connected import START, connected, declare, numbers, publish
-from fake_broker import FakeBroker
 
 import tidemark
+from tests.client.connected import START, connected, declare, numbers, publish
+from tests.client.fake_broker import FakeBroker
+from tests.waiting import bounded, until
 from tidemark.client.client import Client
 from tidemark.errors import NotConnectedError, RefusedError, VersionError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Deliver, Ping, Refused, Subscribe
-from waiting import bounded, until
 
 
 @connected

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import tidemark
-from live_node import config_at
+from tests.live_node import config_at
+from tests.waiting import bounded
 from tidemark.message import BatchBuilder, Schema, Shape
 from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
-from waiting import bounded
 
 
 @bounded

@@ -6,16 +6,16 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from connected import connected
-from fake_broker import FakeBroker
 
 import tidemark
+from tests.client.connected import connected
+from tests.client.fake_broker import FakeBroker
+from tests.waiting import bounded
 from tidemark.client import publisher as publisher_module
 from tidemark.client.client import Client
 from tidemark.errors import ClientError, EncodeError, RefusedError, SchemaError
 from tidemark.message import BatchBuilder, Schema, Shape
 from tidemark.wire.frames import Frame, Publish, Refused, Topic
-from waiting import bounded
 
 TRADES = "[symbol: string, price: double, qty: int]"
 TRADE = {"symbol": "ACME", "price": 10.5, "qty": 3}

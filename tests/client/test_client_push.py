@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from connected import numbers, publish
 
 import tidemark
-from live_node import config_at
+from tests.client.connected import numbers, publish
+from tests.live_node import config_at
+from tests.waiting import bounded, until
 from tidemark.client.pushlink import PushLink
 from tidemark.errors import ConfigError
 from tidemark.node import leases as leases_module
@@ -21,7 +22,6 @@ from tidemark.node.node import Node
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import Decoder
 from tidemark.wire.frames import Pushing, Refused
-from waiting import bounded, until
 
 PARKS_SOON = {"subscribers__rest": "50ms"}
 

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from connected import START, connected, declare, numbers, publish
-from fake_broker import FIRST_TICK, FakeBroker
 
 import tidemark
+from tests.client.connected import START, connected, declare, numbers, publish
+from tests.client.fake_broker import FIRST_TICK, FakeBroker
+from tests.waiting import bounded, until
 from tidemark.client.client import Client
 from tidemark.errors import ClientError, RefusedError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Credit, Describe, Subscribe, Subscribed, Unsubscribe
-from waiting import bounded, until
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fake_broker import FIRST_TICK, FakeBroker
 
 import tidemark
 import tidemark.sync
+from tests.client.fake_broker import FIRST_TICK, FakeBroker
 from tidemark.errors import EncodeError
 from tidemark.message import BatchBuilder, EventBatch, Schema, Shape
 from tidemark.ticks import CheckpointToken

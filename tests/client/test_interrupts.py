@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from fake_broker import FakeBroker
 
+from tests.client.fake_broker import FakeBroker
 from tidemark.wire.frames import Publish
 
 PATIENCE_SECONDS = 20.0

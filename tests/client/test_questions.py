@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from connected import connected
-from fake_broker import FakeBroker
 
+from tests.client.connected import connected
+from tests.client.fake_broker import FakeBroker
+from tests.waiting import bounded, until
 from tidemark.client.client import Client
 from tidemark.client.questions import Questions, lost
 from tidemark.errors import ClosedError, NotConnectedError, RefusedError
 from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
-from waiting import bounded, until
 
 
 @bounded

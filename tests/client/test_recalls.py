@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import numpy as np
-from connected import connected
-from fake_broker import FakeBroker
 
 import tidemark
+from tests.client.connected import connected
+from tests.client.fake_broker import FakeBroker
+from tests.waiting import bounded, until
 from tidemark.client.client import Client
 from tidemark.client.recalls import Recall, Recalls
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.wire.frames import Frame, Line, Offer, Recalled, RecallMore, RecallOver
 from tidemark.wire.frames import Recall as RecallFrame
-from waiting import bounded, until
 
 
 def batch_of(*ticks: int) -> EventBatch:

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tidemark.broker.pubend import PubendPolicy
+from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures import mops
 from tidemark.lab.figures.persistence import PersistenceSide
 from tidemark.lab.figures.queueing import QueueSide

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tidemark.broker.routing import Routing
+from tidemark.broker.overlay.routing import Routing
 from tidemark.lab.figures import dsn02, dsn03, dsn03sim, idle, overhead
 from tidemark.lab.figures.experiment import Figure, Tables
 from tidemark.lab.figures.overlay import HOSTS, PUBENDS, RELAYS, SimOverlay, layout_of

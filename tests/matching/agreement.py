@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from dict_columns import DictColumns
-from selector_strategies import Event, SimpleFields
 
+from tests.matching.dict_columns import DictColumns
+from tests.matching.selector_strategies import Event, SimpleFields
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.tree import Node

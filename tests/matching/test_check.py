@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from any_trees import trees
 from hypothesis import given, settings
 
+from tests.matching.any_trees import trees
 from tidemark.errors import SelectorError, SelectorSyntaxError, SelectorTypeError
 from tidemark.matching.selectors.check import check
 from tidemark.matching.selectors.evaluate import evaluate

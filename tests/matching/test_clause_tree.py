@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
-from selector_strategies import FIELDS, trees
 
+from tests.matching.selector_strategies import FIELDS, trees
 from tidemark.matching.forms.clause_tree import clauses_to_tree
 from tidemark.matching.forms.clauses import EVERYTHING
 from tidemark.matching.forms.normal import normalise

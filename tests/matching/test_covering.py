@@ -9,8 +9,17 @@ from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-from selector_strategies import FIELDS, TYPES, Event, SimpleFields, events, leaves, matches, trees
 
+from tests.matching.selector_strategies import (
+    FIELDS,
+    TYPES,
+    Event,
+    SimpleFields,
+    events,
+    leaves,
+    matches,
+    trees,
+)
 from tidemark.matching.forms.covering import Subscription, covers, covers_selector, covers_subscription
 from tidemark.matching.forms.normal import normalise
 from tidemark.matching.selectors.parser import parse

@@ -10,13 +10,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from agreement import ScatteredColumns
-from dict_columns import DictColumns
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from selector_strategies import TYPES as USUAL_TYPES
-from selector_strategies import Event, SimpleFields, events, matches, trees
 
+from tests.matching.agreement import ScatteredColumns
+from tests.matching.dict_columns import DictColumns
+from tests.matching.selector_strategies import TYPES as USUAL_TYPES
+from tests.matching.selector_strategies import Event, SimpleFields, events, matches, trees
 from tidemark.matching.index import descent, index, matchsets, rules, trie
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import EVERYTHING, Selector

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from selector_strategies import FIELDS, SimpleFields, clauses_match, events, matches, trees
 
+from tests.matching.selector_strategies import FIELDS, SimpleFields, clauses_match, events, matches, trees
 from tidemark.matching.forms.clauses import CLAUSES_MAX, EVERYTHING, Absent, Clause, Interval, OneOf, Present
 from tidemark.matching.forms.normal import normalise
 from tidemark.matching.selectors.parser import parse

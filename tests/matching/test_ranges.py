@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dict_columns import DictColumns
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from selector_strategies import values
 
+from tests.matching.dict_columns import DictColumns
+from tests.matching.selector_strategies import values
 from tidemark.matching.forms.clauses import Absent, Constraint, Interval, OneOf, Present
 from tidemark.matching.forms.constraints import admits, interval, one_of
 from tidemark.matching.forms.domains import domain_value

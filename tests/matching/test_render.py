@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from any_trees import trees
 from hypothesis import given, settings
 
+from tests.matching.any_trees import trees
 from tidemark.errors import SelectorError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.render import render, render_path

@@ -11,8 +11,8 @@ from pathlib import Path as FilePath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from selector_strategies import TYPES, Event, SimpleFields, events, matches, trees
 
+from tests.matching.selector_strategies import TYPES, Event, SimpleFields, events, matches, trees
 from tidemark.matching.forms.covering import Subscription, covers_subscription
 from tidemark.matching.forms.merging import VALUES_MAX
 from tidemark.matching.forms.normal import normalise
@@ -182,12 +182,12 @@ def test_the_summary_is_the_same_in_every_process() -> None:
     script = """if True:
         import sys
         sys.path.insert(0, sys.argv[1])
-        from test_summary import subscription, summarise, written
+        from tests.matching.test_summary import subscription, summarise, written
         names = [f"n{n * 7919 % 500}" for n in range(300)]
         texts = [f"s IN ('{a}', 'x{a}') AND d > {len(a)} OR z <> '{a}' AND b" for a in names]
         print(*(written(summarise([subscription("a", text) for text in texts], limit)) for limit in (5, 400)))
     """
-    command = [sys.executable, "-c", script, str(FilePath(__file__).parent)]
+    command = [sys.executable, "-c", script, str(FilePath(__file__).parents[2])]
     runs = [
         subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True)
         for seed in "12"

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import assert_agrees, truths
-from dict_columns import DictColumns
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-from selector_strategies import TYPES as USUAL_TYPES
-from selector_strategies import Event, SimpleFields, events, literals, trees
-from selector_strategies import values as field_values
 
+from tests.matching.agreement import assert_agrees, truths
+from tests.matching.dict_columns import DictColumns
+from tests.matching.selector_strategies import TYPES as USUAL_TYPES
+from tests.matching.selector_strategies import Event, SimpleFields, events, literals, trees
+from tests.matching.selector_strategies import values as field_values
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.tree import (

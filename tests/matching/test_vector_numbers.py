@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from agreement import assert_agrees, truths
-from selector_strategies import Event
 
+from tests.matching.agreement import assert_agrees, truths
+from tests.matching.selector_strategies import Event
 from tidemark.matching.selectors.parser import parse
 from tidemark.message.types import (
     BOOLEAN,

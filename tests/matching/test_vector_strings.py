@@ -6,12 +6,12 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from agreement import assert_agrees
-from dict_columns import DictColumns
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from selector_strategies import Event, SimpleFields
 
+from tests.matching.agreement import assert_agrees
+from tests.matching.dict_columns import DictColumns
+from tests.matching.selector_strategies import Event, SimpleFields
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.tree import Compare, CompareOp, FieldRef, In, Like, Literal
 from tidemark.matching.vectors.vector import compile_condition

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_reader import V1, V2, batch_of, reader_of
-from value_strategies import records, values
 
+from tests.message.test_reader import V1, V2, batch_of, reader_of
+from tests.message.value_strategies import records, values
+from tests.type_strategies import atomics
 from tidemark.errors import MessageError
 from tidemark.message.batches.scatter import is_flat_record
 from tidemark.message.foreign.arrow import arrow_schema
@@ -20,7 +21,6 @@ from tidemark.message.foreign.arrow_batch import as_read, from_record_batch, to_
 from tidemark.message.foreign.arrow_values import to_arrow_value
 from tidemark.message.schema import Schema
 from tidemark.message.types import Atomic, Field, Tuple, optional
-from type_strategies import atomics
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)

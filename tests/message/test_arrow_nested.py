@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.type_strategies import events, types, values_of
 from tidemark.errors import EncodeError, MessageError
 from tidemark.message.batches.columns import Spans
 from tidemark.message.batches.gather import Messages
@@ -20,7 +21,6 @@ from tidemark.message.foreign.arrow_values import to_arrow_value
 from tidemark.message.members import members
 from tidemark.message.schema import Schema
 from tidemark.message.types import Tuple
-from type_strategies import events, types, values_of
 
 ORDER = """[
     symbol: string,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.type_strategies import dynamic_values, events, plain_types, same, tuples, types, values_of
 from tidemark.errors import DecodeError, EncodeError, SchemaError
 from tidemark.message.evolve import UnknownCase
 from tidemark.message.foreign.arrow import (
@@ -26,7 +27,6 @@ from tidemark.message.foreign.references import write_out
 from tidemark.message.parse import parse, parse_type
 from tidemark.message.text import type_text
 from tidemark.message.types import Type
-from type_strategies import dynamic_values, events, plain_types, same, tuples, types, values_of
 
 quickly = settings(derandomize=True, deadline=None, max_examples=150)
 

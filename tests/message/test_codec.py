@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from value_strategies import types, values
 
+from tests.message.value_strategies import types, values
 from tidemark.errors import DecodeError, EncodeError, SchemaError
 from tidemark.message.schema import Schema, Typed, value_at
 from tidemark.message.types import Type

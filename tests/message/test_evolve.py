@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from value_strategies import records, values
 
+from tests.message.value_strategies import records, values
 from tidemark.errors import IncompatibleSchemaError
 from tidemark.message.evolve import Resolution, UnknownCase, check_compatible
 from tidemark.message.schema import Schema

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.type_strategies import dynamic_values, same, types
 from tidemark.errors import EncodeError
 from tidemark.message.foreign.infer import infer, infer_many, merge
 from tidemark.message.parse import parse_type
@@ -29,7 +30,6 @@ from tidemark.message.types import (
     Variant,
     optional,
 )
-from type_strategies import dynamic_values, same, types
 
 quickly = settings(derandomize=True, deadline=None, max_examples=150)
 

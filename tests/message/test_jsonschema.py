@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.type_strategies import events, types
 from tidemark.errors import SchemaError
 from tidemark.message.foreign.jsonschema import from_json_schema, to_json_schema
 from tidemark.message.members import split_option
 from tidemark.message.parse import parse
 from tidemark.message.text import schema_text
 from tidemark.message.types import Field, List, Tuple, Type, Variant, absent_case, optional
-from type_strategies import events, types
 
 
 def read(document: Any) -> str:

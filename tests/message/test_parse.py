@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from value_strategies import types
 
+from tests.message.value_strategies import types
 from tidemark.errors import SchemaError, SchemaSyntaxError
 from tidemark.message.parse import parse, parse_type
 from tidemark.message.schema import Schema

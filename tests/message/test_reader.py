@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from value_strategies import records, values
 
+from tests.message.value_strategies import records, values
 from tidemark.errors import DecodeError, SchemaError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.batches.columns import Column, Decimals, Spans

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.type_strategies import atomics, dicts, scaled, single_valued
 from tidemark.message.types import (
     EMPTY,
     INT,
@@ -24,7 +25,6 @@ from tidemark.message.types import (
     option_item,
     optional,
 )
-from type_strategies import atomics, dicts, scaled, single_valued
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "h", "odd name", "int", "x_1"])

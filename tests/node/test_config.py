@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.broker.layout import Layout
+from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import ConfigError
 from tidemark.node.config import KEYS, Config
 from tidemark.node.configload import brokers_of, load, show

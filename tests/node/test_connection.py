@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from speech import Speaker, Stage, events, play
 
-from live_node import config_at
+from tests.live_node import config_at
+from tests.node.speech import Speaker, Stage, events, play
 from tidemark.broker.effects import Effect, Stimulus
 from tidemark.message.batches.batch import EventBatch
 from tidemark.node import server as server_module

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from speech import Stage, play
 
-from live_node import config_at
+from tests.live_node import config_at
+from tests.node.speech import Stage, play
 from tidemark.node.http import REQUEST_BYTES_MAX, HttpServer, Response
 from tidemark.node.units import Address
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from speech import PATIENCE_SECONDS, Speaker, Stage, events, play
 
-from live_node import config_at
+from tests.live_node import config_at
+from tests.node.speech import PATIENCE_SECONDS, Speaker, Stage, events, play
+from tests.waiting import until
 from tidemark.node import leases as leases_module
 from tidemark.node import server as server_module
 from tidemark.node.config import Config
@@ -36,7 +37,6 @@ from tidemark.wire.frames import (
     Subscribed,
     Welcome,
 )
-from waiting import until
 
 KEY = "k" * 32
 

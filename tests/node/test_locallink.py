@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-from speech import events
 
+from tests.node.speech import events
 from tidemark.node.locallink import FRAMES_A_TURN_MAX, LocalLink, Neighbourhood
 from tidemark.node.server import Server
 from tidemark.wire.frames import Hello, Knowledge, Overlay, Unfollow

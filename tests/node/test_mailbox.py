@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from speech import events
 
+from tests.node.speech import events
 from tidemark.errors import ConfigError
 from tidemark.node.callbacks import check_patterns, may_call
 from tidemark.node.mailbox import Mailbox

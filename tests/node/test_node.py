@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from speech import Stage, play
 
-from live_node import config_at
+from tests.live_node import config_at
+from tests.node.speech import Stage, play
 from tidemark.node.config import Config
 from tidemark.node.configload import load
 from tidemark.wire.frames import Ack, Acked, Answer, Ask, Ping, Pong, Refused

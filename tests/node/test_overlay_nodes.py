@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from speech import PATIENCE_SECONDS, Speaker, Stage, events, play
 
-from ports import free_ports
+from tests.node.speech import PATIENCE_SECONDS, Speaker, Stage, events, play
+from tests.ports import free_ports
+from tests.waiting import until
 from tidemark.cli.lookout import held
 from tidemark.errors import ConfigError
 from tidemark.node.config import Config
@@ -20,7 +21,6 @@ from tidemark.node.locallink import Neighbourhood
 from tidemark.node.node import Node
 from tidemark.node.topologytext import to_text
 from tidemark.wire.frames import Ack, Answer, Ask, Deliver, Publish, Published, Refused, Subscribe
-from waiting import until
 
 CELLS = {"east": ("e1", "e2"), "middle": ("m1", "m2"), "west": ("w1", "w2")}
 

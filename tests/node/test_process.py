@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from speech import Speaker, Stage, play
 
-from live_node import config_at
-from ports import free_ports
+from tests.live_node import config_at
+from tests.node.speech import Speaker, Stage, play
+from tests.ports import free_ports
 from tidemark.broker.effects import CommitTables, Effect, Stimulus
 from tidemark.errors import DiskFailedError
 from tidemark.node import process as process_module

@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from store_machine import NOW, WISHES, Machine, append, matched, missed, read_all
 
+from tests.node.store_machine import NOW, WISHES, Machine, append, matched, missed, read_all
 from tidemark.broker.effects import (
     AppendLease,
     ChopPfs,

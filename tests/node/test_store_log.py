@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from store_machine import Machine, append, read_all, ticks_of
 
+from tests.node.store_machine import Machine, append, read_all, ticks_of
 from tidemark.broker.effects import (
     AppendLease,
     LogFull,

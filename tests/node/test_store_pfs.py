@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from store_machine import Machine, matched, missed, waits
 
+from tests.node.store_machine import Machine, matched, missed, waits
 from tidemark.broker.effects import (
     ChopPfs,
     PfsSynced,

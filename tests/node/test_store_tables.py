@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from store_machine import WISHES, Machine, waits
 
+from tests.node.store_machine import WISHES, Machine, waits
 from tidemark.broker.effects import (
     CommitTables,
     DropSubscription,
@@ -13,7 +13,7 @@ from tidemark.broker.effects import (
     SaveTopic,
     TablesCommitted,
 )
-from tidemark.broker.host import SavedSubscription
+from tidemark.broker.hosting.host import SavedSubscription
 from tidemark.errors import DiskFailedError
 from tidemark.node import storetables
 from tidemark.ticks import CheckpointToken

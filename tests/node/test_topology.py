@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.broker.layout import Layout
+from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import ConfigError
 from tidemark.node.configload import load, processes_of, topology_of
 from tidemark.node.topology import Bundle, Placed, Topology

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from live_node import PATIENCE_SECONDS, settings_at
+from tests.live_node import PATIENCE_SECONDS, settings_at
 
 
 class Broker:

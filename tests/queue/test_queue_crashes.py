@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import lives
 import pytest
-from brokers import Broker
-from lives import DIED, TOTAL, WAIT_SECONDS, begin, live, opened
 
 import tidemark.queue
-from live_node import PATIENCE_SECONDS
+from tests.live_node import PATIENCE_SECONDS
+from tests.queue import lives
+from tests.queue.brokers import Broker
+from tests.queue.lives import DIED, TOTAL, WAIT_SECONDS, begin, live, opened
 from tidemark.errors import EmptyError, NotConnectedError, NotSubscribedError, TimedOutError
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import tidemark
 import tidemark.queue
-from live_node import PATIENCE_SECONDS, live_node
+from tests.live_node import PATIENCE_SECONDS, live_node
 from tidemark.errors import (
     ClientError,
     ClosedError,

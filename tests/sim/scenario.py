@@ -15,8 +15,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from tidemark.broker.broker import Broker
-from tidemark.broker.host import HostPolicy
-from tidemark.broker.layout import MAIN_TREE, Layout, pair
+from tidemark.broker.hosting.host import HostPolicy
+from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
 from tidemark.sim.machine import Machine
 from tidemark.sim.network import LinkFaults
 from tidemark.sim.oracle import is_caught_up, judge

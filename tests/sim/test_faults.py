@@ -7,9 +7,9 @@ in test_traps. Stale blocks and mixed versions are the storage's and the wire's 
 from __future__ import annotations
 
 import pytest
-from scenario import Halfway, Scenario
 
-from tidemark.broker.pubend import PubendPolicy
+from tests.sim.scenario import Halfway, Scenario
+from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.sim.network import LinkFaults
 from tidemark.sim.oracle import judge
 from tidemark.sim.plan import SECOND

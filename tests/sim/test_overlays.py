@@ -6,9 +6,9 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from scenario import Scenario
 
-from tidemark.broker.layout import pair
+from tests.sim.scenario import Scenario
+from tidemark.broker.overlay.layout import pair
 from tidemark.sim.oracle import judge_routes
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import Interest, Nack, Release, Unfollow

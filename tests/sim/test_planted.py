@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tidemark.broker.pubend import Pubend
+from tidemark.broker.publishing.pubend import Pubend
 from tidemark.sim.command import find_planted
 from tidemark.sim.hunt import Catch, hunt
 from tidemark.sim.planted import BUGS, planted

@@ -10,10 +10,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from scenario import Halfway, Scenario
 
+from tests.sim.scenario import Halfway, Scenario
 from tidemark.broker.effects import PeerFrameReceived
-from tidemark.broker.pubend import PubendPolicy
+from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.sim.oracle import is_caught_up
 from tidemark.sim.plan import SECOND
 from tidemark.ticks import Thresholds

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
 from tidemark.message.batches.batch import EventBatch

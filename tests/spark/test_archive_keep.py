@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import EventsLostError
 from tidemark.spark import archivefiles, archivekeep

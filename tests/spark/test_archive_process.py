@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
 from tidemark import sync
 from tidemark.cli import main
 from tidemark.errors import NotConnectedError

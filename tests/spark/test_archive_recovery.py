@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from live_node import LiveNode, live_node
+from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import DamagedError
 from tidemark.spark import archive as archive_module

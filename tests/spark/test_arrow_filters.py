@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from event_frames import table_of
 from pyarrow.parquet import filters_to_expression
-from selector_samples import FIELDS, TYPES, Samples, SimpleFields
 
+from tests.spark.event_frames import table_of
+from tests.spark.selector_samples import FIELDS, TYPES, Samples, SimpleFields
 from tidemark.errors import TranslationError
 from tidemark.matching.selectors.check import check
 from tidemark.matching.selectors.evaluate import evaluate

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_samples import make_case, write_ledger
 
+from tests.spark.ledger_samples import make_case, write_ledger
 from tidemark.errors import ConfigError, UnknownFormatError
 from tidemark.lab import ledger as single
 from tidemark.spark import ledgerlines, ledgers

@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from ledger_samples import Case, make_cases, witnesses_by_name, write, write_ledger
-from ledger_witnesses import WITNESSES
 
+from tests.spark.ledger_samples import Case, make_cases, witnesses_by_name, write, write_ledger
+from tests.spark.ledger_witnesses import WITNESSES
 from tidemark.errors import ConfigError, UnknownFormatError
 from tidemark.lab import ledger as single
 from tidemark.spark.audit import audit

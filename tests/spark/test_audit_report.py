@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_samples import write_ledger
-from ledger_witnesses import WITNESSES
 from pyspark.errors import PySparkRuntimeError
 
+from tests.spark.ledger_samples import write_ledger
+from tests.spark.ledger_witnesses import WITNESSES
 from tidemark.cli import main
 from tidemark.lab import ledger as single
 from tidemark.spark import audit as job

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ledger_samples import write_ledger
-from ledger_witnesses import WITNESSES, Witness
 
+from tests.spark.ledger_samples import write_ledger
+from tests.spark.ledger_witnesses import WITNESSES, Witness
 from tidemark.lab import ledger as single
 
 

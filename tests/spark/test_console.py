@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from live_node import live_node
+from tests.live_node import live_node
 from tidemark import sync
 
 SCRIPT = Path(__file__).with_name("console_script.py")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from live_node import PATIENCE_SECONDS, live_node
+from tests.live_node import PATIENCE_SECONDS, live_node
 from tidemark import sync
 from tidemark.spark.archive import Archive
 from tidemark.spark.deepservice import DeepService

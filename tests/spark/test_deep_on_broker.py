@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tidemark
-from live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
 from tidemark import sync
 from tidemark.node import node as node_module
 from tidemark.spark import deepplan, deepscans, deepspark

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_archive import TOPICS, Event, SmallArchive, Taker, batch_of, line, taker
 
+from tests.spark.small_archive import TOPICS, Event, SmallArchive, Taker, batch_of, line, taker
 from tidemark.errors import DiskFullError
 from tidemark.matching.topics import TopicPattern
 from tidemark.spark import deepplan, deepscans, deepservice, deepspool

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_jobs import EVENTS, SCHEMA, expected, run_jobs
 
-from live_node import LiveNode, live_node
+from tests.live_node import LiveNode, live_node
+from tests.spark.engine_jobs import EVENTS, SCHEMA, expected, run_jobs
 from tidemark import sync
 from tidemark.errors import TidemarkError
 from tidemark.lab.engines import _Daemon, connect_server, local_cluster, standalone

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
-from selector_samples import FIELDS, SimpleFields
 
+from tests.spark.selector_samples import FIELDS, SimpleFields
 from tidemark.matching.selectors.check import check
 from tidemark.matching.selectors.render import render
 from tidemark.message.types import DOUBLE, STRING, Dynamic, List, Path, Tuple

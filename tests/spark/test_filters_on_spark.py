@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from event_frames import frame_of, settings
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -24,8 +23,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 from pyspark.sql.types import StringType, StructField, StructType
-from selector_samples import FIELDS, TYPES, Samples
 
+from tests.spark.event_frames import frame_of, settings
+from tests.spark.selector_samples import FIELDS, TYPES, Samples
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.render import render
 from tidemark.matching.selectors.tree import HEADERS

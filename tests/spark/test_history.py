@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from live_node import LiveNode, live_node
+from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import ConfigError, SelectorError
 from tidemark.spark import history

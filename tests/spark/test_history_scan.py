@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_archive import Event, SmallArchive
 
+from tests.spark.small_archive import Event, SmallArchive
 from tidemark.spark import history
 from tidemark.spark.archivefiles import snapshot
 from tidemark.spark.archivetable import DataFile

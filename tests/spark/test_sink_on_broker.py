@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
 
-from live_node import LiveNode, live_node
+from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, SchemaError
 from tidemark.message.schema import Schema

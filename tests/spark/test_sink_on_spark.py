@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_sink_on_broker import published
 
-from live_node import LiveNode, live_node
+from tests.live_node import LiveNode, live_node
+from tests.spark.test_sink_on_broker import published
 from tidemark import sync
 
 pytestmark = pytest.mark.spark

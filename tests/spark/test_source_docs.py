@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from live_node import live_node
+from tests.live_node import live_node
 from tidemark import sync
 from tidemark.spark import options
 

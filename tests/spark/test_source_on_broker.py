@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from live_node import LiveNode, live_node
+from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import ConfigError, EventsLostError, NotConnectedError, SelectorError
 from tidemark.message.batches.batch import EventBatch

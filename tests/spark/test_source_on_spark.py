@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from live_node import LiveNode, live_node
+from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.ticks import CheckpointToken
 

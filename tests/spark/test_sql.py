@@ -6,9 +6,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from event_frames import frame_of, settings, truths
-from selector_samples import FIELDS, TYPES, Samples, SimpleFields
 
+from tests.spark.event_frames import frame_of, settings, truths
+from tests.spark.selector_samples import FIELDS, TYPES, Samples, SimpleFields
 from tidemark.errors import TranslationError
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import NESTING_LEVELS_MAX, parse

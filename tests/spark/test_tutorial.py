@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ports import free_ports
+from tests.ports import free_ports
 from tidemark import sync
 from tidemark.errors import NotConnectedError
 

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_steps import events, open_volume, ticks_of
 
+from tests.storage.log_steps import events, open_volume, ticks_of
 from tidemark.errors import DiskFailedError, DiskFullError
 from tidemark.storage import eventlog, publishers
 from tidemark.storage.eventlog import EventLog

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from log_steps import copy_of, events, open_volume, run_until_power_loss, ticks_of
 
+from tests.storage.log_steps import copy_of, events, open_volume, run_until_power_loss, ticks_of
 from tidemark.storage.eventlog import EventLog, PubendState
 from tidemark.storage.memorydisk import MemoryDisk, by_chance, keep_all, lose_all
 from tidemark.storage.publishers import Published

@@ -8,8 +8,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from pfs_world import World, small_blocks
 
+from tests.storage.pfs_world import World, small_blocks
 from tidemark.errors import DiskFailedError, DiskFullError, UnknownFormatError
 from tidemark.storage.memorydisk import MemoryDisk, PowerLossError, by_chance, lose_all
 from tidemark.storage.pfs import Missed, PersistentFiltering

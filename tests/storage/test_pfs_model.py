@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pfs_world import Truth, World, small_blocks, ticks_in
 
+from tests.storage.pfs_world import Truth, World, small_blocks, ticks_in
 from tidemark.storage.memorydisk import by_chance
 
 LAST = 200

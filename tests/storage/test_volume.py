@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_steps import IDENTITY, SMALL_SEGMENT, open_volume
 
+from tests.storage.log_steps import IDENTITY, SMALL_SEGMENT, open_volume
 from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.rows import RowTable

@@ -7,8 +7,8 @@ from copy import deepcopy
 from random import Random
 
 import pytest
-from log_steps import open_volume, run_until_power_loss
 
+from tests.storage.log_steps import open_volume, run_until_power_loss
 from tidemark.errors import DiskFailedError
 from tidemark.storage.memorydisk import MemoryDisk, by_chance, keep_all, lose_all
 from tidemark.storage.volume import LogVolume

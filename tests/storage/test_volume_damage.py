@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from log_steps import copy_of, open_volume
 
+from tests.storage.log_steps import copy_of, open_volume
 from tidemark.errors import DamagedError
 from tidemark.storage.log.damage import Damage
 from tidemark.storage.log.record import HEADER_BYTES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from log_steps import open_volume
 
+from tests.storage.log_steps import open_volume
 from tidemark.errors import DiskFullError
 from tidemark.storage.log.reserve import RESERVE_BYTES
 from tidemark.storage.memorydisk import MemoryDisk, lose_all

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream_text import knowledge, ticks
 
+from tests.ticks.stream_text import knowledge, ticks
 from tidemark.ticks import Knowledge, Range
 
 FIRST, LAST = 1, 24

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from frame_strategies import KINDS, OF_KIND, batch_of, bytes_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.wire.frame_strategies import KINDS, OF_KIND, batch_of, bytes_of
 from tidemark.errors import WireError
 from tidemark.matching.selectors import parser
 from tidemark.message.batches.batch import BATCH_BYTES_MAX, BatchBuilder

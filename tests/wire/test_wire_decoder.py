@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from frame_strategies import batch_of, bytes_of, frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.wire.frame_strategies import batch_of, bytes_of, frames
 from tidemark.errors import WireError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.decoder import Decoder

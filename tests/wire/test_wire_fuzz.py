@@ -7,10 +7,10 @@ from contextlib import suppress
 from struct import pack
 
 import pytest
-from frame_strategies import KINDS, bytes_of, frames
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.wire.frame_strategies import KINDS, bytes_of, frames
 from tidemark.errors import WireError
 from tidemark.wire.decoder import Decoder
 from tidemark.wire.frames import Frame
@@ -103,7 +103,7 @@ def test_a_claimed_frame_size_allocates_nothing() -> None:
 
 
 def bytes_of_every_kind() -> list[bytes]:
-    from test_wire_golden import GOLDEN
+    from tests.wire.test_wire_golden import GOLDEN
 
     assert {type(frame) for frame, _ in GOLDEN} == set(KINDS)
     return [bytes_of(frame) for frame, _ in GOLDEN]

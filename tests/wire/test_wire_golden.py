@@ -6,8 +6,8 @@ A frame whose bytes must change gets a new layout version; these stay readable a
 from __future__ import annotations
 
 import pytest
-from frame_strategies import KINDS, batch_of, bytes_of
 
+from tests.wire.frame_strategies import KINDS, batch_of, bytes_of
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.decoder import Decoder
 from tidemark.wire.frames import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from struct import pack
 
 import pytest
-from frame_strategies import batch_of, bytes_of
 
+from tests.wire.frame_strategies import batch_of, bytes_of
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import BatchBuilder
 from tidemark.ticks import CheckpointToken

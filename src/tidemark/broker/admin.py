@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemark.broker.effects import Outbox, SendClient
-from tidemark.broker.host import Host
-from tidemark.broker.pubend import Pubend
-from tidemark.broker.reception import Reception
-from tidemark.broker.release import Hosts
-from tidemark.broker.subscription import Subscription
+from tidemark.broker.hosting.host import Host
+from tidemark.broker.hosting.sessions import Reception
+from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.publishing.pubend import Pubend
+from tidemark.broker.publishing.release import Hosts
 from tidemark.errors import TidemarkError
 from tidemark.message.registry import Registry
 from tidemark.ticks import CheckpointToken

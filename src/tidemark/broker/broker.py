@@ -40,17 +40,17 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Woken,
 )
-from tidemark.broker.fetching import Fetching
-from tidemark.broker.host import Host, HostPolicy, SavedSubscription
-from tidemark.broker.interest import HERE, STARTED_ONLY, Interests
-from tidemark.broker.layout import Layout
-from tidemark.broker.overlay import Overlay
-from tidemark.broker.pubend import Pubend, PubendPolicy
-from tidemark.broker.recalls import Recalls
-from tidemark.broker.reception import Reception
-from tidemark.broker.release import Hosts, Minima, Releases, Rows
-from tidemark.broker.stream import Stream
-from tidemark.broker.subscription import Subscription
+from tidemark.broker.hosting.host import Host, HostPolicy, SavedSubscription
+from tidemark.broker.hosting.recalls import Recalls
+from tidemark.broker.hosting.sessions import Reception
+from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.overlay.layout import Layout
+from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.publishing.fetching import Fetching
+from tidemark.broker.publishing.pubend import Pubend, PubendPolicy
+from tidemark.broker.publishing.release import Hosts, Minima, Releases, Rows
+from tidemark.broker.streams.interest import HERE, STARTED_ONLY, Interests
+from tidemark.broker.streams.stream import Stream
 from tidemark.broker.topics import Topics
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.broker.layout import Layout
+from tidemark.broker.overlay.layout import Layout
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.wire.frames import ClientFrame, PeerFrame, Range

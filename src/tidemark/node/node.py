@@ -16,8 +16,8 @@ from time import time, time_ns
 
 from tidemark.broker.broker import Broker, BrokerConfig
 from tidemark.broker.effects import HostRemoved, PubendState, RoutesChanged
-from tidemark.broker.host import HostPolicy
-from tidemark.broker.pubend import PubendPolicy
+from tidemark.broker.hosting.host import HostPolicy
+from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.errors import ConfigError
 from tidemark.message.registry import Registry
 from tidemark.node.admin import Admin

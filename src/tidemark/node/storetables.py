@@ -16,7 +16,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Wish,
 )
-from tidemark.broker.host import SavedSubscription
+from tidemark.broker.hosting.host import SavedSubscription
 from tidemark.errors import DiskFailedError
 from tidemark.node.storesync import PatientSync
 from tidemark.storage.subscription import SelectorVersion, Subscription

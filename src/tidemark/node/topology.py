@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from tidemark.broker.layout import MAIN_TREE, Layout, Pair, pair
+from tidemark.broker.overlay.layout import MAIN_TREE, Layout, Pair, pair
 from tidemark.node.topologycheck import check, spanning
 from tidemark.node.topologytext import to_text
 from tidemark.node.units import Address

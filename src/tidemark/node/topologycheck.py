@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidemark.broker.layout import MAIN_TREE, Pair, pair
+from tidemark.broker.overlay.layout import MAIN_TREE, Pair, pair
 from tidemark.errors import ConfigError
 from tidemark.node.units import Address
 from tidemark.ticks.token import PUBEND_BYTES_MAX

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from tidemark.broker.layout import Pair, pair
+from tidemark.broker.overlay.layout import Pair, pair
 from tidemark.errors import ConfigError
 from tidemark.node.configvalues import names_of, text_of
 from tidemark.node.topology import OF_FILE, Bundle, Placed, Topology, Tree

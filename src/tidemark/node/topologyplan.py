@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tidemark.broker.layout import MAIN_TREE, Pair, pair
+from tidemark.broker.overlay.layout import MAIN_TREE, Pair, pair
 from tidemark.errors import ConfigError
 from tidemark.node.topology import Bundle, Placed, Topology, Tree
 from tidemark.node.topologycheck import spanning

@@ -29,7 +29,7 @@ from tidemark.broker.effects import (
     Stimulus,
     Woken,
 )
-from tidemark.broker.layout import Layout
+from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import DiskFailedError, DiskFullError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidemark.broker.routing import Routing
+from tidemark.broker.overlay.routing import Routing
 from tidemark.sim.subscriber import Life, Received, Subscriber
 from tidemark.sim.violation import ViolationError
 from tidemark.ticks import RangeSet

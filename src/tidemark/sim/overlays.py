@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tidemark.broker.layout import MAIN_TREE, Layout, Pair, pair
+from tidemark.broker.overlay.layout import MAIN_TREE, Layout, Pair, pair
 
 #: The other tree that some pubends of an overlay use.
 OTHER_TREE = "other"

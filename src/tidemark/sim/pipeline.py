@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidemark.broker.window import rows_within
+from tidemark.broker.streams.window import rows_within
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.sim.violation import ViolationError
 from tidemark.ticks import CheckpointToken, RangeSet

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from tidemark.broker.host import HostPolicy
-from tidemark.broker.layout import Layout
-from tidemark.broker.pubend import PubendPolicy
+from tidemark.broker.hosting.host import HostPolicy
+from tidemark.broker.overlay.layout import Layout
+from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.sim.network import LinkFaults
 from tidemark.sim.overlays import overlay_of, tree_of
 from tidemark.sim.publisher import FOR_EVER, LONG_MS, SHORT_MS

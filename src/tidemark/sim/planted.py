@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from tidemark.broker import constream, latecomers
-from tidemark.broker.acknowledgements import Acknowledgements
 from tidemark.broker.broker import Broker
-from tidemark.broker.constream import Constream
-from tidemark.broker.host import Host
-from tidemark.broker.latecomers import Latecomers
-from tidemark.broker.moves import Moves
-from tidemark.broker.pubend import Pubend
-from tidemark.broker.release import NOBODY, Hosts
-from tidemark.broker.soundness import Soundness
-from tidemark.broker.stream import Stream
+from tidemark.broker.hosting import catchup_streams, constream
+from tidemark.broker.hosting.acknowledgements import Acknowledgements
+from tidemark.broker.hosting.catchup_streams import Latecomers
+from tidemark.broker.hosting.constream import Constream
+from tidemark.broker.hosting.handover import Moves
+from tidemark.broker.hosting.host import Host
+from tidemark.broker.publishing.pubend import Pubend
+from tidemark.broker.publishing.release import NOBODY, Hosts
+from tidemark.broker.streams.interest_coverage import Soundness
+from tidemark.broker.streams.stream import Stream
 from tidemark.node.storepfs import PfsStore
 from tidemark.storage.eventlog import EventLog
 from tidemark.storage.log.scan import _Scanner
@@ -243,7 +243,7 @@ def _deliver_the_expired() -> list[Patch]:
         del wall
         return batch
 
-    return [(constream, "unexpired", everything), (latecomers, "unexpired", everything)]
+    return [(constream, "unexpired", everything), (catchup_streams, "unexpired", everything)]
 
 
 def _keep_a_token_in_memory() -> list[Patch]:

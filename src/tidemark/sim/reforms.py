@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from tidemark.broker.layout import Layout, pair
+from tidemark.broker.overlay.layout import Layout, pair
 from tidemark.sim.overlays import BROKERS_MAX, bundle_of, spanning_tree
 from tidemark.sim.plan import Plan
 from tidemark.sim.world import World

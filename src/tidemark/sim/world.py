@@ -9,7 +9,7 @@ from random import Random
 
 from tidemark.broker.broker import BrokerConfig
 from tidemark.broker.effects import PubendState
-from tidemark.broker.layout import Layout, pair
+from tidemark.broker.overlay.layout import Layout, pair
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
 from tidemark.sim.engine import Engine

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.broker.audience import Audience
 from tidemark.errors import DamagedError
+from tidemark.matching.audience import Audience
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tidemark.broker.layout import Layout
+from tidemark.broker.overlay.layout import Layout
 from tidemark.lab.figures.dsn03 import (
     BEHIND_S,
     DELIVERED,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tidemark.broker.layout import pair
-from tidemark.broker.pubend import PubendPolicy
+from tidemark.broker.overlay.layout import pair
+from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting, settings
 from tidemark.lab.figures.overlay import RELAYS, layout_of
 from tidemark.lab.figures.simstage import SETTLE_S, STEADY, SimStage

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.broker.pubend import PubendPolicy
+from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting
 from tidemark.lab.figures.judging import fitted
 from tidemark.lab.figures.persistence import PersistenceSide

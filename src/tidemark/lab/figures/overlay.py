@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tidemark.broker.layout import MAIN_TREE, Layout, pair
+from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
 from tidemark.lab.figures.simstage import SETTLE_S, STEADY, SimStage, Witness
 from tidemark.lab.figures.table import Table
 from tidemark.sim.plan import SECOND, Plan

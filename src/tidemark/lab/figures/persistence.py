@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidemark.broker.layout import Layout
-from tidemark.broker.pubend import PubendPolicy
+from tidemark.broker.overlay.layout import Layout
+from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.roaming import PARENTS, PUBLISH_EVERY_S, VALIDITY_MS, Received, Tally
 from tidemark.lab.figures.simstage import STEADY, SimStage, Witness
 from tidemark.sim.plan import Plan

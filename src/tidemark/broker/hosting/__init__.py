@@ -1,0 +1,1 @@
+"""The subscribing side of a broker: sessions, the constream, catchup streams, acknowledgements, handover."""

@@ -1,0 +1,98 @@
+"""Acknowledgements: what the durable subscribers of a host have consumed, and what may go because of that.
+
+Only what is on disk lets anything go: a token that the broker keeps must never point at what is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from tidemark.broker.commit import GroupCommit
+from tidemark.broker.effects import ChopPfs, Outbox, SaveReleased
+from tidemark.broker.hosting.constream import Constream
+from tidemark.broker.hosting.subscription import Subscription
+from tidemark.ticks import TICK_MAX, CheckpointToken
+
+
+class Acknowledgements:
+    """What one host's subscribers have acknowledged, saved and not."""
+
+    def __init__(
+        self,
+        subscriptions: Mapping[int, Subscription],
+        constreams: Mapping[str, Constream],
+        out: Outbox,
+        commit: GroupCommit,
+        advanced: Callable[[Subscription], None],
+    ) -> None:
+        """`advanced` is called when more of a subscriber's acknowledgements are on disk."""
+        self._subscriptions = subscriptions
+        self._constreams = constreams
+        self._out = out
+        self._commit = commit
+        self._advanced = advanced
+        #: subscribers whose acknowledgements are not saved yet
+        self._unsaved: set[int] = set()
+
+    def note(self, subscription: Subscription) -> None:
+        """A subscriber has consumed more."""
+        if subscription.durable:
+            self._unsaved.add(subscription.id)
+        else:
+            subscription.saved = subscription.released
+
+    def forget(self, subscription: Subscription) -> None:
+        """A subscriber is gone for good."""
+        self._unsaved.discard(subscription.id)
+        for constream in self._constreams.values():
+            constream.held = None
+
+    def save_all(self) -> None:
+        """Save whatever is not saved yet."""
+        if self._unsaved:
+            self.save(sorted(self._unsaved))
+
+    def save(self, numbers: Iterable[int], done: Callable[[], None] = lambda: None) -> None:
+        """Save what these have acknowledged, all in one transaction; `done` once it is on disk."""
+        for number in numbers:
+            self._unsaved.discard(number)
+            released = CheckpointToken(self._subscriptions[number].released)
+            self._out.add(SaveReleased(number, released))
+            self._commit.after(partial(self.saved, number, released))
+        self._commit.after(done)
+
+    def saved(self, number: int, released: CheckpointToken) -> None:
+        """What a subscriber acknowledged is on disk: it may go, and with it what it wanted then."""
+        subscription = self._subscriptions.get(number)
+        if subscription is None:
+            return
+        for pubend, tick in released.items():
+            before = subscription.saved.get(pubend)
+            subscription.saved[pubend] = tick if before is None else max(before, tick)
+            if pubend in self._constreams and (before is None or before == self._constreams[pubend].held):
+                self._constreams[pubend].held = None
+        self._advanced(subscription)
+
+    def chop(self) -> None:
+        """Nobody will ask the PFS for what everyone has released."""
+        for pubend, constream in self._constreams.items():
+            found = self.minima(pubend)
+            if found is not None and constream.chopped < found[0] < TICK_MAX:
+                constream.chopped = found[0]
+                self._out.add(ChopPfs(pubend, found[0]))
+
+    def minima(self, pubend: str) -> tuple[int, int] | None:
+        """(released, delivered) of this host; TICK_MAX when nobody is here, None when it is not known yet."""
+        if not self._subscriptions:
+            return TICK_MAX, TICK_MAX
+        constream = self._constreams[pubend]
+        if constream.synced is None:
+            return None
+        if constream.held is None:
+            constream.held = min(self._held(pubend), default=TICK_MAX)
+        return min(constream.synced, constream.held), constream.synced
+
+    def _held(self, pubend: str) -> list[int]:
+        started = (each for each in self._subscriptions.values() if each.durable and pubend in each.starts)
+        return [each.saved.get(pubend, each.starts[pubend]) for each in started]

@@ -1,0 +1,280 @@
+"""Catchup: the private stream of one subscriber that is behind the constream (DSN'03 4.1).
+
+The PFS says which ticks matched, so nothing is matched again; the events are taken from the window or asked
+for; what arrives is held until everything before it has. Where the PFS does not know, every event of the
+range is asked for and matched. What is L here the archive may still have: it is recalled before it is told as
+a gap. It ends where the constream is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.broker.streams.window import Cuts, rows_within
+from tidemark.message.batches.batch import EventBatch, concatenate
+from tidemark.ticks import NO_TICKS, TICK_MAX, TICK_MIN, RangeSet
+from tidemark.wire.frames import Range
+
+Ticks = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+#: Matches read from the PFS at once.
+CHUNK_EVENTS_MAX = 4_096
+#: Events asked for at once have about so many bytes, judged by those that came before.
+ASK_BYTES = 1 << 20
+ASK_EVENTS_MIN = 16
+#: Ranges asked for at once: beyond it neighbouring ticks are asked for with what lies between them.
+ASK_RANGES_MAX = 8
+#: Ticks asked for at once where every event has to be matched again: at first, at the least and at the most.
+SPAN_TICKS = 1_000_000
+SPAN_TICKS_MIN = 1_000
+SPAN_TICKS_MAX = 3_600_000_000
+
+
+class Catchup:
+    """One subscriber, one pubend. `position` is told up to."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        #: the PFS was asked from here on and has not answered yet
+        self.reads_from: int | None = None
+        #: the PFS has said all up to here, or that it does not know
+        self._scanned = position
+        #: matched ticks in `(position, scanned]`, none of them told yet, and which of their events are held
+        self._ticks: Ticks = NO_TICKS
+        self._have: Mask = np.zeros(0, np.bool_)
+        self._held: list[EventBatch] = []
+        #: in `(position, scanned]`: to be matched again, L, and L for good: not in the archive either
+        self._unfiltered = RangeSet()
+        self._gone = RangeSet()
+        self._given_up = RangeSet()
+        #: bytes of an event, as far as has been seen
+        self._average = ASK_BYTES // CHUNK_EVENTS_MAX
+        self._span = SPAN_TICKS
+
+    @property
+    def needs_read(self) -> bool:
+        """All that the PFS said has been told: it has to be asked on."""
+        return self.reads_from is None and self.position >= self._scanned
+
+    def matched(self, upto: int, ticks: Ticks, unknown: Range | None) -> None:
+        """The PFS: up to `upto` exactly `ticks` matched; `unknown` comes next and has to be matched again."""
+        self.reads_from = None
+        if upto > self._scanned:
+            self._insert(ticks[ticks > self._scanned])
+            self._scanned = upto
+        if unknown is not None and unknown[1] > self._scanned:
+            self._unfiltered.add(max(unknown[0], self._scanned), unknown[1])
+            self._scanned = unknown[1]
+
+    def missing(self) -> list[Range]:
+        """What to ask for next, in few ranges."""
+        events = max(ASK_EVENTS_MIN, ASK_BYTES // self._average)
+        lacking = self._ticks[~self._have][:events]
+        if not self._unfiltered:
+            return _ranges(lacking)
+        base, upto = next(iter(self._unfiltered))
+        before = lacking[lacking <= base]
+        return _ranges(before) if len(before) else [(base, min(upto, base + self._span))]
+
+    def arrived(
+        self,
+        base: int,
+        upto: int,
+        cuts: Cuts | None,
+        damaged: Sequence[Range],
+        chosen: Callable[[EventBatch], Mask],
+    ) -> None:
+        """Events in `(base, upto]`; a matched tick that is not among them is not there any more.
+
+        `chosen` matches events again where the PFS does not know.
+        """
+        base = max(base, self.position)
+        if upto <= base:
+            return
+        for first, last in damaged:
+            self._lose(first, last)
+        for first, last in self._unfiltered.parts(base, upto):
+            self._filter(first, last, cuts, chosen)
+        lo, hi = np.searchsorted(self._ticks, (base, upto), side="right").tolist()
+        lacking = np.flatnonzero(~self._have[lo:hi]) + lo
+        if not len(lacking):
+            return
+        found = np.zeros(len(lacking), np.bool_)
+        if cuts is not None:
+            wanted, ticks = self._ticks[lacking], cuts.batch.ticks
+            rows = np.minimum(np.searchsorted(ticks, wanted), len(ticks) - 1)
+            found = ticks[rows] == wanted
+            if found.any():
+                self._hold(cuts.take(rows[found]))
+                self._have[lacking[found]] = True
+        if not found.all():
+            keep = np.ones(len(self._ticks), np.bool_)
+            keep[lacking[~found]] = False
+            self._keep(keep)
+
+    def _filter(self, base: int, upto: int, cuts: Cuts | None, chosen: Callable[[EventBatch], Mask]) -> None:
+        """Match the events of `(base, upto]` again."""
+        self._unfiltered.remove(base, upto)
+        count = 0
+        if cuts is not None:
+            rows = np.flatnonzero((cuts.batch.ticks > base) & (cuts.batch.ticks <= upto))
+            count = len(rows)
+            if count:
+                part = cuts.take(rows)
+                found = np.flatnonzero(chosen(part))
+                if len(found):
+                    part = part if len(found) == part.count else part.take(found)
+                    self._hold(part)
+                    self._insert(part.ticks, have=True)
+        # Ask for more at once where there is little, for less where there is much.
+        factor = 4 if count < CHUNK_EVENTS_MAX // 4 else 0.25 if count > CHUNK_EVENTS_MAX else 1
+        self._span = int(min(max(self._span * factor, SPAN_TICKS_MIN), SPAN_TICKS_MAX))
+
+    def recalled(
+        self, base: int, upto: int, batch: EventBatch | None, gone: Sequence[Range], *, for_good: bool
+    ) -> None:
+        """All there is for the subscriber in `(base, upto]`, whatever was known of it before.
+
+        Of what is `gone` nobody knows more, if `for_good`; otherwise the archive may. What has been told
+        meanwhile - there was nothing, or it came another way - stays told.
+        """
+        assert base <= self._scanned
+        base = max(base, self.position)
+        if upto <= base:
+            return
+        batch = rows_within(batch, base, upto)
+        self._held = [
+            part
+            for each in self._held
+            for part in (rows_within(each, TICK_MIN, base), rows_within(each, upto, TICK_MAX))
+            if part is not None
+        ]
+        self._keep((self._ticks <= base) | (self._ticks > upto))
+        for ranges in (self._unfiltered, self._gone):
+            ranges.remove(base, upto)
+        self._scanned = max(self._scanned, upto)
+        for first, last in RangeSet(gone).parts(base, upto):
+            self._gone.add(first, last)
+            if for_good:
+                self._given_up.add(first, last)
+        if batch is not None:
+            self._hold(batch)
+            self._insert(batch.ticks, have=True)
+
+    def ready(self, credit: int) -> tuple[int, EventBatch | None] | None:
+        """What can be told next: up to which tick, and the events; None when nothing can."""
+        upto = self._scanned
+        for ranges in (self._unfiltered, self._gone):
+            if ranges:
+                upto = min(upto, next(iter(ranges))[0])
+        absent = np.flatnonzero(~self._have) if credit > 0 else np.zeros(1, np.int64)
+        if len(absent) and absent[0] < len(self._ticks):
+            upto = min(upto, int(self._ticks[absent[0]]) - 1)
+        if upto <= self.position:
+            return None
+        self.position = upto
+        due = list(self._split(upto))
+        self._keep(self._ticks > upto)
+        if not due:
+            return upto, None
+        whole = concatenate(due)
+        if len(due) > 1 and (np.diff(whole.ticks) < 0).any():
+            whole = whole.take(np.argsort(whole.ticks, kind="stable"))
+        return upto, whole
+
+    def gap(self, lost: int) -> int | None:
+        """Up to where what comes next is L, if it is; `lost` and below is."""
+        if lost > self.position:
+            self._lose(self.position, lost)
+        if not self._gone:
+            return None
+        base, upto = next(iter(self._gone))
+        if base > self.position:
+            return None
+        given_up = self._given_up.parts(self.position, upto)
+        if not given_up:
+            return upto
+        return given_up[0][1] if self.is_given_up else given_up[0][0]
+
+    @property
+    def is_given_up(self) -> bool:
+        """What comes next is L for good."""
+        return self._given_up.contains(self.position + 1)
+
+    def skip(self, upto: int) -> None:
+        """Told up to `upto` without events: a gap."""
+        self.position = max(self.position, upto)
+        self._scanned = max(self._scanned, upto)
+        for ranges in (self._gone, self._given_up, self._unfiltered):
+            ranges.remove_upto(upto)
+        self._keep(self._ticks > upto)
+        self._held = [each for each in self._held if each.ticks[-1] > upto]
+
+    def _lose(self, base: int, upto: int) -> None:
+        """`(base, upto]` is L: a gap, where something matched, or may have, that is not held."""
+        base, upto = max(base, self.position), min(upto, self._scanned)
+        if upto <= base:
+            return
+        inside = (self._ticks > base) & (self._ticks <= upto)
+        lacking = self._ticks[inside & ~self._have]
+        holes = RangeSet(self._unfiltered.parts(base, upto))
+        for tick in lacking.tolist():
+            holes.add(tick - 1, tick)
+        self._unfiltered.remove(base, upto)
+        self._keep(~inside | self._have)
+        held = self._ticks[(self._ticks > base) & (self._ticks <= upto)]
+        for first, last in holes:
+            # One gap from hole to hole, broken only by what is held.
+            nexts = held[held > first]
+            self._gone.add(first, max(last, min(upto, int(nexts[0]) - 1 if len(nexts) else upto)))
+
+    def _insert(self, ticks: Ticks, *, have: bool = False) -> None:
+        if not len(ticks):
+            return
+        flags = np.full(len(ticks), have)
+        if not len(self._ticks) or ticks[0] > self._ticks[-1]:
+            self._ticks = np.concatenate((self._ticks, ticks))
+            self._have = np.concatenate((self._have, flags))
+            return
+        places = np.searchsorted(self._ticks, ticks)
+        self._have = np.insert(self._have, places, flags)
+        self._ticks = np.insert(self._ticks, places, ticks)
+
+    def _hold(self, batch: EventBatch) -> None:
+        self._held.append(batch)
+        self._average = max(1, len(batch.body) // batch.count)
+
+    def _keep(self, rows: Mask) -> None:
+        self._ticks, self._have = self._ticks[rows], self._have[rows]
+
+    def _split(self, upto: int) -> Iterator[EventBatch]:
+        """Held rows up to `upto`, which are then no longer held."""
+        later: list[EventBatch] = []
+        for batch in self._held:
+            if batch.ticks[0] > upto:
+                later.append(batch)
+            elif batch.ticks[-1] <= upto:
+                yield batch
+            else:
+                at = int(np.searchsorted(batch.ticks, upto, side="right"))
+                yield batch.slice(0, at)
+                later.append(batch.slice(at, batch.count))
+        self._held = later
+
+
+def _ranges(ticks: Ticks) -> list[Range]:
+    """Ranges that hold these ticks, at most ASK_RANGES_MAX: cut where the gaps between them are widest."""
+    if not len(ticks):
+        return []
+    steps = ticks[1:] - ticks[:-1]
+    widest = np.arange(len(steps))
+    if len(steps) >= ASK_RANGES_MAX:
+        widest = np.argpartition(steps, 1 - ASK_RANGES_MAX)[1 - ASK_RANGES_MAX :]
+    cuts = np.sort(widest[steps[widest] > 1]) + 1
+    firsts = ticks[np.concatenate(([0], cuts))]
+    lasts = ticks[np.concatenate((cuts - 1, [len(ticks) - 1]))]
+    return list(zip((firsts - 1).tolist(), lasts.tolist(), strict=True))

@@ -1,0 +1,236 @@
+"""Latecomers: the subscribers of a host that are behind the constream, and how they catch up.
+
+Each has a catchup stream per pubend. The PFS says what matched, the window or the pubend has the events; what
+the subscriber wants of before its time here is fetched from the pubend's log, and what pubends have let go is
+recalled from the archive. Nothing is told twice or left out: a catchup stream is told of in order, and ends
+where the constream is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from tidemark.broker.counters import Counters
+from tidemark.broker.effects import Outbox, PfsRead, ReadPfs
+from tidemark.broker.hosting.catchup import CHUNK_EVENTS_MAX, Catchup
+from tidemark.broker.hosting.constream import Constream
+from tidemark.broker.hosting.delivery import Telling
+from tidemark.broker.hosting.recalls import Recalls
+from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.publishing.fetching import Fetching
+from tidemark.broker.streams.interest import HERE
+from tidemark.broker.streams.stream import Ranges
+from tidemark.broker.streams.window import Cuts, unexpired
+from tidemark.matching.audience import Audience
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Bools
+from tidemark.ticks import TICK_MAX
+from tidemark.wire.frames import Fetched, Range
+
+
+class Latecomers:
+    """All catchup streams of one host."""
+
+    def __init__(
+        self,
+        subscriptions: Mapping[int, Subscription],
+        constreams: Mapping[str, Constream],
+        audience: Audience,
+        telling: Telling,
+        fetching: Fetching,
+        out: Outbox,
+        counters: Counters,
+        *,
+        recall: bool,
+    ) -> None:
+        """`recall`: there is an archive, which may have what pubends have let go."""
+        self._subscriptions = subscriptions
+        self._constreams = constreams
+        self._audience = audience
+        self._telling = telling
+        self._fetching = fetching
+        self._out = out
+        self._counters = counters
+        self._recall = recall
+        self.recalls = Recalls(out, counters, partial(self._told_of_past, for_good=True))
+        #: (pubend, subscriber) -> how to give up what is being fetched for it
+        self._fetches: dict[tuple[str, int], Callable[[], None]] = {}
+        #: (pubend, subscriber) that have to be looked at before the stimulus is done with
+        self._calls: dict[tuple[str, int], None] = {}
+        self.now = self.wall = 0
+
+    # Coming and going.
+
+    def begin(self, pubend: str, number: int, told: int) -> None:
+        """A subscriber is behind: from `told` on it catches up."""
+        self._counters["catchups"] += 1
+        self._constreams[pubend].catchups[number] = Catchup(told)
+        self.call(pubend, number)
+
+    def end(self, pubend: str, number: int) -> None:
+        """A subscriber does not catch up any more: nobody waits for what was asked for it."""
+        if self._constreams[pubend].catchups.pop(number, None) is not None:
+            self.recalls.end(pubend, number)
+            fetch = self._fetches.pop((pubend, number), None)
+            if fetch is not None:
+                fetch()
+
+    def call(self, pubend: str, number: int) -> None:
+        """Something may have changed for a subscriber, if it catches up."""
+        if number in self._constreams[pubend].catchups:
+            self._calls[pubend, number] = None
+
+    def call_all(self, pubend: str) -> None:
+        """Something may have changed for all who catch up."""
+        for number in self._constreams[pubend].catchups:
+            self._calls[pubend, number] = None
+
+    def settle(self) -> bool:
+        """Do one thing that the stimulus has made possible; False when there is none."""
+        if not self._calls:
+            return False
+        pubend, number = next(iter(self._calls))
+        del self._calls[pubend, number]
+        constream = self._constreams.get(pubend)
+        catchup = constream.catchups.get(number) if constream is not None else None
+        if catchup is not None:
+            self._catch_up(pubend, self._subscriptions[number], catchup)
+        return True
+
+    # What arrives.
+
+    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
+        """Something that was asked for arrived."""
+        cuts = Cuts(batch) if batch is not None and batch.count else None
+        for number, catchup in self._constreams[pubend].catchups.items():
+            catchup.arrived(base, upto, cuts, damaged, partial(self._chosen, pubend, number))
+            self._calls[pubend, number] = None
+
+    def read(self, answer: PfsRead) -> None:
+        """The PFS said which ticks a subscriber matched."""
+        catchup = self._constreams[answer.pubend].catchups.get(answer.subscriber)
+        if catchup is None or catchup.reads_from != answer.base:
+            return  # for a catchup stream of a former connection, which began elsewhere
+        self._counters["refilters"] += answer.unknown is not None
+        catchup.matched(answer.upto, answer.ticks, answer.unknown)
+        self._calls[answer.pubend, answer.subscriber] = None
+
+    def _catch_up(self, pubend: str, subscription: Subscription, catchup: Catchup) -> None:
+        """Tell what can be told, ask for what is missing, join the constream when it is reached."""
+        constream = self._constreams[pubend]
+        lost = constream.stream.window.knowledge.lost
+        while True:
+            ready = catchup.ready(subscription.credit)
+            if ready is not None:
+                self._tell_late(pubend, subscription, *ready)
+                continue
+            gap = catchup.gap(lost)
+            if gap is None or (self._recall and not catchup.is_given_up):
+                break
+            catchup.skip(gap)
+            self._telling.gap(pubend, subscription, gap)
+        known = subscription.known.get(pubend)
+        if known is None or (pubend, subscription.id) in self._fetches:
+            return  # nobody can say yet what it lacks, or it is on its way
+        if constream.delivered is not None and catchup.position >= max(constream.delivered, known):
+            self._counters["switchovers"] += 1
+            self.end(pubend, subscription.id)
+        elif gap is not None or catchup.position < known:
+            if subscription.credit > 0:
+                self._reach_back(pubend, subscription, catchup, known, gap)
+        elif catchup.needs_read:
+            catchup.reads_from = catchup.position
+            self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
+        elif subscription.credit > 0:
+            self._fetch(pubend, subscription, catchup)
+
+    def _tell_late(
+        self, pubend: str, subscription: Subscription, upto: int, batch: EventBatch | None
+    ) -> None:
+        """What a catchup stream has ready, but for what is not valid any more."""
+        alive = unexpired(batch, self.wall) if batch is not None else None
+        if batch is not None:
+            self._counters["events_expired"] += batch.count - (alive.count if alive is not None else 0)
+            self.recalls.told(pubend, subscription.id, len(batch.body))
+        self._telling.tell(subscription, pubend, subscription.told[pubend], upto, alive)
+
+    # What lies before: not in the PFS here, or not at the pubend any more.
+
+    def _reach_back(
+        self, pubend: str, subscription: Subscription, catchup: Catchup, known: int, gap: int | None
+    ) -> None:
+        """Ask for what no stream has: what is L up to `gap`, what was left out before it was known here."""
+        base, lost = catchup.position, self._constreams[pubend].stream.window.knowledge.lost
+        if self._recall and base < lost:
+            # All of that is L, however little of it the PFS has said yet: one recall, not one for each piece.
+            gap = lost if gap is None else max(gap, lost)
+        upto = known if gap is None else gap
+        lines = subscription.lines(pubend, base, upto)
+        if not lines or lines[0].base > base:
+            self._told_of_past(pubend, subscription.id, base, lines[0].base if lines else upto, None, ())
+        elif gap is not None:
+            if not self.recalls.is_asked(pubend, subscription.id):
+                self.recalls.ask(pubend, subscription.id, base, upto, lines)
+        else:
+            line, done = lines[0], partial(self._fetched, subscription.id)
+            self._fetches[pubend, subscription.id] = self._fetching.ask(
+                pubend, base, line.upto, line.pattern, line.selector, done
+            )
+
+    def _fetched(self, number: int, frame: Fetched) -> None:
+        """Something of before is there."""
+        del self._fetches[frame.pubend, number]
+        lost = min(frame.lost, frame.upto)
+        if lost > frame.base and self._recall:
+            self._constreams[frame.pubend].stream.lose(frame.lost)
+            self._calls[frame.pubend, number] = None
+            return
+        gone = list(frame.damaged)
+        if lost > frame.base:
+            gone.insert(0, (frame.base, lost))
+        self._told_of_past(frame.pubend, number, frame.base, frame.upto, frame.batch, gone)
+
+    def _told_of_past(
+        self,
+        pubend: str,
+        number: int,
+        base: int,
+        upto: int,
+        batch: EventBatch | None,
+        gone: Sequence[Range],
+        *,
+        for_good: bool = False,
+    ) -> None:
+        """All there is for a subscriber in `(base, upto]`; what is `gone`, perhaps for good, is a gap."""
+        catchup = self._constreams[pubend].catchups[number]
+        catchup.recalled(base, upto, batch, gone, for_good=for_good)
+        self._calls[pubend, number] = None
+
+    def _fetch(self, pubend: str, subscription: Subscription, catchup: Catchup) -> None:
+        """Take what is missing from the window, in pieces that all who are there share, or ask for it."""
+        missing = catchup.missing()
+        if not missing:
+            return
+        stream = self._constreams[pubend].stream
+        piece = stream.window.piece(missing[0][0], missing[-1][1])
+        if piece is None:
+            stream.nacked(HERE, missing, self.now)
+            return
+        chosen = partial(self._chosen, pubend, subscription.id)
+        catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen)
+        self._calls[pubend, subscription.id] = None
+
+    def _chosen(self, pubend: str, number: int, batch: EventBatch) -> Bools:
+        """chosen[row]: what the subscriber wanted at the event's tick is true of it."""
+        chosen = np.zeros(batch.count, np.bool_)
+        desires = self._subscriptions[number].desires
+        ends = [each.since.get(pubend, TICK_MAX) for each in desires[1:]] + [TICK_MAX]
+        for desire, end in zip(desires, ends, strict=True):
+            start = desire.since.get(pubend, TICK_MAX)
+            if start < end and start < batch.ticks[-1] and end >= batch.ticks[0]:
+                times = (batch.ticks > start) & (batch.ticks <= end)
+                chosen |= times & self._audience.chosen(desire.member, batch)
+        return chosen

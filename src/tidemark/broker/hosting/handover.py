@@ -1,0 +1,153 @@
+"""Moves: which broker hosts a durable subscription, when its subscriber goes from one to another.
+
+A subscriber shows its name, its selector and its token to any broker. That one takes the subscription over
+and claims it, under an epoch that is higher than any it has heard of; the claim spreads through the overlay.
+The broker that had it ends its connection at once, but goes on holding what the subscriber has not consumed,
+and lets the subscription go only when the claim is settled: when every pubend has heard that the new host
+holds it. A broker that was away is told when it comes back. So at every moment somebody holds, and in the end
+only one.
+
+Of two claims the one of the higher epoch counts, and whoever tells of a lower one is told of it. An epoch is
+the time of day at which the subscriber came, by its own clock, so that the later connection wins also among
+brokers that could not hear of each other; with several clocks it may be the earlier one, but never two.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Protocol
+
+from tidemark.broker.counters import Counters
+from tidemark.broker.effects import Outbox, SendPeer
+from tidemark.broker.hosting.subscription import Subscription
+from tidemark.wire.frames import Claim
+
+#: Claims that are remembered to tell those who were away; the oldest go first.
+CLAIMS_MAX = 65_536
+#: The host of a subscription that has ended.
+NOBODY = ""
+
+
+class Desk(Protocol):
+    """What the broker does with a subscription that moves."""
+
+    def find(self, name: str) -> Subscription | None:
+        """The durable subscription of this name here."""
+
+    def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
+        """Put it on disk, with its epoch."""
+
+    def fence(self, subscription: Subscription, broker: str) -> None:
+        """End its connection, if it has one: it is at another broker now."""
+
+    def remove(self, subscription: Subscription) -> None:
+        """Let it go: another broker holds it, or it has ended."""
+
+    def hold(self, subscription: Subscription, done: Callable[[], None]) -> None:
+        """Make sure that every pubend holds what it has not consumed, then `done`."""
+
+
+class Moves:
+    """The claims that one broker has made and heard."""
+
+    def __init__(
+        self, me: str, desk: Desk, out: Outbox, counters: Counters, peers: Callable[[], Iterable[str]]
+    ) -> None:
+        """`peers`: the neighbours that are there now."""
+        self._me = me
+        self._desk = desk
+        self._out = out
+        self._counters = counters
+        self._peers = peers
+        #: name -> the newest claim
+        self._claims: OrderedDict[str, Claim] = OrderedDict()
+
+    # Here.
+
+    def next_epoch(self, name: str, wall: int) -> int:
+        """An epoch for a subscription that comes here: higher than any that was heard of."""
+        known = self._claims.get(name)
+        return max(wall, known.epoch + 1 if known is not None else 1)
+
+    def claim(self, subscription: Subscription) -> None:
+        """The subscription is on disk here, under its epoch: tell everyone, and settle it."""
+        subscription.moved_to = None
+        self._counters["claims"] += 1
+        self._spread(Claim(subscription.name, subscription.epoch, self._me, False))
+        self._desk.hold(subscription, partial(self._settle, subscription, subscription.epoch))
+
+    def ended(self, subscription: Subscription) -> None:
+        """The subscription has ended here for good; who may still have it from before is told."""
+        known = self._claims.get(subscription.name)
+        if known is not None and subscription.moved_to is None:
+            self._spread(Claim(subscription.name, max(known.epoch, subscription.epoch) + 1, NOBODY, True))
+
+    def _settle(self, subscription: Subscription, epoch: int) -> None:
+        """Every pubend has heard that it is held here."""
+        if self._is_mine(subscription, epoch):
+            self._spread(Claim(subscription.name, epoch, self._me, True))
+
+    def _claim_anew(self, subscription: Subscription, epoch: int) -> None:
+        subscription.epoch = epoch
+        self._desk.save(subscription, partial(self._claim_if_mine, subscription, epoch))
+
+    def _claim_if_mine(self, subscription: Subscription, epoch: int) -> None:
+        if self._is_mine(subscription, epoch):
+            self.claim(subscription)
+
+    def _is_mine(self, subscription: Subscription, epoch: int) -> bool:
+        is_here = self._desk.find(subscription.name) is subscription
+        return is_here and subscription.epoch == epoch and subscription.moved_to is None
+
+    # From neighbours.
+
+    def heard(self, peer: str, claim: Claim) -> None:
+        """A neighbour tells of a claim."""
+        known, mine = self._claims.get(claim.name), self._desk.find(claim.name)
+        best = known
+        if mine is not None and mine.moved_to is None:
+            own = Claim(mine.name, mine.epoch or mine.made_at, self._me, True)
+            best = own if known is None or _rank(own) > _rank(known) else known
+        if best is not None and _rank(best) > _rank(claim):
+            self._counters["claims_late"] += 1
+            self._out.add(SendPeer(peer, best))
+            return
+        if known is not None and (_rank(known), known.settled) >= (_rank(claim), claim.settled):
+            return
+        self._spread(claim, but=peer)
+        if mine is not None and claim.broker != self._me:
+            self._yield(mine, claim)
+
+    def tell_all(self, peer: str) -> None:
+        """A neighbour is there: it may have been away."""
+        for claim in self._claims.values():
+            self._out.add(SendPeer(peer, claim))
+
+    def _yield(self, mine: Subscription, claim: Claim) -> None:
+        """Another broker claims it, under a higher epoch."""
+        is_here = mine.client is not None and mine.moved_to is None
+        if is_here and mine.connected_at > claim.epoch:
+            # It came here after that, while the brokers could not hear of each other.
+            self._claim_anew(mine, claim.epoch + 1)
+            return
+        mine.moved_to = claim.broker
+        self._counters["fences"] += mine.client is not None
+        self._desk.fence(mine, claim.broker)
+        if claim.settled:
+            self._counters["moves"] += 1
+            self._desk.remove(mine)
+
+    def _spread(self, claim: Claim, *, but: str | None = None) -> None:
+        self._claims[claim.name] = claim
+        self._claims.move_to_end(claim.name)
+        while len(self._claims) > CLAIMS_MAX:
+            self._claims.popitem(last=False)
+        for peer in self._peers():
+            if peer != but:
+                self._out.add(SendPeer(peer, claim))
+
+
+def _rank(claim: Claim) -> tuple[int, str]:
+    return claim.epoch, claim.broker

@@ -1,0 +1,522 @@
+"""Host: the subscribers of one broker (DSN'03 4, DESIGN 8).
+
+For each pubend one constream feeds every subscriber that is not catching up: in order, and only up to the
+doubt horizon. What matched whom goes to the PFS; a durable subscriber that returns, or is too slow, gets what
+it missed through a catchup stream of its own, and joins the constream again at a tick, with neither hole nor
+overlap: both move only here, one stimulus at a time, in `settle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tidemark.broker.commit import GroupCommit
+from tidemark.broker.counters import Counters
+from tidemark.broker.effects import (
+    DropSubscription,
+    Outbox,
+    SaveReleased,
+    SaveSubscription,
+    Wish,
+)
+from tidemark.broker.hosting.acknowledgements import Acknowledgements
+from tidemark.broker.hosting.catchup_streams import Latecomers
+from tidemark.broker.hosting.constream import Constream, Piece
+from tidemark.broker.hosting.delivery import Telling
+from tidemark.broker.hosting.match_log import MatchLog
+from tidemark.broker.hosting.subscription import Desire, Subscription
+from tidemark.broker.publishing.fetching import Fetching
+from tidemark.broker.streams.interest import HERE, Interests
+from tidemark.broker.streams.stream import Ranges, Stream
+from tidemark.matching.audience import Audience, Rows
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.registry import Registry
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+
+MILLISECOND = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class HostPolicy:
+    """Thresholds in microseconds."""
+
+    #: A live subscriber is told of silence when events for others have passed it for this long.
+    silence: int = 5_000 * MILLISECOND
+    #: Acknowledgements are saved this often.
+    save: int = 250 * MILLISECOND
+    #: There is an archive: what pubends have let go is recalled from there before it is told as a gap.
+    recall: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSubscription:
+    """A durable subscription as the tables have it."""
+
+    id: int
+    name: str
+    wishes: tuple[Wish, ...]
+    released: Mapping[str, int]
+    #: the PFS knows what matched it beyond this; None when that is all it ever wanted
+    known: Mapping[str, int] | None = None
+    epoch: int = 0
+    made_at: int = 0
+
+
+class Host:
+    """All subscribers of a broker: their streams. Who they are and what they ask for is the Reception's."""
+
+    def __init__(
+        self,
+        streams: Mapping[str, Stream],
+        interests: Interests,
+        registry: Registry,
+        out: Outbox,
+        counters: Counters,
+        policy: HostPolicy,
+        pfs_commit: GroupCommit,
+        tables_commit: GroupCommit,
+        fetching: Fetching,
+        interest_changed: Callable[[], None],
+        may_begin: Callable[[str], bool],
+    ) -> None:
+        """`may_begin`: the pubend's broker holds everything for those here."""
+        self._fetching = fetching
+        self._interests = interests
+        self._out = out
+        self._counters = counters
+        self._policy = policy
+        self._tables_commit = tables_commit
+        self._interest_changed = interest_changed
+        self._may_begin = may_begin
+        self._audience = Audience(registry)
+        self.constreams = {name: Constream(stream) for name, stream in streams.items()}
+        self.subscriptions: dict[int, Subscription] = {}
+        #: member -> the subscriber it belongs to and what it wants
+        self._members: dict[int, tuple[Subscription, Desire]] = {}
+        #: member -> the version of interest here that asks for it
+        self._versions: dict[int, int] = {}
+        self._next_member = 1
+        self._match_log = MatchLog(out, pfs_commit)
+        #: pubends that have to be looked at before the stimulus is done with
+        self._moves: dict[str, None] = {}
+        self.acknowledgements = Acknowledgements(
+            self.subscriptions, self.constreams, out, tables_commit, self._outlive
+        )
+        self._telling = Telling(out, counters)
+        self.latecomers = Latecomers(
+            self.subscriptions,
+            self.constreams,
+            self._audience,
+            self._telling,
+            fetching,
+            out,
+            counters,
+            recall=policy.recall,
+        )
+        self._saved_at = self._silence_at = 0
+        self.now = self.wall = 0
+
+    # Who is here.
+
+    def recover(
+        self, saved: Iterable[SavedSubscription], delivered: Mapping[str, int], last: Mapping[str, int]
+    ) -> None:
+        """After a crash: durable subscriptions from the tables, latest_delivered from the PFS.
+
+        `last` is the last event of each pubend of which that is known here.
+        """
+        for each in saved:
+            desires = [
+                Desire(wish.pattern, wish.selector, 0, 0, dict(wish.since), set(wish.since))
+                for wish in each.wishes
+            ]
+            subscription = Subscription(each.id, each.name, True, [], dict(each.released))
+            subscription.saved = dict(each.released)
+            subscription.epoch, subscription.made_at = each.epoch, each.made_at
+            subscription.known = dict(desires[0].since if each.known is None else each.known)
+            self.subscriptions[each.id] = subscription
+            for desire in desires:
+                self._desire(subscription, desire)
+        for pubend, constream in self.constreams.items():
+            # Without a PFS - it was never synced - all since the first start here is matched again.
+            started = [each for each in self.subscriptions.values() if pubend in each.known]
+            starts = [max(each.known[pubend], each.starts[pubend]) for each in started]
+            tick = delivered.get(pubend, min(starts, default=None)) if self.subscriptions else None
+            if tick is not None:
+                constream.begin(tick)
+                constream.last_event = min(tick, last.get(pubend, tick))
+        self._interest_changed()
+
+    def join(self, pubend: str, stream: Stream) -> None:
+        """There is one pubend more."""
+        self.constreams[pubend] = Constream(stream)
+        for subscription in self.subscriptions.values():
+            # What it wanted before the last change never was in force there.
+            self.constreams[pubend].waiting[subscription.current.member] = TICK_MIN
+
+    def part(self, pubend: str) -> None:
+        """A pubend is no more; what was acknowledged of it stays as it is."""
+        for number in list(self.constreams[pubend].catchups):
+            self.latecomers.end(pubend, number)
+        del self.constreams[pubend]
+        self._moves.pop(pubend, None)
+        for subscription in self.subscriptions.values():
+            subscription.told.pop(pubend, None)
+
+    def enter(self, subscription: Subscription, desire: Desire, token: CheckpointToken | None = None) -> None:
+        """A new subscriber; with a token it comes from elsewhere, or wants what was before its time."""
+        if token:
+            self._counters["taken_over"] += 1
+            since = {pubend: tick for pubend, tick in token.items() if pubend in self.constreams}
+            subscription.released = dict(since)
+            desire.since, desire.kept = dict(since), set(since)  # it is told once that is on disk
+        self.subscriptions[subscription.id] = subscription
+        self._desire(subscription, desire)
+        self._interest_changed()
+
+    def change(self, subscription: Subscription, desire: Desire) -> None:
+        """A subscriber wants something else."""
+        self._desire(subscription, desire)
+        self._interest_changed()
+
+    def _desire(self, subscription: Subscription, desire: Desire) -> None:
+        """A subscriber wants something, from a tick on that each pubend gives."""
+        desire.member = self._next_member
+        self._next_member += 1
+        subscription.desires.append(desire)
+        desire.version = self._interests.want_here(desire.wanted)
+        self._members[desire.member] = subscription, desire
+        self._versions[desire.member] = desire.version
+        self._audience.add(desire.member, desire.pattern, desire.selector)
+        for pubend, constream in self.constreams.items():
+            if pubend in desire.since and pubend in subscription.known:
+                # Recovered: the constream comes by again.
+                tick = max(desire.since[pubend], subscription.known[pubend])
+                constream.starting[desire.member] = tick
+                self._moves[pubend] = None
+            else:
+                constream.waiting[desire.member] = TICK_MIN
+
+    def leave(self, subscription: Subscription) -> None:
+        """A subscriber is gone for good."""
+        del self.subscriptions[subscription.id]
+        self.acknowledgements.forget(subscription)
+        self.disconnect(subscription)
+        for desire in subscription.desires:
+            self._forget(desire)
+        if not self.subscriptions:
+            for constream in self.constreams.values():
+                constream.end()
+        if subscription.durable:
+            self._out.add(DropSubscription(subscription.id))
+            self._tables_commit.after()
+        self._interest_changed()
+
+    def _outlive(self, subscription: Subscription) -> None:
+        """What it wanted before a change is not needed once nothing of that time is left to be told."""
+        outlived = subscription.outlived(list(self.constreams))
+        if outlived is not None:
+            subscription.desires.remove(outlived)
+            self._forget(outlived)
+            self.save(subscription, lambda: None)
+            self._interest_changed()
+
+    def _forget(self, desire: Desire) -> None:
+        del self._members[desire.member], self._versions[desire.member]
+        self._interests.want_no_more(desire.wanted)
+        self._audience.remove(desire.member)
+        for constream in self.constreams.values():
+            constream.forget(desire.member)
+
+    def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
+        """Put a subscription, with all it wants, into the tables; `done` once it is on disk."""
+        known = CheckpointToken(subscription.known)
+        self._out.add(
+            SaveSubscription(
+                subscription.id,
+                subscription.name,
+                subscription.wishes,
+                known,
+                subscription.epoch,
+                subscription.made_at,
+            )
+        )
+        if subscription.released:
+            released = CheckpointToken(subscription.released)
+            self._out.add(SaveReleased(subscription.id, released))
+            self._tables_commit.after(partial(self.acknowledgements.saved, subscription.id, released))
+        self._tables_commit.after(done)
+
+    def after_save(self, action: Callable[[], None]) -> None:
+        """Run `action` once everything saved so far is on disk."""
+        self._tables_commit.after(action)
+
+    # Connections.
+
+    def connect(self, subscription: Subscription, client: int, credit: int, token: CheckpointToken) -> None:
+        """A subscriber is there and has consumed what `token` says; it goes on from there."""
+        self.disconnect(subscription)
+        subscription.client = client
+        subscription.credit = credit
+        for pubend, start in subscription.starts.items():
+            if self._is_started(subscription, pubend):
+                subscription.told[pubend] = token.get(pubend, start)
+        self._telling.registered(subscription)
+        for pubend in list(subscription.told):
+            # What it wanted before, it has acknowledged once, and nobody remembers what that was.
+            self._telling.gap(pubend, subscription, subscription.starts[pubend])
+            self._go_on(pubend, subscription)
+
+    def disconnect(self, subscription: Subscription) -> None:
+        """A subscriber's connection is gone."""
+        subscription.leave()
+        for pubend in self.constreams:
+            self.latecomers.end(pubend, subscription.id)
+
+    def grant(self, subscription: Subscription, count: int) -> None:
+        """A subscriber can take this many bytes more."""
+        subscription.credit += count
+        for pubend in self.constreams:
+            self.latecomers.call(pubend, subscription.id)
+
+    def _is_started(self, subscription: Subscription, pubend: str) -> bool:
+        """It has a start there that is on disk, so that it may be told."""
+        return pubend in subscription.starts and (not subscription.durable or pubend in subscription.saved)
+
+    # From the streams.
+
+    def advanced(self, pubend: str, tag: int, base: int, upto: int) -> None:
+        """First-time knowledge arrived: some may start, and the constream may move."""
+        if not self.subscriptions:
+            return
+        constream = self.constreams[pubend]
+        if constream.delivered is None:
+            if base == TICK_MIN or not self._may_begin(pubend):
+                return  # upstream does not know yet where the stream stands, or that somebody is here
+            constream.begin(base)
+        if constream.waiting:
+            constream.expected(tag, base, upto, self._versions)
+        self._moves[pubend] = None
+
+    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
+        """Something that was asked for arrived: for the constream, or for some who catch up."""
+        self.latecomers.answered(pubend, base, upto, batch, damaged)
+        self._moves[pubend] = None
+
+    def lost(self, pubend: str) -> None:
+        """History was let go: those who still wanted it get a gap."""
+        self.latecomers.call_all(pubend)
+
+    def learnt(self) -> None:
+        """A topic has become known: what waited for it can go on."""
+        for pubend in self.constreams:
+            self._moves[pubend] = None
+
+    def delivered(self, pubend: str) -> int | None:
+        """Up to where the window is not needed here any more; None when nobody is here."""
+        return self.constreams[pubend].delivered if self.subscriptions else None
+
+    def settle(self) -> None:
+        """Do all that the stimulus has made possible. Each step may make more possible."""
+        while self._moves or self.latecomers.settle():
+            if self._moves:
+                pubend = next(iter(self._moves))
+                del self._moves[pubend]
+                self._move(pubend, self.constreams[pubend])
+
+    # The constream.
+
+    def _move(self, pubend: str, constream: Constream) -> None:
+        """Deliver up to the doubt horizon, stopping wherever somebody starts; ask for what is missing."""
+        if constream.delivered is None:
+            return
+        while True:
+            self._start(pubend, constream)
+            upto = constream.next_stop()
+            if upto is None:
+                break
+            gap = constream.gap(upto)
+            if gap is not None:
+                self._break(pubend, constream, gap)
+                continue
+            piece = constream.piece(upto, self._audience, self.wall)
+            if piece is None:
+                self._counters["topics_unknown"] += 1
+                break
+            self._deliver(pubend, constream, piece)
+        position = max(constream.stream.position, constream.delivered)
+        unknown = constream.stream.window.knowledge.unknown(constream.delivered, position)
+        if unknown:
+            # With no room for more, only what everything waits for is worth asking for.
+            full = constream.stream.window.is_full
+            constream.stream.nacked(HERE, unknown[:1] if full else unknown, self.now, patient=True)
+
+    def _start(self, pubend: str, constream: Constream) -> None:
+        """Those whom silence accounts for from here on, or from before, come into force here."""
+        if not constream.starting:
+            return
+        delivered = constream.delivered
+        assert delivered is not None
+        for member in sorted(m for m, tick in constream.starting.items() if tick <= delivered):
+            del constream.starting[member]
+            self._come_into_force(pubend, constream, *self._members[member], delivered)
+
+    def _come_into_force(
+        self, pubend: str, constream: Constream, subscription: Subscription, desire: Desire, tick: int
+    ) -> None:
+        recovered = pubend in desire.since and pubend in subscription.known
+        desire.since.setdefault(pubend, tick)
+        at = subscription.desires.index(desire)
+        for other in subscription.desires[:at]:
+            constream.forget(other.member)
+            # What never was in force here is passed over: it holds for no tick.
+            other.since.setdefault(pubend, desire.since[pubend])
+        constream.force.set(desire.member, subscription.id, durable=subscription.durable)
+        constream.held = None
+        if recovered:
+            return
+        changed = pubend in subscription.known
+        if changed:
+            self._counters["changes"] += 1
+            constream.changing += 1
+        else:
+            self._counters["starts"] += 1
+            subscription.known[pubend] = tick
+            subscription.released.setdefault(pubend, tick)
+        if not subscription.durable:
+            subscription.saved = subscription.released
+            desire.kept.add(pubend)
+            self._begin(subscription.id, pubend)
+            return
+        # A start is told, and a change passed, only once it is on disk: from then on it holds, whoever
+        # crashes.
+        self.save(subscription, partial(self._in_force, subscription.id, pubend, desire, changed=changed))
+
+    def _in_force(self, number: int, pubend: str, desire: Desire, *, changed: bool) -> None:
+        """A start or a change is on disk."""
+        constream = self.constreams[pubend]
+        if changed:
+            constream.changing -= 1
+            self._moves[pubend] = None
+        subscription = self.subscriptions.get(number)
+        if subscription is None:
+            return
+        desire.kept.add(pubend)
+        self._begin(number, pubend)
+        self.latecomers.call(pubend, number)  # if it came with a token: now it is known what that lacks
+        if changed and subscription.client is not None:
+            self._telling.registered(subscription)
+
+    def _begin(self, number: int, pubend: str) -> None:
+        """A subscriber that has started is told so; it goes on from there."""
+        subscription = self.subscriptions.get(number)
+        if subscription is None or subscription.client is None or pubend in subscription.told:
+            return
+        start = subscription.starts[pubend]
+        self._telling.tell(subscription, pubend, start, start, None)
+        self._go_on(pubend, subscription)
+
+    def _go_on(self, pubend: str, subscription: Subscription) -> None:
+        """From what it was told last: with the constream, or behind it."""
+        constream = self.constreams[pubend]
+        told, delivered = subscription.told[pubend], constream.delivered
+        is_known = told >= subscription.known.get(pubend, TICK_MAX)
+        if is_known and (delivered is None or told >= delivered):
+            self._counters["tokens_ahead"] += delivered is not None and told > delivered
+            return
+        if subscription.durable:
+            self.latecomers.begin(pubend, subscription.id, told)
+        else:
+            assert delivered is not None
+            self._telling.gap(pubend, subscription, delivered)
+
+    def _deliver(self, pubend: str, constream: Constream, piece: Piece) -> None:
+        self._match_log.write(pubend, constream, piece)
+        constream.delivered = piece.upto
+        self._counters["events_expired"] += piece.expired
+        if piece.batch is None or not piece.matches:
+            return
+        rows_of: dict[int, list[int]] = {}
+        for at, (rows, members) in enumerate(piece.matches):
+            self._counters["events_matched"] += len(rows)
+            for number in constream.force.chosen(members).tolist():
+                rows_of.setdefault(number, []).append(at)
+        parts: dict[tuple[int, ...], EventBatch] = {}
+        for number, chosen in rows_of.items():
+            subscription = self.subscriptions[number]
+            if not self.is_live(subscription, pubend):
+                continue
+            key = tuple(chosen)
+            part = parts.get(key)
+            if part is None:
+                part = parts[key] = _part(piece.batch, [piece.matches[at][0] for at in chosen])
+            self._feed(pubend, subscription, piece.upto, part)
+
+    def is_live(self, subscription: Subscription, pubend: str) -> bool:
+        """Fed by the constream."""
+        connected = subscription.client is not None and pubend in subscription.told
+        return connected and subscription.id not in self.constreams[pubend].catchups
+
+    def _feed(self, pubend: str, subscription: Subscription, upto: int, part: EventBatch) -> None:
+        """Give a live subscriber its rows; one that cannot take them leaves the constream right here."""
+        told = subscription.told[pubend]
+        if told >= part.ticks[0]:  # a token may be ahead of its host
+            rows = np.flatnonzero(part.ticks > told)
+            if not len(rows):
+                return
+            part = part.take(rows)
+        if subscription.credit <= 0:
+            self._counters["catchups_slow"] += 1
+            self._go_on(pubend, subscription)
+            return
+        self._telling.tell(subscription, pubend, told, upto, part)
+
+    def _break(self, pubend: str, constream: Constream, upto: int) -> None:
+        """What lies up to `upto` is L and was never matched: a gap for everyone, and unknown to the PFS."""
+        base = constream.delivered
+        assert base is not None
+        constream.delivered = upto
+        constream.last_event = max(constream.last_event, upto)
+        for subscription in self.subscriptions.values():
+            if self.is_live(subscription, pubend):
+                told = subscription.told[pubend]
+                if told < base:  # silence, of which it was not worth telling before
+                    self._telling.tell(subscription, pubend, told, base, None)
+                self._telling.gap(pubend, subscription, upto)
+
+    # Time and release.
+
+    def wake(self, now: int) -> None:
+        """Silence to those who lag, acknowledgements to the tables, and another try where something waits."""
+        for pubend in self.constreams:
+            self._moves[pubend] = None
+            self.latecomers.call_all(pubend)
+        self._fetching.wake(now)
+        if now - self._silence_at >= self._policy.silence:
+            self._silence_at = now
+            self._be_silent()
+        if now - self._saved_at >= self._policy.save:
+            self._saved_at = now
+            self.acknowledgements.save_all()
+            self.acknowledgements.chop()
+
+    def _be_silent(self) -> None:
+        """Tell live subscribers that what has passed was not for them, so that their tokens keep up."""
+        for pubend, constream in self.constreams.items():
+            delivered, last = constream.delivered, constream.last_event
+            if delivered is None:
+                continue
+            for subscription in self.subscriptions.values():
+                if self.is_live(subscription, pubend) and subscription.told[pubend] < min(last, delivered):
+                    self._telling.tell(subscription, pubend, subscription.told[pubend], delivered, None)
+
+
+def _part(batch: EventBatch, rows: list[Rows]) -> EventBatch:
+    """These rows of the batch, in order."""
+    if sum(len(each) for each in rows) == batch.count:
+        return batch
+    return batch.take(rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows)))

@@ -1,0 +1,67 @@
+"""MatchLog: what matched whom, on its way to the PFS (DSN'03 4.2).
+
+Only what is in the PFS on disk counts as delivered upstream: a host that crashes goes on from there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from tidemark.broker.commit import GroupCommit
+from tidemark.broker.effects import AppendPfs, Outbox
+from tidemark.broker.hosting.constream import Constream, Piece, Subscribers
+from tidemark.matching.audience import Rows
+from tidemark.ticks import NO_TICKS
+
+#: Match sets of which the number is remembered; one that is met again after it was forgotten gets another.
+MATCH_SETS_MAX = 65_536
+_NO_SETS = np.zeros(0, np.uint32)
+
+
+class MatchLog:
+    """Writes pieces of constreams to the PFS. A set of subscribers has one number in all of them."""
+
+    def __init__(self, out: Outbox, commit: GroupCommit) -> None:
+        self._out = out
+        self._commit = commit
+        self._sets: dict[bytes, int] = {}
+        self._next_set = 1
+
+    def write(self, pubend: str, constream: Constream, piece: Piece) -> None:
+        """Which rows of the piece matched which durable subscribers, and that nothing else did."""
+        places: list[Rows] = []
+        sets: list[Subscribers] = []
+        members: dict[int, Subscribers] = {}
+        for rows, who in piece.matches:
+            durable = constream.force.chosen(who, durable=True)
+            if len(durable):
+                number = self._number(durable)
+                members[number] = durable
+                places.append(rows)
+                sets.append(np.full(len(rows), number, np.uint32))
+        ticks, numbers = NO_TICKS, _NO_SETS
+        if len(places) == 1 and piece.batch is not None:
+            ticks, numbers = piece.batch.ticks[places[0]], sets[0]
+        elif places and piece.batch is not None:
+            where = np.concatenate(places)
+            order = np.argsort(where, kind="stable")
+            ticks, numbers = piece.batch.ticks[where[order]], np.concatenate(sets)[order]
+        self._out.add(AppendPfs(pubend, piece.base, piece.upto, ticks, numbers, members))
+        self._commit.after(partial(_synced, constream, piece.upto))
+
+    def _number(self, durable: Subscribers) -> int:
+        key = durable.tobytes()
+        number = self._sets.get(key)
+        if number is None:
+            if len(self._sets) >= MATCH_SETS_MAX:
+                self._sets.clear()
+            number = self._sets[key] = self._next_set
+            self._next_set += 1
+        return number
+
+
+def _synced(constream: Constream, upto: int) -> None:
+    if constream.synced is not None:
+        constream.synced = max(constream.synced, upto)

@@ -1,0 +1,297 @@
+"""Reception: the subscribers of a broker as clients - who they are, what they ask for, what they are told.
+
+A name is one subscription; the newer connection of a name wins. A durable subscription is there from the
+moment it is on disk until it is ended; another one ends with its connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+from tidemark.broker.counters import Counters
+from tidemark.broker.effects import Outbox, SendClient
+from tidemark.broker.hosting.handover import Moves
+from tidemark.broker.hosting.host import Host
+from tidemark.broker.hosting.subscription import WISHES_MAX, Desire, Subscription
+from tidemark.errors import SelectorError, TidemarkError
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.topics import TopicPattern
+from tidemark.message.registry import Registry
+from tidemark.ticks import TICK_MAX, CheckpointToken
+from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
+
+
+class Reception:
+    """All subscriptions by name, and the connections they have."""
+
+    def __init__(
+        self,
+        me: str,
+        host: Host,
+        registry: Registry,
+        out: Outbox,
+        counters: Counters,
+        next_subscriber: int,
+        peers: Callable[[], Iterable[str]],
+        hold: Callable[[Subscription, Callable[[], None]], None],
+    ) -> None:
+        """`next_subscriber`: no subscriber ever had this number or a higher one.
+
+        `peers`: the neighbours that are there now. `hold`: see moves.Desk.
+        """
+        self._host = host
+        self._registry = registry
+        self._out = out
+        self._counters = counters
+        self._by_name = {each.name: each for each in host.subscriptions.values()}
+        self._by_client: dict[int, set[int]] = {}
+        self.moves = Moves(me, self, out, counters, peers)
+        self.hold = hold
+        self._next_id = max([next_subscriber, *(number + 1 for number in host.subscriptions)])
+
+    # Coming and going.
+
+    def subscribe(self, client: int, frame: Subscribe) -> None:
+        """A subscriber comes, for the first time or again."""
+        known = self._by_name.get(frame.name)
+        refusal = self._refusal(frame, known)
+        if refusal is not None:
+            self._refuse(client, frame.name, *refusal)
+        elif known is None:
+            self._create(client, frame)
+        elif not known.is_kept:
+            self._by_client.setdefault(client, set())
+            self._host.after_save(partial(self._subscribe_again, client, frame))
+        elif known.moved_to is not None or _is_from_elsewhere(frame, known):
+            self._take_back(client, frame, known)
+        elif _is_change(frame, known):
+            self._change(client, frame, known)
+        else:
+            self._connect(client, frame, known)
+
+    def _refusal(self, frame: Subscribe, known: Subscription | None) -> tuple[str, str] | None:
+        """Why a subscriber cannot be taken, as code and reason."""
+        if known is not None and not (known.durable and frame.durable):
+            return "taken", f"{frame.name!r} is taken by another subscription: choose another name"
+        if known is None and frame.token and not frame.durable:
+            return "unknown", (
+                f"{frame.name!r} has a checkpoint, but only durable subscriptions go on from one: make it "
+                "durable, or start without a checkpoint"
+            )
+        if known is not None and len(known.desires) >= WISHES_MAX and _is_change(frame, known):
+            return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
+        try:
+            self._check(frame)
+        except SelectorError as error:
+            return "selector", str(error)
+        except TidemarkError as error:
+            return "topic", str(error)
+        return None
+
+    def _check(self, frame: Subscribe) -> None:
+        """The selector has to make sense for a topic of the pattern, if there is one yet."""
+        pattern = TopicPattern.parse(frame.pattern)
+        parse(frame.selector)
+        error: TidemarkError | None = None
+        for topic, schemas in self._registry.topics.items():
+            if pattern.matches(topic):
+                try:
+                    Selector.parse(frame.selector, schemas.reader)
+                except TidemarkError as found:
+                    error = error or found
+                else:
+                    return
+        if error is not None:
+            raise error
+
+    def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
+        subscription = Subscription(self._next_id, frame.name, frame.durable, [])
+        subscription.is_kept = not frame.durable
+        subscription.made_at = self.moves.next_epoch(frame.name, self._came(frame))
+        if frame.token is not None:
+            subscription.epoch = subscription.made_at
+        self._next_id += 1
+        self._by_name[frame.name] = subscription
+        self._host.enter(subscription, Desire(frame.pattern, frame.selector, 0), frame.token)
+        if frame.durable:
+            self._by_client.setdefault(client, set()).add(subscription.id)
+            created = partial(self._created, client, frame, subscription, was_here=was_here)
+            self._host.save(subscription, created)
+        else:
+            self._connect(client, frame, subscription)
+
+    def _subscribe_again(self, client: int, frame: Subscribe) -> None:
+        """The subscription that another connection was making is on disk now."""
+        if client in self._by_client:
+            self.subscribe(client, frame)
+
+    def _created(self, client: int, frame: Subscribe, subscription: Subscription, *, was_here: bool) -> None:
+        subscription.is_kept = True
+        is_there = subscription.id in self._by_client.get(client, ())
+        if subscription.moved_to is not None and is_there:
+            # Another broker had claimed it before, which was not known here: this one is later.
+            self.subscribe(client, frame)
+            return
+        if self._by_name.get(frame.name) is not subscription:
+            return
+        if subscription.epoch and not is_there and not was_here:
+            self.remove(subscription)  # it never heard that it was here, and holds elsewhere
+            return
+        if is_there and subscription.client is None:
+            self._connect(client, frame, subscription)
+        if subscription.epoch:
+            self.moves.claim(subscription)
+
+    def _came(self, frame: Subscribe) -> int:
+        """When it came, by its own clock: whichever brokers it goes to, that one goes forward."""
+        return frame.stamp or self._host.wall
+
+    def _take_back(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+        """It was, or may have been, at another broker meanwhile: as if it came from there.
+
+        What it was promised there is not known here. Where its token says nothing, it never got anything.
+        """
+        token = CheckpointToken({**subscription.released, **(frame.token or {})})
+        self._end_older(client, subscription)
+        self.remove(subscription)
+        self._create(client, replace(frame, token=token), was_here=True)
+
+    def _change(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+        """It wants something else than before, from a tick on; until then what it wanted holds."""
+        self._host.change(subscription, Desire(frame.pattern, frame.selector, 0))
+        self._host.save(subscription, lambda: None)
+        self._connect(client, frame, subscription)
+
+    def _connect(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+        """The newer connection wins, and what it says it has decides where it goes on."""
+        self._end_older(client, subscription)
+        self._by_client.setdefault(client, set()).add(subscription.id)
+        subscription.connected_at = self._came(frame)
+        token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
+        self._host.connect(subscription, client, frame.credit, token)
+
+    def _end_older(self, client: int, subscription: Subscription) -> None:
+        """Another connection that has the subscription loses it, and is told why."""
+        if subscription.client is None:
+            return
+        self._by_client[subscription.client].discard(subscription.id)
+        if subscription.client != client:
+            self._counters["fences"] += 1
+            reason = f"{subscription.name!r} has connected again elsewhere, which ends this connection's part"
+            self._refuse(subscription.client, subscription.name, "taken", reason)
+
+    def gone(self, client: int) -> None:
+        """A connection is gone: durable subscriptions stay, others end."""
+        for number in sorted(self._by_client.pop(client, ())):
+            subscription = self._host.subscriptions.get(number)
+            if subscription is None or subscription.client != client:
+                continue  # it was not on disk yet when another connection took it, or ended it
+            if subscription.durable:
+                self._host.disconnect(subscription)
+            else:
+                self.remove(subscription)
+
+    def unsubscribe(self, client: int, frame: Unsubscribe) -> None:
+        """A subscription ends, at the wish of its own connection, or of anyone when it has none."""
+        subscription = self._by_name.get(frame.name)
+        if subscription is None:
+            self._refuse(client, frame.name, "unknown", "there is no such subscription", "unsubscribe")
+        elif subscription.client not in (None, client):
+            reason = "it is connected elsewhere: close that first"
+            self._refuse(client, frame.name, "taken", reason, "unsubscribe")
+        else:
+            self.moves.ended(subscription)
+            self.remove(subscription)
+            ended = partial(self._out.add, SendClient(client, Unsubscribed(frame.name)))
+            self._host.after_save(ended)
+
+    def expel(self, subscription: Subscription) -> None:
+        """An administrator ends a subscription; whoever has it is told."""
+        if subscription.client is not None:
+            reason = "an administrator has removed this subscription"
+            self._refuse(subscription.client, subscription.name, "unknown", reason)
+        self.moves.ended(subscription)
+        self.remove(subscription)
+
+    def remove(self, subscription: Subscription) -> None:
+        """A subscription ends and holds nothing any more."""
+        del self._by_name[subscription.name]
+        if subscription.client is not None:
+            self._by_client.get(subscription.client, set()).discard(subscription.id)
+        self._host.leave(subscription)
+
+    # While it is connected.
+
+    def acknowledge(self, client: int, frame: Ack) -> None:
+        """Subscribers have consumed; what comes late, from a connection that is not theirs, is ignored."""
+        known = [(found, token) for name, token in frame.tokens if (found := self._of(client, name))]
+        if frame.ticket and len(known) < len(frame.tokens):
+            self._refuse_ack(client, frame)
+            return
+        for subscription, token in known:
+            subscription.acknowledge(token)
+            self._host.acknowledgements.note(subscription)
+        if frame.ticket:
+            durable = [subscription.id for subscription, _ in known if subscription.durable]
+            answer = SendClient(client, Acked(frame.ticket))
+            self._host.acknowledgements.save(durable, partial(self._out.add, answer))
+
+    def _refuse_ack(self, client: int, frame: Ack) -> None:
+        """What is to be confirmed is kept as a whole, or not at all when a part is not this connection's."""
+        stranger = next(name for name, _ in frame.tokens if self._of(client, name) is None)
+        code = "taken" if stranger in self._by_name else "unknown"
+        reason = f"{stranger!r} is not a subscription of this connection any more: nothing was kept"
+        self._refuse(client, str(frame.ticket), code, reason, "ack")
+
+    def grant(self, client: int, frame: Credit) -> None:
+        """A subscriber can take more."""
+        subscription = self._of(client, frame.name)
+        if subscription is not None:
+            self._host.grant(subscription, frame.bytes)
+
+    def find(self, name: str) -> Subscription | None:
+        """The subscription of this name."""
+        return self._by_name.get(name)
+
+    # Moving to another broker and back; see moves.Desk.
+
+    def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
+        """Put it on disk."""
+        self._host.save(subscription, done)
+
+    def fence(self, subscription: Subscription, broker: str) -> None:
+        """It is at another broker now: its connection here, if it has one, is told so."""
+        if subscription.client is not None:
+            where = f"at the broker {broker!r}" if broker else "elsewhere, and has ended there"
+            reason = f"{subscription.name!r} has connected {where}, which ends this connection's part"
+            self._refuse(subscription.client, subscription.name, "taken", reason)
+            self._by_client[subscription.client].discard(subscription.id)
+            self._host.disconnect(subscription)
+
+    def claim_again(self) -> None:
+        """After a crash: what came from other brokers may not have settled."""
+        for subscription in self._by_name.values():
+            if subscription.epoch:
+                self.moves.claim(subscription)
+
+    def _of(self, client: int, name: str) -> Subscription | None:
+        subscription = self._by_name.get(name)
+        return subscription if subscription is not None and subscription.client == client else None
+
+    def _refuse(self, client: int, name: str, code: str, reason: str, what: str = "subscribe") -> None:
+        self._out.add(SendClient(client, Refused(what, name, code, reason)))
+
+
+def _is_from_elsewhere(frame: Subscribe, known: Subscription) -> bool:
+    """It has been at another broker, or goes back; or it may have been, and what it wants was told there."""
+    if frame.token is None:
+        return False
+    is_older = any(tick < known.starts.get(pubend, TICK_MAX) for pubend, tick in frame.token.items())
+    return is_older or _is_change(frame, known)
+
+
+def _is_change(frame: Subscribe, known: Subscription) -> bool:
+    return (known.current.pattern, known.current.selector) != (frame.pattern, frame.selector)

@@ -1,0 +1,1 @@
+"""The overlay as one broker sees it: neighbours, the layout of brokers and links, routes."""

@@ -1,0 +1,270 @@
+"""Overlay: which neighbours are there, and from whom this broker has each pubend's stream (DESIGN 9).
+
+A broker follows one neighbour for each pubend: the best way there is, by the routing of its layout and by
+which links are up, its own and its cellmates'. A way that fails is left at once; a better one that comes is
+taken after a moment, each pubend at its own time, so that what comes back is not met by a storm. Cellmates
+may disagree for a moment on which links are up: two may then follow each other, and get nothing, until they
+agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidemark.broker.counters import Counters
+from tidemark.broker.effects import Outbox, SendPeer
+from tidemark.broker.overlay.layout import Layout
+from tidemark.broker.overlay.routing import Routing, weight
+from tidemark.broker.streams.interest import Interests
+from tidemark.broker.streams.stream import Stream
+from tidemark.wire.frames import Hello, Interest, Links, Unfollow
+
+#: Interests for pubends that this broker has not heard of yet, which are remembered of one neighbour.
+STRANGERS_MAX = 4_096
+
+
+class Overlay:
+    """See above. `streams` are the broker's own, one for each pubend of the layout."""
+
+    def __init__(
+        self,
+        me: str,
+        incarnation: int,
+        layout: Layout,
+        streams: Mapping[str, Stream],
+        interests: Interests,
+        out: Outbox,
+        counters: Counters,
+        *,
+        return_us: int,
+        linger_us: int,
+        attached: Callable[[str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        """`attached`: a stream comes from another neighbour now. `changed`: others want something else."""
+        self._me = me
+        self._incarnation = incarnation
+        self.routing = Routing(layout, me)
+        self._streams = streams
+        self._interests = interests
+        self._out = out
+        self._counters = counters
+        self._return_us = return_us
+        self._linger_us = linger_us
+        self._attached = attached
+        self._changed = changed
+        #: incarnation of each neighbour whose Hello was heard on the link that is up
+        self.lives: dict[str, int] = {}
+        self._last_life: dict[str, int] = {}
+        #: cellmate -> the sequence of its last Links, and what that said
+        self._links: dict[str, tuple[int, frozenset[str]]] = {}
+        self._sequence = 0
+        #: those that call, perhaps said Hello, and are no neighbours as far as this broker knows yet
+        self._early: dict[str, Hello | None] = {}
+        #: pubend -> the better way that there is, and when it will be taken
+        self._better: dict[str, tuple[str, int]] = {}
+        #: (pubend, follower) whose link is gone -> when what it wanted is forgotten
+        self._absent: dict[tuple[str, str], int] = {}
+        #: neighbour -> pubend -> its interest, for pubends that are not in the layout here yet
+        self._strangers: dict[str, dict[str, Interest]] = {}
+        #: pubend -> the neighbour that was followed last
+        self._last: dict[str, str] = {}
+        self._is_stale = True
+        self.now = 0
+
+    # Links.
+
+    def link_up(self, peer: str) -> None:
+        """A link is there: both sides introduce themselves."""
+        self.link_down(peer)
+        if peer in self.routing.neighbours:
+            self._out.add(SendPeer(peer, Hello(self._me, self._incarnation)))
+        else:
+            self._early[peer] = None
+
+    def hello(self, peer: str, frame: Hello) -> bool:
+        """A neighbour introduces itself; whether it is to be listened to."""
+        if peer not in self.routing.neighbours:
+            self._early[peer] = frame
+            return False
+        if frame.incarnation < self._last_life.get(peer, 0):
+            self._counters["former_lives"] += 1
+            return False
+        self._last_life[peer] = self.lives[peer] = frame.incarnation
+        if peer in self.routing.cellmates:
+            self._out.add(SendPeer(peer, self._links_frame()))
+        self._tell_links(but=peer)
+        self._is_stale = True
+        return True
+
+    def link_down(self, peer: str) -> None:
+        """A link is gone, and what was said over it holds no more; what was wanted does, for a while."""
+        self._early.pop(peer, None)
+        if self.lives.pop(peer, None) is None:
+            return
+        self._links.pop(peer, None)
+        self._strangers.pop(peer, None)
+        for name, stream in self._streams.items():
+            if peer in stream.followers:
+                stream.leave(peer)
+                self._absent[name, peer] = self.now + self._linger_us
+            if stream.upstream == peer:
+                stream.detach()
+        self._tell_links()
+        self._is_stale = True
+
+    def linked(self, peer: str, frame: Links) -> None:
+        """A cellmate says which of its links are up."""
+        known = self._links.get(peer)
+        if peer in self.routing.cellmates and (known is None or frame.sequence > known[0]):
+            self._links[peer] = frame.sequence, frozenset(frame.up)
+            self._is_stale = True
+
+    def _tell_links(self, but: str | None = None) -> None:
+        for mate in self.routing.cellmates:
+            if mate in self.lives and mate != but:
+                self._out.add(SendPeer(mate, self._links_frame()))
+
+    def _links_frame(self) -> Links:
+        self._sequence += 1
+        return Links(self._me, self._sequence, tuple(sorted(self.lives)))
+
+    # Followers.
+
+    def followed(self, peer: str, frame: Interest) -> None:
+        """A neighbour follows a stream, or wants something else of it."""
+        if frame.pubend not in self._streams:
+            known = self._strangers.setdefault(peer, {})
+            if len(known) < STRANGERS_MAX or frame.pubend in known:
+                known[frame.pubend] = frame
+            return
+        self._absent.pop((frame.pubend, peer), None)
+        self._interests.heard(peer, frame)
+        self._is_stale |= peer == self._streams[frame.pubend].upstream
+        self._streams[frame.pubend].follow(peer)
+        self._changed()
+
+    def unfollowed(self, peer: str, frame: Unfollow) -> None:
+        """A neighbour has the stream from elsewhere."""
+        self._strangers.get(peer, {}).pop(frame.pubend, None)
+        if frame.version >= self._interests.heard_version(frame.pubend, peer):
+            self._forget(frame.pubend, peer)
+
+    def _forget(self, pubend: str, peer: str) -> None:
+        self._absent.pop((pubend, peer), None)
+        self._interests.forget(pubend, peer)
+        if pubend in self._streams:
+            self._streams[pubend].leave(peer)
+        self._is_stale = True  # it can be followed itself now
+        self._changed()
+
+    # Ways.
+
+    def change(self, layout: Layout) -> list[str]:
+        """The overlay is another one now, and the streams are those of its pubends already.
+
+        Those that have become neighbours, and had introduced themselves before.
+        """
+        before = set(self.routing.neighbours)
+        self.routing = Routing(layout, self._me)
+        for peer in sorted(before - set(self.routing.neighbours)):
+            self.link_down(peer)
+            self._last_life.pop(peer, None)
+            for name in self._streams:
+                self._forget(name, peer)
+        self._links = {mate: said for mate, said in self._links.items() if mate in self.routing.cellmates}
+        for mate in self.routing.cellmates:
+            if mate in self.lives:
+                self._out.add(SendPeer(mate, self._links_frame()))
+        for peer, interests in list(self._strangers.items()):
+            for frame in [each for name, each in interests.items() if name in self._streams]:
+                del interests[frame.pubend]
+                self.followed(peer, frame)
+        self._better = {name: better for name, better in self._better.items() if name in self._streams}
+        self._absent = {key: at for key, at in self._absent.items() if key[0] in self._streams}
+        self._is_stale = True
+        return self._greet_early()
+
+    def _greet_early(self) -> list[str]:
+        """A link that was there before this broker knew of it is one now."""
+        greeted = []
+        for peer in [each for each in self._early if each in self.routing.neighbours]:
+            frame = self._early.pop(peer)
+            self._out.add(SendPeer(peer, Hello(self._me, self._incarnation)))
+            if frame is not None and self.hello(peer, frame):
+                greeted.append(peer)
+        return greeted
+
+    def settle(self, now: int) -> None:
+        """Follow whom it is best to follow by now."""
+        due = [name for name, (_, at) in self._better.items() if now >= at]
+        if self._is_stale:
+            self._is_stale = False
+            due = [name for name, stream in self._streams.items() if not stream.is_hosted]
+        live = self._live() if due else {}
+        for name in due:
+            self._choose(name, self._streams[name], live, now)
+
+    def wake(self, now: int) -> None:
+        """Forget what neighbours wanted that have been away for long."""
+        for key, at in list(self._absent.items()):
+            if now >= at:
+                self._forget(*key)
+
+    def next_wake(self) -> int | None:
+        """When a better way will be taken."""
+        return min((at for _, at in self._better.values()), default=None)
+
+    def _live(self) -> dict[str, frozenset[str]]:
+        live = {mate: up for mate, (_, up) in self._links.items()}
+        live[self._me] = frozenset(self.lives)
+        return live
+
+    def _choose(self, name: str, stream: Stream, live: Mapping[str, frozenset[str]], now: int) -> None:
+        ways = self.routing.ways(name, live)
+        present = stream.upstream
+        # Who follows this broker would only hand back what it was given.
+        best = next((way for way in ways if way not in stream.followers), ways[0] if ways else None)
+        if best is None or best == present:
+            self._better.pop(name, None)
+            if best is None and present is not None:
+                self._leave(name, stream)
+            return
+        if present in ways and present not in stream.followers:
+            target, at = self._better.get(name, (None, 0))
+            if target != best:
+                self._better[name] = best, now + self._patience(name)
+                return
+            if now < at:
+                return
+            self._counters["returns"] += 1
+        self._better.pop(name, None)
+        self._follow(name, stream, best, now)
+
+    def _patience(self, name: str) -> int:
+        """Half to all of the delay: each pubend, and each broker, at its own time."""
+        return self._return_us // 2 + weight(name, self._me) % (self._return_us // 2 + 1)
+
+    def _leave(self, name: str, stream: Stream) -> None:
+        if stream.upstream in self.lives and stream.upstream is not None:
+            version = self._interests.said_version(name)
+            self._out.add(SendPeer(stream.upstream, Unfollow(name, version)))
+        stream.detach()
+
+    def _follow(self, name: str, stream: Stream, upstream: str, now: int) -> None:
+        self._leave(name, stream)
+        said = self._interests.say(name, upstream, again=True)
+        assert said is not None
+        self._out.add(SendPeer(upstream, said))
+        self._counters["reroutes"] += self._last.get(name, upstream) != upstream
+        self._last[name] = upstream
+        stream.attach(upstream, said.version, now)
+        self._attached(name)
+
+    def say_interest(self) -> None:
+        """Tell those who are followed what is wanted by now, where that has changed."""
+        for name, stream in self._streams.items():
+            if stream.upstream is not None:
+                said = self._interests.say(name, stream.upstream)
+                if said is not None:
+                    self._out.add(SendPeer(stream.upstream, said))

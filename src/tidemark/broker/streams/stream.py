@@ -1,0 +1,407 @@
+"""Stream: one pubend at one broker (DSN'02; DSN'03 3, 4; DESIGN 6, 9).
+
+Knowledge comes in from upstream - the neighbour that is followed, or the pubend and its log - and goes out to
+the neighbours that follow and to the subscribers here. First-time knowledge is passed on at once, holes or
+not; answers go only to those who asked. All of it is soft state: a broker that lost it asks again.
+
+The window's silence holds for what was wanted when it was learnt (`soundness`). A follower asks with the
+version of interest that it attached with, and is answered from the window only where that is accounted for;
+for the rest upstream is asked, although something is known of it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from tidemark.broker.counters import Counters
+from tidemark.broker.effects import LogRead, Outbox, ReadLog, SendPeer
+from tidemark.broker.streams.interest import HERE, STARTED_ONLY, Interests
+from tidemark.broker.streams.interest_coverage import Soundness
+from tidemark.broker.streams.window import PIECE_BYTES, Window, rows_within, unexpired
+from tidemark.message.batches.batch import EventBatch, concatenate
+from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants
+from tidemark.wire.frames import AckExpected, Knowledge, Nack, Range
+
+Ranges = Sequence[Range]
+
+#: Ranges in one nack; more go in further ones.
+NACK_RANGES_MAX = 64
+#: An announcement of the same tick is passed on no sooner than this after the last.
+ANNOUNCED_US = 100_000
+
+
+class Listener(Protocol):
+    """The subscribers of this broker, as a stream sees them."""
+
+    def advanced(self, pubend: str, tag: int, base: int, upto: int) -> None:
+        """First-time knowledge of `(base, upto]` arrived, that accounts for interest here up to `tag`."""
+
+    def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
+        """Something that was asked for arrived; the `damaged` parts of it are L."""
+
+    def lost(self, pubend: str) -> None:
+        """More of the window's knowledge is L."""
+
+    def delivered(self, pubend: str) -> int | None:
+        """How far the subscribers here have consumed the window; None when there are none."""
+
+
+class Stream:
+    """One pubend's stream through one broker."""
+
+    def __init__(
+        self,
+        pubend: str,
+        interests: Interests,
+        out: Outbox,
+        counters: Counters,
+        window_bytes_max: int,
+        thresholds: Thresholds,
+        *,
+        is_hosted: bool,
+        wall: Callable[[], int],
+    ) -> None:
+        """`wall`: the time of day."""
+        self.pubend = pubend
+        self._wall = wall
+        self.is_hosted = is_hosted
+        self._interests = interests
+        self._out = out
+        self._counters = counters
+        self.window = Window(window_bytes_max)
+        #: the neighbour that is followed; None at the pubend's own broker, and where there is no way to it
+        self.upstream: str | None = None
+        #: the version of interest that it was told when this broker came to follow it
+        self.attached = 0
+        #: neighbours that follow, over links that are up; first-time knowledge goes to these
+        self.followers: dict[str, None] = {}
+        #: The last tick that anything is known to exist up to.
+        self.position = TICK_MIN
+        #: The newest interest that first-time knowledge has accounted for since then.
+        self._version = 0
+        #: first-time knowledge that accounts for what was told it then has come
+        self._is_settled = False
+        self._soundness = Soundness()
+        #: Asked for by neighbours (or here) and not yet answered.
+        self._wants: Wants[str] = Wants()
+        #: asker -> the version that an answer has to account for
+        self._needs: dict[str, int] = {}
+        self._curiosity = Curiosity(thresholds)
+        self._gct = thresholds.gct_us
+        #: Being read from the log of a pubend that is hosted here.
+        self._reading = RangeSet()
+        self._announced = (TICK_MIN, 0)
+        self.listener: Listener | None = None
+
+    # Whom it comes from, and whom it goes to.
+
+    def attach(self, upstream: str, version: int, now: int) -> None:
+        """From now on it comes from this neighbour, which was told an interest of `version`."""
+        self.upstream = upstream
+        self.attached = self._version = version
+        self._is_settled = False
+        self._curiosity.reset(now)
+
+    def detach(self) -> None:
+        """There is nobody that it comes from."""
+        self.upstream = None
+
+    def follow(self, peer: str) -> None:
+        """A neighbour follows, or says anew what it wants; a new one is told where the stream stands."""
+        if peer not in self.followers:
+            self.followers[peer] = None
+            self._send(peer, self.position, self.position, True, STARTED_ONLY, None)
+
+    def leave(self, peer: str) -> None:
+        """A neighbour does not follow any more, or its link is gone: nobody waits for answers over it."""
+        self.followers.pop(peer, None)
+        self._needs.pop(peer, None)
+        for base, upto in self._wants.drop(peer):
+            self._curiosity.answered(base, upto)
+
+    # From upstream.
+
+    def first(self, base: int, upto: int, lost: int, version: int, batch: EventBatch | None) -> None:
+        """First-time knowledge: learn it and pass it on at once."""
+        self.lose(lost)
+        if upto == base:
+            self._stand_at(upto)
+            return
+        accounts: int | None = None
+        if not self.is_hosted:
+            if version < self._version:
+                self._overtaken(upto)
+                return
+            if upto <= self.position and version == self._version and self._knows(base, upto):
+                return  # passed on already
+            if not self._is_settled:
+                # Before now it may not have been able to answer: what was asked in vain is asked at once.
+                self._is_settled = True
+                self._curiosity.ask_again()
+            self._version = version
+            accounts = self._soundness.learnt(version, base, self.window.end)
+        keep = self.listener is None or not self.window.is_full
+        if keep:
+            self.window.learn(base, upto, batch)
+        else:
+            self._counters["windows_full"] += 1
+        self.position = max(self.position, upto)
+        self._take(base, upto, accounts)
+        tags = self._interests.tags(self.pubend, accounts)
+        for peer in self.followers:
+            if peer != self.upstream:
+                self._send(peer, base, upto, True, tags.get(peer) or STARTED_ONLY, batch)
+        if self.listener is not None:
+            self.listener.advanced(self.pubend, tags.get(HERE, STARTED_ONLY), base, upto)
+
+    def _knows(self, base: int, upto: int) -> bool:
+        return self.window.knowledge.known.covers(max(base, self.window.knowledge.lost), upto)
+
+    def _overtaken(self, upto: int) -> None:
+        """Knowledge that does not account for what was wanted when this broker attached, or of an older
+        interest than what came first: something that is wanted by now may have been left out of it.
+
+        It counts as lost, and is asked for again.
+        """
+        self._counters["knowledge_overtaken"] += 1
+        self._stand_at(upto)
+
+    def _stand_at(self, tick: int) -> None:
+        """There is a stream up to here, of which nothing is known yet; who lacks it will ask."""
+        is_news = tick > self.position
+        self.position = max(self.position, tick)
+        if is_news:
+            for peer in self.followers:
+                if peer != self.upstream:
+                    self._send(peer, self.position, self.position, True, STARTED_ONLY, None)
+        if self.listener is not None:
+            self.listener.advanced(self.pubend, STARTED_ONLY, self.position, self.position)
+
+    def answer(
+        self,
+        base: int,
+        upto: int,
+        lost: int,
+        version: int,
+        batch: EventBatch | None,
+        damaged: Ranges = (),
+    ) -> None:
+        """An answer to a nack: learn it and pass it to those who asked, if it accounts for what they want."""
+        self.lose(lost)
+        base = max(base, lost)
+        if upto <= base:
+            return
+        if not self.is_hosted and version < self.attached:
+            self._counters["answers_unsound"] += 1
+            return
+        accounts = None if self.is_hosted else version
+        self.window.learn(base, upto, batch, damaged)
+        self._soundness.answered(version, base, upto)
+        tags = self._interests.tags(self.pubend, accounts)
+        for asker, ranges in self._take(base, upto, accounts).items():
+            for first, last in ranges:
+                self._give(asker, first, last, batch, damaged, tags.get(asker, STARTED_ONLY))
+
+    def _take(self, base: int, upto: int, accounts: int | None) -> Mapping[str, list[Range]]:
+        """Who wanted which parts of this and has them now; the others' are asked for on."""
+
+        def lacks(asker: str) -> bool:
+            return accounts is not None and accounts < self._needs.get(asker, 0)
+
+        taken = self._wants.take(base, upto, unless=lacks)
+        for first, last in self._wants.missing(base, upto):
+            self._curiosity.answered(first, last)
+        return taken
+
+    def ack_expected(self, tick: int, now: int) -> bool:
+        """The pubend has logged up to `tick`: who has not got that far will ask. Whether it was passed on."""
+        if self._announced[0] == tick and now < self._announced[1] + ANNOUNCED_US:
+            return False
+        self._announced = (tick, now)
+        self.position = max(self.position, tick)
+        for peer in self.followers:
+            if peer != self.upstream:
+                self._out.add(SendPeer(peer, AckExpected(self.pubend, tick)))
+        if self.listener is not None:
+            self.listener.advanced(self.pubend, STARTED_ONLY, self.position, self.position)
+        return True
+
+    def lose(self, lost: int) -> None:
+        """Everything at or below `lost` is L; those who asked for some of it are told."""
+        if lost <= self.window.knowledge.lost:
+            return
+        self.window.lose(lost)
+        self._soundness.lose(lost)
+        self.position = max(self.position, lost)
+        self._curiosity.answered(TICK_MIN, lost)
+        for asker in self._wants.take(TICK_MIN, lost):
+            if asker != HERE:
+                self._send(asker, lost, lost, False, STARTED_ONLY, None)
+        if self.listener is not None:
+            self.listener.lost(self.pubend)
+
+    # From downstream.
+
+    def nacked(
+        self, asker: str, ranges: Iterable[Range], now: int, *, version: int = 0, patient: bool = False
+    ) -> None:
+        """A neighbour (or HERE) wants to know: answer what is known, ask upstream for the rest, once.
+
+        The answer is to account for the asker's interest of `version`; for HERE, 0 is all that has started
+        here. `patient`: what is missing may only be late, so wait for GCT before asking.
+        """
+        self._counters["nacks_received"] += asker != HERE
+        need = self._need(asker, version)
+        if need is None:
+            self._counters["nacks_dropped"] += 1
+            return
+        if need:
+            self._soundness.need(need)
+        missing = self._give_known(asker, ranges, need)
+        is_higher = need > max(self._needs.values(), default=0)
+        self._needs[asker] = max(self._needs.get(asker, 0), need)
+        asked = self._wants.ask(asker, missing)
+        self._counters["ranges_consolidated"] += len(missing) > len(asked)
+        if is_higher and asked != missing:
+            # It is being asked for, but not on behalf of this one.
+            for base, upto in missing:
+                self._curiosity.answered(base, upto)
+            asked = missing
+        # Who asks for what was before its time here has come over from elsewhere, and is seldom alone.
+        since = self._soundness.since(need) if need else TICK_MIN
+        for base, upto in asked:
+            self._ask(base, upto, now if patient or base < since else now - self._gct)
+
+    def _need(self, asker: str, version: int) -> int | None:
+        """The version here that accounts for the asker's, 0 if everything does; None: it has to ask again."""
+        if asker == HERE and not version:
+            return 0
+        if asker != HERE and asker not in self.followers:
+            return None
+        if self.is_hosted:
+            return 0 if self._interests.tags(self.pubend, None).get(asker, 0) >= version else None
+        return self._interests.accounting(self.pubend, asker, version)
+
+    def _give_known(self, asker: str, ranges: Iterable[Range], need: int) -> list[Range]:
+        """Give what the window knows and may say; the rest."""
+        lost = self.window.knowledge.lost
+        tags = self._interests.tags(self.pubend, None if self.is_hosted else need)
+        tag = tags.get(asker, STARTED_ONLY)
+        missing: list[Range] = []
+        for base, upto in ranges:
+            if base < lost:
+                self._give(asker, lost, lost, None, (), tag)
+                base = lost
+            if upto <= base:
+                continue
+            known = self.window.knowledge.known.parts(base, upto)
+            if need:
+                known = self._soundness.sound(known, need)
+            self._counters["answers_cached"] += bool(known)
+            for first, last in known:
+                self._give_window(asker, first, last, tag)
+            missing += RangeSet(known).gaps(base, upto)
+        return missing
+
+    def _give_window(self, asker: str, base: int, upto: int, tag: int) -> None:
+        while base < upto:
+            stop = self.window.reach(base, upto)
+            damaged = self.window.damaged.parts(base, stop)
+            self._give(asker, base, stop, self.window.events(base, stop), damaged, tag)
+            base = stop
+
+    def _ask(self, base: int, upto: int, now: int) -> None:
+        if self.is_hosted:
+            for first, last in self._reading.add(base, upto):
+                self._out.add(ReadLog(self.pubend, first, last))
+        else:
+            self._curiosity.want(base, upto, now)
+
+    def read(self, answer: LogRead) -> None:
+        """The log of the pubend hosted here has answered, or begun to."""
+        self._reading.remove(answer.base, answer.upto)
+        self._counters["ranges_damaged"] += len(answer.damaged)
+        damaged = RangeSet(answer.damaged)
+        at = answer.base
+        for batch in _merged(answer.batches):
+            last = int(batch.ticks[-1])
+            self.answer(at, last, answer.lost, 0, batch, damaged.parts(at, last))
+            at = last
+        self.answer(at, answer.upto, answer.lost, 0, None, damaged.parts(at, max(at, answer.upto)))
+        if answer.upto < answer.asked:
+            self._out.add(ReadLog(self.pubend, answer.upto, answer.asked))
+
+    # Time.
+
+    def wake(self, now: int) -> None:
+        """Send the nacks that are due."""
+        if self.upstream is None:
+            return
+        due = self._curiosity.due(now)
+        if not due:
+            return
+        waiting = self._wants.askers()
+        self._needs = {asker: need for asker, need in self._needs.items() if asker in waiting}
+        version = max([self.attached, *self._needs.values()])
+        for at in range(0, len(due), NACK_RANGES_MAX):
+            ranges = tuple(due[at : at + NACK_RANGES_MAX])
+            self._counters["nacks_sent"] += 1
+            self._out.add(SendPeer(self.upstream, Nack(self.pubend, ranges, version)))
+
+    def shrink(self) -> None:
+        """Let the window go back to its bound, as far as what is here has been consumed."""
+        keep = self.listener.delivered(self.pubend) if self.listener is not None else None
+        self._counters["windows_shrunk"] += self.window.shrink(keep)
+
+    def next_wake(self) -> int | None:
+        """When a nack will be due."""
+        return self._curiosity.next_due() if self.upstream is not None else None
+
+    # Out.
+
+    def _give(
+        self, asker: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges, tag: int
+    ) -> None:
+        if asker == HERE:
+            if self.listener is not None:
+                self.listener.answered(self.pubend, base, upto, batch, damaged)
+        else:
+            self._send(asker, base, upto, False, tag, batch, damaged)
+
+    def _send(
+        self,
+        peer: str,
+        base: int,
+        upto: int,
+        first: bool,
+        tag: int,
+        batch: EventBatch | None,
+        damaged: Ranges = (),
+    ) -> None:
+        part = rows_within(batch, base, upto)
+        if part is not None:
+            before, part = part.count, unexpired(part, self._wall())
+            self._counters["events_expired"] += before - (part.count if part is not None else 0)
+        selection = self._interests.selection(self.pubend, peer)
+        if part is not None and selection is not None:
+            wanted = selection.wanted(part)
+            self._counters["events_left_out"] += part.count - int(wanted.sum())
+            part = None if not wanted.any() else part if wanted.all() else part.take(wanted)
+        lost = self.window.knowledge.lost
+        inside = tuple((max(a, base), min(b, upto)) for a, b in damaged if max(a, base) < min(b, upto))
+        self._out.add(SendPeer(peer, Knowledge(self.pubend, base, upto, lost, first, tag, part, inside)))
+
+
+def _merged(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
+    """The same events in fewer batches: what is done with each costs the same for few events as for many."""
+    gathered: list[EventBatch] = []
+    size = 0
+    for batch in batches:
+        if size and size + len(batch.data) > PIECE_BYTES:
+            yield concatenate(gathered)
+            gathered, size = [], 0
+        gathered.append(batch)
+        size += len(batch.data)
+    if gathered:
+        yield concatenate(gathered)

@@ -1,0 +1,222 @@
+"""The window: what a broker remembers of a stream, bounded in bytes.
+
+Knowledge of the ticks beyond `floor`, with the events themselves. When it grows over its bound the oldest
+part is forgotten and the floor rises: soft state, which can be asked for again. `unexpired` says which events
+of a batch are still within their validity (MOPS); at every broker, an event past its validity is silence.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.message.batches.batch import PRELUDE, EventBatch, concatenate
+from tidemark.ticks import TICK_MIN, Knowledge, RangeSet
+from tidemark.wire.frames import Range
+
+Rows = NDArray[np.int64]
+
+MILLISECOND = 1_000
+
+#: Events that are handled at once.
+PIECE_BYTES = 1 << 20
+#: Different cuts of one piece that are remembered.
+CUTS_MAX = 64
+#: Pieces that are remembered: those who catch up together are never far apart.
+PIECES_MAX = 8
+
+
+class Cuts:
+    """Parts of one batch: those who want the same rows share one copy."""
+
+    def __init__(self, batch: EventBatch) -> None:
+        self.batch = batch
+        self._parts: dict[bytes, EventBatch] = {}
+
+    def take(self, rows: Rows) -> EventBatch:
+        """These rows, in order."""
+        if len(rows) == self.batch.count:
+            return self.batch
+        key = rows.tobytes()
+        found = self._parts.get(key)
+        if found is None:
+            if len(self._parts) >= CUTS_MAX:
+                self._parts.clear()
+            found = self._parts[key] = self.batch.take(rows)
+        return found
+
+
+class Piece(NamedTuple):
+    """All there is in `(base, upto]`: events, if any, and what of it is L."""
+
+    base: int
+    upto: int
+    cuts: Cuts | None
+    damaged: list[Range]
+
+
+class Window:
+    """Knowledge and events of one stream beyond `floor`."""
+
+    def __init__(self, bytes_max: int, floor: int = TICK_MIN) -> None:
+        self.knowledge = Knowledge()
+        self.floor = floor
+        #: L in the middle, which a disk lost: a part of what is known, told as a gap
+        self.damaged = RangeSet()
+        self._bytes_max = bytes_max
+        self.bytes = 0
+        #: (last tick, number, batch), by last tick; no event is in two of them
+        self._batches: list[tuple[int, int, EventBatch]] = []
+        self._number = 0
+        #: beyond this, each batch ends before the next one begins
+        self._tangled_upto = TICK_MIN
+        #: pieces that were cut last, for those who read the same
+        self._pieces: deque[Piece] = deque(maxlen=PIECES_MAX)
+
+    def learn(self, base: int, upto: int, batch: EventBatch | None, damaged: Iterable[Range] = ()) -> None:
+        """Add knowledge; what lies at or below the floor, and what is known already, is dropped."""
+        base = max(base, self.floor, self.knowledge.lost)
+        if upto <= base:
+            return
+        kept = rows_within(batch, base, upto)
+        ticks = kept.ticks if kept is not None else np.zeros(0, np.int64)
+        learnt = self.knowledge.learn(base, upto, ticks)
+        for first, last in damaged:
+            if last > base:
+                self.damaged.add(max(first, base), last)
+        new = np.count_nonzero(learnt.new)
+        if kept is None or not new:
+            return
+        if new < kept.count:
+            kept = kept.take(learnt.new)
+        if not learnt.resolved or kept.ticks[0] <= learnt.resolved[0][0]:
+            # Events where there was silence for those who asked before: what was cut lacks them.
+            self._pieces.clear()
+        self._number += 1
+        self._insert((int(kept.ticks[-1]), self._number, kept))
+        self.bytes += len(kept.data)
+
+    def _insert(self, entry: tuple[int, int, EventBatch]) -> None:
+        last, _, batch = entry
+        if not self._batches or self._batches[-1][0] < batch.ticks[0]:
+            self._batches.append(entry)
+            return
+        insort(self._batches, entry, key=lambda each: each[:2])
+        at = bisect_right(self._batches, last, key=lambda each: each[0]) - 1
+        after = self._batches[at + 1 :]
+        if after and after[0][2].ticks[0] < last:
+            last = after[0][0]
+        if last > entry[0] or (at and self._batches[at - 1][0] > batch.ticks[0]):
+            self._tangled_upto = max(self._tangled_upto, last)
+
+    def lose(self, upto: int) -> None:
+        """Everything at or below `upto` is L, and its events are gone."""
+        self.knowledge.lose(upto)
+        self._drop(upto)
+
+    def shrink(self, keep_beyond: int | None) -> bool:
+        """Forget the oldest until the bound holds, but nothing beyond `keep_beyond` (None: no limit)."""
+        before = self.floor
+        while self.bytes > self._bytes_max and self._batches:
+            last = self._batches[0][0]
+            if keep_beyond is not None and last > keep_beyond:
+                break
+            self.raise_floor(last)
+        return self.floor > before
+
+    def raise_floor(self, floor: int) -> None:
+        """Forget everything at or below `floor`."""
+        if floor <= self.floor:
+            return
+        self.knowledge.forget(self.floor, floor)
+        self.floor = floor
+        self._drop(floor)
+
+    @property
+    def end(self) -> int:
+        """Nothing is known, or was known once, beyond this."""
+        span = self.knowledge.known.span
+        return max(self.knowledge.lost, self.floor, span[1] if span is not None else TICK_MIN)
+
+    @property
+    def is_full(self) -> bool:
+        """Over its bound: nothing more should be learnt before something is forgotten."""
+        return self.bytes > self._bytes_max
+
+    def events(self, base: int, upto: int) -> EventBatch | None:
+        """The events in `(base, upto]`, in order; None if there are none."""
+        parts: list[EventBatch] = []
+        for at in range(bisect_right(self._batches, base, key=lambda entry: entry[0]), len(self._batches)):
+            last, _, batch = self._batches[at]
+            if batch.ticks[0] > upto and last > self._tangled_upto:
+                break
+            part = rows_within(batch, base, upto)
+            if part is not None:
+                parts.append(part)
+        if not parts:
+            return None
+        whole = concatenate(parts)
+        if len(parts) > 1 and (np.diff(whole.ticks) < 0).any():
+            whole = whole.take(np.argsort(whole.ticks, kind="stable"))
+        return whole
+
+    def reach(self, base: int, upto: int) -> int:
+        """How far beyond `base`, at most `upto`, the events make one piece of a sensible size."""
+        size = 0
+        for at in range(bisect_right(self._batches, base, key=lambda entry: entry[0]), len(self._batches)):
+            last, _, batch = self._batches[at]
+            size += len(batch.data)
+            if last >= upto:
+                break
+            if size >= PIECE_BYTES:
+                return last
+        return upto
+
+    def piece(self, base: int, upto: int) -> Piece | None:
+        """What is known beyond `base`, in a piece that others may share; None unless all up to `upto` is."""
+        for found in self._pieces:
+            if found.base <= base < found.upto:
+                return found
+        if not self.knowledge.known.covers(base, upto):
+            return None
+        stop = self.reach(base, self.knowledge.horizon(base))
+        batch = self.events(base, stop)
+        cuts = Cuts(batch) if batch is not None else None
+        found = Piece(base, stop, cuts, self.damaged.parts(base, stop))
+        self._pieces.append(found)
+        return found
+
+    def _drop(self, upto: int) -> None:
+        self.damaged.remove_upto(upto)
+        while self._batches and self._batches[0][0] <= upto:
+            self.bytes -= len(self._batches.pop(0)[2].data)
+
+
+def rows_within(batch: EventBatch | None, base: int, upto: int) -> EventBatch | None:
+    """The rows in `(base, upto]` of a batch whose ticks increase; None if there are none."""
+    if batch is None or batch.count == 0:
+        return None
+    if base < batch.ticks[0] and batch.ticks[-1] <= upto:
+        return batch
+    first, last = np.searchsorted(batch.ticks, (base, upto), side="right").tolist()
+    return batch.slice(first, last) if first < last else None
+
+
+def unexpired(batch: EventBatch, wall: int) -> EventBatch | None:
+    """An event past its validity is silence for whoever has not got it yet."""
+    if batch.count == 1:
+        validity_ms: int = PRELUDE.unpack_from(batch.body.data)[-1]
+        is_alive = not validity_ms or int(batch.ticks[0]) + validity_ms * MILLISECOND > wall
+        return batch if is_alive else None
+    validity = batch.prelude("validity_ms")
+    if not validity.any():
+        return batch
+    alive = (validity == 0) | (batch.ticks + validity.astype(np.int64) * MILLISECOND > wall)
+    if alive.all():
+        return batch
+    return batch.take(alive) if alive.any() else None
