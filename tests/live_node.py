@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidemark.node.config import Config
-from tidemark.node.configload import load
+from tidemark.node.config.loading import load
+from tidemark.node.config.settings import Config
 from tidemark.node.node import Node
 
 PATIENCE_SECONDS = 20.0

@@ -39,7 +39,7 @@ from tidemark.cli.verdict import (
 )
 from tidemark.errors import EncodeError, NotConnectedError, TokenError
 from tidemark.message.schema import Schema
-from tidemark.node.topologyfile import parse_topology
+from tidemark.node.topology.file import parse_topology
 from tidemark.ticks import CheckpointToken
 
 SCHEMA = Schema.parse(

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from tests.cli.live_broker import PATIENCE_SECONDS, Spoken, Tidemark
 from tests.ports import free_ports
 from tidemark.cli import main
-from tidemark.node import archiving, process
-from tidemark.node.config import Config
+from tidemark.node.config.settings import Config
+from tidemark.node.process import archiving, process
 
 
 def eventually(is_so: Callable[[], bool]) -> None:

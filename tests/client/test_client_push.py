@@ -16,8 +16,8 @@ from tests.live_node import config_at
 from tests.waiting import bounded, until
 from tidemark.client.pushlink import PushLink
 from tidemark.errors import ConfigError
-from tidemark.node import leases as leases_module
 from tidemark.node import server as server_module
+from tidemark.node.leases import leases as leases_module
 from tidemark.node.node import Node
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import Decoder

@@ -11,8 +11,8 @@ import uvloop
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
-from tidemark.node.config import Config
-from tidemark.node.locallink import Neighbourhood
+from tidemark.node.config.settings import Config
+from tidemark.node.local_link import Neighbourhood
 from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode

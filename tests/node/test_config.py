@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import ConfigError
-from tidemark.node.config import KEYS, Config
-from tidemark.node.configload import brokers_of, load, show
-from tidemark.node.units import (
+from tidemark.node.config.loading import brokers_of, load, show
+from tidemark.node.config.settings import KEYS, Config
+from tidemark.node.config.units import (
     Address,
     Retain,
     parse_address,

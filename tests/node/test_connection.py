@@ -17,7 +17,7 @@ from tidemark.node import server as server_module
 from tidemark.node.connection import Connection
 from tidemark.node.node import Node
 from tidemark.node.server import Gate
-from tidemark.node.store import Store
+from tidemark.persistence.store import Store
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     Connect,

@@ -19,7 +19,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
 )
 from tidemark.errors import DiskFailedError
-from tidemark.node.disks import HELD_EVENTS_MAX, HELD_MAX, Disks
+from tidemark.node.disk.disks import HELD_EVENTS_MAX, HELD_MAX, Disks
 
 
 class Slow:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, play
+from tidemark.node.config.units import Address
 from tidemark.node.http import REQUEST_BYTES_MAX, HttpServer, Response
-from tidemark.node.units import Address
 
 
 async def fetch(address: Address, request: bytes) -> tuple[int, bytes]:

@@ -13,9 +13,9 @@ import pytest
 from tests.live_node import config_at
 from tests.node.speech import PATIENCE_SECONDS, Speaker, Stage, events, play
 from tests.waiting import until
-from tidemark.node import leases as leases_module
 from tidemark.node import server as server_module
-from tidemark.node.config import Config
+from tidemark.node.config.settings import Config
+from tidemark.node.leases import leases as leases_module
 from tidemark.node.node import Node
 from tidemark.wire.frames import (
     Answer,

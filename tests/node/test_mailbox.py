@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.node.speech import events
 from tidemark.errors import ConfigError
-from tidemark.node.callbacks import check_patterns, may_call
-from tidemark.node.mailbox import Mailbox
+from tidemark.node.leases.callback_policy import check_patterns, may_call
+from tidemark.node.leases.mailbox import Mailbox
 from tidemark.wire.frames import Deliver, Frame, Gap, Published
 
 names = st.sampled_from(["a", "b"])

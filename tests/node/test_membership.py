@@ -11,11 +11,11 @@ import pytest
 
 from tidemark.broker.effects import PubendState
 from tidemark.errors import DiskFullError, UnknownFormatError
-from tidemark.node.data import OVERLAY_FILE, DataDirectory
-from tidemark.node.membership import Membership
-from tidemark.node.topology import Bundle, Placed, Topology
-from tidemark.node.topologytext import to_text
-from tidemark.node.units import Address
+from tidemark.node.config.units import Address
+from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
+from tidemark.node.topology.membership import Membership
+from tidemark.node.topology.text import to_text
+from tidemark.node.topology.topology import Bundle, Placed, Topology
 from tidemark.wire.frames import Overlay
 
 ONE = Placed("b1", "b1", Address("127.0.0.1", 1), ("main",))

@@ -9,8 +9,8 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, play
-from tidemark.node.config import Config
-from tidemark.node.configload import load
+from tidemark.node.config.loading import load
+from tidemark.node.config.settings import Config
 from tidemark.wire.frames import Ack, Acked, Answer, Ask, Ping, Pong, Refused
 
 

@@ -15,11 +15,11 @@ from tests.ports import free_ports
 from tests.waiting import until
 from tidemark.cli.lookout import held
 from tidemark.errors import ConfigError
-from tidemark.node.config import Config
-from tidemark.node.configload import load
-from tidemark.node.locallink import Neighbourhood
+from tidemark.node.config.loading import load
+from tidemark.node.config.settings import Config
+from tidemark.node.local_link import Neighbourhood
 from tidemark.node.node import Node
-from tidemark.node.topologytext import to_text
+from tidemark.node.topology.text import to_text
 from tidemark.wire.frames import Ack, Answer, Ask, Deliver, Publish, Published, Refused, Subscribe
 
 CELLS = {"east": ("e1", "e2"), "middle": ("m1", "m2"), "west": ("w1", "w2")}

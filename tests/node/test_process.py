@@ -17,12 +17,12 @@ from tests.node.speech import Speaker, Stage, play
 from tests.ports import free_ports
 from tidemark.broker.effects import CommitTables, Effect, Stimulus
 from tidemark.errors import DiskFailedError
-from tidemark.node import process as process_module
+from tidemark.node.config.units import Address
 from tidemark.node.node import Node
-from tidemark.node.process import DISK_FAILED, DONE, NOT_STARTED
+from tidemark.node.process import process as process_module
+from tidemark.node.process.process import DISK_FAILED, DONE, NOT_STARTED
 from tidemark.node.runtime import OWN_TICKET
-from tidemark.node.store import Store
-from tidemark.node.units import Address
+from tidemark.persistence.store import Store
 from tidemark.wire.frames import Connect, Welcome
 
 PATIENCE_SECONDS = 20.0

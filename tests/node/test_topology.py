@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import ConfigError
-from tidemark.node.configload import load, processes_of, topology_of
-from tidemark.node.topology import Bundle, Placed, Topology
-from tidemark.node.topologyfile import parse_topology, take_topology
-from tidemark.node.topologyplan import Change, changes, joined, steps
-from tidemark.node.topologytext import to_text
-from tidemark.node.units import Address
+from tidemark.node.config.loading import load, processes_of, topology_of
+from tidemark.node.config.units import Address
+from tidemark.node.topology.file import parse_topology, take_topology
+from tidemark.node.topology.plan import Change, changes, joined, steps
+from tidemark.node.topology.text import to_text
+from tidemark.node.topology.topology import Bundle, Placed, Topology
 
 TWO_EACH = """
 [brokers.e1]

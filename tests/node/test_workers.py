@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import ConfigError
-from tidemark.node.configload import brokers_of, load
-from tidemark.node.workers import lay_out
+from tidemark.node.config.loading import brokers_of, load
+from tidemark.node.process.workers import lay_out
 
 
 def test_each_worker_has_a_pubend_an_address_and_a_directory(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def config_show(file: Path | None, which: str | None, given: tuple[str, ...], as
 
 
 def _local(file: Path | None, name: str | None, options: dict[str, str]) -> list[dict[str, Any]]:
-    from tidemark.node.configload import load, show
+    from tidemark.node.config.loading import load, show
 
     found = load(file, broker=name, environment=os.environ, options=options)
     return [{"key": key, "value": value, "source": source} for key, value, source in show(found)]

@@ -10,8 +10,8 @@ from tidemark.client.addresses import parse_url
 from tidemark.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
-    from tidemark.node.config import Config
-    from tidemark.node.topology import Topology
+    from tidemark.node.config.settings import Config
+    from tidemark.node.topology.topology import Topology
 
 EVERYWHERE = ("0.0.0.0", "::")
 #: Others may be joining at the same time.
@@ -33,12 +33,12 @@ def join_overlay(url: str, config: Config, cell: str, at: str, pubends: tuple[st
 
     `at` is where others call it.
     """
-    from tidemark.node.configload import moved
-    from tidemark.node.topology import Placed
-    from tidemark.node.topologyfile import parse_topology
-    from tidemark.node.topologyplan import joined
-    from tidemark.node.topologytext import to_text
-    from tidemark.node.units import parse_address
+    from tidemark.node.config.loading import moved
+    from tidemark.node.config.units import parse_address
+    from tidemark.node.topology.file import parse_topology
+    from tidemark.node.topology.plan import joined
+    from tidemark.node.topology.text import to_text
+    from tidemark.node.topology.topology import Placed
 
     name, listen = config.broker.name, parse_address(at)
     if listen.host in EVERYWHERE or not listen.port:

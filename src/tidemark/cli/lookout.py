@@ -12,7 +12,7 @@ from tidemark.cli.talk import ANSWER_SECONDS, connect
 from tidemark.errors import ClientError, NotConnectedError
 
 if TYPE_CHECKING:
-    from tidemark.node.topology import Topology
+    from tidemark.node.topology.topology import Topology
 
 #: Those that are not there are waited for together.
 ASKED_AT_A_TIME_MAX = 16
@@ -20,7 +20,7 @@ ASKED_AT_A_TIME_MAX = 16
 
 def overlay_at(urls: Iterable[str]) -> tuple[Topology, str]:
     """The topology that the first of these brokers goes by that answers, and its name."""
-    from tidemark.node.topologyfile import parse_topology
+    from tidemark.node.topology.file import parse_topology
 
     problem: ClientError = NotConnectedError("there is no broker to ask")
     for url in urls:
@@ -59,7 +59,7 @@ def _seen(url: str) -> Seen | None:
 
 def propose(topology: Topology, *, is_forced: bool = False) -> dict[str, str]:
     """Tell every broker that answers to go by it; those that did not take it, and why."""
-    from tidemark.node.topologytext import to_text
+    from tidemark.node.topology.text import to_text
 
     text, base = to_text(topology), topology.version - 1
 

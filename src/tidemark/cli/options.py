@@ -27,7 +27,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 def duration(text: str) -> float:
     """Seconds, as people write them: 250ms, 10s, 2h, or a plain number."""
-    from tidemark.node.units import parse_duration
+    from tidemark.node.config.units import parse_duration
 
     if text.replace(".", "", 1).isdecimal():
         return float(text)

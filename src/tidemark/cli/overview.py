@@ -11,7 +11,7 @@ import click
 from tidemark.cli.output import NOTHING, show_bytes, table
 
 if TYPE_CHECKING:
-    from tidemark.node.topology import Topology
+    from tidemark.node.topology.topology import Topology
 
 #: What of a broker's counters is shown.
 RATES = {"events_published": "published", "events_delivered": "delivered"}

@@ -187,7 +187,7 @@ def serve(
 
 
 def _retained(text: str) -> Retain:
-    from tidemark.node.units import parse_retain
+    from tidemark.node.config.units import parse_retain
     from tidemark.spark.archivekeep import Retain
 
     try:

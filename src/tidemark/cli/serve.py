@@ -64,9 +64,9 @@ def up(
         _start_workers(workers, options, has_archive, as_json)
     if topology is not None:
         _start_all(topology, options, topology.parent / "tidemark-archive" if has_archive else None, as_json)
-    from tidemark.node import archiving
-    from tidemark.node.configload import load
-    from tidemark.node.process import run
+    from tidemark.node.config.loading import load
+    from tidemark.node.process import archiving
+    from tidemark.node.process.process import run
 
     found = load(
         environment=os.environ, options=options, defaults=archiving.DEFAULTS if has_archive else None
@@ -111,8 +111,8 @@ def broker(
     tidemark broker --config overlay.toml --process machine-1
     tidemark broker --join tidemark://10.0.0.1:7676 --name b9 --cell west --listen 10.0.0.9:7676
     """
-    from tidemark.node.configload import load
-    from tidemark.node.process import run
+    from tidemark.node.config.loading import load
+    from tidemark.node.process.process import run
 
     options = settings(given)
     ready = partial(_print_ready, None) if as_json else None
@@ -141,8 +141,8 @@ def broker(
 
 
 def _brokers_of(file: Path, process: str) -> tuple[str, ...]:
-    from tidemark.node.configload import processes_of
-    from tidemark.node.topologyfile import unknown
+    from tidemark.node.config.loading import processes_of
+    from tidemark.node.topology.file import unknown
 
     found = processes_of(file)
     if process not in found:
@@ -152,7 +152,7 @@ def _brokers_of(file: Path, process: str) -> tuple[str, ...]:
 
 def _can_archive() -> bool:
     """Whether an archive can run here; if not, says why."""
-    from tidemark.node.archiving import missing
+    from tidemark.node.process.archiving import missing
 
     found = missing()
     if found is not None:
@@ -166,8 +166,8 @@ def _can_archive() -> bool:
 
 def _start_workers(count: int, options: dict[str, str], has_archive: bool, as_json: bool) -> None:
     """Run several brokers in place of one until they are stopped; does not return."""
-    from tidemark.node.config import ARCHIVE
-    from tidemark.node.workers import lay_out
+    from tidemark.node.config.settings import ARCHIVE
+    from tidemark.node.process.workers import lay_out
 
     listen = options.pop("broker.listen", "127.0.0.1:7676")
     data_dir = options.pop("storage.data_dir", "tidemark-data")
@@ -179,9 +179,9 @@ def _start_workers(count: int, options: dict[str, str], has_archive: bool, as_js
 def _start_all(file: Path, options: dict[str, str], archive: Path | None, as_json: bool) -> None:
     """Run a topology until it is stopped, with an archive there or without; does not return."""
     from tidemark.cli.overview import describe, draw
-    from tidemark.node import archiving
-    from tidemark.node.children import run_topology
-    from tidemark.node.configload import brokers_of, topology_of
+    from tidemark.node.config.loading import brokers_of, topology_of
+    from tidemark.node.process import archiving
+    from tidemark.node.process.topology_runner import run_topology
 
     if options:
         raise click.UsageError(f"with --topology every broker is as the file says: put settings into {file}")

@@ -98,7 +98,7 @@ def subs_seek(name: str, goal: str, url: str, as_json: bool) -> None:
 
 def parse_goal(text: str, moment: datetime, option: str = "--to", now: str = "now") -> str | int:
     """As the broker takes it: the word for `now`, a tick, or the text of a token."""
-    from tidemark.node.units import parse_duration
+    from tidemark.node.config.units import parse_duration
     from tidemark.ticks import CheckpointToken
     from tidemark.ticks.token_text import PREFIX
 

@@ -18,8 +18,8 @@ from tidemark.cli.screen import watch
 from tidemark.cli.talk import Interrupts
 
 if TYPE_CHECKING:
-    from tidemark.node.topology import Topology
-    from tidemark.node.topologyplan import Change, Step
+    from tidemark.node.topology.plan import Change, Step
+    from tidemark.node.topology.topology import Topology
 
 #: How often a broker that is waited for is looked at.
 LOOK_SECONDS = 0.25
@@ -64,7 +64,7 @@ def topology_show(file: Path | None, url: str, is_watched: bool, interval: float
     tidemark topology show --watch
     """
     if file is not None:
-        from tidemark.node.configload import topology_of
+        from tidemark.node.config.loading import topology_of
 
         emit_either(describe(topology_of(file), source=str(file)), draw, as_json)
         return
@@ -137,7 +137,7 @@ def topology_apply(file: Path, url: str | None, yes: bool, wait: float, force: b
 
 
 def _both(file: Path, url: str | None) -> tuple[Topology, Topology]:
-    from tidemark.node.configload import topology_of
+    from tidemark.node.config.loading import topology_of
 
     after = topology_of(file)
     before, _ = overlay_at([url] if url is not None else urls_of(after).values())
@@ -145,7 +145,7 @@ def _both(file: Path, url: str | None) -> tuple[Topology, Topology]:
 
 
 def _plan(before: Topology, after: Topology) -> tuple[list[Change], list[Step]]:
-    from tidemark.node.topologyplan import changes, steps
+    from tidemark.node.topology.plan import changes, steps
 
     return changes(before, after), steps(before, after)
 

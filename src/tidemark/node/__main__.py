@@ -7,9 +7,9 @@ import os
 import sys
 
 from tidemark.errors import TidemarkError
-from tidemark.node.children import run_topology
-from tidemark.node.configload import load
-from tidemark.node.process import NOT_STARTED, run
+from tidemark.node.config.loading import load
+from tidemark.node.process.process import NOT_STARTED, run
+from tidemark.node.process.topology_runner import run_topology
 
 
 def main(arguments: list[str] | None = None) -> int:

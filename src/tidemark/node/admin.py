@@ -14,11 +14,11 @@ from time import time
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import ConfigError, TidemarkError
-from tidemark.node.configload import show
+from tidemark.node.config.loading import show
 from tidemark.node.connection import Connection
-from tidemark.node.locallink import LocalLink
+from tidemark.node.local_link import LocalLink
 from tidemark.node.metrics import gauges
-from tidemark.node.topologytext import to_text
+from tidemark.node.topology.text import to_text
 from tidemark.wire.frames import Answer, Ask, Refused
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.versions import agree, agree_link
 
 if TYPE_CHECKING:
-    from tidemark.node.leaseholder import Leaseholder
+    from tidemark.node.leases.leaseholder import Leaseholder
     from tidemark.node.server import Server
 
 #: What the broker understands of a client besides Ask; Ping and Pong are answered here.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import cast
 
-from tidemark.node.units import Address
+from tidemark.node.config.units import Address
 
 REQUEST_BYTES_MAX = 8 << 10
 CONNECTIONS_MAX = 64

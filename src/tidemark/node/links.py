@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Mapping
 from random import Random
 
-from tidemark.node.config import LinksSection
-from tidemark.node.locallink import Neighbourhood
+from tidemark.node.config.settings import LinksSection
+from tidemark.node.config.units import Address
+from tidemark.node.local_link import Neighbourhood
 from tidemark.node.logs import Log
 from tidemark.node.server import Server
-from tidemark.node.units import Address
 
 CONNECT_SECONDS_MAX = 10.0
 log = Log("links")

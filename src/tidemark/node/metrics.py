@@ -13,7 +13,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from tidemark.broker.counters import COUNTED
-from tidemark.node.diskthread import SYNCS
+from tidemark.node.disk.disk_thread import SYNCS
 from tidemark.node.http import Response
 
 if TYPE_CHECKING:

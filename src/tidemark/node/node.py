@@ -21,22 +21,22 @@ from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.errors import ConfigError
 from tidemark.message.registry import Registry
 from tidemark.node.admin import Admin
-from tidemark.node.archivewatch import ArchiveWatch
-from tidemark.node.config import Config, RetentionSection
-from tidemark.node.configload import moved
-from tidemark.node.data import DataDirectory
+from tidemark.node.config.loading import moved
+from tidemark.node.config.settings import Config, RetentionSection
+from tidemark.node.config.units import Address
+from tidemark.node.disk.data_directory import DataDirectory
+from tidemark.node.disk.unsynced_disk import LaxDisk
 from tidemark.node.http import HttpServer, Response
-from tidemark.node.laxdisk import LaxDisk
 from tidemark.node.links import Links
-from tidemark.node.locallink import Neighbourhood
+from tidemark.node.local_link import Neighbourhood
 from tidemark.node.logs import Log
-from tidemark.node.membership import Membership
 from tidemark.node.metrics import Metrics
+from tidemark.node.process.archiving import ArchiveWatch
 from tidemark.node.runtime import Runtime
 from tidemark.node.server import Server, hosted
-from tidemark.node.store import Store
-from tidemark.node.topology import OF_FILE, Topology
-from tidemark.node.units import Address
+from tidemark.node.topology.membership import Membership
+from tidemark.node.topology.topology import OF_FILE, Topology
+from tidemark.persistence.store import Store
 from tidemark.storage.realdisk import RealDisk
 from tidemark.storage.sqlitetables import SqliteTables
 from tidemark.ticks import Thresholds

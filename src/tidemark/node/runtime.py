@@ -30,9 +30,9 @@ from tidemark.broker.effects import (
     SyncPfs,
     Woken,
 )
-from tidemark.node.backlog import Backlog
-from tidemark.node.disks import Disks
-from tidemark.node.diskthread import Worker
+from tidemark.node.disk.backlog import Backlog
+from tidemark.node.disk.disk_thread import Worker
+from tidemark.node.disk.disks import Disks
 from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame
 
 #: Timers of the loop are no finer than this.

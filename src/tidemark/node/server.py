@@ -12,16 +12,16 @@ from collections import Counter
 from collections.abc import Callable
 from ipaddress import ip_address
 
-from tidemark.node.config import LimitsSection, LinksSection, SubscribersSection
+from tidemark.node.config.settings import LimitsSection, LinksSection, SubscribersSection
+from tidemark.node.config.units import Address
 from tidemark.node.connection import Connection
-from tidemark.node.leaseholder import Leaseholder
-from tidemark.node.leases import Leases
-from tidemark.node.locallink import LocalLink
+from tidemark.node.leases.leaseholder import Leaseholder
+from tidemark.node.leases.leases import Leases
+from tidemark.node.local_link import LocalLink
 from tidemark.node.logs import Log
-from tidemark.node.membership import Membership
 from tidemark.node.runtime import Runtime
-from tidemark.node.topology import Topology
-from tidemark.node.units import Address
+from tidemark.node.topology.membership import Membership
+from tidemark.node.topology.topology import Topology
 from tidemark.wire.frames import Answer, Ask, Overlay, Refused
 
 READ_BYTES = 256 << 10

@@ -25,7 +25,7 @@ from tidemark.broker.effects import (
     SyncPfs,
 )
 from tidemark.errors import DiskFailedError, DiskFullError
-from tidemark.node.store import Store
+from tidemark.persistence.store import Store
 from tidemark.sim.engine import Action, Engine
 from tidemark.storage.log.record import CATALOGUE_STREAM, HEADER_BYTES, seed_of
 from tidemark.storage.log.scan import scan

@@ -23,7 +23,7 @@ from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import NOBODY, Hosts
 from tidemark.broker.streams.interest_coverage import Soundness
 from tidemark.broker.streams.stream import Stream
-from tidemark.node.storepfs import PfsStore
+from tidemark.persistence.pfs_store import PfsStore
 from tidemark.storage.eventlog import EventLog
 from tidemark.storage.log.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity

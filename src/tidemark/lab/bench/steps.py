@@ -26,11 +26,11 @@ from tidemark.broker.effects import (
 from tidemark.lab.bench.load import SCHEMA, TOPIC, Batches, Load
 from tidemark.lab.bench.report import Measurement, Section
 from tidemark.message.registry import Registry
-from tidemark.node.configload import load
-from tidemark.node.data import DataDirectory
+from tidemark.node.config.loading import load
+from tidemark.node.disk.data_directory import DataDirectory
 from tidemark.node.node import broker_config, open_store
 from tidemark.node.server import hosted
-from tidemark.node.store import Store
+from tidemark.persistence.store import Store
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import Decoder
 from tidemark.wire.frames import Publish, Subscribe, Topic

@@ -18,7 +18,7 @@ from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tabl
 from tidemark.lab.figures.overlay import RELAYS, layout_of
 from tidemark.lab.figures.simstage import SETTLE_S, STEADY, SimStage
 from tidemark.lab.figures.table import Table
-from tidemark.node.config import LinksSection
+from tidemark.node.config.settings import LinksSection
 from tidemark.sim.plan import SECOND, Plan
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.frames import PeerFrame, Ping, Pong

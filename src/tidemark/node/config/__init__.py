@@ -1,0 +1,1 @@
+"""Configuration: every setting, where its value comes from, and how values are written."""

@@ -1,0 +1,227 @@
+"""Where settings come from: defaults, then the file, the environment, the command line; the last one wins.
+
+An unknown key, a value of the wrong kind and a topology that does not fit together are ConfigErrors that say
+where, and what to write instead. Nothing is ignored.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tidemark.errors import ConfigError
+from tidemark.node.config.settings import DEFAULT, KEYS, SECTIONS, Config, alone
+from tidemark.node.config.values import checked, shown
+from tidemark.node.leases.callback_policy import check_patterns
+from tidemark.node.topology.file import TABLES, take_topology, unknown
+from tidemark.node.topology.topology import Topology
+
+PREFIX = "TIDEMARK_"
+PATHS = ("archive.path", "broker.topology", "storage.data_dir")
+NAME_BYTES_MAX = 255
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Values so far, and where each came from."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+
+    def set(self, key: str, value: Any, source: str) -> None:
+        """A later source wins."""
+        if key not in KEYS:
+            raise ConfigError(unknown(key, list(KEYS)), key=key, source=source)
+        try:
+            self.values[key] = checked(key, value)
+        except ConfigError as error:
+            raise ConfigError(error.reason, key=key, source=source) from None
+        self.sources[key] = source
+
+
+def load(
+    path: str | Path | None = None,
+    *,
+    broker: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Config:
+    """The configuration of one broker.
+
+    `broker` chooses one of a topology. `options` are those of the command line, by key, and `defaults` what a
+    command takes in place of ours; a relative path in a file starts at that file.
+    """
+    gathered = _Gathered()
+    for key, value in (defaults or {}).items():
+        gathered.set(key, value, "tidemark up")
+    document = {} if path is None else read(path)
+    topology = take_topology(document, str(path))
+    for key, value in _flattened(document, str(path)):
+        is_path = key in PATHS and isinstance(value, str) and value != ""
+        gathered.set(key, str(_beside(value, str(path))) if is_path else value, str(path))
+    for key, variable, text in _variables(environment or {}):
+        gathered.set(key, text, variable)
+    for key, value in (options or {}).items():
+        gathered.set(key, value, f"--{key.partition('.')[2].replace('_', '-')}")
+    if broker is not None:
+        gathered.set("broker.name", broker, "--broker")
+    return _assembled(gathered, topology, path)
+
+
+def brokers_of(path: str | Path) -> tuple[str, ...]:
+    """The names in a topology file; none if it configures a single broker."""
+    topology = take_topology(read(path), str(path))
+    return () if topology is None else tuple(topology.brokers)
+
+
+def topology_of(path: str | Path) -> Topology:
+    """The topology in a file; ConfigError if it has none."""
+    topology = take_topology(read(path), str(path))
+    if topology is None:
+        raise ConfigError("has no [brokers.NAME] tables", source=str(path))
+    return topology
+
+
+def processes_of(path: str | Path) -> dict[str, tuple[str, ...]]:
+    """What is to be started for a topology: a process for each of its own, and for each broker in none."""
+    topology = topology_of(path)
+    together = {broker for brokers in topology.processes.values() for broker in brokers}
+    alone = {name: (name,) for name in topology.brokers if name not in together}
+    return {**topology.processes, **alone}
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The TOML of a file."""
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"is not TOML: {error}", source=str(path)) from None
+
+
+def show(config: Config) -> list[tuple[str, str, str]]:
+    """Every key with its value, as it would be written, and where that came from."""
+    return [(key, shown(key, config.value(key)), config.provenance(key)) for key in KEYS]
+
+
+# One broker of a topology.
+
+
+def _assembled(gathered: _Gathered, topology: Topology | None, path: str | Path | None) -> Config:
+    source = str(path)
+    chosen = gathered.values.get("broker.topology")
+    if chosen and topology is not None:
+        raise ConfigError(
+            "this file has brokers of its own; leave one out", key="broker.topology", source=source
+        )
+    if chosen:
+        source = chosen
+        topology = topology_of(source)
+    if topology is not None:
+        _place(gathered, topology, source)
+    sections = {name: _section(name, kind, gathered.values) for name, kind in SECTIONS.items()}
+    config = Config(**sections, sources=dict(gathered.sources))
+    return _fitting(replace(config, topology=topology or alone(config.broker)))
+
+
+def moved(config: Config, topology: Topology) -> Config:
+    """The same broker in another topology, which has it."""
+    placed = topology.brokers[config.broker.name]
+    listen = config.broker.listen if is_outside(config.provenance("broker.listen")) else placed.listen
+    return replace(
+        config, broker=replace(config.broker, listen=listen, pubends=placed.pubends), topology=topology
+    )
+
+
+def _place(gathered: _Gathered, topology: Topology, source: str) -> None:
+    """What the topology says of this broker: more than the rest of the file, less than a variable."""
+    name = gathered.values.get("broker.name")
+    known = list(topology.brokers)
+    if name is None:
+        reason = f"has several brokers; choose one of {', '.join(known)} with --broker"
+        raise ConfigError(reason, source=source)
+    if name not in topology.brokers:
+        raise ConfigError(unknown(name, known), key="broker.name", source=gathered.sources["broker.name"])
+    placed = topology.brokers[name]
+    values = {
+        "broker.listen": str(placed.listen),
+        "broker.pubends": list(placed.pubends),
+        "http.listen": placed.http,
+        "storage.data_dir": placed.data_dir,
+    }
+    for key, value in values.items():
+        if value is not None and not is_outside(gathered.sources.get(key, DEFAULT)):
+            gathered.set(key, value, source)
+
+
+def is_outside(source: str) -> bool:
+    """It was said for this one process, by a variable or an option."""
+    return source.startswith((PREFIX, "--"))
+
+
+# Sources.
+
+
+def _flattened(document: dict[str, Any], source: str) -> Iterator[tuple[str, Any]]:
+    for section, table in document.items():
+        if section not in SECTIONS:
+            raise ConfigError(unknown(section, [*SECTIONS, *TABLES]), key=section, source=source)
+        if not isinstance(table, dict):
+            raise ConfigError(f"write it as a table: [{section}]", key=section, source=source)
+        for name, value in table.items():
+            yield f"{section}.{name}", value
+
+
+def _variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """TIDEMARK_SECTION_NAME; other variables that begin so are not settings of a broker."""
+    for variable, text in sorted(environment.items()):
+        section, _, name = variable.removeprefix(PREFIX).lower().partition("_")
+        if variable.startswith(PREFIX) and section in SECTIONS and name:
+            yield f"{section}.{name}", variable, text
+
+
+# Checks.
+
+
+def _fitting(config: Config) -> Config:
+    """What no single key can get wrong."""
+    limits = config.limits
+    name = config.broker.name
+    if not name or len(name.encode()) > NAME_BYTES_MAX:
+        raise _of(config, "broker.name", f"use 1 to {NAME_BYTES_MAX} bytes")
+    if limits.silence <= limits.ping:
+        raise _of(config, "limits.silence", "must be longer than limits.ping, or nobody has time to answer")
+    if config.links.silence < 2 * config.links.ping:
+        raise _of(config, "links.silence", "must be twice links.ping at least, or nobody has time to answer")
+    if config.links.wait_max < config.links.wait:
+        raise _of(config, "links.wait_max", "must not be shorter than links.wait")
+    if config.thresholds.nack_max < config.thresholds.nack:
+        raise _of(config, "thresholds.nack_max", "must not be shorter than thresholds.nack")
+    try:
+        check_patterns(config.subscribers.callbacks)
+    except ConfigError as error:
+        raise _of(config, "subscribers.callbacks", error.reason) from None
+    try:
+        config.http_address()
+    except ConfigError as error:
+        raise _of(config, "http.listen", error.reason) from None
+    return config
+
+
+def _of(config: Config, key: str, reason: str) -> ConfigError:
+    return ConfigError(reason, key=key, source=config.provenance(key))
+
+
+def _section(name: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
+    mine = {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")}
+    return kind(**mine)
+
+
+def _beside(path: str, source: str) -> Path:
+    """A relative path in a file starts at that file."""
+    return Path(source).parent / path

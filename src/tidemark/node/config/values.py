@@ -1,0 +1,107 @@
+"""The value of a setting: read from text or TOML, checked, and written back as it would be in a file."""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+from tidemark.errors import ConfigError
+from tidemark.node.config.settings import KEYS, SECTIONS
+from tidemark.node.config.units import (
+    Address,
+    Duration,
+    Retain,
+    Size,
+    parse_address,
+    parse_duration,
+    parse_retain,
+    parse_size,
+    show_duration,
+    show_retain,
+    show_size,
+)
+
+
+def shown(key: str, value: Any) -> str:
+    """A value as a file would have it."""
+    hint = _hint(key)
+    if value is None:
+        return "none"
+    if hint is Duration or hint == Duration | None:
+        return f'"{show_duration(value)}"'
+    if hint is Size or hint == Size | None:
+        return f'"{show_size(value)}"'
+    if hint == Retain | None:
+        return f'"{show_retain(value)}"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple) and not isinstance(value, Address):
+        return "[" + ", ".join(f'"{each}"' for each in value) + "]"
+    return str(value) if isinstance(value, int) else f'"{value}"'
+
+
+def checked(key: str, value: Any) -> Any:
+    """A value of the key's kind; texts come from variables and options as well as from files."""
+    metadata = KEYS[key].metadata
+    found = _of_kind(_hint(key), value)
+    if metadata["choices"] and found not in metadata["choices"]:
+        raise ConfigError(f"{found!r} is none of {', '.join(metadata['choices'])}")
+    if metadata["least"] is not None and found is not None and found < metadata["least"]:
+        raise ConfigError(f"is less than {shown(key, metadata['least'])}, the least that works")
+    return found
+
+
+def _of_kind(hint: Any, value: Any) -> Any:
+    if hint in (Duration | None, Size | None, Retain | None):
+        return None if value in ("none", None) else _of_kind(hint.__args__[0], value)
+    if hint is tuple[str, ...] or hint == tuple[str, ...]:
+        return names_of(value.split(",") if isinstance(value, str) else value)
+    if hint is bool:
+        return _truth(value)
+    if hint is int:
+        return _number(value)
+    if isinstance(value, Address):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ConfigError(f'{value!r} is not text; write it in quotes, like "10s", "64MiB" or "name"')
+    parse = {
+        Duration: parse_duration, Size: parse_size, Address: parse_address, Retain: parse_retain
+    }.get(hint)  # fmt: skip
+    return value if parse is None else parse(value)
+
+
+def _truth(value: Any) -> bool:
+    if value in ("true", "false"):
+        return bool(value == "true")
+    if not isinstance(value, bool):
+        raise ConfigError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{value!r} is not a whole number")
+    return value
+
+
+def names_of(value: Any) -> tuple[str, ...]:
+    """A list of names, none twice."""
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise ConfigError(f'{value!r} is not a list of names; write ["first", "second"]')
+    names = tuple(each.strip() for each in value if each.strip())
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{value!r} has a name twice")
+    return names
+
+
+def text_of(value: Any, key: str) -> str | None:
+    """Text, or nothing."""
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(f"{value!r} is not text; write it in quotes", key=key)
+    return value
+
+
+def _hint(key: str) -> Any:
+    section, name = key.split(".")
+    return get_type_hints(SECTIONS[section])[name]

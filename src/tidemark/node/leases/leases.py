@@ -1,0 +1,241 @@
+"""Leases: clients that may be away, and are called when there is something for them (MOPS, mobility).
+
+A lease begins with the frame Lease on any connection of a client. When a connection has nothing to say for a
+while both sides say Rest, and the client is parked: the broker goes on as if it were there, within its
+credit, and holds no socket, no timer and no task for it. The first thing that it has for the client makes it
+call, one call at a time, later each time it fails and not for ever; or the client comes by itself. Either way
+the client shows its ticket, and the connection is its connection. One that is away for too long is gone, and
+so is one whose connection ends without a Rest: what was on its way then is lost, and only the client knows
+what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from tidemark.errors import ConfigError
+from tidemark.node.config.settings import SubscribersSection
+from tidemark.node.config.units import Address, parse_address
+from tidemark.node.leases.callback_policy import may_call
+from tidemark.node.leases.leaseholder import Leaseholder
+from tidemark.node.logs import Log
+from tidemark.wire.frames import Lease, Leased, Refused
+
+if TYPE_CHECKING:
+    from tidemark.node.connection import Connection
+    from tidemark.node.server import Server
+
+#: Calls under way at a time.
+CALLS_MAX = 64
+CALL_SECONDS_MAX = 5.0
+#: Calls that fail before the client has to come by itself; with the waits between them about a minute.
+TRIES_MAX = 12
+WAIT_SECONDS_MIN = 0.1
+WAIT_SECONDS_MAX = 10.0
+#: Said to whoever answers at an address that a client named: it may not be a word of another protocol.
+KEY_CHARACTERS_MIN, KEY_CHARACTERS_MAX = 16, 64
+TICKET_BYTES = 16
+log = Log("leases")
+
+
+class Leases:
+    """All leases of a broker."""
+
+    def __init__(self, server: Server, settings: SubscribersSection, chance: Random | None = None) -> None:
+        self._server = server
+        self._settings = settings
+        self._chance = chance or Random()
+        self._by_ticket: dict[str, Leaseholder] = {}
+        self._by_key: dict[str, Leaseholder] = {}
+        #: those for whom something waits
+        self.waiting: set[Leaseholder] = set()
+        self._turns = asyncio.Semaphore(CALLS_MAX)
+        self._is_stopped = False
+        #: calls, those that led to nothing, and leases that ended because nobody came back
+        self.dials = self.dials_failed = self.expired = 0
+
+    @property
+    def parked(self) -> int:
+        """Clients that are away."""
+        return sum(holder.is_parked for holder in self._by_ticket.values())
+
+    # From connections.
+
+    def grant(self, connection: Connection, lease: Lease) -> Leased | Refused:
+        """A client asks for a lease, or for another one than it has."""
+        refusal = self._refusal(connection, lease)
+        if refusal is not None:
+            return Refused("lease", lease.address, *refusal)
+        before = self._by_key.get(lease.key)
+        if before is not None and before is not connection.lease:
+            self.end(before)
+        holder = connection.lease or self._begin(connection)
+        self._by_key.pop(holder.key, None)
+        self._by_key[lease.key] = holder
+        holder.key, holder.address = lease.key, parse_address(lease.address)
+        holder.seconds = max(1, min(lease.seconds, self._settings.lease // 1_000_000))
+        return Leased(holder.seconds, holder.ticket)
+
+    def _begin(self, connection: Connection) -> Leaseholder:
+        holder = Leaseholder(connection, token_hex(TICKET_BYTES), self._server.time, self._mail_came)
+        connection.lease = self._by_ticket[holder.ticket] = holder
+        self._server.runtime.client_is(holder.client, holder)
+        return holder
+
+    def _refusal(self, connection: Connection, lease: Lease) -> tuple[str, str] | None:
+        try:
+            address = parse_address(lease.address)
+        except ConfigError as error:
+            return "address", error.reason
+        if not address.port or not may_call(address.host, connection.address, self._settings.callbacks):
+            reason = (
+                f"this broker does not call {address}: listen at an address of your own that it sees you at "
+            )
+            return "address", reason + "in a private network, or have its subscribers.callbacks allow it"
+        if not KEY_CHARACTERS_MIN <= len(lease.key) <= KEY_CHARACTERS_MAX or not _is_plain(lease.key):
+            few, many = KEY_CHARACTERS_MIN, KEY_CHARACTERS_MAX
+            return "frame", f"the key of a lease is {few} to {many} letters and digits"
+        if connection.lease is None and len(self._by_ticket) >= self._settings.leases:
+            return "limit", "this broker gives no more leases: stay connected, or ask for subscribers.leases"
+        return None
+
+    def claim(self, connection: Connection, ticket: str) -> Leaseholder | None:
+        """Whose ticket it is, if that client is away, and if it was called, on this connection's call."""
+        holder = self._by_ticket.get(ticket)
+        if holder is None or not holder.is_parked or connection.calling not in (None, holder):
+            return None
+        return holder
+
+    def arrived(self, holder: Leaseholder, connection: Connection) -> None:
+        """A client is back."""
+        self.waiting.discard(holder)
+        if holder.call is not None and holder.answered is None:
+            holder.call.cancel()  # it waits for the next try
+        holder.arrived(connection)
+
+    def rested(self, connection: Connection) -> None:
+        """A client has said its last frame on a connection."""
+        holder = connection.lease
+        assert holder is not None
+        if not holder.is_resting:
+            holder.rest()
+        # From here on the end of the connection is no loss.
+        connection.lease = connection.client = None
+        connection.close()
+        holder.parked()
+
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if connection.calling is not None:
+            connection.calling.tell(None)
+        if connection.lease is not None:
+            self.end(connection.lease)
+
+    def refused(self, holder: Leaseholder) -> None:
+        """Who answers at a client's address does not know of the lease."""
+        if holder.is_parked:
+            log.info("whoever is there is not the client: its lease ends", name=holder.name)
+            self.end(holder)
+
+    # The end of a lease.
+
+    def end(self, holder: Leaseholder) -> None:
+        """The client is gone; durable subscriptions stay, as ever."""
+        if holder.is_over:
+            return
+        holder.is_over = True
+        del self._by_ticket[holder.ticket]
+        if self._by_key.get(holder.key) is holder:
+            del self._by_key[holder.key]
+        self.waiting.discard(holder)
+        if holder.call is not None:
+            holder.call.cancel()
+        connection, holder.connection = holder.connection, None
+        if connection is not None:
+            connection.lease = connection.client = None
+            connection.abort()
+        self._server.runtime.client_gone(holder.client)
+
+    def sweep(self, now: float) -> None:
+        """Park those that have nothing to say; end what has lasted too long."""
+        rest_before = now - self._settings.rest / 1e6
+        late_before = now - self._server.limits.handshake / 1e6
+        for holder in list(self._by_ticket.values()):
+            if holder.connection is None:
+                if holder.until < now:
+                    self.expired += 1
+                    log.info("away for too long: its lease ends", name=holder.name, seconds=holder.seconds)
+                    self.end(holder)
+            elif holder.connection.is_paused:
+                continue  # its answer would not be read
+            elif holder.is_resting:
+                if holder.flowed < late_before:
+                    holder.connection.abort()
+            elif holder.flowed < rest_before and not holder.connection.queued_bytes:
+                holder.rest()
+
+    def stop(self) -> None:
+        """Call nobody any more."""
+        self._is_stopped = True
+        for holder in self._by_ticket.values():
+            if holder.call is not None:
+                holder.call.cancel()
+
+    # Calling.
+
+    def _mail_came(self, holder: Leaseholder) -> None:
+        if holder.mail_bytes > self._server.limits.client_queue:
+            log.warning("too much waits for it: its lease ends", name=holder.name, queued=holder.mail_bytes)
+            # Not from inside of what the broker is saying.
+            asyncio.get_running_loop().call_soon(self.end, holder)
+            return
+        self.waiting.add(holder)
+        if holder.call is None and not self._is_stopped:
+            holder.call = asyncio.create_task(self._call(holder), name="call")
+
+    async def _call(self, holder: Leaseholder) -> None:
+        wait = WAIT_SECONDS_MIN
+        for _ in range(TRIES_MAX):
+            async with self._turns:
+                problem = await self._try(holder)
+            if holder.call is not asyncio.current_task():
+                return  # it has come
+            self.dials_failed += 1
+            log.info("cannot call", name=holder.name, address=str(holder.address), reason=problem)
+            await asyncio.sleep(wait * self._chance.uniform(0.5, 1.0))
+            wait = min(2 * wait, WAIT_SECONDS_MAX)
+        log.warning("called in vain: waits for it to come", name=holder.name, address=str(holder.address))
+
+    async def _try(self, holder: Leaseholder) -> str:
+        """One call; when this returns the client is there, or why it is not."""
+        assert isinstance(holder.address, Address)
+        self.dials += 1
+        answered = holder.answered = asyncio.get_running_loop().create_future()
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(CALL_SECONDS_MAX):
+                connection = await self._server.push(holder, holder.address)
+                if await answered is not connection:
+                    _give_up(connection)  # closed already, or the client has come by itself
+                return "it was not accepted"
+        except TimeoutError:
+            if connection is not None:
+                _give_up(connection)
+            return "no answer"
+        except (OSError, UnicodeError) as error:
+            return str(error)
+        finally:
+            if holder.answered is answered:
+                holder.answered = None
+
+
+def _give_up(connection: Connection) -> None:
+    connection.calling = None
+    connection.abort()
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isalnum()

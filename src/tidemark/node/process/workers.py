@@ -1,0 +1,67 @@
+"""Workers: several brokers on one machine in place of one, to use more of its cores.
+
+Each is a broker of its own, with a pubend, a data directory and an address; the others are linked to the
+first. A publisher or subscriber talks to one of them and reaches everyone. What one worker has on disk stays
+its own: a durable subscriber comes back to the worker where it was made. Their topology is written in the
+data directory, so that they can be more the next time, and never fewer by mistake.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidemark.errors import ConfigError
+from tidemark.node.config.loading import brokers_of
+from tidemark.node.config.units import Address, parse_address
+
+WORKERS_MAX = 64
+FILE_NAME = "workers.toml"
+#: From one worker's port to the next one's; the port after it is for its health and metrics.
+PORT_STEP = 10
+
+
+def lay_out(data_dir: str, listen: str, count: int, settings: Mapping[str, str]) -> Path:
+    """Write the topology of so many workers; `settings` hold for all of them."""
+    if not 1 <= count <= WORKERS_MAX:
+        raise ConfigError(f"{count} workers are not between 1 and {WORKERS_MAX}", key="workers")
+    path = Path(data_dir) / FILE_NAME
+    if path.exists() and (before := len(brokers_of(path))) > count:
+        raise ConfigError(
+            f"{before} workers have data in {data_dir}: start as many, or what the others hold is not served",
+            key="workers",
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(_toml(parse_address(listen), count, settings))
+    fresh.replace(path)
+    return path
+
+
+def _toml(listen: Address, count: int, settings: Mapping[str, str]) -> str:
+    lines = ["# Written by `tidemark up --workers`."]
+    sections: dict[str, list[str]] = {}
+    for key, value in settings.items():
+        section, _, name = key.rpartition(".")
+        sections.setdefault(section, []).append(f"{name} = {_literal(value)}")
+    for section, entries in sections.items():
+        lines += ["", f"[{section}]", *entries]
+    for number in range(1, count + 1):
+        port = listen.port + PORT_STEP * (number - 1)
+        lines += [
+            "",
+            f"[brokers.worker-{number}]",
+            f"listen = {json.dumps(f'{listen.host}:{port}')}",
+            f"http = {json.dumps(f'127.0.0.1:{port + 1}')}",
+            f'pubends = ["worker-{number}"]',
+            f'data_dir = "worker-{number}"',
+        ]
+    for number in range(2, count + 1):
+        lines += ["", f"[bundles.link-{number}]", f'cells = ["worker-{number}", "worker-1"]']
+    return "\n".join(lines) + "\n"
+
+
+def _literal(value: str) -> str:
+    """A value of the command line as TOML: true, false and numbers as such, anything else in quotes."""
+    return value if value in ("true", "false") or value.isdigit() else json.dumps(value)

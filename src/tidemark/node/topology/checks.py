@@ -1,0 +1,186 @@
+"""What a topology has to be: names that are there once, cells that can all be reached, trees without circles.
+
+Each mistake is a ConfigError at the key of the file where it is to be corrected, and says what to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tidemark.broker.overlay.layout import MAIN_TREE, Pair, pair
+from tidemark.errors import ConfigError
+from tidemark.node.config.units import Address
+from tidemark.ticks.token import PUBEND_BYTES_MAX
+
+if TYPE_CHECKING:
+    from tidemark.node.topology.topology import Bundle, Placed, Tree
+
+BROKERS_MAX = 1_000
+TREES_MAX = 64
+
+
+def check(
+    placed: Sequence[Placed],
+    bundles: Sequence[Bundle],
+    trees: Sequence[Tree],
+    processes: Mapping[str, tuple[str, ...]],
+) -> None:
+    """ConfigError at the first thing that does not fit."""
+    _check_brokers(placed)
+    cell_of = {each.name: each.cell for each in placed}
+    joined: dict[Pair, str] = {}
+    for bundle in bundles:
+        _check_bundle(bundle, cell_of)
+        other = joined.setdefault(pair(*bundle.cells), bundle.name)
+        if other != bundle.name:
+            raise ConfigError(
+                f"{other!r} joins the same two cells; put all links into one",
+                key=f"bundles.{bundle.name}.cells",
+            )
+    _check_reachable(placed, bundles)
+    _check_trees(placed, bundles, trees)
+    _check_processes(cell_of, processes)
+
+
+def spanning(bundles: Iterable[Bundle]) -> tuple[str, ...]:
+    """Of these bundles, the first ones that join all cells that they can join, without a circle."""
+    group: dict[str, str] = {}
+
+    def root(cell: str) -> str:
+        while group.setdefault(cell, cell) != cell:
+            cell = group[cell]
+        return cell
+
+    chosen = []
+    for bundle in bundles:
+        a, b = (root(cell) for cell in bundle.cells)
+        if a != b:
+            group[a] = b
+            chosen.append(bundle.name)
+    return tuple(chosen)
+
+
+def check_pubend(name: str, key: str) -> None:
+    """ConfigError unless it can be a pubend's name."""
+    if not name or len(name.encode()) > PUBEND_BYTES_MAX:
+        raise ConfigError(f"{name!r} is no pubend's name; use 1 to {PUBEND_BYTES_MAX} bytes", key=key)
+
+
+def _check_brokers(placed: Sequence[Placed]) -> None:
+    if len(placed) > BROKERS_MAX:
+        raise ConfigError(f"{len(placed)} brokers are over the limit of {BROKERS_MAX}", key="brokers")
+    hosts: dict[str, str] = {}
+    listening: dict[Address, str] = {}
+    for each in placed:
+        key = f"brokers.{each.name}"
+        for pubend in each.pubends:
+            check_pubend(pubend, f"{key}.pubends")
+            other = hosts.setdefault(pubend, each.name)
+            if other != each.name:
+                reason = f"the pubend {pubend!r} is hosted by {other!r} already; choose another name"
+                raise ConfigError(reason, key=f"{key}.pubends")
+        other = listening.setdefault(each.listen, each.name)
+        if each.listen.port and other != each.name:
+            raise ConfigError(f"{each.listen} is where {other!r} listens already", key=f"{key}.listen")
+
+
+def _check_bundle(bundle: Bundle, cell_of: Mapping[str, str]) -> None:
+    key = f"bundles.{bundle.name}"
+    for cell in bundle.cells:
+        if cell not in cell_of.values():
+            raise ConfigError(_missing("cell", cell, set(cell_of.values())), key=f"{key}.cells")
+    if bundle.cells[0] == bundle.cells[1]:
+        reason = "a bundle joins two cells; the brokers of one cell are linked anyway"
+        raise ConfigError(reason, key=f"{key}.cells")
+    seen: set[Pair] = set()
+    for link in bundle.links or ():
+        _check_link(link, bundle, cell_of)
+        if pair(*link) in seen:
+            raise ConfigError(f"{link[0]} - {link[1]} is there twice", key=f"{key}.links")
+        seen.add(pair(*link))
+    if bundle.links == ():
+        raise ConfigError("has no links; leave `links` out for each to each", key=f"{key}.links")
+
+
+def _check_link(link: Pair, bundle: Bundle, cell_of: Mapping[str, str]) -> None:
+    key = f"bundles.{bundle.name}.links"
+    for end in link:
+        if end not in cell_of:
+            raise ConfigError(_missing("broker", end, cell_of), key=key)
+    ends = tuple(cell_of[end] for end in link)
+    if ends[0] == ends[1]:
+        reason = f"{link[0]} and {link[1]} are both in the cell {ends[0]!r}, and linked anyway: leave it out"
+        raise ConfigError(reason, key=key)
+    if set(ends) != set(bundle.cells):
+        where = " and ".join(bundle.cells)
+        raise ConfigError(f"{link[0]} - {link[1]} is no link between the cells {where}", key=key)
+
+
+def _check_reachable(placed: Sequence[Placed], bundles: Sequence[Bundle]) -> None:
+    reached = _reached(placed[0].cell, bundles) if placed else set()
+    for each in placed:
+        if each.cell not in reached:
+            raise ConfigError(
+                f"the cell {each.cell!r} cannot be reached from {placed[0].cell!r}: join it with "
+                f'[bundles.NAME] cells = ["{each.cell}", ...]',
+                key=f"brokers.{each.name}.cell",
+            )
+
+
+def _check_trees(placed: Sequence[Placed], bundles: Sequence[Bundle], trees: Sequence[Tree]) -> None:
+    if len(trees) > TREES_MAX:
+        raise ConfigError(f"{len(trees)} trees are over the limit of {TREES_MAX}", key="trees")
+    known = {each.name: each for each in bundles}
+    pubends = {pubend for each in placed for pubend in each.pubends}
+    used: dict[str, str] = {}
+    for tree in trees:
+        key = f"trees.{tree.name}"
+        for name in tree.bundles:
+            if name not in known:
+                raise ConfigError(_missing("bundle", name, known), key=f"{key}.bundles")
+        chosen = [known[name] for name in tree.bundles]
+        circle = set(tree.bundles) - set(spanning(chosen))
+        if circle:
+            reason = f"goes in a circle with {', '.join(sorted(circle))}; leave it out"
+            raise ConfigError(reason, key=f"{key}.bundles")
+        missed = {each.cell for each in placed} - _reached(placed[0].cell, chosen)
+        if missed:
+            reason = f"does not reach the cell {min(missed)!r} from {placed[0].cell!r}; add a bundle"
+            raise ConfigError(reason, key=f"{key}.bundles")
+        for pubend in tree.pubends:
+            if pubend not in pubends:
+                raise ConfigError(_missing("pubend", pubend, pubends), key=f"{key}.pubends")
+            other = used.setdefault(pubend, tree.name)
+            if other != tree.name:
+                raise ConfigError(f"{pubend!r} uses the tree {other!r} already", key=f"{key}.pubends")
+        if tree.name != MAIN_TREE and not tree.pubends:
+            raise ConfigError("say which pubends use it: pubends = [...]", key=key)
+
+
+def _check_processes(cell_of: Mapping[str, str], processes: Mapping[str, tuple[str, ...]]) -> None:
+    running: dict[str, str] = {}
+    for process, brokers in processes.items():
+        key = f"processes.{process}.brokers"
+        if not brokers:
+            raise ConfigError("say which brokers run in it", key=key)
+        for broker in brokers:
+            if broker not in cell_of:
+                raise ConfigError(_missing("broker", broker, cell_of), key=key)
+            other = running.setdefault(broker, process)
+            if other != process:
+                raise ConfigError(f"{broker!r} runs in the process {other!r} already", key=key)
+
+
+def _reached(start: str, bundles: Sequence[Bundle]) -> set[str]:
+    reached, grew = {start}, True
+    while grew:
+        found = {cell for each in bundles if reached & set(each.cells) for cell in each.cells}
+        grew = not found <= reached
+        reached |= found
+    return reached
+
+
+def _missing(what: str, name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    return f"there is no {what} {name!r}; choose one of {', '.join(names) or 'none'}"

@@ -1,0 +1,58 @@
+"""A topology as text: the same TOML that people write, without what only one machine needs to know."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidemark.node.topology.topology import Bundle, Placed, Topology, Tree
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def to_text(topology: Topology) -> str:
+    """The tables of a topology, in its order; the same text for the same topology."""
+    tables = [
+        *(_table("brokers", each.name, _broker(each)) for each in topology.brokers.values()),
+        *(_table("bundles", each.name, _bundle(each)) for each in topology.bundles.values()),
+        *(_table("trees", each.name, _tree(each)) for each in topology.trees.values()),
+    ]
+    return "\n".join(tables)
+
+
+def quoted(value: str) -> str:
+    """A text of TOML."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _table(kind: str, name: str, lines: Iterator[str]) -> str:
+    key = name if _BARE.fullmatch(name) else quoted(name)
+    return f"[{kind}.{key}]\n" + "".join(f"{line}\n" for line in lines)
+
+
+def _broker(placed: Placed) -> Iterator[str]:
+    yield f"cell = {quoted(placed.cell)}"
+    yield f"listen = {quoted(str(placed.listen))}"
+    if placed.pubends:
+        yield f"pubends = {_list(placed.pubends)}"
+    if placed.is_draining:
+        yield "draining = true"
+
+
+def _bundle(bundle: Bundle) -> Iterator[str]:
+    yield f"cells = {_list(bundle.cells)}"
+    if bundle.links is not None:
+        yield f"links = [{', '.join(map(_list, bundle.links))}]"
+
+
+def _tree(tree: Tree) -> Iterator[str]:
+    yield f"bundles = {_list(tree.bundles)}"
+    if tree.pubends:
+        yield f"pubends = {_list(tree.pubends)}"
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"[{', '.join(map(quoted, names))}]"

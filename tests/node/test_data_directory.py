@@ -1,0 +1,46 @@
+"""The data directory: made once, used by one, refused when it is something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidemark.errors import DirectoryLockedError, UnknownFormatError
+from tidemark.node.disk.data_directory import PARTS, DataDirectory
+
+
+def test_the_first_start_makes_the_directory_and_the_next_finds_it(tmp_path: Path) -> None:
+    for _ in range(2):
+        directory = DataDirectory(tmp_path / "a" / "data")
+        assert (directory.path / "version").read_text() == "tidemark data 1\n"
+        assert all(directory.part(part).is_dir() for part in PARTS)
+        directory.close()
+
+
+def test_two_processes_cannot_use_it_at_once(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    with pytest.raises(DirectoryLockedError, match="in use by process"):
+        DataDirectory(tmp_path)
+    directory.close()
+    DataDirectory(tmp_path).close()
+
+
+def test_a_directory_of_another_version_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "version").write_text("tidemark data 2\n")
+    with pytest.raises(UnknownFormatError, match="start the version that wrote it"):
+        DataDirectory(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "version"]
+
+
+def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(UnknownFormatError, match=r"thesis.tex"):
+        DataDirectory(tmp_path)
+
+
+def test_a_first_start_that_crashed_half_way_is_finished(tmp_path: Path) -> None:
+    (tmp_path / "version.new").write_text("tide")
+    DataDirectory(tmp_path).close()
+    assert (tmp_path / "version").read_text() == "tidemark data 1\n"
+    assert not (tmp_path / "version.new").exists()

@@ -1,0 +1,127 @@
+"""The disk thread and what is measured of it: order, completions, marks, failure, backlog."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+from tidemark.broker.effects import (
+    AppendPfs,
+    CommitTables,
+    Effect,
+    LogFull,
+    LogSynced,
+    PfsSynced,
+    ResumeLog,
+    Stimulus,
+    SyncLog,
+    SyncPfs,
+    TablesCommitted,
+)
+from tidemark.errors import DiskFailedError
+from tidemark.node.disk import disk_thread
+from tidemark.node.disk.backlog import Backlog
+from tidemark.node.disk.disk_thread import DiskThread
+
+
+class Recorder:
+    """A worker that notes what it is given, and waits at a gate before each effect."""
+
+    def __init__(self) -> None:
+        self.seen: list[Effect] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.is_waiting = False
+        self.error: Exception | None = None
+
+    def carry_out(self, effect: Effect) -> Stimulus | None:
+        assert self.gate.wait(10)
+        self.seen.append(effect)
+        if self.error is not None:
+            raise self.error
+        return LogSynced(effect.ticket) if isinstance(effect, SyncLog) else None
+
+    def retry(self) -> list[Stimulus]:
+        self.is_waiting = False
+        return [TablesCommitted(9)]
+
+
+def test_effects_are_carried_out_in_order_and_completions_reported_in_order() -> None:
+    async def story() -> None:
+        worker = Recorder()
+        done: list[Stimulus] = []
+        timed: list[str] = []
+        disk = DiskThread(worker, done.extend, lambda _: None, lambda which, _: timed.append(which))
+        worker.gate.clear()
+        for ticket in range(50):
+            disk.put((SyncLog(ticket), CommitTables(ticket)))
+        worker.gate.set()
+        await disk.reached()
+        assert done == [LogSynced(ticket) for ticket in range(50)]
+        await disk.stop()
+        assert worker.seen[:2] == [SyncLog(0), CommitTables(0)]
+        assert len(worker.seen) == 100
+        assert timed[:2] == ["log", "tables"]
+        assert disk.busy_seconds == 0
+
+    asyncio.run(story())
+
+
+def test_what_waits_for_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_thread, "RETRY_SECONDS", 0.001)
+
+    async def story() -> None:
+        worker = Recorder()
+        worker.is_waiting = True
+        reported = asyncio.Event()
+        disk = DiskThread(worker, lambda _: reported.set(), lambda _: None, lambda _, __: None)
+        async with asyncio.timeout(10):
+            await reported.wait()
+        await disk.stop()
+
+    asyncio.run(story())
+
+
+def test_after_a_failure_nothing_more_is_carried_out_and_nobody_waits_for_ever() -> None:
+    async def story() -> None:
+        worker = Recorder()
+        worker.error = DiskFailedError("sync failed", path="x")
+        failures: list[BaseException] = []
+        disk = DiskThread(worker, lambda _: None, failures.append, lambda _, __: None)
+        disk.put((SyncLog(1), SyncLog(2)))
+        async with asyncio.timeout(10):
+            await disk.reached()
+            await disk.reached()
+            await disk.stop()
+        assert failures == [worker.error]
+        assert worker.seen == [SyncLog(1)]
+
+    asyncio.run(story())
+
+
+def pfs(count: int) -> AppendPfs:
+    return AppendPfs("p", 0, count, np.zeros(count, np.int64), np.zeros(count, np.uint32), {})
+
+
+def test_the_backlog_is_what_no_sync_has_covered() -> None:
+    backlog = Backlog()
+    backlog.put((pfs(10), SyncPfs(1), pfs(5)))
+    assert backlog.bytes == 15 * 12
+    backlog.done((PfsSynced(1),))
+    assert backlog.bytes == 5 * 12
+    backlog.put((SyncPfs(2), SyncLog(1)))
+    backlog.done((PfsSynced(2), LogFull(1)))
+    backlog.put((ResumeLog(),))
+    assert backlog.bytes == 0
+
+
+def test_the_log_is_full_until_a_group_finds_room() -> None:
+    backlog = Backlog()
+    full: list[bool] = []
+    for stimulus in (LogFull(1), PfsSynced(1), LogSynced(2)):
+        backlog.done((stimulus,))
+        full.append(backlog.is_log_full)
+    assert full == [True, True, False]
