@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A local Spark session; starting it takes seconds, so there is one for the whole run."""
-    from tidemark.spark.session import session
+    from tidemark.spark.engine.session import session
 
     scratch = tmp_path_factory.mktemp("spark")
     running = session(

@@ -3,6 +3,6 @@
 One that cannot be imported would hide the formats of all the others, so nothing else is in here.
 """
 
-from tidemark.spark.source import TidemarkSource as DefaultSource
+from tidemark.spark.source.source import TidemarkSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from tidemark.spark.session import session
+from tidemark.spark.engine.session import session
 
 #: Small, so that there are batches to be killed in.
 BATCH_EVENTS = 100

@@ -27,8 +27,8 @@ from tidemark.lab.ledger import audit
 from tidemark.lab.stage import Stage, wait_for
 from tidemark.message.batches.batch import BatchBuilder, Shape
 from tidemark.message.schema import Schema
-from tidemark.spark import archivefiles
-from tidemark.spark.archivestate import load_state
+from tidemark.spark.archive import reader as archive_reader
+from tidemark.spark.archive.state import load_state
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 pytestmark = pytest.mark.chaos
@@ -73,7 +73,7 @@ def size_of(directory: Path) -> int:
 
 
 def ticks_in(path: Path) -> list[int]:
-    found = archivefiles.read(path, "main", TICK_MIN, TICK_MAX)
+    found = archive_reader.read(path, "main", TICK_MIN, TICK_MAX)
     return [int(tick) for batch in found for tick in batch.ticks]
 
 
@@ -103,7 +103,7 @@ class Desk:
 def write_down(path: Path, ledgers: Path) -> Path:
     """What an archive has, as a subscriber's ledger."""
     lines = [opening("archive", "load", "", CheckpointToken(), is_new=True, is_durable=True)]
-    for batch in archivefiles.read(path, "main", TICK_MIN, TICK_MAX):
+    for batch in archive_reader.read(path, "main", TICK_MIN, TICK_MAX):
         lines += [
             {
                 "what": "event",
@@ -173,7 +173,7 @@ def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(spar
         there = ticks_in(copied(path, stage.directory / "before"))
         assert there == ticks[: len(there)] != ticks
         (pubend,) = tm.ask("pubends")
-        assert pubend["archived"] <= archivefiles.covered(path)["main"] < ticks[-1]
+        assert pubend["archived"] <= archive_reader.covered(path)["main"] < ticks[-1]
         subprocess.run(
             ["nsenter", "-t", str(part.process.pid), "-U", "-m", "--preserve-credentials",
              "mount", "-o", "remount,size=64m", str(disk)],
@@ -189,7 +189,7 @@ def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(spar
 def follows(path: Path, tick: int) -> None:
     """Wait until the archive covers it."""
     wait_for(
-        lambda: dict(archivefiles.covered(path)).get("main", TICK_MIN) >= tick,
+        lambda: dict(archive_reader.covered(path)).get("main", TICK_MIN) >= tick,
         lambda: "the archive does not follow",
         PATIENCE_SECONDS,
     )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.lab.ledger import Audit
 from tidemark.lab.stage import BrokerPart, Part, Stage, wait_for
-from tidemark.spark.audit import audit
-from tidemark.spark.ledgers import gather
+from tidemark.spark.audit.audit import audit
+from tidemark.spark.audit.ledgers import gather
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

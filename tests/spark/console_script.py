@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tidemark.spark.plainerrors import told
-from tidemark.spark.session import session
+from tidemark.spark.engine.plain_errors import told
+from tidemark.spark.engine.session import session
 
 if __name__ == "__main__":
     broker, directory = sys.argv[1:]

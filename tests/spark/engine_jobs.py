@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tidemark.spark import archive as archive_module
 from tidemark.spark import history
-from tidemark.spark.archive import Archive
-from tidemark.spark.session import session
+from tidemark.spark.archive import archive as archive_module
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.engine.session import session
 
 EVENTS = 600
 SCHEMA = "[n: int, text: string?]"

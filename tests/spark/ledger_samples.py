@@ -18,7 +18,7 @@ from tests.spark.ledger_witnesses import WITNESSES, Witness
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
-from tidemark.spark.ledgerlines import lookup
+from tidemark.spark.audit.ledger_lines import lookup
 
 Line = dict[str, Any]
 

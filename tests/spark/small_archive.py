@@ -12,10 +12,10 @@ import numpy as np
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
-from tidemark.spark.archivelayout import Layout, fields_of
-from tidemark.spark.archivestate import State, Topics, save_state, save_topics
-from tidemark.spark.archivetable import ArchiveTable, root_of
-from tidemark.spark.archivewrite import PartWriter
+from tidemark.spark.archive.layout import Layout, fields_of
+from tidemark.spark.archive.state import State, Topics, save_state, save_topics
+from tidemark.spark.archive.table import ArchiveTable, root_of
+from tidemark.spark.archive.writer import PartWriter
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Line, Range
 

@@ -13,12 +13,13 @@ from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
 from tidemark.message.batches.batch import EventBatch
-from tidemark.spark import archive as archive_module
-from tidemark.spark import archivefiles, archivekeep
-from tidemark.spark.archive import Archive
-from tidemark.spark.archivekeep import Retain
-from tidemark.spark.archivestate import load_state
-from tidemark.spark.archivetable import ArchiveTable, folder_of
+from tidemark.spark.archive import archive as archive_module
+from tidemark.spark.archive import compaction as archive_compaction
+from tidemark.spark.archive import reader as archive_reader
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.archive.compaction import Retain
+from tidemark.spark.archive.state import load_state
+from tidemark.spark.archive.table import ArchiveTable, folder_of
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 TRADE = "[symbol: string, price: double, qty: int?]"
@@ -51,7 +52,7 @@ def publish(tm: sync.Client, first: int, count: int) -> list[int]:
 def events_in(path: Path, pattern: str = ">", base: int = TICK_MIN, upto: int = TICK_MAX) -> list[int]:
     """The ticks that the archive gives back, in its order."""
     return [
-        int(tick) for batch in archivefiles.read(path, "main", base, upto, pattern) for tick in batch.ticks
+        int(tick) for batch in archive_reader.read(path, "main", base, upto, pattern) for tick in batch.ticks
     ]
 
 
@@ -79,7 +80,7 @@ def test_every_event_is_archived_once_and_the_pubend_is_told(
     node: LiveNode, tm: sync.Client, tmp_path: Path
 ) -> None:
     path = tmp_path / "archive"
-    assert not archivefiles.covered(path)
+    assert not archive_reader.covered(path)
     tm.subscribe("trades.>", durable="holds").close()
     first = publish(tm, 0, 50)
     kept = everything(tm)
@@ -96,11 +97,11 @@ def test_every_event_is_archived_once_and_the_pubend_is_told(
     assert events_in(path, "news") == sorted(first[50:] + second[10:])
     assert events_in(path, base=first[-1]) == sorted(second)
     assert events_in(path, base=first[3], upto=first[6]) == first[4:7]
-    got = [row for batch in archivefiles.read(path, "main", TICK_MIN, TICK_MAX) for row in rows_of(batch)]
+    got = [row for batch in archive_reader.read(path, "main", TICK_MIN, TICK_MAX) for row in rows_of(batch)]
     assert got == rows_of(kept) + rows_of(kept_later)
     (pubend,) = tm.ask("pubends")
-    assert second[-1] <= pubend["archived"] <= archivefiles.covered(path)["main"]
-    assert archivefiles.gaps(path, "main", first[0], second[-1]) == []
+    assert second[-1] <= pubend["archived"] <= archive_reader.covered(path)["main"]
+    assert archive_reader.gaps(path, "main", first[0], second[-1]) == []
 
 
 def test_a_pubend_lets_go_what_is_archived_and_nothing_before(
@@ -156,7 +157,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     elif where == "before the report":
         monkeypatch.setattr(Archive, "_report", crash)
     else:
-        monkeypatch.setattr(archivekeep.Keeper, "keep", crash)
+        monkeypatch.setattr(archive_compaction.Keeper, "keep", crash)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_a_crash_at_any_point_doubles_and_loses_nothing(
         crashing(patch, where)
         with pytest.raises(CrashError):
             archive.round()
-        before = archivefiles.covered(path)
+        before = archive_reader.covered(path)
         assert events_in(path) == sorted(tick for tick in ticks if tick <= before["main"])
     ticks += publish(tm, 40, 20)
     with Archive(node.url, path) as archive:
@@ -230,7 +231,7 @@ def test_small_files_become_one_and_nothing_else_changes(
     node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "archive"
-    monkeypatch.setattr(archivekeep, "SMALL_FILES_MIN", 4)
+    monkeypatch.setattr(archive_compaction, "SMALL_FILES_MIN", 4)
     ticks: list[int] = []
     with Archive(node.url, path) as archive:
         for n in range(9):
@@ -239,7 +240,7 @@ def test_small_files_become_one_and_nothing_else_changes(
             assert events_in(path) == sorted(ticks)
     assert len(ArchiveTable(path, "news").files()) == 3
     assert len(list(folder_of(path, "news").glob("*.parquet"))) > 3
-    monkeypatch.setattr(archivekeep, "GRACE_SECONDS", -1.0)
+    monkeypatch.setattr(archive_compaction, "GRACE_SECONDS", -1.0)
     with Archive(node.url, path) as archive:
         ticks += publish(tm, 9, 1)
         archive.round()
@@ -260,7 +261,7 @@ def test_what_is_older_than_wanted_goes_and_says_so(node: LiveNode, tm: sync.Cli
     released = load_state(path).released
     assert released is not None
     assert old[-1] <= released < new[0]
-    assert archivefiles.gaps(path, "main", old[0], new[0]) == [(old[0], released)]
+    assert archive_reader.gaps(path, "main", old[0], new[0]) == [(old[0], released)]
 
 
 def test_a_topic_may_get_fields_and_other_topics_may_have_them_otherwise(
@@ -300,7 +301,7 @@ def test_what_was_gone_before_it_was_archived_is_a_gap(tmp_path: Path) -> None:
             archive.round()
             assert archive.round() is None
         assert events_in(tmp_path / "archive") == [kept]
-        (gap,) = archivefiles.gaps(tmp_path / "archive", "main", gone - 1, kept)
+        (gap,) = archive_reader.gaps(tmp_path / "archive", "main", gone - 1, kept)
         assert gap[0] == gone - 1
         assert gone <= gap[1] < kept
 
@@ -312,6 +313,6 @@ def test_a_state_of_another_version_is_refused(node: LiveNode, tm: sync.Client, 
         archive.round()
     (path / "_archive" / "state.json").write_text('{"format": 99}')
     with pytest.raises(UnknownFormatError, match="use the version that wrote it"):
-        archivefiles.covered(path)
+        archive_reader.covered(path)
     with pytest.raises(UnknownFormatError):
         Archive(node.url, path)

@@ -11,13 +11,13 @@ import pytest
 from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import ConfigError, NotConnectedError
-from tidemark.spark import archivefiles, brokers
-from tidemark.spark.archive import Archive
-from tidemark.spark.brokers import SupervisedAll, merged_topics, supervised, together, urls_of
+from tidemark.spark import connections
+from tidemark.spark.archive import reader as archive_reader
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.connections import Supervised, SupervisedAll, merged_topics, supervised, together, urls_of
 from tidemark.spark.options import source_options
 from tidemark.spark.pipeline import status
-from tidemark.spark.scan import Planner, Scan, view_of
-from tidemark.spark.supervised import Supervised
+from tidemark.spark.source.scan import Planner, Scan, view_of
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 
@@ -38,15 +38,15 @@ def publish(node: LiveNode, count: int) -> list[int]:
 
 
 def ticks_in(path: Path, pubend: str) -> list[int]:
-    found = archivefiles.read(path, pubend, TICK_MIN, TICK_MAX)
+    found = archive_reader.read(path, pubend, TICK_MIN, TICK_MAX)
     return [int(tick) for batch in found for tick in batch.ticks]
 
 
 def test_one_archive_serves_several_brokers_and_waits_for_none(
     nodes: list[LiveNode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brokers, "CONNECT_AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(brokers, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(connections, "CONNECT_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "AWAY_SECONDS", 0.0)
     path, urls = tmp_path / "archive", [node.url for node in nodes]
     ticks = {"east": publish(nodes[0], 10), "west": publish(nodes[1], 7)}
     with Archive(urls, path) as archive:
@@ -98,13 +98,13 @@ def test_brokers_with_pubends_of_one_name_are_no_overlay(tmp_path: Path) -> None
 
 def test_pubends_that_nobody_archives_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with live_node(tmp_path / "one") as one:
-        asked = brokers.Brokers([one.url])
+        asked = connections.Brokers([one.url])
         try:
             asked.pubends()
             assert not caplog.records
             asked._hosted = None
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(brokers, "together", lambda _: [{"pubend": "other"}])
+                patch.setattr(connections, "together", lambda _: [{"pubend": "other"}])
                 asked.pubends()
                 asked.pubends()
         finally:

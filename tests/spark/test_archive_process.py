@@ -20,10 +20,11 @@ from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
 from tidemark import sync
 from tidemark.cli import main
 from tidemark.errors import NotConnectedError
-from tidemark.spark import archive as archive_module
-from tidemark.spark import archivefiles, brokers
-from tidemark.spark.archive import Archive
-from tidemark.spark.archiveplan import Task, backlog, divided, lost_before
+from tidemark.spark import connections
+from tidemark.spark.archive import archive as archive_module
+from tidemark.spark.archive import reader as archive_reader
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.archive.plan import Task, backlog, divided, lost_before
 from tidemark.spark.pipeline import run_archive, status
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
@@ -37,7 +38,7 @@ def node(tmp_path: Path) -> Iterator[LiveNode]:
 
 
 def ticks_in(path: Path) -> list[int]:
-    found = archivefiles.read(path, "main", TICK_MIN, TICK_MAX)
+    found = archive_reader.read(path, "main", TICK_MIN, TICK_MAX)
     return [int(tick) for batch in found for tick in batch.ticks]
 
 
@@ -55,10 +56,10 @@ def test_an_archive_that_is_killed_again_and_again_has_every_event_once(
     ticks: list[int] = []
     with sync.connect(node.url) as tm:
         for _ in range(4):
-            before, deadline = archivefiles.covered(path), time.monotonic() + PATIENCE_SECONDS
+            before, deadline = archive_reader.covered(path), time.monotonic() + PATIENCE_SECONDS
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             # Let it get to work, and end it in the middle of that.
-            while archivefiles.covered(path) == before:
+            while archive_reader.covered(path) == before:
                 assert time.monotonic() < deadline
                 assert process.poll() is None
                 ticks += publish(tm, 10 + len(ticks) % 2)
@@ -122,7 +123,7 @@ def test_a_broker_that_is_away_is_waited_for(node: LiveNode, tmp_path: Path) -> 
 
     path = tmp_path / "archive"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(brokers, "CONNECT_SECONDS", 0.2)
+        patch.setattr(connections, "CONNECT_SECONDS", 0.2)
         run_archive(node.url, path, tell=said.append, sleep=sleep)
         node.stop()
         with pytest.raises(NotConnectedError):
@@ -146,7 +147,7 @@ def test_a_full_disk_is_waited_out_and_leaves_nothing_behind(node: LiveNode, tmp
             assert not list(path.glob("*/*.parquet"))
             return False
 
-        patch.setattr("tidemark.spark.archivewrite.pq.ParquetWriter.write_table", full)
+        patch.setattr("tidemark.spark.archive.writer.pq.ParquetWriter.write_table", full)
         run_archive(node.url, path, tell=said.append, sleep=sleep)
     assert "No space left" in said[0]["waiting"]
     run_archive(node.url, path, tell=said.append, sleep=lambda _: True, once=True)
@@ -179,7 +180,7 @@ def test_a_large_round_is_written_by_tasks_of_spark(
             assert done is not None
             assert done.events == 800
             assert archive.round() is None
-        assert len(archivefiles.snapshot(path).files["t0"]) > 1
+        assert len(archive_reader.snapshot(path).files["t0"]) > 1
         assert ticks_in(path) == ticks
         assert tm.ask("pubends")[0]["archived"] >= ticks[-1]
 

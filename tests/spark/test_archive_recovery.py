@@ -12,13 +12,13 @@ import pytest
 from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import DamagedError
-from tidemark.spark import archive as archive_module
-from tidemark.spark import archivefiles
-from tidemark.spark.archive import Archive
-from tidemark.spark.archivekeep import Retain
-from tidemark.spark.archiverecovery import recovered
-from tidemark.spark.archivestate import State, load_state
-from tidemark.spark.archivetable import ArchiveTable
+from tidemark.spark.archive import archive as archive_module
+from tidemark.spark.archive import reader as archive_reader
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.archive.compaction import Retain
+from tidemark.spark.archive.recovery import recovered
+from tidemark.spark.archive.state import State, load_state
+from tidemark.spark.archive.table import ArchiveTable
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 
@@ -44,7 +44,7 @@ class Place:
                 pass
 
     def there(self) -> list[int]:
-        found = archivefiles.read(self.path, "main", TICK_MIN, TICK_MAX)
+        found = archive_reader.read(self.path, "main", TICK_MIN, TICK_MAX)
         return [int(tick) for batch in found for tick in batch.ticks]
 
 
@@ -70,14 +70,14 @@ def test_a_state_that_is_damaged_or_gone_is_made_again_from_the_tables(place: Pl
     assert place.there() == place.ticks
     assert (after.events, dict(after.missing)) == (before.events + 10, {})
     # The broker has let go what was archived: had it been asked for again, it would be missing.
-    assert archivefiles.gaps(place.path, "main", place.ticks[0] - 1, place.ticks[-1]) == []
+    assert archive_reader.gaps(place.path, "main", place.ticks[0] - 1, place.ticks[-1]) == []
 
 
 def test_readers_are_told_who_mends_a_damaged_state(place: Place) -> None:
     place.archive("a")
     damaged(place.state)
     with pytest.raises(DamagedError, match=r"tidemark pipeline archive --path .*archive`"):
-        archivefiles.covered(place.path)
+        archive_reader.covered(place.path)
     with Archive(place.url, place.path):
         assert place.there() == place.ticks
     assert (place.state.parent / "state.json.damaged").exists()
@@ -138,7 +138,7 @@ def test_what_was_let_go_stays_a_gap_when_the_state_is_made_again(place: Place) 
     damaged(place.state)
     with Archive(place.url, place.path) as archive:
         assert archive.state.released == released
-    assert archivefiles.gaps(place.path, "main", place.ticks[0] - 1, place.ticks[0])
+    assert archive_reader.gaps(place.path, "main", place.ticks[0] - 1, place.ticks[0])
 
 
 def test_an_archive_without_tables_has_nothing_to_say(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from tests.type_strategies import events, types, values_of
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.message.types import Tuple
-from tidemark.spark.archivelayout import HEADERS, Layout, fields_of, merge_types
-from tidemark.spark.archiverows import to_events, to_rows
+from tidemark.spark.archive.layout import HEADERS, Layout, fields_of, merge_types
+from tidemark.spark.archive.rows import to_events, to_rows
 
 TRADE = Schema.parse("[symbol: string, price: double, qty: int?, note: bytes?]")
 

@@ -23,7 +23,7 @@ from tidemark.matching.selectors.render import render
 from tidemark.message.foreign.arrow import arrow_type
 from tidemark.message.schema import Schema
 from tidemark.message.types import STRING, Dynamic
-from tidemark.spark.filters import from_arrow_expression
+from tidemark.spark.pushdown.filters import from_arrow_expression
 
 field = pc.field
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from tests.spark.ledger_samples import make_case, write_ledger
 from tidemark.errors import ConfigError, UnknownFormatError
 from tidemark.lab import ledger as single
-from tidemark.spark import ledgerlines, ledgers
-from tidemark.spark.ledgerlines import compact, decoded, is_same, lookup, value_column
-from tidemark.spark.ledgers import Ledger
+from tidemark.spark.audit import ledger_lines, ledgers
+from tidemark.spark.audit.ledger_lines import compact, decoded, is_same, lookup, value_column
+from tidemark.spark.audit.ledgers import Ledger
 
 GAP = {"what": "gap", "subscriber": "s", "pubend": "main", "base": 1, "upto": 2, "reason": "away"}
 
 
 def rows_of(path: Path, paths: list[tuple[str, ...]] | None = None) -> list[dict[str, Any]]:
     hands = ledgers.packed(ledgers.parts(Ledger(3, "x", path)))
-    batches = [batch for hand in hands for batch in ledgerlines.read(hand, paths or [])]
+    batches = [batch for hand in hands for batch in ledger_lines.read(hand, paths or [])]
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
 
@@ -71,7 +71,7 @@ def test_values_keep_the_type_they_were_written_in(tmp_path: Path, ending: str) 
     )
     found = rows_of(path, [("a", "b")])
     kinds = [
-        next((kind for kind in ledgerlines.VALUE_COLUMNS if row[value_column(0, kind)] is not None), None)
+        next((kind for kind in ledger_lines.VALUE_COLUMNS if row[value_column(0, kind)] is not None), None)
         for row in found
     ]
     assert kinds == ["long", "double", "boolean", "string", None, "other", "other", "other"]
@@ -92,7 +92,7 @@ def test_a_line_that_cannot_be_read_is_a_row_that_says_why(tmp_path: Path, text:
     path = tmp_path / "x.subscriber.jsonl"
     path.write_text(text + "\n")
     (row,) = rows_of(path)
-    assert row["what"] == ledgerlines.DAMAGED
+    assert row["what"] == ledger_lines.DAMAGED
     assert reason in row["reason"]
 
 
@@ -146,7 +146,7 @@ def test_doubts_are_settled_by_reading_both_texts() -> None:
     ]
     names = ("is_due", "is_doubtful", "mine", "theirs")
     batch = pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in doubts])
-    assert ledgerlines.settled(batch).to_pydict() == {"is_right": [True, False, True, False]}
+    assert ledger_lines.settled(batch).to_pydict() == {"is_right": [True, False, True, False]}
 
 
 def test_lookup_goes_down_into_objects_only() -> None:

@@ -13,9 +13,9 @@ from tests.spark.ledger_samples import Case, make_cases, witnesses_by_name, writ
 from tests.spark.ledger_witnesses import WITNESSES
 from tidemark.errors import ConfigError, UnknownFormatError
 from tidemark.lab import ledger as single
-from tidemark.spark.audit import audit
-from tidemark.spark.auditreport import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report
-from tidemark.spark.ledgers import gather
+from tidemark.spark.audit.audit import audit
+from tidemark.spark.audit.ledgers import gather
+from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report
 
 pytestmark = pytest.mark.spark
 

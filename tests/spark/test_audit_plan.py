@@ -14,8 +14,10 @@ from tests.spark.ledger_samples import SELECTORS, make_case
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
-from tidemark.spark import auditplan
-from tidemark.spark.auditselectors import (
+from tidemark.spark.audit import plan as audit_plan
+from tidemark.spark.audit.ledger_lines import lookup
+from tidemark.spark.audit.ledgers import Subscription
+from tidemark.spark.audit.selectors import (
     SeenFields,
     Wish,
     decide,
@@ -24,8 +26,6 @@ from tidemark.spark.auditselectors import (
     translated,
     wishes,
 )
-from tidemark.spark.ledgerlines import lookup
-from tidemark.spark.ledgers import Subscription
 
 
 def wish(where: str, topic: str = "trades") -> Wish:
@@ -90,6 +90,6 @@ def test_what_is_left_is_decided_as_the_evaluator_decides(seed: int) -> None:
 
 def test_names_of_pubends_and_braces_cannot_break_out_of_the_queries() -> None:
     subscription = Subscription(0, "s", "t", "", {"it's {ordered} `x`": 5})
-    query = auditplan.expected([Wish(0, "t", "", (0,))], [subscription])
+    query = audit_plan.expected([Wish(0, "t", "", (0,))], [subscription])
     assert "{" not in query
     assert "it's" not in query

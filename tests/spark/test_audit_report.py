@@ -20,10 +20,9 @@ from tests.spark.ledger_samples import write_ledger
 from tests.spark.ledger_witnesses import WITNESSES
 from tidemark.cli import main
 from tidemark.lab import ledger as single
-from tidemark.spark import audit as job
-from tidemark.spark.audithtml import page
-from tidemark.spark.auditreport import Account, Bars, Latency, Report
-from tidemark.spark.auditsvg import bar_chart
+from tidemark.spark.audit import audit as job
+from tidemark.spark.audit.html import bar_chart, page
+from tidemark.spark.audit.report import Account, Bars, Latency, Report
 
 LATENCY = Latency(3, 900, {"p50": 1500, "p90": 2000, "p99": 2500, "p999": 2500}, 2500)
 GOOD = Account("<good>", "trades", "price < 5 & 'x'", matched=3, delivered=3, latency=LATENCY)
@@ -126,7 +125,7 @@ def test_the_command_prints_one_object_and_writes_the_page(
 
 def refused(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
     """What the command says when it comes to no verdict; it must not have started Spark."""
-    monkeypatch.setattr("tidemark.spark.quietly.session", lambda *_: pytest.fail("Spark is started"))
+    monkeypatch.setattr("tidemark.spark.engine.session.session", lambda *_: pytest.fail("Spark is started"))
     done = CliRunner().invoke(main, ["pipeline", "audit", *arguments])
     assert done.exit_code == 2, done.output
     assert "Traceback" not in done.output
@@ -157,7 +156,7 @@ def test_a_spark_that_fails_is_one_line_and_no_verdict(
     def fail(*_: str) -> None:
         raise PySparkRuntimeError("\n[NO] there is no such master\n  at java.lang.Thread.run\n")
 
-    monkeypatch.setattr("tidemark.spark.quietly.session", fail)
+    monkeypatch.setattr("tidemark.spark.engine.session.session", fail)
     done = CliRunner().invoke(main, ["pipeline", "audit", "--ledgers", str(directory), "--master", "moon"])
     assert done.exit_code == 2
     assert done.output == "Error: Spark (moon) cannot do it: [NO] there is no such master\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.live_node import PATIENCE_SECONDS, live_node
 from tidemark import sync
-from tidemark.spark.archive import Archive
-from tidemark.spark.deepservice import DeepService
-from tidemark.spark.deepthread import DeepThread
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.deep.service import DeepService
+from tidemark.spark.deep.thread import DeepThread
 from tidemark.ticks import TICK_MIN
 
 MANUAL = Path(__file__).parents[2] / "docs" / "spark.md"

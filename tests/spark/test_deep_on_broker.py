@@ -16,10 +16,12 @@ import tidemark
 from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
 from tidemark import sync
 from tidemark.node import node as node_module
-from tidemark.spark import deepplan, deepscans, deepspark
-from tidemark.spark.archive import Archive
-from tidemark.spark.deepservice import DeepService
-from tidemark.spark.deepthread import DeepThread
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.deep import plan as deep_plan
+from tidemark.spark.deep import shared_scan
+from tidemark.spark.deep import waves as deep_waves
+from tidemark.spark.deep.service import DeepService
+from tidemark.spark.deep.thread import DeepThread
 from tidemark.ticks import TICK_MIN, CheckpointToken
 
 #: A pubend lets go beyond the least that it may be told to hold; so does the log, in whole segments.
@@ -223,9 +225,9 @@ def test_a_scan_on_spark_gives_what_one_in_this_process_gives(
         jobs.append(1)
         yield spark
 
-    monkeypatch.setattr(deepspark, "SPARK_BYTES_MIN", 1)
-    monkeypatch.setattr(deepplan, "SLICE_BYTES", 1_000)
-    monkeypatch.setattr(deepscans, "FIRST_WAVE_BYTES", 4_000)
+    monkeypatch.setattr(deep_waves, "SPARK_BYTES_MIN", 1)
+    monkeypatch.setattr(deep_plan, "SLICE_BYTES", 1_000)
+    monkeypatch.setattr(shared_scan, "FIRST_WAVE_BYTES", 4_000)
     with world(tmp_path) as at:
         for kind in range(3):
             at.tm.subscribe("news.>", f"kind = {kind}", durable=f"old{kind}").close()

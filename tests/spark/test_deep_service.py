@@ -17,13 +17,16 @@ from hypothesis import strategies as st
 from tests.spark.small_archive import TOPICS, Event, SmallArchive, Taker, batch_of, line, taker
 from tidemark.errors import DiskFullError
 from tidemark.matching.topics import TopicPattern
-from tidemark.spark import deepplan, deepscans, deepservice, deepspool
-from tidemark.spark.archivekeep import compact
-from tidemark.spark.archivestate import FOLDER, load_state
-from tidemark.spark.archivetable import ArchiveTable
-from tidemark.spark.deepplan import union
-from tidemark.spark.deepservice import DeepService
-from tidemark.spark.deepwork import within
+from tidemark.spark.archive.compaction import compact
+from tidemark.spark.archive.state import FOLDER, load_state
+from tidemark.spark.archive.table import ArchiveTable
+from tidemark.spark.deep import plan as deep_plan
+from tidemark.spark.deep import service as deep_service
+from tidemark.spark.deep import shared_scan
+from tidemark.spark.deep import spool as deep_spool
+from tidemark.spark.deep.plan import union
+from tidemark.spark.deep.service import DeepService
+from tidemark.spark.deep.tasks import within
 from tidemark.storage.realdisk import RealDisk
 from tidemark.ticks import CheckpointToken, RangeSet
 from tidemark.wire.frames import Line
@@ -78,11 +81,11 @@ async def over(*takers: Taker) -> None:
 def small_steps() -> Iterator[None]:
     """Every file a slice, every slice a wave, parts of a few events."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deepplan, "SLICE_BYTES", 1)
-        patch.setattr(deepscans, "FIRST_WAVE_BYTES", 1)
-        patch.setattr(deepscans, "WAVE_BYTES_MAX", 2)
-        patch.setattr(deepspool, "PART_BYTES", 100)
-        patch.setattr(deepservice, "GATHER_SECONDS", 0.005)
+        patch.setattr(deep_plan, "SLICE_BYTES", 1)
+        patch.setattr(shared_scan, "FIRST_WAVE_BYTES", 1)
+        patch.setattr(shared_scan, "WAVE_BYTES_MAX", 2)
+        patch.setattr(deep_spool, "PART_BYTES", 100)
+        patch.setattr(deep_service, "GATHER_SECONDS", 0.005)
         yield
 
 
@@ -216,7 +219,7 @@ def test_silence_is_told_once_a_wave_and_not_once_a_slice(tmp_path: Path) -> Non
     archived(tmp_path, rounds(20))
     quiet = taker("a", line(">", "n < 0", upto=2_000))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deepplan, "SLICE_BYTES", 1)
+        patch.setattr(deep_plan, "SLICE_BYTES", 1)
         serve([quiet], tmp_path)
     assert (quiet.got, quiet.parts) == ([], 1)
 
@@ -236,7 +239,7 @@ def test_who_takes_nothing_loses_the_place_in_the_spool_and_gets_everything_late
         await over(slow)
 
     with small_steps(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deepservice, "STALL_SECONDS", 0.02)
+        patch.setattr(deep_service, "STALL_SECONDS", 0.02)
         service = run(test, tmp_path, spool_bytes_max=2_000)
     assert service.counters["parked"] == 1
     assert slow.got == quick.got == expected(quick, made)
@@ -308,7 +311,7 @@ def test_files_that_are_merged_while_a_scan_runs_are_read_as_what_they_are_then(
         await over(one)
 
     with small_steps(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deepservice, "RETRY_SECONDS", 0.01)
+        patch.setattr(deep_service, "RETRY_SECONDS", 0.01)
         run(test, tmp_path)
     assert (one.got, one.gone) == (expected(one, made), [])
 
@@ -339,7 +342,7 @@ def test_a_read_that_fails_is_tried_again(tmp_path: Path, caplog: pytest.LogCapt
     archived(tmp_path, made)
     one = taker("a", line(upto=300))
     failures = [DiskFullError("no space", path="spool"), RuntimeError("a bug")]
-    real = deepservice.read_wave
+    real = deep_service.read_wave
 
     def failing(*arguments: Any) -> Any:
         if failures:
@@ -347,8 +350,8 @@ def test_a_read_that_fails_is_tried_again(tmp_path: Path, caplog: pytest.LogCapt
         return real(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deepservice, "read_wave", failing)
-        patch.setattr(deepservice, "RETRY_SECONDS", 0.01)
+        patch.setattr(deep_service, "read_wave", failing)
+        patch.setattr(deep_service, "RETRY_SECONDS", 0.01)
         serve([one], tmp_path)
     assert (one.got, one.gone) == (expected(one, made), [])
     assert "no space" in caplog.text

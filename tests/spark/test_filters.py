@@ -25,7 +25,7 @@ from tests.spark.selector_samples import FIELDS, SimpleFields
 from tidemark.matching.selectors.check import check
 from tidemark.matching.selectors.render import render
 from tidemark.message.types import DOUBLE, STRING, Dynamic, List, Path, Tuple
-from tidemark.spark.filters import from_spark_filters
+from tidemark.spark.pushdown.filters import from_spark_filters
 
 NAN, INFINITY = float("nan"), float("inf")
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)

@@ -32,7 +32,7 @@ from tidemark.matching.selectors.tree import HEADERS
 from tidemark.message.schema import Schema
 from tidemark.message.text import type_text
 from tidemark.message.types import STRING, Atomic, Field, Path, Tuple, optional
-from tidemark.spark.filters import from_spark_filters
+from tidemark.spark.pushdown.filters import from_spark_filters
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -13,11 +13,11 @@ from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import ConfigError, SelectorError
 from tidemark.spark import history
-from tidemark.spark.archive import Archive
-from tidemark.spark.archivefiles import snapshot
-from tidemark.spark.historyframe import tail, to_tick
-from tidemark.spark.historyscan import TableScan
-from tidemark.spark.topicview import make_view
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.archive.reader import snapshot
+from tidemark.spark.history_frames.frame import tail, to_tick
+from tidemark.spark.history_frames.scan import TableScan
+from tidemark.spark.topic_columns import make_view
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 TRADE = "[symbol: string, price: double, qty: int?, leg: [venue: string, n: int]?]"

@@ -11,10 +11,10 @@ import pytest
 
 from tests.spark.small_archive import Event, SmallArchive
 from tidemark.spark import history
-from tidemark.spark.archivefiles import snapshot
-from tidemark.spark.archivetable import DataFile
-from tidemark.spark.historyscan import TableScan
-from tidemark.spark.topicview import make_view
+from tidemark.spark.archive.reader import snapshot
+from tidemark.spark.archive.table import DataFile
+from tidemark.spark.history_frames.scan import TableScan
+from tidemark.spark.topic_columns import make_view
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 LOCAL, WORLD = "news.local", "news.world"

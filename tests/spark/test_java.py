@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import TidemarkError
-from tidemark.spark import java
+from tidemark.spark.engine import java
 
 SPARK_JOB = """
 import sys
-from tidemark.spark.session import session
+from tidemark.spark.engine.session import session
 
 spark = session(master="local[1]")
 assert spark.sparkContext.parallelize(range(100), 2).count() == 100

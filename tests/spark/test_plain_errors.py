@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import ConfigError
-from tidemark.spark import plainerrors
+from tidemark.spark.engine import plain_errors
 
 OF_SPARK = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: Traceback:
   File "source.py", line 59, in schema
@@ -31,17 +31,17 @@ tidemark.errors.SelectorSyntaxError: no selector has the character '%' outside q
 @pytest.fixture
 def hooked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    plainerrors.install()
+    plain_errors.install()
 
 
 def test_our_error_is_found_in_sparks() -> None:
     hint = "selectr: there is no such option here: did you mean selector?"
-    assert plainerrors.told(RuntimeError(OF_SPARK)) == hint
-    assert plainerrors.told(ConfigError("is required", key="broker")) == "broker: is required"
+    assert plain_errors.told(RuntimeError(OF_SPARK)) == hint
+    assert plain_errors.told(ConfigError("is required", key="broker")) == "broker: is required"
     expected = "no selector has the character '%' outside quotes (at character 3)\n  n % 2 = 0\n    ^"
-    assert plainerrors.told(RuntimeError(SEVERAL_LINES)) == expected
-    assert plainerrors.told(RuntimeError("of another make")) is None
-    assert plainerrors.told(RuntimeError("it says: tidemark.errors is a module")) is None
+    assert plain_errors.told(RuntimeError(SEVERAL_LINES)) == expected
+    assert plain_errors.told(RuntimeError("of another make")) is None
+    assert plain_errors.told(RuntimeError("it says: tidemark.errors is a module")) is None
 
 
 @pytest.mark.usefixtures("hooked")
@@ -66,5 +66,5 @@ def test_a_program_that_has_its_own_way_keeps_it(monkeypatch: pytest.MonkeyPatch
         """Of the program."""
 
     monkeypatch.setattr(sys, "excepthook", own)
-    plainerrors.install()
+    plain_errors.install()
     assert sys.excepthook is own

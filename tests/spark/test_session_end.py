@@ -10,7 +10,7 @@ import pytest
 PATIENCE_SECONDS = 240.0
 PROGRAM = """
 from pyspark import SparkContext
-from tidemark.spark.session import end, session
+from tidemark.spark.engine.session import end, session
 
 for _ in range(2):
     made = session(master="local[1]")

@@ -16,8 +16,8 @@ from tidemark import sync
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, SchemaError
 from tidemark.message.schema import Schema
 from tidemark.spark.options import sink_options
-from tidemark.spark.sink import Sink, checked_sink
-from tidemark.spark.staging import Staged
+from tidemark.spark.sink.sink import Sink, checked_sink
+from tidemark.spark.sink.staging import Staged
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 ROWS = StructType([StructField("n", IntegerType(), False), StructField("text", StringType())])

@@ -10,8 +10,8 @@ import pytest
 
 from tidemark.errors import DamagedError, StorageError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
-from tidemark.spark.publishing import commit
-from tidemark.spark.staging import STAGED_SECONDS_MAX, Record, Staged, Staging
+from tidemark.spark.sink.publishing import commit
+from tidemark.spark.sink.staging import STAGED_SECONDS_MAX, Record, Staged, Staging
 
 
 def events(*names: str) -> EventBatch:

@@ -15,11 +15,11 @@ from tests.live_node import LiveNode, live_node
 from tidemark import sync
 from tidemark.errors import ConfigError, EventsLostError, NotConnectedError, SelectorError
 from tidemark.message.batches.batch import EventBatch
-from tidemark.spark import scan as scan_module
-from tidemark.spark.archive import Archive
+from tidemark.spark.archive.archive import Archive
 from tidemark.spark.options import source_options
-from tidemark.spark.scan import Planner, Scan, view_of
-from tidemark.spark.topicview import arrow_columns
+from tidemark.spark.source import scan as scan_module
+from tidemark.spark.source.scan import Planner, Scan, view_of
+from tidemark.spark.topic_columns import arrow_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 

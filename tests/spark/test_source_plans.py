@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import ConfigError, EventsLostError
-from tidemark.spark.offsets import check_gaps, initial, latest, places
 from tidemark.spark.options import Start
-from tidemark.spark.partitions import PARTITION_BYTES, TickRange, split, split_evenly
-from tidemark.spark.reading import NoArchive
+from tidemark.spark.source.offsets import check_gaps, initial, latest, places
+from tidemark.spark.source.partitions import PARTITION_BYTES, TickRange, split, split_evenly
+from tidemark.spark.source.reading import NoArchive
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tidemark.errors import EventsLostError, TimedOutError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
-from tidemark.spark import reading
-from tidemark.spark.partitions import TickRange
-from tidemark.spark.reading import Archive, Lost, NoArchive, RangeReader
+from tidemark.spark.source import reading
+from tidemark.spark.source.partitions import TickRange
+from tidemark.spark.source.reading import Archive, Lost, NoArchive, RangeReader
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 from tidemark.wire.frames import Fetched

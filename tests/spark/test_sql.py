@@ -20,7 +20,7 @@ from tidemark.message.foreign.arrow_values import to_arrow_value
 from tidemark.message.schema import Schema, value_at
 from tidemark.message.types import STRING, Dynamic, List, Path, Reference, Type, decimal
 from tidemark.spark.columns import EventColumns
-from tidemark.spark.sql import to_spark_sql
+from tidemark.spark.sql.expression import to_spark_sql
 
 #: Two sessions that differ in all that could matter.
 SETTINGS = {

@@ -13,7 +13,7 @@ from tidemark.cli.output import emit
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
-    from tidemark.spark.auditreport import Report
+    from tidemark.spark.audit.report import Report
 
 CLEAN, FAULTY, NO_VERDICT = 0, 1, 2
 
@@ -52,8 +52,8 @@ def audit(ledgers: Path, html: Path | None, master: str, as_json: bool) -> None:
     tidemark pipeline audit --ledgers run-7 --html run-7.html
     tidemark pipeline audit --ledgers run-7 --json | jq .lost
     """
-    from tidemark.spark.audit import run
-    from tidemark.spark.audithtml import page
+    from tidemark.spark.audit.audit import run
+    from tidemark.spark.audit.html import page
 
     if html is not None and not html.parent.is_dir():
         raise click.BadParameter(f"there is no directory {html.parent}", param_hint="--html")
@@ -73,7 +73,7 @@ def audit(ledgers: Path, html: Path | None, master: str, as_json: bool) -> None:
 def _show(report: Report) -> None:
     from rich.console import Console
 
-    from tidemark.spark.audittable import show
+    from tidemark.spark.audit.table import show
 
     console = Console(highlight=False)
     show(report, console)

@@ -17,7 +17,7 @@ from tidemark.cli.talk import Interrupts
 from tidemark.errors import ConfigError, TidemarkError
 
 if TYPE_CHECKING:
-    from tidemark.spark.archivekeep import Retain
+    from tidemark.spark.archive.compaction import Retain
 
 #: Where `tidemark up` keeps it.
 ARCHIVE_DEFAULT = "tidemark-data/archive"
@@ -188,7 +188,7 @@ def serve(
 
 def _retained(text: str) -> Retain:
     from tidemark.node.config.units import parse_retain
-    from tidemark.spark.archivekeep import Retain
+    from tidemark.spark.archive.compaction import Retain
 
     try:
         found = parse_retain(text)

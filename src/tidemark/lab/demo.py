@@ -25,8 +25,8 @@ from tidemark.lab.archivedstory import ArchivedStory
 from tidemark.lab.judge import SparkJudge
 from tidemark.lab.stage import Stage
 from tidemark.lab.story import Story
-from tidemark.spark.auditreport import Report
-from tidemark.spark.audittable import show
+from tidemark.spark.audit.report import Report
+from tidemark.spark.audit.table import show
 
 EVENTS = 10_000
 RATE = 500
@@ -91,7 +91,7 @@ def _still(console: Console) -> None:
 
 def _expect_spark() -> None:
     """Before anything starts: is there what the end needs?"""
-    from tidemark.spark.java import java_home
+    from tidemark.spark.engine.java import java_home
 
     if find_spec("pyspark") is None:
         raise TidemarkError(

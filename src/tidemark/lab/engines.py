@@ -19,7 +19,7 @@ from time import monotonic, sleep
 
 from tidemark.errors import TidemarkError
 from tidemark.lab.bench.brokerage import end_with_parent
-from tidemark.spark.java import java_home
+from tidemark.spark.engine.java import java_home
 
 #: A Java virtual machine takes seconds to start, and many of them where several start at once.
 START_SECONDS_MAX = 300.0

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tidemark.lab.parties import end_with_parent
-from tidemark.spark.auditreport import Report
+from tidemark.spark.audit.report import Report
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,10 +87,10 @@ def _sit(connection: Connection, log: Path) -> None:
         os.dup2(said.fileno(), 2)
     # Only here: the one who starts it need not have Spark loaded.
     from tidemark.errors import TidemarkError
-    from tidemark.spark.audit import audit
-    from tidemark.spark.audithtml import page
-    from tidemark.spark.ledgers import gather
-    from tidemark.spark.session import session
+    from tidemark.spark.audit.audit import audit
+    from tidemark.spark.audit.html import page
+    from tidemark.spark.audit.ledgers import gather
+    from tidemark.spark.engine.session import session
 
     try:
         spark = session("tidemark demo")

@@ -5,9 +5,10 @@ nothing but their files: whatever was acknowledged to a publisher and matches a 
 reference evaluator, must be in that subscriber's file exactly once and in order, or in a gap that it was
 told of. The files are JSON lines, in docs/proof.md, so that other programs can do the same sums.
 
-`tidemark.spark.audit` does them on ledgers of any size. Both have the definitions of docs/proof.md, share
-what is counted and when two values are the same, and are held against each other by a test. This one reads
-everything into memory, takes a moment and names every event: it is the one to wait with and to debug with.
+`tidemark.spark.audit.audit` does them on ledgers of any size. Both have the definitions of docs/proof.md,
+share what is counted and when two values are the same, and are held against each other by a test. This one
+reads everything into memory, takes a moment and names every event: it is the one to wait with and to debug
+with.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from typing import Any
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
-from tidemark.spark.auditreport import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report
-from tidemark.spark.auditreport import Account as Summary
-from tidemark.spark.ledgerlines import decoded, lookup
-from tidemark.spark.ledgers import SQLITE, unpublished
+from tidemark.spark.audit.ledger_lines import decoded, lookup
+from tidemark.spark.audit.ledgers import SQLITE, unpublished
+from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report
+from tidemark.spark.audit.report import Account as Summary
 from tidemark.ticks.tick import TICK_MAX, TICK_MIN
 
 Line = dict[str, Any]

@@ -29,7 +29,7 @@ from tidemark.client.subscription import SERVER_KEPT, Subscription
 from tidemark.errors import ClientError
 from tidemark.lab.books import DurableBook, PlainBook, PublisherBook
 from tidemark.lab.ledger import Line, Publication
-from tidemark.spark.ledgers import SQLITE
+from tidemark.spark.audit.ledgers import SQLITE
 
 TOPIC = "trades.equity"
 SCHEMA = "[symbol: string, price: double, qty: int, note: string]"

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from tidemark.lab.ledger import Audit, audit
-from tidemark.spark.ledgers import SQLITE
+from tidemark.spark.audit.ledgers import SQLITE
 
 #: The longest that anything here waits.
 PATIENCE_SECONDS = 60.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidemark.spark.historyframe import history
+    from tidemark.spark.history_frames.frame import history
 
 __all__ = ["history"]
 
@@ -17,6 +17,6 @@ __all__ = ["history"]
 def __getattr__(name: str) -> Any:
     if name != "history":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tidemark.spark.historyframe import history
+    from tidemark.spark.history_frames.frame import history
 
     return history

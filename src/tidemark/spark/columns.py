@@ -10,7 +10,7 @@ from tidemark.errors import TranslationError
 from tidemark.matching.selectors.tree import HEADERS
 from tidemark.message.members import Member, cases, members, split_option
 from tidemark.message.types import Path, Tuple, Type, Variant, is_enumeration, path_text
-from tidemark.spark.sqltext import column_text
+from tidemark.spark.sql.text import column_text
 
 
 class EventColumns:

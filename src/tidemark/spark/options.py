@@ -17,7 +17,7 @@ from tidemark.errors import ConfigError, TidemarkError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern, parse_topic
 from tidemark.message.codec.scalars import microseconds
-from tidemark.spark.brokers import urls_of
+from tidemark.spark.connections import urls_of
 from tidemark.ticks import CheckpointToken
 
 #: How long a broker may be away before a query fails.
@@ -60,7 +60,7 @@ class SourceOptions:
     fail_on_gap: bool = True
     events_per_trigger_max: int | None = None
     archive: str | None = None
-    #: let the broker test the conditions of a query; see `spark.source`
+    #: let the broker test the conditions of a query; see `spark.source.source`
     push_filters: bool = False
     retry_seconds: float = RETRY_SECONDS
 

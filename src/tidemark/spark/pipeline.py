@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import sync
 from tidemark.errors import DiskFullError, NotConnectedError, TimedOutError
-from tidemark.spark.archive import SMALL_ROUND_BYTES_MAX, Archive
-from tidemark.spark.archivefiles import Snapshot, snapshot
-from tidemark.spark.archivekeep import Retain
-from tidemark.spark.archivestate import FOLDER, Round
-from tidemark.spark.brokers import Brokers, urls_of
-from tidemark.spark.deepservice import DeepService
-from tidemark.spark.deepthread import DeepThread
+from tidemark.spark.archive.archive import SMALL_ROUND_BYTES_MAX, Archive
+from tidemark.spark.archive.compaction import Retain
+from tidemark.spark.archive.reader import Snapshot, snapshot
+from tidemark.spark.archive.state import FOLDER, Round
+from tidemark.spark.connections import Brokers, urls_of
+from tidemark.spark.deep.service import DeepService
+from tidemark.spark.deep.thread import DeepThread
 from tidemark.storage.realdisk import LOCK
 from tidemark.ticks import TICK_MIN
 
@@ -143,7 +143,7 @@ class _Spark:
 
     def session(self) -> SparkSession:
         """The session; started if need be."""
-        from tidemark.spark.session import session
+        from tidemark.spark.engine.session import session
 
         with self._lock:
             self._used = time.monotonic()
@@ -172,7 +172,7 @@ class _Spark:
 
     def _end(self) -> None:
         if self._session is not None:
-            from tidemark.spark.session import end
+            from tidemark.spark.engine.session import end
 
             end(self._session)
             self._session = None

@@ -21,8 +21,8 @@ from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.sparkarchiving import archive_of
 from tidemark.lab.bench.sparkground import Ground
 from tidemark.message.batches.batch import EventBatch
-from tidemark.spark.archivefiles import snapshot
-from tidemark.spark.deepservice import DeepService
+from tidemark.spark.archive.reader import snapshot
+from tidemark.spark.deep.service import DeepService
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 from tidemark.wire.codec import encode

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tidemark.lab.bench.load import TOPIC, Load
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.sparkground import Ground, in_pairs, rate, timed, to_nowhere
-from tidemark.spark.archive import Archive
-from tidemark.spark.archivefiles import snapshot
-from tidemark.spark.historyframe import history
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.archive.reader import snapshot
+from tidemark.spark.history_frames.frame import history
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tidemark.lab.bench.report import Section
 from tidemark.lab.bench.sparkground import Ground, rate, timed
-from tidemark.spark.audit import audit
-from tidemark.spark.auditreport import Report
-from tidemark.spark.ledgers import gather
+from tidemark.spark.audit.audit import audit
+from tidemark.spark.audit.ledgers import gather
+from tidemark.spark.audit.report import Report
 
 #: Every so many events one is missing, and one is there twice, in the ledger of the first subscriber.
 FAULT_EVENTS = 50_000

@@ -24,7 +24,7 @@ from tidemark import sync
 from tidemark.lab.bench.harness import Bed, BrokerProcess
 from tidemark.lab.bench.load import PAYLOAD, SCHEMA, TOPIC, Batches, Load, payloads
 from tidemark.lab.bench.report import Goal, Measurement
-from tidemark.spark.session import session
+from tidemark.spark.engine.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

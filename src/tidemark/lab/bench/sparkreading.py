@@ -14,7 +14,7 @@ from tidemark.lab.bench.load import TOPIC, Load
 from tidemark.lab.bench.report import Measurement, Section
 from tidemark.lab.bench.sparkground import Ground, in_turns, rate, timed, to_nowhere
 from tidemark.spark.options import source_options
-from tidemark.spark.scan import Planner, Scan, view_of
+from tidemark.spark.source.scan import Planner, Scan, view_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

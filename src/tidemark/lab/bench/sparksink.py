@@ -10,7 +10,7 @@ from tidemark.lab.bench.load import TOPIC as LOADED
 from tidemark.lab.bench.report import Section
 from tidemark.lab.bench.sparkarchiving import archive_of
 from tidemark.lab.bench.sparkground import Ground, rate, timed
-from tidemark.spark.historyframe import history
+from tidemark.spark.history_frames.frame import history
 
 ROWS_A_SECOND = 100_000
 TOPIC = "bench.sink"

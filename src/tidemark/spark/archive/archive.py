@@ -1,0 +1,323 @@
+"""The archive: pubend logs into Delta tables of Parquet, exactly once (DESIGN 11).
+
+A round reads what brokers have beyond `covered`, writes it into files, commits them and reports:
+  1. plan pubend x tick ranges, up to the positions that the broker has said;
+  2. tasks fetch them and write Parquet files, each synced by its task (a small round is one task, here in the
+     driver; a large one is a Spark job);
+  3. a Delta commit for each table that got files, which also says how far that table has got, synced;
+  4. the state says `covered`, synced: the round has ended;
+  5. the pubends are told, and may let go.
+
+Why a plain loop and not a streaming query: here the ticks that a commit has say what is in it, so exactly
+once needs no second ledger. A crash before a table's commit leaves files that no log names: they are removed.
+After it, the next round leaves out what that table has, by its own transaction. After the state, the report
+is made again by comparing what a pubend says is archived with what is covered; that also serves a broker that
+restarted. The commits say the state, too: if its file is damaged, it is made again from them. A streaming
+query would keep the same facts a second time in a checkpoint that Spark does not sync, with batch ids that
+start again when it is lost, and would cost a quarter of a second a round.
+
+One process writes an archive: the directory is locked.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidemark.errors import DamagedError, DirectoryLockedError, NotConnectedError
+from tidemark.spark.archive.compaction import Keeper, Retain
+from tidemark.spark.archive.layout import Layout, fields_of
+from tidemark.spark.archive.part import FETCH_SECONDS, Done, Part, run_part, run_part_alone
+from tidemark.spark.archive.plan import Task, backlog, divided, lost_before
+from tidemark.spark.archive.recovery import about_round, is_stale, recovered
+from tidemark.spark.archive.state import (
+    FOLDER,
+    Round,
+    State,
+    has_state,
+    load_state,
+    load_topics,
+    save_state,
+    save_topics,
+    set_aside,
+)
+from tidemark.spark.archive.table import (
+    ArchiveTable,
+    DataFile,
+    folder_of,
+    mend,
+    remove_strays,
+    root_of,
+    roots_in,
+)
+from tidemark.spark.connections import Brokers, urls_of
+from tidemark.storage.realdisk import RealDisk
+from tidemark.ticks import TICK_MIN, CheckpointToken
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: A round in the driver takes about so much.
+SMALL_ROUND_BYTES_MAX = 64 << 20
+#: With this much to do a round is a job of Spark's, if there is one, and takes about so much.
+BACKLOG_BYTES_MIN = 512 << 20
+LARGE_ROUND_BYTES_MAX = 2 << 30
+PART_BYTES = 64 << 20
+_LOCK_TRIES = 3
+
+_log = logging.getLogger("tidemark.archive")
+
+
+class Archive:
+    """An archive that is being written, by this process alone."""
+
+    def __init__(
+        self,
+        broker: str | Sequence[str],
+        path: str | Path,
+        *,
+        session: Callable[[], SparkSession] | None = None,
+        retain: Retain | None = None,
+    ) -> None:
+        """`session` gives a Spark session when there is much to do; without `retain` all is kept for ever."""
+        self.path = Path(path)
+        self._brokers = Brokers(urls_of(broker))
+        self._session = session
+        self._disk = RealDisk(self.path / FOLDER)
+        self._lock()
+        try:
+            self._topics = load_topics(self.path)
+            self._tables, self.state = self._opened()
+            #: the last batch that was begun; a table may have got files of one that did not end
+            self._batch = max([self.state.batch, *(each.batches[1] for each in self._files())])
+            self._remove_strays()
+            self._keeper = Keeper(self, retain or Retain())
+        except BaseException:
+            self._disk.unlock()
+            raise
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others in."""
+        self.disconnect()
+        self._disk.unlock()
+
+    def disconnect(self) -> None:
+        """Forget the connections; the next round makes new ones."""
+        self._brokers.close()
+
+    @property
+    def away(self) -> dict[str, str]:
+        """Brokers that do not answer while others do, and why."""
+        return self._brokers.away
+
+    def round(self) -> Round | None:
+        """Archive what there is, or a first part of it; None if there was nothing."""
+        began = time.monotonic()
+        pubends = self._brokers.pubends()
+        ended = self._round(pubends, began)
+        self._report(pubends)
+        self._keeper.keep(is_changed=ended is not None)
+        return ended
+
+    @property
+    def tables(self) -> Sequence[ArchiveTable]:
+        """All tables, as of the last commit."""
+        return list(self._tables.values())
+
+    def save(self, state: State) -> None:
+        """Replace the state; on the platter when this returns."""
+        save_state(self.path, state)
+        self.state = state
+
+    # A round.
+
+    def _round(self, pubends: Sequence[dict[str, Any]], began: float) -> Round | None:
+        lost = lost_before(pubends, self.state.covered)
+        tasks = backlog(pubends, self.state.covered)
+        if not lost and not tasks:
+            return None
+        state = self.state
+        for gone in lost:
+            _warn_lost(gone.pubend, gone.base, gone.upto)
+            state = state.without(gone.pubend, gone.base, gone.upto)
+        covered = CheckpointToken({gone.pubend: gone.upto for gone in lost})
+        # Asked after the positions: whoever published up to there had declared the schema before.
+        self._learn(self._brokers.topics())
+        self._batch += 1
+        done = self._read(tasks, self._batch)
+        for pubend, (base, upto) in done.missing:
+            _warn_lost(pubend, base, upto)
+            state = state.without(pubend, base, upto)
+        covered = covered.merge(CheckpointToken(done.reached))
+        ended = Round(time.time(), time.monotonic() - began, done.events, done.bytes)
+        self._commit(done, covered, state.after(self._batch, covered, {}, ended))
+        versions = {root: table.version for root, table in self._tables.items()}
+        ended = replace(ended, at=time.time(), seconds=time.monotonic() - began)
+        self.save(state.after(self._batch, covered, versions, ended))
+        return ended
+
+    def _learn(self, described: list[dict[str, Any]]) -> None:
+        """New schemas: on the platter, and places for their fields in the tables, before they are used."""
+        topics = self._topics.merged(described)
+        if topics is not self._topics:
+            save_topics(self.path, topics)
+            self._topics = topics
+        for root in sorted({root_of(name) for name in topics.names}):
+            table = self._tables.get(root)
+            before = Layout() if table is None else table.layout
+            versions = [
+                version for name in topics.names if root_of(name) == root for version in topics[name].versions
+            ]
+            layout = before.extended(field for each in versions for field in fields_of(each).items())
+            if table is None or layout is not before:
+                self._tables[root] = ArchiveTable.to_write(self.path, root, layout)
+
+    def _read(self, tasks: Sequence[Task], batch: int) -> Done:
+        if not tasks:
+            return Done()
+        if self._session is not None and sum(task.bytes for task in tasks) >= BACKLOG_BYTES_MIN:
+            parts = [part for task in tasks for part in self._divided(task, len(tasks))]
+            # The broker may hold much that is archived already.
+            if sum(task.bytes for task in parts) >= BACKLOG_BYTES_MIN:
+                each = [self._part([task], batch, number) for number, task in enumerate(parts)]
+                return _together(_on_spark(self._session(), each))
+        part = self._part(tasks, batch, 0)
+        return run_part(replace(part, bytes_max=SMALL_ROUND_BYTES_MAX), self._brokers.client, self._topics)
+
+    def _divided(self, task: Task, count: int) -> list[Task]:
+        client = self._brokers.client(task.broker)
+        first = client.fetch(task.pubend, TICK_MIN, task.upto, bytes_max=1, timeout=FETCH_SECONDS)
+        held_from = first.upto if first.batch is None else int(first.batch.ticks[0]) - 1
+        return divided(task, held_from, LARGE_ROUND_BYTES_MAX // count, PART_BYTES)
+
+    def _part(self, tasks: Sequence[Task], batch: int, number: int) -> Part:
+        pubends = [task.pubend for task in tasks]
+        reached = {
+            root: {name: tick for name in pubends if (tick := table.reached(name)) is not None}
+            for root, table in self._tables.items()
+        }
+        layouts = {root: table.layout.schema.serialize().to_pybytes() for root, table in self._tables.items()}
+        return Part(
+            str(self.path.absolute()),
+            batch,
+            number,
+            tuple(tasks),
+            self._topics.described,
+            layouts,
+            reached,
+        )
+
+    def _commit(self, done: Done, covered: CheckpointToken, after: State) -> None:
+        roots = list(dict.fromkeys(each.root for each in done.files))
+        about = about_round(self.state, after, roots)
+        for root in roots:
+            files = [each for each in done.files if each.root == root]
+            self._tables[root].add(files, covered, about)
+            self._tables[root].checkpoint()
+
+    # The rest.
+
+    def _report(self, pubends: Sequence[dict[str, Any]]) -> None:
+        """Tell the pubends that do not know it how far the archive has got."""
+        behind: dict[str, dict[str, int]] = {}
+        for each in pubends:
+            covered = self.state.covered.get(each["pubend"], TICK_MIN)
+            if each["archived"] is not None and each["archived"] < min(covered, each["position"]):
+                behind.setdefault(each["broker"], {})[each["pubend"]] = covered
+        for url, token in behind.items():
+            self._brokers.client(url).ask("archived", token=CheckpointToken(token).text())
+
+    def _lock(self) -> None:
+        for tries_left in reversed(range(_LOCK_TRIES)):
+            try:
+                return self._disk.lock()
+            except DirectoryLockedError as error:
+                if not tries_left:
+                    reason = f"process {error.holder or 'unknown'} archives into it already: stop that first"
+                    raise DirectoryLockedError(reason, path=str(self.path), holder=error.holder) from None
+            # Whoever asks for the archive's status has the lock for a moment.
+            time.sleep(0.05)
+
+    def _opened(self) -> tuple[dict[str, ArchiveTable], State]:
+        """The tables as a crash may have left them, and the state; if it is lost, as the tables say it."""
+        reason, synced = "is gone", State()
+        try:
+            synced = load_state(self.path)
+        except DamagedError:
+            reason = "is damaged"
+        tables = {}
+        for root in roots_in(self.path):
+            mend(folder_of(self.path, root), synced.versions.get(root, -1))
+            tables[root] = ArchiveTable(self.path, root)
+        files = [each for table in tables.values() for each in table.files()]
+        if has_state(self.path) and reason == "is gone":
+            if not is_stale(synced, files):
+                return tables, synced
+            reason = "is older than the tables"
+        if not files and reason == "is gone":
+            return tables, synced
+        _log.warning("%s: the state %s; it is made again from the tables", self.path, reason)
+        state = recovered(self.path)
+        set_aside(self.path)
+        save_state(self.path, state)
+        return tables, state
+
+    def _files(self) -> list[DataFile]:
+        return [each for table in self._tables.values() for each in table.files()]
+
+    def _remove_strays(self) -> None:
+        for table in self._tables.values():
+            removed = remove_strays(table.folder, table.files(), self.state.batch)
+            if removed:
+                _log.warning("%s: removed %d files of a round that was interrupted", table.folder, removed)
+
+
+def _on_spark(spark: SparkSession, parts: Sequence[Part]) -> list[Done]:
+    """Each part a task of its own; what they have done, in the order of the parts."""
+    import pyarrow as pa
+
+    def run(numbers: Any) -> Any:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield pa.record_batch([pa.array([run_part_alone(parts[number]).to_json()])], names=["done"])
+
+    count = len(parts)
+    rows = spark.range(0, count, 1, count).mapInArrow(run, "done string").collect()
+    done = [Done.from_json(row["done"]) for row in rows]
+    for part, each in zip(parts, done, strict=True):
+        # Then what lies beyond must not be committed either: what is covered has no holes.
+        if any(each.reached[task.pubend] < task.upto for task in part.tasks):
+            raise NotConnectedError("the broker has restarted in the middle of a round: it is begun again")
+    return done
+
+
+def _together(parts: Sequence[Done]) -> Done:
+    whole = Done()
+    for each in parts:
+        whole.files += each.files
+        whole.missing += each.missing
+        whole.events += each.events
+        whole.bytes += each.bytes
+        for pubend, tick in each.reached.items():
+            whole.reached[pubend] = max(tick, whole.reached.get(pubend, tick))
+    return whole
+
+
+def _warn_lost(pubend: str, base: int, upto: int) -> None:
+    # It may have been silent, too: the broker does not know any more.
+    _log.warning(
+        "pubend %s: (%d, %d] is gone from the broker; any events there are not archived", pubend, base, upto
+    )

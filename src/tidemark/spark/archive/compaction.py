@@ -1,0 +1,178 @@
+"""Keeping an archive in shape: few and large files, no more history than wanted, no files of nobody.
+
+Between rounds, by the process that writes the archive. Compaction merges neighbours, so that for one pubend
+the order of the files stays the order of the ticks, and never touches a round that has not ended. It merges
+files of like size, so that an event is written a few times at the most and not once for every file beside it.
+
+History goes in whole files, the oldest first, up to one tick for all pubends. That tick is said before
+anything is removed: from then on all at or below it is a gap for whoever asks, also what a file that stays
+has of it. Files that a commit has replaced or let go stay for a while for those who are reading them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.spark.archive.layout import Layout, laid_out
+from tidemark.spark.archive.recovery import about_release
+from tidemark.spark.archive.state import State
+from tidemark.spark.archive.table import ArchiveTable, DataFile, disk_errors, file_name, remove_old, sync_file
+from tidemark.spark.archive.writer import FileWriter
+
+#: So many neighbours, each smaller than one of these, become one file of at most MERGED_BYTES_MAX; fewer, if
+#: they make half of that.
+TIERS_BYTES = (64 << 10, 1 << 20, 8 << 20)
+SMALL_FILES_MIN = 16
+MERGED_BYTES_MAX = 32 << 20
+#: Files that a commit has replaced stay this long for those who read them.
+GRACE_SECONDS = 3_600.0
+#: How often an archive without new events is looked after, and unused files are looked for.
+LOOK_SECONDS = 60.0
+SWEEP_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """What is kept: the events of so many seconds, and about so many bytes of files; None for all."""
+
+    seconds: float | None = None
+    bytes: int | None = None
+
+
+class Kept(Protocol):
+    """What is done here needs of an archive."""
+
+    path: Path
+    state: State
+
+    @property
+    def tables(self) -> Sequence[ArchiveTable]:
+        """All tables."""
+
+    def save(self, state: State) -> None:
+        """Replace the state."""
+
+
+class Keeper:
+    """Looks after one archive."""
+
+    def __init__(self, archive: Kept, retain: Retain, clock: Callable[[], float] = time.monotonic) -> None:
+        self._archive = archive
+        self._retain = retain
+        self._clock = clock
+        self._looked = self._swept = float("-inf")
+
+    def keep(self, *, is_changed: bool) -> None:
+        """All of it, each table a step at most; something to do is also that time has passed."""
+        now = self._clock()
+        if not is_changed and now < self._looked + LOOK_SECONDS:
+            return
+        self._looked = now
+        archive = self._archive
+        horizon = horizon_of([each for files in ended(archive) for each in files], self._retain, time.time())
+        if horizon is not None:
+            let_go(archive, horizon)
+        for table, files in zip(archive.tables, ended(archive), strict=True):
+            run = mergeable(files)
+            if run:
+                compact(archive.path, table, run)
+        if now >= self._swept + SWEEP_SECONDS:
+            self._swept = now
+            for table in archive.tables:
+                remove_old(table.folder, table.files(), time.time() - GRACE_SECONDS)
+
+
+def ended(archive: Kept) -> list[list[DataFile]]:
+    """The files of each table that are of rounds that have ended."""
+    return [
+        [each for each in table.files() if each.batches[1] <= archive.state.batch] for table in archive.tables
+    ]
+
+
+def horizon_of(files: Sequence[DataFile], retain: Retain, now: float) -> int | None:
+    """The last tick of which nothing need be kept; None if there is none."""
+    found = [] if retain.seconds is None else [int((now - retain.seconds) * 1e6)]
+    if retain.bytes is not None:
+        excess = sum(each.bytes for each in files) - retain.bytes
+        for each in sorted(files, key=_newest):
+            if excess <= 0:
+                break
+            found.append(_newest(each))
+            excess -= each.bytes
+    return max(found, default=None)
+
+
+def mergeable(files: Sequence[DataFile]) -> list[DataFile]:
+    """The first neighbours that are many and small enough to be one; the smallest before others."""
+    for least, limit in pairwise((0, *TIERS_BYTES)):
+        for run in _runs(files, limit):
+            # Smaller ones go along, but do not count: each would have the large ones written again.
+            counted = [each.bytes for each in run if each.bytes >= least]
+            if len(counted) >= SMALL_FILES_MIN or sum(counted) >= MERGED_BYTES_MAX // 2:
+                return run
+    return []
+
+
+def _runs(files: Sequence[DataFile], limit: int) -> Iterator[list[DataFile]]:
+    """Neighbours that are smaller than the limit, as many as one file may have."""
+    run: list[DataFile] = []
+    size = 0
+    for each in files:
+        if each.bytes >= limit or size + each.bytes > MERGED_BYTES_MAX:
+            yield run
+            run, size = [], 0
+        if each.bytes < limit:
+            run.append(each)
+            size += each.bytes
+    yield run
+
+
+def compact(path: Path, table: ArchiveTable, files: Sequence[DataFile]) -> DataFile:
+    """Merge neighbours into one file, sorted by pubend and tick."""
+    layout = table.layout
+    with disk_errors(table.folder):
+        rows = pa.concat_tables([_read(table.folder / each.name, layout) for each in files])
+    rows = rows.sort_by([("_pubend", "ascending"), ("_tick", "ascending")])
+    first, last = files[0].batches[0], files[-1].batches[1]
+    part, number = (int(text) for text in files[0].name.split("-")[2:4])
+    writer = FileWriter(path, table.root, file_name(first, last, part, number), layout.schema)
+    try:
+        writer.add(rows)
+        made = writer.close()
+        sync_file(table.folder)
+        table.exchange(files, [made])
+    except BaseException:
+        writer.discard()
+        raise
+    return made
+
+
+def let_go(archive: Kept, horizon: int) -> None:
+    """Drop the files that have nothing beyond the horizon; nothing at or below it is read from now on."""
+    gone = [[each for each in files if _newest(each) <= horizon] for files in ended(archive)]
+    if not any(gone):
+        return
+    # First said, then done: a reader never meets history with holes.
+    released = max(horizon, archive.state.released or horizon)
+    archive.save(replace(archive.state, released=released))
+    for table, files in zip(archive.tables, gone, strict=True):
+        if files:
+            table.exchange(files, [], about_release(released))
+
+
+def _newest(file: DataFile) -> int:
+    tick: int = file.bounds["_tick"][1]
+    return tick
+
+
+def _read(file: Path, layout: Layout) -> pa.Table:
+    table = pq.read_table(file, partitioning=None)
+    return laid_out({name: table.column(name) for name in table.column_names}, table.num_rows, layout)

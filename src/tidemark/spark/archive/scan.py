@@ -1,0 +1,133 @@
+"""Scanning archive files for the events of one pubend, in the order of their ticks.
+
+Files of a table follow each other; row groups whose bounds say that they have nothing are passed over. The
+streams of several tables are merged by ticks, in pieces that fit into a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark.matching.topics import TopicPattern
+from tidemark.message.batches.batch import EventBatch, concatenate
+from tidemark.message.batches.columns import Ints
+from tidemark.spark.archive.layout import Layout
+from tidemark.spark.archive.rows import Schemas, to_events
+from tidemark.spark.archive.table import disk_errors
+
+#: Handed out at a time; a batch has to fit into a frame.
+EVENTS_BYTES_MAX = 4 << 20
+ROWS_MAX = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`(base, upto]` of a pubend, and of that the topics that match; None stands for all."""
+
+    pubend: str
+    base: int
+    upto: int
+    pattern: TopicPattern | None = None
+
+
+def scan(files: Sequence[Path], wanted: Wanted, schemas: Schemas, layout: Layout) -> Iterator[EventBatch]:
+    """What is wanted of these files, which follow each other in ticks."""
+    for file in files:
+        with disk_errors(file), pq.ParquetFile(file) as parquet:
+            groups = [at for at in range(parquet.num_row_groups) if _may_have(parquet, at, wanted)]
+            for group in groups:
+                for table in _pieces(_chosen(parquet.read_row_group(group), wanted)):
+                    yield from to_events(table, schemas, layout).split(EVENTS_BYTES_MAX)
+
+
+def merged(streams: Sequence[Iterator[EventBatch]]) -> Iterator[EventBatch]:
+    """One stream of several, each in the order of its ticks, and no tick in two of them."""
+    heads = {at: batch for at, stream in enumerate(streams) if (batch := next(stream, None)) is not None}
+    while heads:
+        # Up to here every stream that goes on has shown what it has.
+        upto = min(int(batch.ticks[-1]) for batch in heads.values())
+        ready: list[EventBatch] = []
+        for at, batch in list(heads.items()):
+            cut = int(np.searchsorted(batch.ticks, upto, side="right"))
+            if cut:
+                ready.append(batch.slice(0, cut))
+            rest = batch.slice(cut, batch.count) if cut < batch.count else next(streams[at], None)
+            if rest is None:
+                del heads[at]
+            else:
+                heads[at] = rest
+        yield from _in_order(ready)
+
+
+def _in_order(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
+    """The events of the batches by tick, in batches of bounded size."""
+    if len(batches) == 1:
+        yield batches[0]
+        return
+    of_batch = np.repeat(np.arange(len(batches)), [batch.count for batch in batches])
+    row = np.concatenate([np.arange(batch.count) for batch in batches])
+    sizes = np.concatenate([batch.ends - batch.starts for batch in batches])
+    order = np.argsort(np.concatenate([batch.ticks for batch in batches]), kind="stable")
+    for chosen in _bounded(order, sizes):
+        parts = [
+            batch.take(row[chosen][of_batch[chosen] == at])
+            for at, batch in enumerate(batches)
+            if (of_batch[chosen] == at).any()
+        ]
+        whole = concatenate(parts)
+        yield whole.take(np.argsort(whole.ticks, kind="stable"))
+
+
+def _bounded(order: Ints, sizes: Ints) -> Iterator[Ints]:
+    """`order` in stretches of at most EVENTS_BYTES_MAX bytes, or one event."""
+    reach = np.cumsum(sizes[order])
+    first = 0
+    while first < len(order):
+        used = int(reach[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(reach, used + EVENTS_BYTES_MAX, side="right")))
+        yield order[first:last]
+        first = last
+
+
+def _may_have(parquet: pq.ParquetFile, group: int, wanted: Wanted) -> bool:
+    pubends, ticks = _bounds(parquet, group, "_pubend"), _bounds(parquet, group, "_tick")
+    if pubends is not None and not pubends[0] <= wanted.pubend <= pubends[1]:
+        return False
+    return ticks is None or (ticks[1] > wanted.base and ticks[0] <= wanted.upto)
+
+
+def _bounds(parquet: pq.ParquetFile, group: int, column: str) -> tuple[Any, Any] | None:
+    found = parquet.metadata.row_group(group).column(parquet.schema_arrow.get_field_index(column))
+    assert found.path_in_schema == column, "headers come first and are not nested"
+    stats = found.statistics
+    return None if stats is None or not stats.has_min_max else (stats.min, stats.max)
+
+
+def _chosen(table: pa.Table, wanted: Wanted) -> pa.Table:
+    ticks = table.column("_tick")
+    mask = pc.and_(pc.greater(ticks, wanted.base), pc.less_equal(ticks, wanted.upto))
+    mask = pc.and_(mask, pc.equal(table.column("_pubend"), wanted.pubend))
+    if wanted.pattern is not None:
+        topics = [
+            name for name in pc.unique(table.column("_topic")).to_pylist() if wanted.pattern.matches(name)
+        ]
+        mask = pc.and_(mask, pc.is_in(table.column("_topic"), pa.array(topics, pa.string())))
+    return table if pc.all(mask).as_py() else table.filter(mask)
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """Rows in stretches that make a batch of bounded size."""
+    if not table.num_rows:
+        return
+    width = max(1, table.nbytes // table.num_rows)
+    rows = int(min(ROWS_MAX, max(1, EVENTS_BYTES_MAX // width)))
+    for first in range(0, table.num_rows, rows):
+        yield table.slice(first, rows).combine_chunks()

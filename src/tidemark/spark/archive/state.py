@@ -1,0 +1,252 @@
+"""What an archive knows of itself beside its tables: how far it has got, and the schemas of its events.
+
+Two small files under `_archive`, each replaced as a whole by a rename and synced before anyone is told:
+`state.json` says what is covered and what never will be; `topics.json` has every schema that an archived
+event was written in, and is written before the first of them, twice. A crash leaves the old file or the new
+one. A state that is damaged or gone is made again from the tables, whose commits say it too: see
+`spark.archive.recovery`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tidemark.errors import DamagedError, StorageError, UnknownFormatError
+from tidemark.message.registry import Registry, TopicSchemas
+from tidemark.message.schema import Schema
+from tidemark.storage.realdisk import RealDisk
+from tidemark.ticks import TICK_MIN, CheckpointToken
+from tidemark.ticks.tick import Range
+
+FORMAT = 1
+FOLDER = "_archive"
+#: Rounds remembered, to say how fast the archive is.
+ROUNDS_KEPT_MAX = 20
+
+_STATE, _TOPICS, _TOPICS_COPY = "state.json", "topics.json", "topics.copy.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One commit of everything: when it ended (Unix seconds), how long it took, what it added."""
+
+    at: float
+    seconds: float
+    events: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where an archive stands."""
+
+    #: files of later batches are part of a round that has not ended
+    batch: int = 0
+    covered: CheckpointToken = field(default_factory=CheckpointToken)
+    #: pubend -> ranges at or below `covered` that were gone before they could be archived
+    missing: Mapping[str, tuple[Range, ...]] = field(default_factory=dict)
+    #: nothing at or below is kept any more
+    released: int | None = None
+    #: root -> version of its table at the end of the last round: all up to it is on the platter
+    versions: Mapping[str, int] = field(default_factory=dict)
+    #: archived in all, in the bytes that the events had
+    events: int = 0
+    bytes: int = 0
+    rounds: tuple[Round, ...] = ()
+
+    def after(self, batch: int, covered: CheckpointToken, versions: Mapping[str, int], ended: Round) -> State:
+        """The state once a round has ended."""
+        return replace(
+            self,
+            batch=batch,
+            covered=self.covered.merge(covered),
+            versions={**self.versions, **versions},
+            events=self.events + ended.events,
+            bytes=self.bytes + ended.bytes,
+            rounds=(*self.rounds, ended)[-ROUNDS_KEPT_MAX:],
+        )
+
+    def without(self, pubend: str, base: int, upto: int) -> State:
+        """`(base, upto]` of the pubend is gone for good."""
+        ranges = joined_ranges([*self.missing.get(pubend, ()), (base, upto)])
+        return replace(self, missing={**self.missing, pubend: tuple(ranges)})
+
+    def absent(self, pubend: str) -> list[Range]:
+        """What at or below `covered` is not there: gone before it was archived, or let go since; in order."""
+        ranges = list(self.missing.get(pubend, ()))
+        if self.released is not None:
+            ranges.append((TICK_MIN, min(self.released, self.covered.get(pubend, TICK_MIN))))
+        return joined_ranges(ranges)
+
+    def to_json(self) -> dict[str, Any]:
+        """As something that JSON can hold."""
+        return {
+            "batch": self.batch,
+            "covered": dict(self.covered),
+            "missing": dict(self.missing),
+            "released": self.released,
+            "versions": dict(self.versions),
+            "events": self.events,
+            "bytes": self.bytes,
+            "rounds": [asdict(each) for each in self.rounds],
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> State:
+        """The reverse; KeyError, TypeError or ValueError if it is no state."""
+        return cls(
+            batch=found["batch"],
+            covered=CheckpointToken(found["covered"]),
+            missing={name: tuple((a, b) for a, b in ranges) for name, ranges in found["missing"].items()},
+            released=found["released"],
+            versions=found["versions"],
+            events=found["events"],
+            bytes=found["bytes"],
+            rounds=tuple(Round(**each) for each in found["rounds"]),
+        )
+
+
+def joined_ranges(ranges: Iterable[Range]) -> list[Range]:
+    """The same ticks in as few ranges as possible, in order."""
+    joined: list[Range] = []
+    for low, high in sorted(each for each in ranges if each[0] < each[1]):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def has_state(path: Path) -> bool:
+    """Has an archive at `path` ever said where it stands?"""
+    return (path / FOLDER / _STATE).exists()
+
+
+def load_state(path: Path) -> State:
+    """The state of the archive at `path`; an empty one where there is none yet. DamagedError if it is."""
+    found = _load(path, _STATE)
+    if found is None:
+        return State()
+    try:
+        return State.from_json(found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(path, _STATE) from error
+
+
+def save_state(path: Path, state: State) -> None:
+    """Replace the state; on the platter when this returns."""
+    _save(path, _STATE, state.to_json())
+
+
+def set_aside(path: Path) -> None:
+    """Keep a damaged state for whoever wants to look at it."""
+    with suppress(FileNotFoundError):
+        (path / FOLDER / _STATE).replace(path / FOLDER / f"{_STATE}.damaged")
+
+
+class Topics:
+    """The topics of archived events, with every version of their schemas."""
+
+    def __init__(self, described: list[dict[str, Any]]) -> None:
+        """`described` is as a broker answers `topics`."""
+        self.described = described
+        self._registry = Registry()
+        for each in described:
+            topic = TopicSchemas(self._registry, each["topic"], is_open=each["open"])
+            for text in each["schemas"]:
+                topic.register(Schema.parse(text))
+            self._registry.topics[each["topic"]] = topic
+
+    @property
+    def registry(self) -> Registry:
+        """All of it, for those who match."""
+        return self._registry
+
+    @property
+    def schemas(self) -> Mapping[int, Schema]:
+        """Every schema by its fingerprint."""
+        return self._registry.schemas
+
+    def __getitem__(self, name: str) -> TopicSchemas:
+        return self._registry.topics[name]
+
+    @property
+    def names(self) -> list[str]:
+        """All topics."""
+        return sorted(self._registry.topics)
+
+    def merged(self, described: list[dict[str, Any]]) -> Topics:
+        """These topics and those: a topic that is gone at the broker stays in the archive."""
+        if described == self.described:
+            return self
+        found = {each["topic"]: each for each in self.described}
+        for each in described:
+            before = found.get(each["topic"], each)
+            texts = list(dict.fromkeys([*before["schemas"], *each["schemas"]]))
+            found[each["topic"]] = {**each, "schemas": texts}
+        return Topics([found[name] for name in sorted(found)])
+
+
+def load_topics(path: Path) -> Topics:
+    """The topics of the archive at `path`; from their copy, if the file itself is damaged."""
+    try:
+        found = _load(path, _TOPICS)
+    except DamagedError:
+        if not (path / FOLDER / _TOPICS_COPY).exists():
+            raise
+        found = _load(path, _TOPICS_COPY)
+    return Topics([] if found is None else found["topics"])
+
+
+def save_topics(path: Path, topics: Topics) -> None:
+    """Replace the topics; on the platter when this returns."""
+    for name in (_TOPICS, _TOPICS_COPY):
+        _save(path, name, {"topics": topics.described})
+
+
+def _load(path: Path, name: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads((path / FOLDER / name).read_text())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"cannot be read: {error.strerror}", path=str(path / FOLDER / name)) from error
+    except ValueError as error:
+        raise _damaged(path, name) from error
+    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+        raise _damaged(path, name)
+    if found["format"] != FORMAT:
+        raise UnknownFormatError(
+            f"is of format {found['format']}, this version writes {FORMAT}: use the version that wrote it",
+            path=str(path / FOLDER / name),
+        )
+    return found
+
+
+def _save(path: Path, name: str, value: dict[str, Any]) -> None:
+    disk = RealDisk(path / FOLDER)
+    draft = name + ".new"
+    with suppress(StorageError):  # what a crash has left
+        disk.remove(draft)
+    file = disk.create(draft)
+    try:
+        file.append([json.dumps({"format": FORMAT, **value}).encode()])
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(draft, name)
+    disk.sync_directory()
+
+
+def _damaged(path: Path, name: str) -> DamagedError:
+    advice = (
+        f"run `tidemark pipeline archive --path {path}`, which makes it again from the tables"
+        if name == _STATE
+        else "restore it from a copy"
+    )
+    return DamagedError(f"is damaged: {advice}", path=str(path / FOLDER / name), offset=0)

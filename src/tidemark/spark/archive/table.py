@@ -1,0 +1,314 @@
+"""One Delta table of an archive: the events of all topics with one first level.
+
+Owns the table's log. A commit adds files that are synced already, says in an application transaction for
+each pubend how far the table has got, and is itself on the platter when it returns: Delta's writer syncs
+nothing. A torn last entry of the log, which a power failure may leave, was never answered for and is removed
+when the table is opened to be written.
+
+A file is named `first-last-part-number-random.parquet`: the batches whose events it has, and its place among
+the files of a batch. For one pubend the order of the names is the order of the ticks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import Schema as DeltaSchema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from tidemark.errors import DamagedError, DiskFailedError, DiskFullError, StorageError
+from tidemark.spark.archive.layout import Layout
+from tidemark.spark.archive.state import FOLDER
+from tidemark.storage.realdisk import RealDisk
+
+#: Commits between two checkpoints of the log.
+CHECKPOINT_COMMITS = 50
+
+#: Nobody reads files that were replaced an hour ago, so nobody needs to be told of them any more: else a
+#: table that gets a file a second has a log of a million entries, each of which names all that is gone.
+_PROPERTIES = {
+    "delta.logRetentionDuration": "interval 2 hours",
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+}
+_LOG = "_delta_log"
+#: We make checkpoints ourselves, and sync them.
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file of the table."""
+
+    root: str
+    name: str
+    bytes: int
+    rows: int
+    #: column -> its least and greatest value, where known
+    bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    nulls: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def batches(self) -> tuple[int, int]:
+        """The first and last batch that its events came in."""
+        first, last, *_ = self.name.split("-")
+        return int(first), int(last)
+
+
+def root_of(topic: str) -> str:
+    """The first level of a topic's name."""
+    return topic.split(".", 1)[0]
+
+
+def folder_of(path: Path, root: str) -> Path:
+    """Where the table of a root lies: a directory of its name, if that is a plain one."""
+    name = quote(root, safe="")
+    # Spark passes over names that begin with an underscore, and one of them is ours.
+    return path / (f"%5F{name[1:]}" if name.startswith("_") else name)
+
+
+def log_of(path: Path, root: str) -> Path:
+    """Where the log of a root's table lies."""
+    return folder_of(path, root) / _LOG
+
+
+def roots_in(path: Path) -> list[str]:
+    """The roots that have a table."""
+    if not path.is_dir():
+        return []
+    found = [each for each in path.iterdir() if each.name != FOLDER and (each / _LOG).is_dir()]
+    return sorted(unquote(each.name) for each in found)
+
+
+def file_name(first: int, last: int, part: int, number: int) -> str:
+    """A name for a new file."""
+    return f"{first:010d}-{last:010d}-{part:05d}-{number:05d}-{os.urandom(4).hex()}.parquet"
+
+
+class ArchiveTable:
+    """The table of one root, as it is when it is opened or refreshed."""
+
+    def __init__(self, path: Path, root: str) -> None:
+        """TableNotFoundError where there is none."""
+        self.root = root
+        self.folder = folder_of(path, root)
+        with disk_errors(self.folder):
+            self._delta = DeltaTable(self.folder)
+
+    @classmethod
+    def to_write(cls, path: Path, root: str, layout: Layout) -> ArchiveTable:
+        """The table with at least these columns; made or widened if need be."""
+        folder = folder_of(path, root)
+        with disk_errors(folder):
+            try:
+                DeltaTable(folder)
+            except TableNotFoundError:
+                RealDisk(folder)
+                DeltaTable.create(
+                    folder,
+                    schema=DeltaSchema.from_arrow(layout.schema),
+                    name=root,
+                    configuration=dict(_PROPERTIES),
+                )
+                _sync(folder / _LOG, folder, path)
+        table = cls(path, root)
+        table.widen(layout)
+        return table
+
+    @property
+    def version(self) -> int:
+        """Entries of its log, from 0."""
+        return int(self._delta.version())
+
+    @property
+    def layout(self) -> Layout:
+        """Its columns."""
+        return Layout(pa.schema(self._delta.schema().to_arrow()))
+
+    def widen(self, layout: Layout) -> None:
+        """Give the table the columns that the layout has beyond its own."""
+        new = layout.changes(self.layout)
+        if len(new):
+            fields = list(DeltaSchema.from_arrow(new).fields)
+            with self._committing():
+                self._delta.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
+
+    def reached(self, pubend: str) -> int | None:
+        """How far the table has got in a pubend; it may be ahead of the archive as a whole."""
+        version: int | None = self._delta.transaction_version(_application(pubend))
+        return version
+
+    def files(self) -> list[DataFile]:
+        """All files, in the order of their names."""
+        with disk_errors(self.folder):
+            actions = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
+        return sorted((_data_file(self.root, each) for each in actions), key=lambda each: each.name)
+
+    def add(self, files: Sequence[DataFile], reached: Mapping[str, int], about: Mapping[str, str]) -> None:
+        """Commit files that are on the platter; `reached` is how far the table has got with them."""
+        transactions = [Transaction(_application(name), tick) for name, tick in reached.items()]
+        properties = CommitProperties(custom_metadata=dict(about), app_transactions=transactions)
+        self._commit([_addition(each, changes=True) for each in files], properties)
+
+    def exchange(
+        self, old: Sequence[DataFile], new: Sequence[DataFile], about: Mapping[str, str] | None = None
+    ) -> None:
+        """Commit that the new files have the events of the old ones; none, and they are let go."""
+        now = int(time.time() * 1000)
+        # Who has the old ones open reads on; how long they stay is counted from now.
+        for each in old:
+            with suppress(OSError):
+                os.utime(self.folder / each.name)
+        actions: list[AddAction | RemoveAction] = [_removal(each, now, changes=not new) for each in old]
+        actions += [_addition(each, changes=False) for each in new]
+        self._commit(actions, CommitProperties(custom_metadata=dict(about or {})))
+
+    def checkpoint(self) -> None:
+        """Spare readers the log's beginning, from time to time."""
+        if self.version and self.version % CHECKPOINT_COMMITS == 0:
+            with disk_errors(self.folder):
+                self._delta.create_checkpoint()
+                log = self.folder / _LOG
+                _sync(*log.glob(f"{self.version:020d}.*"), log / "_last_checkpoint", log)
+                self._delta.cleanup_metadata()
+
+    def _commit(self, actions: Sequence[AddAction | RemoveAction], properties: CommitProperties) -> None:
+        with self._committing():
+            self._delta.create_write_transaction(
+                list(actions),
+                "append",
+                self._delta.schema(),
+                commit_properties=properties,
+                post_commithook_properties=_NO_HOOKS,
+            )
+
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        before = self.version
+        with disk_errors(self.folder):
+            yield
+            self._delta.update_incremental()
+            log = self.folder / _LOG
+            made = range(before + 1, self.version + 1)
+            _sync(*(log / f"{version:020d}.json" for version in made), log)
+
+
+def mend(folder: Path, synced: int) -> None:
+    """Remove from the end of a table's log what is no entry; DamagedError at or below version `synced`.
+
+    What a crash left beyond was never synced, and nobody was told of it.
+    """
+    log = folder / _LOG
+    with disk_errors(folder):
+        for entry in sorted(log.glob("*.json"), reverse=True):
+            if _is_entry(entry):
+                break
+            if int(entry.stem) <= synced:
+                reason = "an entry of the table's log that was on disk is damaged: restore it from a copy"
+                raise DamagedError(reason, path=str(entry), offset=0)
+            entry.unlink()
+        for draft in [*log.glob("*.tmp"), *log.glob("*#*")]:
+            draft.unlink()
+
+
+def remove_strays(folder: Path, files: Sequence[DataFile], batch: int) -> int:
+    """Remove the files of rounds after `batch` that no commit has added; how many there were."""
+    known = {each.name for each in files}
+    strays = [each for each in _data_files(folder) if each.name not in known]
+    mine = [each for each in strays if int(each.name.split("-")[1]) > batch]
+    for each in mine:
+        each.unlink(missing_ok=True)
+    return len(mine)
+
+
+def remove_old(folder: Path, files: Sequence[DataFile], before: float) -> int:
+    """Remove what is in no commit any more, and was not touched since (Unix seconds); how many there were."""
+    known = {each.name for each in files}
+    old = [each for each in _data_files(folder) if each.name not in known and each.stat().st_mtime < before]
+    for each in old:
+        each.unlink(missing_ok=True)
+    return len(old)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """What the disk, or Delta on it, refuses as the errors of our tree."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except TableNotFoundError:
+        raise
+    except (OSError, DeltaError) as error:
+        text = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        full = "No space left" in str(error) or "quota" in str(error)
+        kind = DiskFullError if full else DiskFailedError
+        raise kind(text, path=str(path)) from error
+
+
+def sync_file(path: Path) -> None:
+    """Return when the file, or the names in the directory, are on the platter."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync(*paths: Path) -> None:
+    for path in paths:
+        sync_file(path)
+
+
+def _application(pubend: str) -> str:
+    return f"tidemark/{pubend}"
+
+
+def _is_entry(path: Path) -> bool:
+    try:
+        lines = path.read_text().splitlines()
+        return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
+    except ValueError:
+        return False
+
+
+def _data_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*-*-*-*-*.parquet"))
+
+
+def _addition(file: DataFile, *, changes: bool) -> AddAction:
+    stats = {
+        "numRecords": file.rows,
+        "minValues": {name: low for name, (low, _) in file.bounds.items()},
+        "maxValues": {name: high for name, (_, high) in file.bounds.items()},
+        "nullCount": dict(file.nulls),
+    }
+    return AddAction(file.name, file.bytes, {}, int(time.time() * 1000), changes, json.dumps(stats))
+
+
+def _removal(file: DataFile, now: int, *, changes: bool) -> RemoveAction:
+    return RemoveAction(file.name, changes, now)
+
+
+def _data_file(root: str, action: Mapping[str, Any]) -> DataFile:
+    bounds = {
+        key.removeprefix("min."): (low, action[f"max.{key.removeprefix('min.')}"])
+        for key, low in action.items()
+        if key.startswith("min.") and low is not None
+    }
+    nulls = {
+        key.removeprefix("null_count."): count
+        for key, count in action.items()
+        if key.startswith("null_count.") and count is not None
+    }
+    return DataFile(root, action["path"], action["size_bytes"], action["num_records"], bounds, nulls)

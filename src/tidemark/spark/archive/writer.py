@@ -1,0 +1,166 @@
+"""Writing a part of a round: events in, synced Parquet files out, which a commit may then add.
+
+Runs in the driver or in a Spark task alike. Rows are sorted by pubend and tick, as they come. Nothing here is
+final: files that no commit adds are strays, and are removed later.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.message.batches.batch import EventBatch
+from tidemark.spark.archive.bounds import Bounds
+from tidemark.spark.archive.layout import Layout
+from tidemark.spark.archive.rows import Schemas, to_rows
+from tidemark.spark.archive.table import DataFile, disk_errors, file_name, folder_of, root_of, sync_file
+from tidemark.ticks import TICK_MIN
+
+#: A file is closed when it has about this much; a row group is written when this much is gathered.
+FILE_BYTES = 128 << 20
+ROW_GROUP_BYTES = 16 << 20
+ROW_GROUP_ROWS_MAX = 128 << 10
+
+
+class PartWriter:
+    """Gathers the events of one part of a round into files of each root's table."""
+
+    def __init__(
+        self,
+        path: Path,
+        layouts: Mapping[str, Layout],
+        reached: Mapping[str, Mapping[str, int]],
+        schemas: Schemas,
+        *,
+        batch: int,
+        part: int,
+    ) -> None:
+        """`reached[root][pubend]`: what a table has already, of a round that did not end."""
+        self._path = path
+        self._layouts = layouts
+        self._reached = reached
+        self._schemas = schemas
+        self._batch = batch
+        self._part = part
+        self._open: dict[str, FileWriter] = {}
+        self._files: list[DataFile] = []
+        self.events = 0
+        self.bytes = 0
+
+    def add(self, pubend: str, batch: EventBatch) -> None:
+        """Events beyond those added of this pubend before."""
+        roots = np.array([root_of(shape.topic) for shape in batch.shapes])
+        of_row = roots[batch.prelude("shape")]
+        for root in dict.fromkeys(roots.tolist()):
+            wanted = (of_row == root) & (batch.ticks > self._reached.get(root, {}).get(pubend, TICK_MIN))
+            if wanted.any():
+                some = batch if wanted.all() else batch.take(wanted)
+                self._writer(root).add(to_rows(pubend, some, self._schemas, self._layouts[root]))
+                self.events += some.count
+                self.bytes += len(some.body)
+
+    def close(self) -> list[DataFile]:
+        """All files, on the platter."""
+        for root in list(self._open):
+            self._finish(root)
+        for folder in {folder_of(self._path, each.root) for each in self._files}:
+            sync_file(folder)
+        return self._files
+
+    def discard(self) -> None:
+        """Something failed: remove what was written."""
+        for writer in self._open.values():
+            writer.discard()
+        for each in self._files:
+            (folder_of(self._path, each.root) / each.name).unlink(missing_ok=True)
+
+    def _writer(self, root: str) -> FileWriter:
+        found = self._open.get(root)
+        if found is not None and found.bytes >= FILE_BYTES:
+            self._finish(root)
+            found = None
+        if found is None:
+            name = file_name(self._batch, self._batch, self._part, len(self._files) + len(self._open))
+            found = self._open[root] = FileWriter(self._path, root, name, self._layouts[root].schema)
+        return found
+
+    def _finish(self, root: str) -> None:
+        # It is out of `_open` only once it is closed: what fails in between is discarded.
+        self._files.append(self._open[root].close())
+        del self._open[root]
+
+
+class FileWriter:
+    """One Parquet file in the making."""
+
+    def __init__(self, path: Path, root: str, name: str, schema: pa.Schema) -> None:
+        self.root = root
+        self.name = name
+        self._at = folder_of(path, root) / name
+        self._bounds = Bounds(schema)
+        self._gathered: list[pa.Table] = []
+        self._gathered_bytes = 0
+        self._rows = 0
+        with disk_errors(self._at):
+            self._file: BinaryIO = self._at.open("xb")
+            self._parquet = pq.ParquetWriter(self._file, schema, **_options(schema))
+
+    @property
+    def bytes(self) -> int:
+        """Written so far."""
+        return self._file.tell()
+
+    def add(self, table: pa.Table) -> None:
+        """More rows."""
+        self._gathered.append(table)
+        self._gathered_bytes += table.nbytes
+        self._rows += table.num_rows
+        if self._gathered_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> DataFile:
+        """The file, synced; its name is not yet."""
+        self._flush()
+        with disk_errors(self._at):
+            self._parquet.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            size = self._file.tell()
+            self._file.close()
+        return DataFile(self.root, self.name, size, self._rows, self._bounds.bounds(), self._bounds.nulls)
+
+    def discard(self) -> None:
+        """Remove it."""
+        # Its end is written when it is closed, and that may fail as what came before did.
+        with suppress(OSError, ValueError):
+            self._parquet.close()
+        with suppress(OSError):
+            self._file.close()
+        self._at.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        if self._gathered:
+            table = pa.concat_tables(self._gathered)
+            self._gathered, self._gathered_bytes = [], 0
+            self._bounds.add(table)
+            with disk_errors(self._at):
+                self._parquet.write_table(table, row_group_size=ROW_GROUP_ROWS_MAX)
+
+
+def _options(schema: pa.Schema) -> dict[str, object]:
+    """Small and quick to write: dictionaries where values may repeat, differences for ticks, light zstd."""
+    unlike = [field.name for field in schema if pa.types.is_binary(field.type) or field.name == "_tick"]
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": [field.name for field in schema if field.name not in unlike],
+        "column_encoding": {"_tick": "DELTA_BINARY_PACKED"},
+        "write_page_index": True,
+    }

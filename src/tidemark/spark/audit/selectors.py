@@ -1,0 +1,135 @@
+"""What subscribers asked for, as the audit judges it: Spark SQL where that is exact, else the evaluator.
+
+The types of a field are those that its values have in all the publishers' ledgers. If they are of one type,
+the selector is translated; a field of several types, of none, or beyond 64 bits leaves it to the reference
+evaluator in Python. The broker's own matcher has no part in it: an audit should not trust what it audits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemark.errors import TranslationError
+from tidemark.matching.selectors.evaluate import evaluate
+from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.selector import paths_of
+from tidemark.matching.selectors.tree import HEADERS
+from tidemark.matching.topics import ONE, TopicPattern
+from tidemark.message import types
+from tidemark.message.types import Path, Type
+from tidemark.spark.audit.ledger_lines import BOOLEAN, DOUBLE, LONG, STRING, lookup, value_column
+from tidemark.spark.audit.ledgers import Subscription
+from tidemark.spark.sql.expression import to_spark_sql
+from tidemark.spark.sql.text import column_text, string_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TYPES: dict[str, Type] = {
+    LONG: types.LONG,
+    DOUBLE: types.DOUBLE,
+    STRING: types.STRING,
+    BOOLEAN: types.BOOLEAN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one or more subscribers asked for. `number` is its place in the list of all wishes."""
+
+    number: int
+    topic: str
+    where: str
+    #: ledgers of the subscribers
+    ledgers: tuple[int, ...]
+
+
+def wishes(subscriptions: Iterable[Subscription]) -> list[Wish]:
+    """Each pair of topic and selector once."""
+    who: dict[tuple[str, str], list[int]] = {}
+    for each in subscriptions:
+        who.setdefault((each.topic, each.where), []).append(each.ledger)
+    return [Wish(number, *asked, tuple(ledgers)) for number, (asked, ledgers) in enumerate(who.items())]
+
+
+def paths(all_wishes: Iterable[Wish]) -> list[Path]:
+    """The fields that any of them looks at, in a fixed order."""
+    return sorted({path for wish in all_wishes for path in paths_of(parse(wish.where))})
+
+
+class SeenFields:
+    """The types of fields, by the values that ledgers have of them: `message.batches.columns.FieldTypes`."""
+
+    #: A field that nobody published is NULL everywhere.
+    open = True
+
+    def __init__(self, seen: Mapping[Path, Iterable[str]]) -> None:
+        self._numbers = {path: number for number, path in enumerate(seen)}
+        self._kinds = {path: frozenset(kinds) for path, kinds in seen.items()}
+
+    def type_of(self, path: Path) -> Type | None:
+        """The one type that the field has wherever it is not null."""
+        kind = self._kind(path)
+        return None if kind is None else _TYPES.get(kind)
+
+    def paths(self) -> Sequence[Path]:
+        """Those that were looked for."""
+        return list(self._kinds)
+
+    def column(self, path: Path) -> str:
+        """Where its values are."""
+        kind = self._kind(path)
+        if kind is None or (len(path) == 1 and path[0] in HEADERS):
+            raise TranslationError(f"{types.path_text(path)}: is not of one type in the ledgers")
+        return column_text((value_column(self._numbers[path], kind),))
+
+    def _kind(self, path: Path) -> str | None:
+        kinds = self._kinds[path]
+        return next(iter(kinds)) if len(kinds) == 1 else None
+
+
+def translated(wish: Wish, fields: SeenFields) -> str | None:
+    """A condition on a publication's columns, true for exactly what was wished for; None if there is none."""
+    try:
+        selector = to_spark_sql(parse(wish.where), fields, column=fields.column)
+    except TranslationError:
+        return None
+    return f"{topic_condition(wish.topic)} AND {selector}"
+
+
+def topic_condition(pattern: str) -> str:
+    """True when the column `topic` is of the pattern."""
+    parsed = TopicPattern.parse(pattern)
+    if parsed.is_exact:
+        return f"topic = {string_text(pattern)}"
+    size = f"size(split(topic, '[.]')) {'>' if parsed.rest else '='} {len(parsed.levels)}"
+    levels = (
+        f"get(split(topic, '[.]'), {at}) = {string_text(level)}"
+        for at, level in enumerate(parsed.levels)
+        if level != ONE
+    )
+    return " AND ".join((size, *levels))
+
+
+def decide(batches: Iterable[pa.RecordBatch], left: Sequence[Wish], name: str) -> Iterator[pa.RecordBatch]:
+    """Add the column `name`: the numbers of those of `left` that an event matches, by the evaluator."""
+    import pyarrow as pa
+
+    judges = [(wish.number, TopicPattern.parse(wish.topic), parse(wish.where)) for wish in left]
+    for batch in batches:
+        found: list[list[int]] = []
+        for topic, text in zip(batch["topic"].to_pylist(), batch["fields"].to_pylist(), strict=True):
+            fields = json.loads(text) if text is not None else None
+            found.append(
+                [
+                    number
+                    for number, pattern, tree in judges
+                    if fields is not None
+                    and pattern.matches(topic)
+                    and evaluate(tree, lambda path, fields=fields: lookup(fields, path)) is True  # type: ignore[misc]
+                ]
+            )
+        yield batch.append_column(name, pa.array(found, pa.list_(pa.int32())))

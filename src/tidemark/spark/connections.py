@@ -1,0 +1,304 @@
+"""Connections of the pipeline: one broker asked until it answers, and several brokers read as one.
+
+The client looks for a lost broker by itself, but a question that was under way when the broker was lost
+fails. `Supervised` asks such a question again, with a back-off, until `retry_seconds` have passed without an
+answer, and then raises one clear error. Use it only for questions that may be asked twice.
+
+One URL may name addresses that stand in for each other, `tidemark://a:7676,b:7676`. Whole URLs after each
+other, `tidemark://a:7676,tidemark://b:7676`, are brokers with pubends of their own, each of which has to be
+there; `Brokers` finds out which of them hosts which pubend.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+from tidemark import sync
+from tidemark.client.addresses import SCHEME, parse_url
+from tidemark.client.backoff import Backoff
+from tidemark.errors import ConfigError, NotConnectedError, RefusedError, TidemarkError, TimedOutError
+from tidemark.wire.frames import Fetched
+
+T = TypeVar("T")
+
+#: The first connection of a query: a broker that was never there is a mistake more often than a fault.
+CONNECT_SECONDS_MAX = 10.0
+_CLOSE_SECONDS = 1.0
+BROKERS_MAX = 1_000
+#: A broker that is away is looked for this often, and for so long; the others do not wait longer for it.
+AWAY_SECONDS = 5.0
+CONNECT_SECONDS = 10.0
+CONNECT_AGAIN_SECONDS = 1.0
+ANSWER_SECONDS = 60.0
+
+_log = logging.getLogger("tidemark.archive")
+
+
+class Supervised:
+    """Questions to one broker, asked until they are answered."""
+
+    def __init__(
+        self, url: str, retry_seconds: float, *, publisher: str | None = None, pubend: str | None = None
+    ) -> None:
+        self._url = url
+        self._retry_seconds = retry_seconds
+        self._publisher = publisher
+        self._pubend = pubend
+        self._client: sync.Client | None = None
+
+    def __enter__(self) -> Supervised:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect; the next question connects again."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close(_CLOSE_SECONDS)
+
+    def run(self, question: Callable[[sync.Client], T]) -> T:
+        """What the question gives; NotConnectedError when no broker has answered it for too long.
+
+        A full disk is waited out like an absence.
+        """
+        deadline = time.monotonic() + self._retry_seconds
+        backoff = Backoff()
+        while True:
+            try:
+                return question(self._connected(deadline))
+            except (NotConnectedError, TimedOutError, RefusedError) as error:
+                if isinstance(error, RefusedError) and error.code != "full":
+                    raise
+                if time.monotonic() >= deadline:
+                    raise NotConnectedError(
+                        f"{self._url}: no answer for {self._retry_seconds:g} s ({error}). Start the broker, "
+                        "or correct the option `broker`; the query then goes on where it was"
+                    ) from None
+                self._forget_after(error)
+            time.sleep(min(backoff.delay(), max(0.0, deadline - time.monotonic())))
+
+    def ask(self, what: str, **arguments: Any) -> Any:
+        """See Client.ask."""
+        return self.run(lambda client: client.ask(what, **arguments))
+
+    def fetch(
+        self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
+    ) -> Fetched:
+        """See Client.fetch."""
+        return self.run(
+            lambda client: client.fetch(pubend, base, upto, pattern, selector, bytes_max=bytes_max)
+        )
+
+    def _connected(self, deadline: float) -> sync.Client:
+        if self._client is None:
+            left = max(0.1, min(CONNECT_SECONDS_MAX, deadline - time.monotonic()))
+            self._client = sync.connect(
+                self._url, publisher=self._publisher, pubend=self._pubend, connect_timeout=left
+            )
+        return self._client
+
+    def _forget_after(self, error: Exception) -> None:
+        """A publisher's numbers went on although their fate is open: only a new client starts from before."""
+        if self._publisher is not None or isinstance(error, TimedOutError):
+            self.close()
+
+
+def urls_of(text: str | Sequence[str]) -> tuple[str, ...]:
+    """The URLs of all brokers, each checked; ConfigError if there is none."""
+    texts = [text] if isinstance(text, str) else text
+    urls = [url for each in texts for url in re.split(rf"\s*,\s*(?={re.escape(SCHEME)})", each.strip())]
+    for url in urls:
+        parse_url(url)
+    if not 1 <= len(urls) <= BROKERS_MAX:
+        raise ConfigError(f"name 1 to {BROKERS_MAX} brokers, not {len(urls)}", key="broker")
+    return tuple(dict.fromkeys(urls))
+
+
+def together(answers: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[dict[str, Any]]:
+    """What each broker says of its pubends as one list, with `broker` in each; none may have two hosts."""
+    found: dict[str, dict[str, Any]] = {}
+    for url, pubends in answers:
+        for each in pubends:
+            name = each["pubend"]
+            if name in found:
+                raise ConfigError(
+                    f"the pubend {name!r} is hosted by {found[name]['broker']} and by {url}: these are no "
+                    "brokers of one overlay, or one broker twice; read them one by one",
+                    key="broker",
+                )
+            found[name] = {**each, "broker": url}
+    return [found[name] for name in sorted(found)]
+
+
+def merged_topics(answers: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Every topic that one of them knows, with all versions of its schema."""
+    found: dict[str, dict[str, Any]] = {}
+    for answer in answers:
+        for each in answer:
+            before = found.get(each["topic"], {"schemas": []})
+            schemas = list(dict.fromkeys([*before["schemas"], *each["schemas"]]))
+            found[each["topic"]] = {**each, "schemas": schemas}
+    return [found[name] for name in sorted(found)]
+
+
+class Asked(Protocol):
+    """What a reader needs of brokers."""
+
+    def ask(self, what: str) -> Any:
+        """See Client.ask."""
+
+    def fetch(
+        self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
+    ) -> Fetched:
+        """See Client.fetch."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+    def __enter__(self) -> Asked: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def supervised(broker: str, retry_seconds: float) -> Asked:
+    """One connection, or one for each broker, that outlasts an absence of so many seconds."""
+    urls = urls_of(broker)
+    return Supervised(urls[0], retry_seconds) if len(urls) == 1 else SupervisedAll(urls, retry_seconds)
+
+
+class SupervisedAll:
+    """Questions to several brokers: all answer, or it fails; a pubend is read from its host."""
+
+    def __init__(self, urls: Sequence[str], retry_seconds: float) -> None:
+        self._brokers = {url: Supervised(url, retry_seconds) for url in urls}
+        self._hosts: dict[str, str] = {}
+
+    def __enter__(self) -> SupervisedAll:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect from all."""
+        for each in self._brokers.values():
+            each.close()
+
+    def ask(self, what: str) -> Any:
+        """`pubends`, `topics` or `archive`, of all."""
+        answers = {url: broker.ask(what) for url, broker in self._brokers.items()}
+        if what == "archive":
+            return [path for found in answers.values() for path in found]
+        if what == "topics":
+            return merged_topics(answers.values())
+        assert what == "pubends", "other questions are one broker's"
+        found = together(answers.items())
+        self._hosts = {each["pubend"]: each["broker"] for each in found}
+        return found
+
+    def fetch(
+        self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
+    ) -> Fetched:
+        """See Client.fetch; asks who hosts the pubend if that is not known yet."""
+        if pubend not in self._hosts:
+            self.ask("pubends")
+        if pubend not in self._hosts:
+            raise ConfigError(
+                f"none of {', '.join(self._brokers)} hosts the pubend {pubend!r}: name its broker, too",
+                key="broker",
+            )
+        broker = self._brokers[self._hosts[pubend]]
+        return broker.fetch(pubend, base, upto, pattern, selector, bytes_max=bytes_max)
+
+
+class Brokers:
+    """The brokers of an archive: those that are away are passed over, and looked for from time to time."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        patience: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`patience` is how many seconds a first connection may take."""
+        self.urls = tuple(urls)
+        self._patience = CONNECT_SECONDS if patience is None else patience
+        self._clock = clock
+        self._clients: dict[str, sync.Client] = {}
+        #: url -> why, and when it was looked for
+        self._away: dict[str, tuple[str, float]] = {}
+        #: the pubends that were hosted by these when it was last looked who hosts the others
+        self._hosted: set[str] | None = None
+
+    @property
+    def away(self) -> dict[str, str]:
+        """url -> why it does not answer."""
+        return {url: reason for url, (reason, _) in self._away.items()}
+
+    def close(self) -> None:
+        """Forget all connections; the next question makes new ones."""
+        for url in list(self._clients):
+            self._forget(url)
+
+    def pubends(self) -> list[dict[str, Any]]:
+        """Those of all brokers that answer; NotConnectedError if none does."""
+        found = together(self._answers(lambda client: client.ask("pubends")).items())
+        self._tell_of_others({each["pubend"] for each in found})
+        return found
+
+    def topics(self) -> list[dict[str, Any]]:
+        """The topics of all brokers that answer."""
+        return merged_topics(self._answers(lambda client: client.ask("topics")).values())
+
+    def client(self, url: str) -> sync.Client:
+        """The connection to one of them."""
+        if url not in self._clients:
+            patience = min(CONNECT_AGAIN_SECONDS, self._patience) if url in self._away else self._patience
+            self._clients[url] = sync.connect(url, timeout=ANSWER_SECONDS, connect_timeout=patience)
+            self._away.pop(url, None)
+        return self._clients[url]
+
+    def _answers(self, question: Callable[[sync.Client], Any]) -> dict[str, Any]:
+        answers: dict[str, Any] = {}
+        for url in self.urls:
+            if url in self._away and len(self.urls) > 1 and self._clock() < self._away[url][1] + AWAY_SECONDS:
+                continue
+            try:
+                answers[url] = question(self.client(url))
+            except (NotConnectedError, TimedOutError) as error:
+                self._forget(url)
+                self._away[url] = str(error), self._clock()
+        if not answers:
+            raise NotConnectedError("; ".join(self.away.values()))
+        return answers
+
+    def _tell_of_others(self, hosted: set[str]) -> None:
+        if self._away or hosted == self._hosted:
+            return
+        routes = self._answers(lambda client: client.ask("routes")).values()
+        others = sorted({each["pubend"] for answer in routes for each in answer} - hosted)
+        if others:
+            _log.warning("not archived here: %s; name the brokers that host them, too", ", ".join(others))
+        self._hosted = hosted
+
+    def _forget(self, url: str) -> None:
+        client = self._clients.pop(url, None)
+        if client is not None:
+            try:
+                client.close(timeout=0)
+            except TidemarkError:
+                return

@@ -1,0 +1,1 @@
+"""Deep catch-up: subscribers from beyond what pubends hold are served from the archive in one shared scan."""

@@ -1,0 +1,124 @@
+"""One shared scan: the requests that came together, and how far history has been read for them.
+
+History is read once, for all of them, in waves: some slices at a time, small at first so that the first
+events leave early, then larger. After a wave each request gets what was found for it. Between waves the
+archive may go on, be compacted, or let history go: every wave looks at it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tidemark.matching.topics import TopicPattern
+from tidemark.spark.archive.reader import Snapshot
+from tidemark.spark.deep.plan import SLICE_BYTES, slices, union
+from tidemark.spark.deep.request import Chunk, Request
+from tidemark.spark.deep.spool import SliceReader
+from tidemark.spark.deep.tasks import Slice, WantedLine, Work
+from tidemark.ticks import TICK_MIN
+from tidemark.ticks.tick import Range
+
+#: A wave reads about so much of files: the first, and any.
+FIRST_WAVE_BYTES = 2 * SLICE_BYTES
+WAVE_BYTES_MAX = 16 * SLICE_BYTES
+
+
+class Scan:
+    """The requests of one scan. A pubend has been read up to `reached`."""
+
+    def __init__(self, requests: Sequence[Request], found: Snapshot) -> None:
+        """Every request wants something of what the archive covers; what lies beyond is another scan's."""
+        self.name = os.urandom(6).hex()
+        self.events = self.bytes = self.waves = 0
+        self.requests = list(requests)
+        self._served = len(requests)
+        self._began = time.monotonic()
+        covered = found.state.covered
+        #: request -> up to where it is read here
+        self._goals = {each: min(each.recall.upto, covered.get(each.pubend, TICK_MIN)) for each in requests}
+        self._lines: list[WantedLine] = []
+        for each in requests:
+            lines = each.lines()
+            each.begin(len(self._lines), lines)
+            self._lines += lines
+        self._reached: dict[str, int] = {}
+        self._wave_bytes = FIRST_WAVE_BYTES
+
+    def leave(self, request: Request) -> None:
+        """Nothing more is read for a request."""
+        if request in self._goals:
+            del self._goals[request]
+            self.requests.remove(request)
+            request.finish()
+
+    @property
+    def is_done(self) -> bool:
+        """There is nothing left to read."""
+        return not self._goals
+
+    def summary(self) -> dict[str, Any]:
+        """What came of it, once it is done: how many recalls it was for, and what was read for them."""
+        return {
+            "recalled": self._served,
+            "waves": self.waves,
+            "events": self.events,
+            "bytes": self.bytes,
+            "seconds": time.monotonic() - self._began,
+        }
+
+    def wave(self, found: Snapshot) -> list[Slice]:
+        """What to read next, of each pubend in order."""
+        for each in [each for each in self.requests if each.is_over]:
+            self.leave(each)
+        streams = {
+            pubend: slices(found, pubend, self._ranges(pubend), self._patterns(pubend))
+            for pubend in sorted({each.pubend for each in self.requests})
+        }
+        chosen: list[Slice] = []
+        size = 0
+        while streams and size < self._wave_bytes:
+            for pubend, stream in list(streams.items()):
+                part = next(stream, None)
+                if part is None:
+                    del streams[pubend]
+                else:
+                    chosen.append(part)
+                    size += part.bytes
+        self._wave_bytes = min(2 * self._wave_bytes, WAVE_BYTES_MAX)
+        return chosen
+
+    def _ranges(self, pubend: str) -> list[Range]:
+        """What is left to read of a pubend."""
+        reached = self._reached.get(pubend, TICK_MIN)
+        wanted = (
+            (max(each.recall.position, reached), goal)
+            for each, goal in self._goals.items()
+            if each.pubend == pubend
+        )
+        return union((base, upto) for base, upto in wanted if base < upto)
+
+    def _patterns(self, pubend: str) -> list[TopicPattern]:
+        texts = {each.pattern for each in self._lines if each.pubend == pubend}
+        return [TopicPattern.parse(text) for text in sorted(texts)]
+
+    def work(self, found: Snapshot, spool: str) -> Work:
+        """What slices have to know."""
+        layouts = {root: each.schema.serialize().to_pybytes() for root, each in found.layouts.items()}
+        return Work(self.name, spool, found.topics.described, layouts, tuple(self._lines))
+
+    def deliver(self, parts: Sequence[Slice], readers: Sequence[SliceReader | None]) -> None:
+        """A wave was read: everyone gets what was found for them."""
+        self.waves += 1
+        for part, reader in zip(parts, readers, strict=True):
+            self._reached[part.pubend] = part.upto
+            self.bytes += part.bytes
+            for request, goal in self._goals.items():
+                base, upto = max(part.base, request.recall.position), min(part.upto, goal)
+                if request.pubend == part.pubend and base < upto:
+                    request.put(Chunk(base, upto, part.gone, reader))
+        for request, goal in list(self._goals.items()):
+            if self._reached.get(request.pubend, TICK_MIN) >= goal or request.is_over:
+                self.leave(request)

@@ -1,0 +1,163 @@
+"""Reading a slice of the archive for many at once: every event once, matched with all lines together.
+
+The matcher is the brokers' own, compiled once for a scan in every process that reads slices of it. What comes
+of a slice is a file in the spool. Imports no pyspark: a slice is read in the driver, or in a Spark task.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark.errors import DamagedError
+from tidemark.matching.audience import Audience
+from tidemark.matching.matcher import Matcher
+from tidemark.matching.topics import TopicPattern
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Bools, Ints
+from tidemark.spark.archive.layout import Layout
+from tidemark.spark.archive.scan import Wanted, merged, scan
+from tidemark.spark.archive.state import FOLDER, Topics
+from tidemark.spark.deep.spool import SliceWriter
+from tidemark.spark.deep.tasks import Found, Slice, Work
+
+#: Compiled matchers that a process keeps, of scans that take turns.
+COMPILED_MAX = 8
+
+_Sets = NDArray[np.uint32]
+
+
+class Compiled:
+    """The lines of one pubend as a matcher, and the schemas to read events with."""
+
+    def __init__(self, work: Work, pubend: str) -> None:
+        self.topics = Topics(work.topics)
+        self.audience = Audience(self.topics.registry)
+        self.patterns = {TopicPattern.parse(each.pattern) for each in work.lines if each.pubend == pubend}
+        for number, line in enumerate(work.lines):
+            if line.pubend == pubend:
+                self.audience.add(number, line.pattern, line.selector)
+        #: a matcher is for one thread at a time
+        self.lock = Lock()
+
+
+_compiled: OrderedDict[tuple[str, str], Compiled] = OrderedDict()
+_compiling = Lock()
+
+
+def compiled(work: Work, pubend: str) -> Compiled:
+    """The matcher of a scan; compiled when it is first asked for in this process."""
+    key = work.key, pubend
+    with _compiling:
+        if key not in _compiled:
+            _compiled[key] = Compiled(work, pubend)
+        _compiled.move_to_end(key)
+        while len(_compiled) > COMPILED_MAX:
+            _compiled.popitem(last=False)
+        return _compiled[key]
+
+
+def read_slice(work: Work, part: Slice, prefix: str) -> Found:
+    """Read and match a slice; the name of what it writes begins with `prefix`."""
+    name = f"{prefix}-{os.urandom(6).hex()}"
+    matcher = compiled(work, part.pubend)
+    writer = SliceWriter(Path(work.spool) / name)
+    sets = _SliceSets(work.active(part))
+    count = 0
+    try:
+        for batch in _events(work, part, matcher):
+            count += batch.count
+            _check_known(matcher.audience, batch, work.spool)
+            with matcher.lock:
+                wanted, of_row = sets.of(matcher.audience, batch)
+            if wanted.any():
+                writer.add(batch, np.flatnonzero(wanted), of_row[wanted])
+        if not writer.kept:
+            return Found(read=count)
+        return Found(name, writer.close(*sets.lines()), count, writer.kept)
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def _events(work: Work, part: Slice, matcher: Compiled) -> Iterator[EventBatch]:
+    base = part.base if part.released is None else max(part.base, part.released)
+    if base >= part.upto:
+        return
+    (pattern,) = matcher.patterns if len(matcher.patterns) == 1 else (None,)
+    wanted = Wanted(part.pubend, base, part.upto, pattern)
+    streams = [
+        scan(
+            [Path(each) for each in files],
+            wanted,
+            matcher.topics.schemas,
+            Layout(pa.ipc.read_schema(pa.py_buffer(work.layouts[root]))),
+        )
+        for root, files in part.files.items()
+    ]
+    yield from streams[0] if len(streams) == 1 else merged(streams)
+
+
+def _check_known(audience: Audience, batch: EventBatch, spool: str) -> None:
+    row = audience.unknown_from(batch)
+    if row is not None:
+        shape = batch.shapes[int(batch.prelude("shape")[row])]
+        reason = f"lacks the schema of an event of {shape.topic!r} that is archived: restore it from a copy"
+        raise DamagedError(reason, path=str(Path(spool).parent.parent / FOLDER / "topics.json"), offset=0)
+
+
+class _SliceSets:
+    """The match sets met in one slice, numbered from 0 on, without the lines that want nothing of it."""
+
+    def __init__(self, active: Bools) -> None:
+        self._active = active
+        #: topic and the matcher's number -> number here; None when nobody in it wants anything here
+        self._numbers: dict[tuple[str, int], int | None] = {}
+        self._count = 0
+        self._lines: list[_Sets] = []
+        self._sets: list[_Sets] = []
+
+    def of(self, audience: Audience, batch: EventBatch) -> tuple[Bools, _Sets]:
+        """wanted[row], and set[row] where it is."""
+        wanted = np.zeros(batch.count, np.bool_)
+        of_row = np.zeros(batch.count, np.uint32)
+        for topic, rows, numbers, matcher in audience.match_sets(batch):
+            distinct, which = np.unique(numbers, return_inverse=True)
+            self._meet(topic, distinct, matcher)
+            here = [self._numbers.get((topic, number)) for number in distinct.tolist()]
+            known = np.array([each is not None for each in here], np.bool_)
+            table = np.array([each or 0 for each in here], np.uint32)
+            wanted[rows], of_row[rows] = known[which], table[which]
+        return wanted, of_row
+
+    def _meet(self, topic: str, distinct: _Sets, matcher: Matcher) -> None:
+        """Number the sets that were not met before."""
+        news = np.array(
+            [each for each in distinct.tolist() if each and (topic, each) not in self._numbers], np.uint32
+        )
+        if not len(news):
+            return
+        which, lines = matcher.members_of(news)
+        keep = self._active[lines]
+        which, lines = which[keep], lines[keep]
+        there = np.zeros(len(news), np.bool_)
+        there[which] = True
+        numbers = np.cumsum(there) - 1 + self._count
+        self._count += int(there.sum())
+        self._lines.append(lines)
+        self._sets.append(numbers[which].astype(np.uint32))
+        for each, number, is_there in zip(news.tolist(), numbers.tolist(), there.tolist(), strict=True):
+            self._numbers[topic, each] = number if is_there else None
+
+    def lines(self) -> tuple[_Sets, _Sets]:
+        """line[n], set[n], by line: who is in which set."""
+        lines, sets = np.concatenate(self._lines), np.concatenate(self._sets)
+        order: Ints = np.argsort(lines, kind="stable")
+        return lines[order], sets[order]

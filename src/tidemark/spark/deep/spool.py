@@ -1,0 +1,250 @@
+"""The spool: what scans have found and subscribers have not taken yet, in files that are read in place.
+
+A file has the events of one slice that anybody wants, each once, and who wants which: every event has a match
+set, and every line of a request the sets it is in. So it grows with the events and with the differences
+between subscribers, not with their number. The bytes are mapped into memory, and a request touches only those
+of its own events.
+
+Nothing here outlives its process: what a crash has left is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from struct import Struct
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.errors import DirectoryLockedError
+from tidemark.matching.index.arrays import spread
+from tidemark.message.batches.batch import EventBatch, Shape, from_rows
+from tidemark.message.batches.columns import Bytes, Ints, Spans
+from tidemark.message.batches.spans import joined
+from tidemark.spark.archive.table import disk_errors
+from tidemark.storage.realdisk import RealDisk
+
+#: A part of an answer has about so many bytes of events, or one event.
+PART_BYTES = 256 << 10
+_TAIL = Struct("<q")
+_COLUMNS = {
+    "tick": "<i8",
+    "shape": "<u4",
+    "publisher": "<u4",
+    "priority": "u1",
+    "validity": "<u4",
+    "start": "<i8",
+    "key": "<i8",
+    "end": "<i8",
+    "set": "<u4",
+}
+
+
+class SliceWriter:
+    """Gathers what is found in one slice; nothing is written while nothing is found."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._size = 0
+        self._shapes: dict[Shape, int] = {}
+        self._publishers: dict[str, int] = {}
+        self._columns: dict[str, list[NDArray[Any]]] = {name: [] for name in _COLUMNS}
+        self.kept = 0
+
+    def add(self, batch: EventBatch, rows: Ints, sets: NDArray[np.uint32]) -> None:
+        """Rows of a batch, beyond all that were added before, and the match set of each, from 0 on."""
+        starts, keys = batch.message_starts[rows], batch.message_ends[rows]
+        body, ends = joined(Spans(batch.body, starts, batch.ends[rows].astype(np.int64)))
+        begun = np.concatenate(([0], ends[:-1]))
+        shapes = np.array([self._shapes.setdefault(each, len(self._shapes)) for each in batch.shapes])
+        named = np.array(
+            [self._publishers.setdefault(each, len(self._publishers)) for each in batch.publishers]
+        )
+        found = {
+            "tick": batch.ticks[rows],
+            "shape": shapes[batch.prelude("shape")[rows]],
+            "publisher": named[batch.prelude("publisher")[rows]],
+            "priority": batch.prelude("priority")[rows],
+            "validity": batch.prelude("validity_ms")[rows],
+            "start": begun + self._size,
+            "key": begun + (keys - starts) + self._size,
+            "end": ends + self._size,
+            "set": sets,
+        }
+        for name, column in found.items():
+            self._columns[name].append(column.astype(_COLUMNS[name]))
+        self._write(body)
+        self.kept += len(rows)
+
+    def close(self, lines: NDArray[np.uint32], sets: NDArray[np.uint32]) -> int:
+        """Who is in which set, line by line, in order; the size of the file."""
+        directory: dict[str, Any] = {}
+        columns = {name: np.concatenate(parts) for name, parts in self._columns.items()}
+        # The rows of a set stand together.
+        order = np.argsort(columns.pop("set"), kind="stable")
+        counts = np.bincount(np.concatenate(self._columns["set"]), minlength=int(sets.max()) + 1)
+        columns |= {
+            "rows": order.astype("<u4"),
+            "row_ends": np.cumsum(counts).astype("<i8"),
+            "lines": lines.astype("<u4"),
+            "sets": sets.astype("<u4"),
+        }
+        for name, column in columns.items():
+            self._write(np.zeros(-self._size % 8, np.uint8))
+            directory[name] = (column.dtype.str, self._size, len(column))
+            self._write(column.view(np.uint8))
+        shapes = [(each.topic, each.fingerprint) for each in self._shapes]
+        about = {"columns": directory, "shapes": shapes, "publishers": list(self._publishers)}
+        said = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        self._write(said)
+        self._write(np.frombuffer(_TAIL.pack(len(said)), np.uint8))
+        assert self._file is not None
+        with disk_errors(self._path):
+            self._file.close()
+        return self._size
+
+    def discard(self) -> None:
+        """Something failed, or nothing was found."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._path.unlink(missing_ok=True)
+
+    def _write(self, data: Bytes) -> None:
+        with disk_errors(self._path):
+            if self._file is None:
+                self._file = self._path.open("xb")
+            self._file.write(data.data)
+        self._size += len(data)
+
+
+class SliceReader:
+    """A file of the spool. It is removed when all who wanted something of it have it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with disk_errors(path), path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.bytes = len(self._map)
+        (size,) = _TAIL.unpack_from(self._map, self.bytes - _TAIL.size)
+        about = json.loads(self._map[self.bytes - _TAIL.size - size : self.bytes - _TAIL.size])
+        self._shapes = tuple(Shape(topic, fingerprint) for topic, fingerprint in about["shapes"])
+        self._publishers: tuple[str, ...] = tuple(about["publishers"])
+        self._column: Mapping[str, NDArray[Any]] = {
+            name: np.frombuffer(self._map, dtype, count, at)
+            for name, (dtype, at, count) in about["columns"].items()
+        }
+        self._body: Bytes = np.frombuffer(self._map, np.uint8)
+        self.readers = 0
+
+    def rows(self, line: int, base: int, upto: int) -> Ints:
+        """The rows that a line wants of `(base, upto]`, in the order of their ticks."""
+        low, high = np.searchsorted(self._column["lines"], (line, line + 1))
+        sets = self._column["sets"][low:high]
+        ends = self._column["row_ends"]
+        starts = np.where(sets > 0, ends[np.maximum(sets, 1) - 1], 0)
+        _, places = spread(starts, ends[sets] - starts)
+        rows = np.sort(self._column["rows"][places]).astype(np.int64)
+        ticks = self._column["tick"][rows]
+        first, last = np.searchsorted(ticks, (base, upto), side="right")
+        return rows[first:last]
+
+    def ticks(self, rows: Ints) -> Ints:
+        """tick[row]."""
+        found: Ints = self._column["tick"][rows]
+        return found
+
+    def parts(self, rows: Ints) -> Iterator[Ints]:
+        """Rows in stretches that make a batch of bounded size."""
+        reach = np.cumsum(self._column["end"][rows] - self._column["start"][rows])
+        first = 0
+        while first < len(rows):
+            used = int(reach[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(reach, used + PART_BYTES, side="right")))
+            yield rows[first:last]
+            first = last
+
+    def batch(self, rows: Ints) -> EventBatch:
+        """The events of these rows, as they were published."""
+        column = {name: self._column[name][rows] for name in _COLUMNS if name != "set"}
+        shapes, shape = _used(self._shapes, column["shape"])
+        publishers, publisher = _used(self._publishers, column["publisher"])
+        return from_rows(
+            shapes,
+            publishers,
+            Spans(self._body, column["start"], column["key"]),
+            Spans(self._body, column["key"], column["end"]),
+            shape=shape,
+            publisher=publisher,
+            priority=column["priority"],
+            validity_ms=column["validity"],
+            ticks=column["tick"],
+        )
+
+    def remove(self) -> None:
+        """Nobody needs it any more; what is mapped stays readable for whoever is at it."""
+        self._path.unlink(missing_ok=True)
+
+
+def _used(names: tuple[Any, ...], of_row: NDArray[Any]) -> tuple[tuple[Any, ...], NDArray[Any]]:
+    """Those of the names that the rows have, and which[row] of them."""
+    if len(names) == 1:
+        return names, of_row
+    used, which = np.unique(of_row, return_inverse=True)
+    return tuple(names[at] for at in used.tolist()), which.reshape(-1)
+
+
+class Spool:
+    """The directory of one process, and how much is in it."""
+
+    def __init__(self, path: Path) -> None:
+        """Makes a directory under `path`, and removes those of processes that are gone."""
+        RealDisk(path)
+        _remove_left(path)
+        self.path = path / f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._disk = RealDisk(self.path)
+        self._disk.lock()
+        self.bytes = 0
+
+    def opened(self, name: str) -> SliceReader:
+        """A file that a slice has written."""
+        reader = SliceReader(self.path / name)
+        self.bytes += reader.bytes
+        return reader
+
+    def release(self, reader: SliceReader) -> None:
+        """One reader less; with the last one the file goes."""
+        reader.readers -= 1
+        if reader.readers == 0:
+            reader.remove()
+            self.bytes -= reader.bytes
+
+    def sweep(self, prefix: str, names: Sequence[str]) -> None:
+        """Remove files of a wave beside those named: a task that was run again has left them."""
+        for each in self.path.glob(f"{prefix}-*"):
+            if each.name not in names:
+                each.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove everything."""
+        self._disk.unlock()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _remove_left(path: Path) -> None:
+    for each in path.iterdir():
+        disk = RealDisk(each)
+        try:
+            disk.lock()
+        except DirectoryLockedError:
+            continue
+        disk.unlock()
+        shutil.rmtree(each, ignore_errors=True)

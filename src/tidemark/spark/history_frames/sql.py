@@ -1,0 +1,227 @@
+"""Archive tables in the language of Spark SQL: the fields of events, and which rows and files are wanted.
+
+A field lies in one column for events of one schema and perhaps in another for those of the next
+(`spark.archive.layout`), so it is read by the schema of each row where they differ. Conditions are put to the
+columns themselves, in the types that a topic has for its fields. No pyspark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pyarrow as pa
+
+from tidemark.errors import SelectorError, TranslationError
+from tidemark.matching.forms.clauses import Absent, Clause, Constraint, Interval, OneOf, Present
+from tidemark.matching.forms.normal import normalise
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.selectors.tree import HEADERS
+from tidemark.message.foreign.arrow import arrow_type
+from tidemark.message.foreign.arrow_batch import as_read
+from tidemark.message.members import members, split_option
+from tidemark.message.registry import TopicSchemas
+from tidemark.message.schema import Schema
+from tidemark.message.types import Dynamic, Path, Reference, Tuple, Type
+from tidemark.spark.archive.layout import Layout, loose
+from tidemark.spark.archive.table import DataFile
+from tidemark.spark.columns import EventColumns
+from tidemark.spark.sql.expression import to_spark_sql
+from tidemark.spark.sql.text import column_text, long_text, string_text
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def field_text(layout: Layout, versions: Iterable[Schema], name: str, wanted: Type) -> str:
+    """The field `name` of events of these schemas as the type that a reader wants."""
+    ways: dict[str, list[int]] = {}
+    for schema in versions:
+        have = member_types(schema).get(name)
+        column = None if have is None else layout.place(name, loose(arrow_type(have)))
+        if have is not None and column is not None:
+            text = _converted(column_text((column,)), have, wanted)
+            ways.setdefault(text, []).append(schema.fingerprint)
+    if not ways:
+        return f"CAST(NULL AS {type_text(loose(arrow_type(wanted)))})"
+    if len(ways) == 1:
+        return next(iter(ways))
+    cases = (f"WHEN `_shape` IN ({_shapes(shapes)}) THEN {text}" for text, shapes in ways.items())
+    return f"CASE {' '.join(cases)} END"
+
+
+def condition_text(layout: Layout, topic: TopicSchemas, selector: str) -> str | None:
+    """The condition that is true for the rows of the topic's events that match; None if none ever does."""
+    try:
+        tree = Selector.parse(selector, topic.reader).tree
+    except SelectorError:
+        # Some other topic of the pattern fits, or it would have been refused before.
+        return None
+    place = EventColumns(topic.reader.schema.flat.root.type)
+    types = member_types(topic.reader.schema)
+
+    def column(path: Path) -> str:
+        if len(path) == 1 and path[0] in HEADERS:
+            return column_text(path)
+        first, *rest = place.column(path)
+        text = field_text(layout, topic.versions, first, types[first])
+        return f"({text}).{column_text(tuple(rest))}" if rest else f"({text})"
+
+    return to_spark_sql(tree, topic.reader, column=column) if selector else "true"
+
+
+def matching_texts(
+    layout: Layout, topics: Sequence[TopicSchemas], selector: str
+) -> tuple[dict[str, list[str]], list[TopicSchemas]]:
+    """condition -> the topics whose rows it chooses among, and the topics that SQL cannot ask.
+
+    A topic of which no event can ever match is in neither.
+    """
+    groups: dict[str, list[str]] = {}
+    untold: list[TopicSchemas] = []
+    for topic in topics:
+        try:
+            text = condition_text(layout, topic, selector)
+        except TranslationError:
+            untold.append(topic)
+            continue
+        if text is not None:
+            groups.setdefault(text, []).append(topic.topic)
+    return groups, untold
+
+
+def of_topics_text(texts: Mapping[str, Sequence[str]]) -> str:
+    """The condition for rows of any topic; `texts` has one for the rows of some."""
+    parts = [
+        f"(`_topic` IN ({', '.join(map(string_text, names))}) AND {text})" for text, names in texts.items()
+    ]
+    return f"({' OR '.join(parts)})"
+
+
+def could_match(file: DataFile, layout: Layout, topic: TopicSchemas, selector: str) -> bool:
+    """May a file have events of the topic that match? False only if its bounds say so."""
+    topics = file.bounds.get("_topic")
+    if topics is not None and not topics[0] <= topic.topic <= topics[1]:
+        return False
+    try:
+        clauses = normalise(Selector.parse(selector, topic.reader).tree, topic.reader)
+    except SelectorError:
+        return False
+    if clauses is None:
+        return True
+    return any(_could_hold(clause, file, layout, topic) for clause in clauses)
+
+
+def member_types(schema: Schema) -> dict[str, Type]:
+    """The fields of events as a reader may see them."""
+    root = cast(Tuple, as_read(schema.flat.root.type))
+    return {member.name: member.type for member in members(root)}
+
+
+def type_text(item: pa.DataType) -> str:
+    """A type as Spark SQL writes it."""
+    if pa.types.is_struct(item):
+        fields = (f"{column_text((field.name,))}: {type_text(field.type)}" for field in item)
+        return f"STRUCT<{', '.join(fields)}>"
+    if pa.types.is_list(item):
+        return f"ARRAY<{type_text(item.value_type)}>"
+    if pa.types.is_decimal(item):
+        return f"DECIMAL({item.precision}, {item.scale})"
+    return _NAMES[item]
+
+
+_NAMES = {
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
+}
+
+
+def _converted(text: str, have: Type, wanted: Type) -> str:
+    if _is_json(wanted) and not _is_json(have):
+        return _json_text(text)
+    return _cast(text, loose(arrow_type(have)), loose(arrow_type(wanted)), 0)
+
+
+def _cast(text: str, have: pa.DataType, wanted: pa.DataType, depth: int) -> str:
+    """A value of the wanted type, fields by their names: Spark's own casts go by position."""
+    if have == wanted:
+        return text
+    if pa.types.is_struct(have) and pa.types.is_struct(wanted):
+        parts = []
+        for field in wanted:
+            at = have.get_field_index(field.name)
+            inner = f"{text}.{column_text((field.name,))}"
+            value = (
+                f"CAST(NULL AS {type_text(field.type)})"
+                if at < 0
+                else _cast(inner, have.field(at).type, field.type, depth)
+            )
+            parts.append(f"{string_text(field.name)}, {value}")
+        return f"CASE WHEN {text} IS NOT NULL THEN named_struct({', '.join(parts)}) END"
+    if pa.types.is_list(have) and pa.types.is_list(wanted):
+        item = f"x{depth}"
+        return f"transform({text}, {item} -> {_cast(item, have.value_type, wanted.value_type, depth + 1)})"
+    if pa.types.is_string(wanted):
+        return _json_text(text)
+    return f"CAST({text} AS {type_text(wanted)})"
+
+
+def _is_json(item: Type) -> bool:
+    core, _ = split_option(item)
+    return isinstance(core, Dynamic | Reference)
+
+
+def _json_text(text: str) -> str:
+    """What unlike types have in common; Spark writes JSON for structs only."""
+    whole = f"to_json(named_struct('v', {text}))"
+    return f"CASE WHEN {text} IS NOT NULL THEN substring({whole}, 6, length({whole}) - 6) END"
+
+
+def _shapes(fingerprints: Sequence[int]) -> str:
+    """As the archive has them: signed."""
+    return ", ".join(long_text(each - 2**64 if each >= 2**63 else each) for each in fingerprints)
+
+
+def _could_hold(clause: Clause, file: DataFile, layout: Layout, topic: TopicSchemas) -> bool:
+    types = member_types(topic.reader.schema)
+    for path, constraint in clause.constraints:
+        if len(path) > 1 or path[0] not in types:
+            continue
+        text = field_text(layout, topic.versions, path[0], types[path[0]])
+        # Only a column as it is has bounds that say anything.
+        column = layout.place(path[0], loose(arrow_type(types[path[0]])))
+        if column is not None and text == column_text((column,)) and not _meets(constraint, file, column):
+            return False
+    return True
+
+
+def _meets(constraint: Constraint, file: DataFile, column: str) -> bool:
+    nulls = file.nulls.get(column)
+    if isinstance(constraint, Absent):
+        return nulls is None or nulls > 0
+    if nulls == file.rows:
+        return False
+    found = file.bounds.get(column)
+    if found is None or isinstance(constraint, Present):
+        return True
+    low, high = _number(found[0]), _number(found[1])
+    if isinstance(constraint, OneOf):
+        return any(low <= cast(Any, value) <= high for value in constraint.values)
+    return _overlaps(constraint, low, high)
+
+
+def _overlaps(interval: Interval, low: Any, high: Any) -> bool:
+    above = interval.low is None or high > interval.low or (high == interval.low and not interval.low_open)
+    below = interval.high is None or low < interval.high or (low == interval.high and not interval.high_open)
+    return bool(above and below)
+
+
+def _number(bound: Any) -> Any:
+    """Timestamps compare as microseconds, as in constraints."""
+    return (bound - _EPOCH) // timedelta(microseconds=1) if isinstance(bound, datetime) else bound

@@ -1,0 +1,1 @@
+"""Pushdown: conditions of Spark and Arrow as selectors of the same meaning."""

@@ -1,0 +1,1 @@
+"""Writing from Spark: rows become events, staged by tasks and published exactly once."""

@@ -1,0 +1,140 @@
+"""Fitting: do the columns of a DataFrame make events of a topic? And rows into events.
+
+Types are compared before anything runs. What only values can show, a NULL in a mandatory field or a number
+that is too large, fails in the task that meets it: nothing has been published then either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from tidemark.errors import EncodeError, SchemaError
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.foreign.arrow import arrow_type
+from tidemark.message.foreign.arrow_batch import from_record_batch
+from tidemark.message.members import members, split_option
+from tidemark.message.schema import Schema
+from tidemark.message.text import type_text
+from tidemark.message.types import Atomic, Field, List, Path, Tuple, Type, path_text
+from tidemark.spark.topic_columns import GAP, HEADERS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Events are published in batches of about this size.
+PUBLISH_BYTES = 2 << 20
+
+
+def check_fit(columns: pa.Schema, schema: Schema, topic: str, key: str | None) -> None:
+    """SchemaError with everything that is wrong, in one line."""
+    root = schema.flat.root.type
+    assert isinstance(root, Tuple)
+    wanted = {member.name: member for member in members(root)}
+    problems = [_unknown(name, topic) for name in columns.names if name not in wanted and name != key]
+    for name, member in wanted.items():
+        is_optional = member.chosen or split_option(member.type)[1]
+        if name in columns.names:
+            problems += _type_problems(columns.field(name).type, member.type, (name,))
+        elif not is_optional:
+            problems.append(f"{name}: {topic!r} needs it and there is no such column")
+    problems += _key_problems(columns, key)
+    if problems:
+        raise SchemaError(f"these columns are no events of {topic!r}: {'; '.join(problems)}")
+
+
+def encoded(
+    records: Iterator[pa.RecordBatch], schema: Schema, topic: str, key: str | None, publisher: str
+) -> Iterator[EventBatch]:
+    """The rows as event batches, each of a size to publish; EncodeError if a row is no event of the topic."""
+    for whole in records:
+        step = max(1, whole.num_rows * PUBLISH_BYTES // max(1, whole.nbytes))
+        for first in range(0, whole.num_rows, step):
+            part = whole.slice(first, step)
+            batch = from_record_batch(part, schema, topic, publisher=publisher, keys=_keys(part, key))
+            for each in batch.split(PUBLISH_BYTES):
+                # Checks the limits of what can be published, before anything is.
+                yield EventBatch.parse(each.data)
+
+
+def _keys(records: pa.RecordBatch, key: str | None) -> pa.Array | None:
+    import pyarrow as pa
+
+    return None if key is None else records.column(key).cast(pa.binary()).fill_null(b"")
+
+
+def _unknown(name: str, topic: str) -> str:
+    if name in HEADERS or name == GAP:
+        return f"{name}: is given when an event is published, so drop the column"
+    return f"{name}: {topic!r} has no such field"
+
+
+def _key_problems(columns: pa.Schema, key: str | None) -> list[str]:
+    import pyarrow.types as kinds
+
+    if key is None:
+        return []
+    if key not in columns.names:
+        return [f"{key}: is to be the key and there is no such column"]
+    item = columns.field(key).type
+    is_text = kinds.is_string(item) or kinds.is_binary(item)
+    return [] if is_text else [f"{key}: a key is a string or binary, not {item}"]
+
+
+def _type_problems(source: pa.DataType, item: Type, path: Path) -> list[str]:
+    """What does not fit, at its path: structs and lists are looked into, atomic values may be widened."""
+    import pyarrow.types as kinds
+
+    core, _ = split_option(item)
+    target = arrow_type(item)
+    if isinstance(core, Atomic):
+        return _atomic_problems(source, core, path)
+    if isinstance(core, List) and kinds.is_list(source):
+        return _type_problems(source.value_type, core.item, path)
+    if isinstance(core, Tuple) and kinds.is_struct(source) and kinds.is_struct(target):
+        return _struct_problems(source, core, path)
+    if _bare(source) == _bare(target):
+        return []
+    return [f"{path_text(path)}: Arrow's {source} is not {type_text(item)}, which is {target}"]
+
+
+def _struct_problems(source: pa.DataType, item: Tuple, path: Path) -> list[str]:
+    wanted = {member.name: member for member in members(item)}
+    problems = []
+    for field in source.fields:
+        if field.name not in wanted:
+            problems.append(f"{path_text((*path, field.name))}: there is no such field")
+        else:
+            problems += _type_problems(field.type, wanted[field.name].type, (*path, field.name))
+    missing = wanted.keys() - {field.name for field in source.fields}
+    problems += [
+        f"{path_text((*path, name))}: is needed and not there"
+        for name in sorted(missing)
+        if not wanted[name].chosen and not split_option(wanted[name].type)[1]
+    ]
+    return problems
+
+
+def _atomic_problems(source: pa.DataType, item: Atomic, path: Path) -> list[str]:
+    """As the conversion itself would say it of a column without rows."""
+    import pyarrow as pa
+
+    empty = pa.record_batch([pa.array([], source)], names=["c"])
+    try:
+        from_record_batch(empty, Schema(Tuple((Field("c", item),))), "t")
+    except (EncodeError, SchemaError) as error:
+        reason = error.reason if isinstance(error, EncodeError) else str(error)
+        return [f"{path_text(path)}: {reason}"]
+    return []
+
+
+def _bare(item: pa.DataType) -> pa.DataType:
+    """The type without a word on what may be NULL, which values decide."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if kinds.is_struct(item):
+        return pa.struct([pa.field(field.name, _bare(field.type)) for field in item.fields])
+    if kinds.is_list(item):
+        return pa.list_(pa.field("element", _bare(cast("pa.ListType", item).value_type)))
+    return item

@@ -1,0 +1,1 @@
+"""Reading from Spark: the format "tidemark", its scans, offsets and partitions."""

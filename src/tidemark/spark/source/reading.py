@@ -1,0 +1,211 @@
+"""Reading a range of a pubend: from the broker what it has, from the archive what it has let go.
+
+The broker says with every answer up to where it has lost history, so the border is found anew each time and
+nothing is read twice or never, also when the broker lets go more while it is being read. What neither has is
+said to be lost; whoever reads decides what that means.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tidemark.errors import EventsLostError, TimedOutError
+from tidemark.message.batches.batch import EventBatch
+from tidemark.spark.source.partitions import TickRange
+from tidemark.ticks.tick import Range
+from tidemark.wire.frames import Fetched
+
+#: Read from the log for one answer: some 10,000 events, a good size for a record batch.
+FETCH_BYTES = 4 << 20
+#: A broker that was restarted may take a moment to know again what it has promised.
+_STALLED_SECONDS_MAX = 30.0
+_STALLED_SLEEP_SECONDS = 0.05
+#: Answers that are looked through for the end of a bounded batch.
+_LOOKED_THROUGH_MAX = 64
+#: An event of ordinary size; only decides how much is looked at for the end of a bounded batch.
+_EVENT_BYTES = 512
+#: A topic of which nobody reads the events.
+_NO_TOPIC = "~nothing~"
+
+
+class Broker(Protocol):
+    """What reading needs of a broker; see `spark.connections`."""
+
+    def fetch(
+        self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
+    ) -> Fetched:
+        """See Client.fetch."""
+
+
+class Archive(Protocol):
+    """What brokers have let go."""
+
+    def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
+        """What it does not have of `(base, upto]`, in order."""
+
+    def read(self, pubend: str, base: int, upto: int, pattern: str) -> Iterator[EventBatch]:
+        """The events of `(base, upto]`, byte for byte, in the order of their ticks."""
+
+
+class NoArchive:
+    """The archive when none was named."""
+
+    def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:  # noqa: ARG002
+        """Everything."""
+        return [(base, upto)] if base < upto else []
+
+    def read(self, pubend: str, base: int, upto: int, pattern: str) -> Iterator[EventBatch]:  # noqa: ARG002
+        """Nothing."""
+        return iter(())
+
+
+class DeltaArchive:
+    """The archive at a path, as `spark.archive.reader` reads it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
+        """What it does not have of `(base, upto]`, in order."""
+        from tidemark.spark.archive.reader import gaps
+
+        return gaps(self._path, pubend, base, upto)
+
+    def read(self, pubend: str, base: int, upto: int, pattern: str) -> Iterator[EventBatch]:
+        """The events of `(base, upto]`, byte for byte, in the order of their ticks."""
+        from tidemark.spark.archive.reader import read
+
+        return read(self._path, pubend, base, upto, pattern)
+
+
+def archive_at(path: str | None) -> Archive:
+    """The archive that an option names."""
+    return NoArchive() if path is None else DeltaArchive(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What there was in `(base, upto]` is nowhere."""
+
+    base: int
+    upto: int
+
+
+class RangeReader:
+    """Reads ranges for one wish: a topic pattern and a selector."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        archive: Archive,
+        pattern: str,
+        selector: str,
+        choose: Callable[[EventBatch], EventBatch | None],
+    ) -> None:
+        """`choose` does for events of the archive what the broker does for its own."""
+        self._broker = broker
+        self._archive = archive
+        self._pattern = pattern
+        self._selector = selector
+        self._choose = choose
+
+    def read(self, part: TickRange) -> Iterator[EventBatch | Lost]:
+        """The events of the range and what is lost of it, in the order of their ticks."""
+        for fetched in self._fetched(part):
+            yield from self._told(part.pubend, fetched)
+
+    def reach(self, part: TickRange, events_max: int) -> tuple[int, int]:
+        """The tick up to which the first events of the range lie, at most so many, and how many they are.
+
+        Where a selector takes little of a long range it ends early: there is always a next time.
+        """
+        found, at = 0, part.base
+        # Nothing is asked ahead of need: the first answer mostly has all that a small batch takes.
+        bytes_max = min(events_max * _EVENT_BYTES, FETCH_BYTES)
+        for _ in range(_LOOKED_THROUGH_MAX):
+            fetched, bytes_max = self._fetch(part, at, bytes_max), FETCH_BYTES
+            for item in self._told(part.pubend, fetched):
+                if isinstance(item, Lost):
+                    continue
+                if found + item.count >= events_max:
+                    return int(item.ticks[events_max - found - 1]), events_max
+                found += item.count
+            at = fetched.upto
+            if at >= part.upto:
+                break
+        return at, found
+
+    def probe(self, pubend: str, at: int, upto: int) -> int:
+        """See `partitions.Probe`: a fetch that wants nothing of the first record it meets."""
+        return self._broker.fetch(pubend, at, upto, _NO_TOPIC, "", bytes_max=1).upto
+
+    def _fetched(self, part: TickRange) -> Iterator[Fetched]:
+        """The broker's answers that tile the range; the next is on its way while one is worked on."""
+        with ThreadPoolExecutor(1) as ahead:
+            coming = ahead.submit(self._fetch, part, part.base)
+            while True:
+                fetched = coming.result()
+                more: Future[Fetched] | None = None
+                if fetched.upto < part.upto:
+                    more = ahead.submit(self._fetch, part, fetched.upto)
+                yield fetched
+                if more is None:
+                    return
+                coming = more
+
+    def _fetch(self, part: TickRange, at: int, bytes_max: int = FETCH_BYTES) -> Fetched:
+        deadline = time.monotonic() + _STALLED_SECONDS_MAX
+        while True:
+            fetched = self._broker.fetch(
+                part.pubend, at, part.upto, self._pattern, self._selector, bytes_max=bytes_max
+            )
+            if fetched.upto > at or at >= part.upto:
+                return fetched
+            if time.monotonic() >= deadline:
+                raise TimedOutError(
+                    f"the broker knows the pubend {part.pubend!r} up to {at} only, not up to {part.upto} as "
+                    "before: it has lost its disk, or it is another broker"
+                )
+            time.sleep(_STALLED_SLEEP_SECONDS)
+
+    def _told(self, pubend: str, fetched: Fetched) -> Iterator[EventBatch | Lost]:
+        """One answer, its holes filled from the archive."""
+        batch, first = fetched.batch, 0
+        holes = [(fetched.base, min(fetched.lost, fetched.upto)), *fetched.damaged]
+        for base, upto in sorted(each for each in holes if each[0] < each[1]):
+            if batch is not None:
+                last = int(np.searchsorted(batch.ticks, base, side="right"))
+                if first < last:
+                    yield batch.slice(first, last)
+                first = last
+            yield from self._from_archive(pubend, base, upto)
+        if batch is not None and first < batch.count:
+            yield batch if first == 0 else batch.slice(first, batch.count)
+
+    def _from_archive(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch | Lost]:
+        at = base
+        for gap in [*self._archive.gaps(pubend, base, upto), (upto, upto)]:
+            if at < gap[0]:
+                yield from self._archived(pubend, at, gap[0])
+            if gap[0] < gap[1]:
+                yield Lost(*gap)
+            at = gap[1]
+
+    def _archived(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch]:
+        for batch in self._archive.read(pubend, base, upto, self._pattern):
+            chosen = self._choose(batch)
+            if chosen is not None:
+                yield chosen
+        if self._archive.gaps(pubend, base, upto):
+            raise EventsLostError(
+                "the archive has let some of them go while it was being read; read again",
+                pubend=pubend,
+                base=base,
+                upto=upto,
+            )

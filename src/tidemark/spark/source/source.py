@@ -1,0 +1,195 @@
+"""The format "tidemark" of Spark: reading, in batch and streaming, and writing (`spark.sink.sink`).
+
+Only the shapes that Spark wants: what happens is in `spark.source.scan`. A streaming offset is a checkpoint
+token as JSON; a partition is a pubend and a range of its ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from tidemark.errors import ConfigError
+from tidemark.matching.selectors.render import render
+from tidemark.matching.topics import TopicPattern
+from tidemark.message.batches.reader import Reader
+from tidemark.message.schema import Schema
+from tidemark.spark.columns import EventColumns
+from tidemark.spark.options import sink_options, source_options
+from tidemark.spark.pushdown.filters import from_spark_filters
+from tidemark.spark.sink.sink import BatchSink, StreamSink, checked_sink
+from tidemark.spark.source.scan import Planner, Scan, located, view_of
+from tidemark.spark.topic_columns import View, arrow_columns, root_type
+from tidemark.spark.types import spark_fields
+from tidemark.ticks import CheckpointToken
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked into
+    """`spark.read`, `spark.readStream`, `df.write` and `df.writeStream` with `.format("tidemark")`."""
+
+    #: what `schema` found, so that the tables of a query agree; Spark carries it along
+    _view: View | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """What `.format()` is given."""
+        return "tidemark"
+
+    def schema(self) -> StructType:
+        """The columns: the topic's fields, then what every event has."""
+        self._view = view_of(source_options(self.options))
+        return StructType(spark_fields(arrow_columns(self._view)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        scan = self._scan(schema)
+        return PushingReader(scan) if scan.options.push_filters else BatchReader(scan)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """For `spark.readStream`."""
+        return StreamReader(self._scan(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        return BatchSink(checked_sink(sink_options(self.options), schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
+        """For `df.writeStream`."""
+        return StreamSink(checked_sink(sink_options(self.options), schema, overwrite, is_streaming=True))
+
+    def _scan(self, schema: StructType) -> Scan:
+        options = located(source_options(self.options))
+        view = self._view or view_of(options)
+        expected = StructType(spark_fields(arrow_columns(view)))
+        if schema != expected:
+            raise ConfigError(
+                f"the columns of {options.topic!r} are {expected.simpleString()}, "
+                f"not {schema.simpleString()}: leave .schema(...) out, and choose with the option columns"
+            )
+        return Scan(options, view)
+
+
+class _RangeReader:
+    """What both kinds of reader do in a task."""
+
+    _scan: Scan
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        # Spark asks for the rows of one partition, None, also when there are none.
+        return iter(()) if partition.value is None else self._scan.read(partition.value)
+
+
+class BatchReader(_RangeReader, DataSourceReader):  # type: ignore[misc]  # pyspark is not looked into
+    """All there is now, from the start that was asked for."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Who reads what."""
+        planner = Planner(self._scan)
+        try:
+            return [InputPartition(part) for part in planner.everything()]
+        finally:
+            planner.close()
+
+
+class PushingReader(BatchReader):
+    """The same, with Spark's conditions tested at the broker.
+
+    Only when asked for, by the option `pushFilters`. Spark keeps the narrowed plan with the DataFrame and
+    uses it again for a later query on it that has no conditions of its own, which then misses rows.
+    """
+
+    def pushFilters(self, filters: Iterable[Filter]) -> list[Filter]:  # noqa: N802
+        """Take the conditions that the broker can test; those that are left to Spark.
+
+        None are taken with gaps, whose rows Spark would test too, or for a pattern: a selector is never true
+        for a topic that lacks the field, where to Spark the field is NULL.
+        """
+        view = self._scan.view
+        if not self._scan.options.fail_on_gap or not TopicPattern.parse(view.pattern).is_exact:
+            return list(filters)
+        schema = Schema.parse(view.schema)
+        columns = EventColumns(root_type(schema))
+        node, left = from_spark_filters(filters, Reader(schema, {}), field=columns.field)
+        if node is not None:
+            self._scan = self._scan.where(render(node))
+        return left
+
+
+class StreamReader(
+    _RangeReader,
+    DataSourceStreamReader,  # type: ignore[misc]  # pyspark is not looked into
+    SupportsTriggerAvailableNow,  # type: ignore[misc]  # likewise
+):
+    """Events as they come, in micro-batches."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        #: only on the driver
+        self._made: Planner | None = None
+
+    @property
+    def _planner(self) -> Planner:
+        if self._made is None:
+            self._made = Planner(self._scan)
+        return self._made
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Where a new query starts."""
+        return dict(self._planner.initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """`maxEventsPerTrigger`."""
+        most = self._scan.options.events_per_trigger_max
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """How far the next batch goes."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return dict(self._planner.latest(CheckpointToken(start), most))
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
+        """How far it could go: the backlog, in a query's progress."""
+        return dict(self._planner.newest())
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What comes later is not for this run."""
+        self._planner.stop_at_newest()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Who reads what of a batch."""
+        parts = self._planner.partitions(CheckpointToken(start), CheckpointToken(end))
+        return [InputPartition(part) for part in parts]
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing is held for a reader in bulk, so there is nothing to let go."""
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._made is not None:
+            self._made.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}

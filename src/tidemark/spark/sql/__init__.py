@@ -1,0 +1,1 @@
+"""Selectors as Spark SQL expressions of the same meaning."""
