@@ -10,7 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidemark.cli import main, talk
+from tidemark.admin import connection
+from tidemark.cli import main
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCHEMA, EVENTS = str(EXAMPLES / "trades.schema"), str(EXAMPLES / "trades.jsonl")
@@ -171,7 +172,7 @@ def test_a_command_written_wrongly_is_told_how_and_exits_with_2(
 def test_a_broker_that_is_not_there_is_one_line_that_says_what_to_do(
     arguments: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk, "CONNECT_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.05)
     shown = tidemark(*arguments, "--broker", NOWHERE)
     assert shown.exit_code == code
     assert "tidemark up" in shown.output

@@ -11,9 +11,9 @@ import click
 import pytest
 
 from tests.cli.live_broker import Spoken, Tidemark, running_broker
-from tidemark.cli.sub import _begin
-from tidemark.cli.subs import state_of
-from tidemark.cli.survey import lags_of, recall_of
+from tidemark.admin.broker_snapshot import lags_of, recall_of
+from tidemark.cli.pubsub.sub import _begin
+from tidemark.cli.watching.subs import state_of
 from tidemark.ticks import CheckpointToken
 
 TOKEN = CheckpointToken({"main": 7})

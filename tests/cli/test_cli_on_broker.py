@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from tests.cli.live_broker import PATIENCE_SECONDS, Spoken, Tidemark, running_broker
 from tests.ports import free_ports
-from tidemark.cli import main, talk
+from tidemark.admin import connection
+from tidemark.cli import main
 from tidemark.ticks import CheckpointToken
 
 TRADES = "[symbol: string, price: double, qty: int, at: timestamp?]"
@@ -298,7 +299,7 @@ def test_a_topology_starts_with_one_command_and_is_compared_with_its_file(
     finally:
         code, _ = whole.end(signal.SIGTERM)
     assert code == 0
-    monkeypatch.setattr(talk, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
     assert "no broker answered" in command("topology", "plan", str(file), code=1)
 
 

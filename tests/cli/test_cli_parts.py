@@ -15,19 +15,8 @@ from typing import Any
 import click
 import pytest
 
-from tidemark.cli.flow import at_most, lines_again, lines_of, made, paced
-from tidemark.cli.generate import Generator
-from tidemark.cli.lookout import held
-from tidemark.cli.options import duration, settings
-from tidemark.cli.output import show_bytes, show_seconds, show_time, table, to_json_value
-from tidemark.cli.overview import Seen, describe, draw
-from tidemark.cli.place import CheckpointFile
-from tidemark.cli.screen import draw_lags, draw_top, watch
-from tidemark.cli.subs import parse_goal
-from tidemark.cli.survey import Survey, lags_of, rates_between
-from tidemark.cli.talk import Interrupts
-from tidemark.cli.values import event_maker, split_fields, values_of
-from tidemark.cli.verdict import (
+from tidemark.admin.broker_snapshot import Survey, lags_of, rates_between
+from tidemark.admin.health_checks import (
     Limits,
     State,
     judge_broker,
@@ -37,6 +26,19 @@ from tidemark.cli.verdict import (
     plugin_line,
     worst,
 )
+from tidemark.admin.numbers import show_bytes, show_seconds, show_time
+from tidemark.admin.overlay_description import Seen, describe
+from tidemark.admin.overlay_queries import held
+from tidemark.cli.brokers.overview import draw
+from tidemark.cli.connection import Interrupts
+from tidemark.cli.options import duration, settings
+from tidemark.cli.output import table, to_json_value
+from tidemark.cli.pubsub.checkpoint_file import CheckpointFile
+from tidemark.cli.pubsub.flow import at_most, lines_again, lines_of, made, paced
+from tidemark.cli.pubsub.generate import Generator
+from tidemark.cli.pubsub.values import event_maker, split_fields, values_of
+from tidemark.cli.watching.screen import draw_lags, draw_top, watch
+from tidemark.cli.watching.subs import parse_goal
 from tidemark.errors import EncodeError, NotConnectedError, TokenError
 from tidemark.message.schema import Schema
 from tidemark.node.topology.file import parse_topology

@@ -13,7 +13,7 @@ import pytest
 from tests.node.speech import PATIENCE_SECONDS, Speaker, Stage, events, play
 from tests.ports import free_ports
 from tests.waiting import until
-from tidemark.cli.lookout import held
+from tidemark.admin.overlay_queries import held
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config

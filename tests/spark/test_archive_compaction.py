@@ -171,9 +171,9 @@ def test_an_event_is_rewritten_a_few_times_at_the_most(monkeypatch: pytest.Monke
 SLOW_COMPACTION = """
 import sys
 from tidemark.cli import main
-from tidemark.spark import archivekeep
-archivekeep.SMALL_FILES_MIN = 2
-archivekeep.LOOK_SECONDS = 0.0
+from tidemark.spark.archive import compaction
+compaction.SMALL_FILES_MIN = 2
+compaction.LOOK_SECONDS = 0.0
 main()
 """
 

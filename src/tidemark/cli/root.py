@@ -8,22 +8,11 @@ from typing import Any
 import click
 
 from tidemark import __version__
-from tidemark.cli import (
-    check,
-    completion,
-    config,
-    lab,
-    lag,
-    pipeline,
-    pub,
-    schema,
-    serve,
-    sub,
-    subs,
-    top,
-    topic,
-    topology,
-)
+from tidemark.cli import completion, lab, schema, topic
+from tidemark.cli.brokers import config, serve, topology
+from tidemark.cli.pipeline import pipeline
+from tidemark.cli.pubsub import pub, sub
+from tidemark.cli.watching import check, lag, subs, top
 from tidemark.errors import RefusedError, TidemarkError
 
 

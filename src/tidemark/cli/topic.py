@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidemark.admin.connection import ask, connect
 from tidemark.cli.options import BROKER, JSON
 from tidemark.cli.output import emit, emit_either, table
-from tidemark.cli.talk import ask, connect
 
 if TYPE_CHECKING:
     from tidemark.message.schema import Schema

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from tidemark.cli.overview import Seen
-from tidemark.cli.talk import ANSWER_SECONDS, connect
+from tidemark.admin.connection import ANSWER_SECONDS, connect
+from tidemark.admin.overlay_description import Seen
 from tidemark.errors import ClientError, NotConnectedError
 
 if TYPE_CHECKING:

@@ -123,7 +123,7 @@ def broker(
             raise click.UsageError(
                 "--join is for a broker that no file has: leave --broker and --process out"
             )
-        from tidemark.cli.joining import join_overlay
+        from tidemark.admin.joining import join_overlay
 
         options["broker.name"] = joining
         options.setdefault("broker.listen", listen)
@@ -178,7 +178,8 @@ def _start_workers(count: int, options: dict[str, str], has_archive: bool, as_js
 
 def _start_all(file: Path, options: dict[str, str], archive: Path | None, as_json: bool) -> None:
     """Run a topology until it is stopped, with an archive there or without; does not return."""
-    from tidemark.cli.overview import describe, draw
+    from tidemark.admin.overlay_description import describe
+    from tidemark.cli.brokers.overview import draw
     from tidemark.node.config.loading import brokers_of, topology_of
     from tidemark.node.process import archiving
     from tidemark.node.process.topology_runner import run_topology

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidemark.cli.lookout import holding, look, overlay_at, propose, urls_of
+from tidemark.admin.overlay_description import Sight, describe
+from tidemark.admin.overlay_queries import holding, look, overlay_at, propose, urls_of
+from tidemark.cli.brokers.overview import draw
+from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER_DEFAULT, BROKER_VARIABLE, FILE, JSON, duration
 from tidemark.cli.output import emit, emit_either, table
-from tidemark.cli.overview import Sight, describe, draw
-from tidemark.cli.screen import watch
-from tidemark.cli.talk import Interrupts
+from tidemark.cli.watching.screen import watch
 
 if TYPE_CHECKING:
     from tidemark.node.topology.plan import Change, Step

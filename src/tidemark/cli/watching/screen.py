@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from tidemark.cli.output import show_bytes, show_seconds, table
-from tidemark.cli.survey import Survey
-from tidemark.cli.talk import Interrupts
+from tidemark.admin.broker_snapshot import Survey
+from tidemark.admin.numbers import show_bytes, show_seconds
+from tidemark.cli.connection import Interrupts
+from tidemark.cli.output import table
 from tidemark.errors import ClientError
 
 SUBSCRIPTIONS_SHOWN_MAX = 10

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from tidemark.cli.output import show_bytes, show_seconds
+from tidemark.admin.numbers import show_bytes, show_seconds
 
 #: A disk that is at one thing for longer does not acknowledge anything.
 DISK_BUSY_SECONDS_MAX = 10.0

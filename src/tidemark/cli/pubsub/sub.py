@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from tidemark.admin.connection import connect, listen
+from tidemark.admin.numbers import show_time
+from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
-from tidemark.cli.output import emit, show_time, to_json_value
-from tidemark.cli.place import CheckpointFile
-from tidemark.cli.talk import Interrupts, connect, listen
+from tidemark.cli.output import emit, to_json_value
+from tidemark.cli.pubsub.checkpoint_file import CheckpointFile
 
 if TYPE_CHECKING:
     from tidemark.client.events import Event, Gap
@@ -185,7 +187,7 @@ def _begin(text: str) -> Any:
     """As `Client.subscribe` takes it."""
     from datetime import UTC, datetime, timedelta
 
-    from tidemark.cli.subs import parse_goal
+    from tidemark.cli.watching.subs import parse_goal
     from tidemark.ticks import CheckpointToken
 
     if text == "earliest":

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidemark.admin.connection import ANSWER_SECONDS, connect
+from tidemark.admin.numbers import show_seconds
+from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
-from tidemark.cli.output import emit, show_seconds
-from tidemark.cli.talk import ANSWER_SECONDS, Interrupts, connect
+from tidemark.cli.output import emit
 
 if TYPE_CHECKING:
-    from tidemark.cli.values import Make
+    from tidemark.cli.pubsub.values import Make
     from tidemark.message.schema import Schema
     from tidemark.sync import Client
 
@@ -136,8 +138,8 @@ def _declared(tm: Client, topic: str) -> Schema | None:
 
 
 def _flow(wanted: _Wanted, schema: Schema | None, interrupts: Interrupts) -> Iterator[list[Any]]:
-    from tidemark.cli.flow import at_most, made, paced
-    from tidemark.cli.values import values_of
+    from tidemark.cli.pubsub.flow import at_most, made, paced
+    from tidemark.cli.pubsub.values import values_of
 
     make = _maker(wanted, schema)
     if make is None:
@@ -150,8 +152,8 @@ def _flow(wanted: _Wanted, schema: Schema | None, interrupts: Interrupts) -> Ite
 
 def _maker(wanted: _Wanted, schema: Schema | None) -> Make | None:
     """What makes the events; None if they are read."""
-    from tidemark.cli.generate import Generator
-    from tidemark.cli.values import event_maker, split_fields
+    from tidemark.cli.pubsub.generate import Generator
+    from tidemark.cli.pubsub.values import event_maker, split_fields
 
     if wanted.fields:
         return event_maker(split_fields(wanted.fields), schema)
@@ -165,7 +167,7 @@ def _maker(wanted: _Wanted, schema: Schema | None) -> Make | None:
 
 
 def _lines(wanted: _Wanted, interrupts: Interrupts) -> Iterator[list[str]]:
-    from tidemark.cli.flow import lines_again, lines_in, lines_of
+    from tidemark.cli.pubsub.flow import lines_again, lines_in, lines_of
 
     if wanted.file is None or wanted.file == "-":
         return lines_of(sys.stdin.buffer, interrupts)

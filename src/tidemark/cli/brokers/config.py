@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from tidemark.admin.connection import ask
 from tidemark.cli.options import FILE, JSON, SET, settings
 from tidemark.cli.output import emit, table
-from tidemark.cli.talk import ask
 
 
 @click.group()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidemark.cli.talk import ANSWER_SECONDS
+from tidemark.admin.connection import ANSWER_SECONDS
 
 if TYPE_CHECKING:
     from tidemark.sync import Client

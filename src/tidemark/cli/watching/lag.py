@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from tidemark.admin.broker_snapshot import lags_of
+from tidemark.admin.connection import ANSWER_SECONDS, connect
+from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
 from tidemark.cli.output import emit
-from tidemark.cli.screen import draw_lags, watch
-from tidemark.cli.survey import lags_of
-from tidemark.cli.talk import ANSWER_SECONDS, Interrupts, connect
+from tidemark.cli.watching.screen import draw_lags, watch
 
 
 @click.command()

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidemark.cli.audit import audit
+from tidemark.admin.numbers import NOTHING, show_bytes, show_seconds, show_time
+from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER_DEFAULT, BROKER_VARIABLE, JSON, duration
-from tidemark.cli.output import NOTHING, emit, emit_either, show_bytes, show_seconds, show_time, table
-from tidemark.cli.screen import watch
-from tidemark.cli.talk import Interrupts
+from tidemark.cli.output import emit, emit_either, table
+from tidemark.cli.pipeline.audit import audit
+from tidemark.cli.watching.screen import watch
 from tidemark.errors import ConfigError, TidemarkError
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def archive(
     tidemark pipeline archive --broker tidemark://east:7676 --broker tidemark://west:7676
     tidemark pipeline archive --once --json
     """
-    from tidemark.cli.archivelog import ArchiveLog, end_with_input, log
+    from tidemark.cli.pipeline.archive_log import ArchiveLog, end_with_input, log
     from tidemark.node.logs import configure
     from tidemark.spark.pipeline import run_archive
 
@@ -173,7 +174,7 @@ def serve(
     \b
     tidemark pipeline serve --path /var/lib/tidemark/archive --broker tidemark://east:7676
     """
-    from tidemark.cli.archivelog import ArchiveLog, end_with_input
+    from tidemark.cli.pipeline.archive_log import ArchiveLog, end_with_input
     from tidemark.node.logs import configure
     from tidemark.spark.pipeline import run_serve
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from tidemark.cli import verdict
+from tidemark.admin import health_checks
+from tidemark.admin.broker_snapshot import Survey, take
+from tidemark.admin.connection import connect
+from tidemark.admin.health_checks import Finding, Limits, State
 from tidemark.cli.options import BROKER, JSON, duration
 from tidemark.cli.output import emit
-from tidemark.cli.survey import Survey, take
-from tidemark.cli.talk import connect
-from tidemark.cli.verdict import Finding, Limits, State
 from tidemark.errors import TidemarkError
 
 HEALTH_SECONDS_MAX = 3.0
@@ -35,13 +35,13 @@ def check(warning: float | None, critical: float | None, url: str, as_json: bool
     tidemark check --json
     """
     findings, numbers = _look(url, Limits(warning, critical))
-    state = verdict.worst(findings)
+    state = health_checks.worst(findings)
     if as_json:
         checks = [finding.describe() for finding in findings]
         emit({"state": state.name.lower(), "code": int(state), "checks": checks, "numbers": numbers})
     else:
         colour = {State.OK: "green", State.WARNING: "yellow", State.CRITICAL: "red"}[state]
-        click.echo(click.style(verdict.plugin_line(findings, numbers), fg=colour))
+        click.echo(click.style(health_checks.plugin_line(findings, numbers), fg=colour))
     sys.exit(int(state))
 
 
@@ -52,10 +52,10 @@ def _look(url: str, limits: Limits) -> tuple[list[Finding], dict[str, float]]:
     except TidemarkError as error:
         return [Finding("broker", State.CRITICAL, str(error))], {}
     findings = [
-        verdict.judge_broker(survey.status, _problems(survey.status["http"])),
-        verdict.judge_links(survey.status),
-        verdict.judge_disk(survey.metrics),
-        verdict.judge_lag(survey.lags, limits),
+        health_checks.judge_broker(survey.status, _problems(survey.status["http"])),
+        health_checks.judge_links(survey.status),
+        health_checks.judge_disk(survey.metrics),
+        health_checks.judge_lag(survey.lags, limits),
     ]
     return findings, _numbers(survey)
 

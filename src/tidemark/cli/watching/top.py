@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from tidemark.admin.broker_snapshot import Survey, take
+from tidemark.admin.connection import connect
+from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
 from tidemark.cli.output import emit
-from tidemark.cli.screen import draw_top, watch
-from tidemark.cli.survey import Survey, take
-from tidemark.cli.talk import Interrupts, connect
+from tidemark.cli.watching.screen import draw_top, watch
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Talking to a broker: a connection for one command, and Ctrl-C that loses nothing."""
+"""Ctrl-C while a command talks to a broker: it ends a wait at once and loses nothing."""
 
 from __future__ import annotations
 
@@ -6,37 +6,8 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from secrets import token_hex
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tidemark.sync import Client
-
-#: A person waits: less patience than a program has.
-CONNECT_SECONDS = 3.0
-ANSWER_SECONDS = 10.0
-
-
-def connect(url: str) -> Client:
-    """A client of the broker; NotConnectedError says what to do if it is not there."""
-    from tidemark import sync
-
-    return sync.connect(url, client=f"cli-{token_hex(4)}", connect_timeout=CONNECT_SECONDS)
-
-
-def listen(url: str, address: str, lease: float) -> Client:
-    """A client that the broker calls at an address; RefusedError if it does not call there."""
-    from tidemark import sync
-
-    name = f"cli-{token_hex(4)}"
-    return sync.listen(url, address, lease=lease, client=name, connect_timeout=CONNECT_SECONDS)
-
-
-def ask(url: str, what: str, **arguments: Any) -> Any:
-    """Ask one question over a connection of its own."""
-    with connect(url) as tm:
-        return tm.ask(what, timeout=ANSWER_SECONDS, **arguments)
+from typing import Any
 
 
 class Interrupts:

@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 
 import click
 
-from tidemark.cli.talk import Interrupts
-from tidemark.cli.values import Make
+from tidemark.cli.connection import Interrupts
+from tidemark.cli.pubsub.values import Make
 
 READ_BYTES_MAX = 1 << 18
 LINE_BYTES_MAX = 64 << 20

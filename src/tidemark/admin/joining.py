@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidemark.cli.talk import ANSWER_SECONDS, connect
+from tidemark.admin.connection import ANSWER_SECONDS, connect
 from tidemark.client.addresses import parse_url
 from tidemark.errors import ConfigError, RefusedError
 

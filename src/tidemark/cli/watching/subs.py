@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
+from tidemark.admin.broker_snapshot import recall_of, worst_lag
+from tidemark.admin.connection import ask
+from tidemark.admin.numbers import NOTHING, show_seconds, show_time
 from tidemark.cli.options import BROKER, JSON
-from tidemark.cli.output import NOTHING, emit, emit_either, show_seconds, show_time, table
-from tidemark.cli.survey import recall_of, worst_lag
-from tidemark.cli.talk import ask
+from tidemark.cli.output import emit, emit_either, table
 from tidemark.errors import ConfigError
 
 #: What the state of a recall means.

@@ -1,0 +1,1 @@
+"""Administration as a library: what a program or the command line asks of brokers and overlays."""

@@ -1,0 +1,1 @@
+"""Commands that run brokers, show their configuration, and look at and change overlays."""

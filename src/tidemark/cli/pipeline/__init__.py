@@ -1,0 +1,1 @@
+"""Commands of the data pipeline: the archive, its state, and the audit."""

@@ -1,0 +1,1 @@
+"""Commands that publish and subscribe, with what they read and write."""

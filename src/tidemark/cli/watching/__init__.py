@@ -1,0 +1,1 @@
+"""Commands that watch brokers and durable subscriptions."""
