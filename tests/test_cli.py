@@ -96,7 +96,7 @@ def test_bench_lists_what_there_is() -> None:
 @pytest.mark.parametrize("code", [0, 1])
 def test_the_demo_ends_with_the_code_of_its_audit(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     monkeypatch.setattr(
-        "tidemark.lab.demo.run", lambda *, as_json, with_spark: code if as_json and not with_spark else 2
+        "tidemark.lab.demo.demo.run", lambda *, as_json, with_spark: code if as_json and not with_spark else 2
     )
     assert tidemark("demo", "--json", "--no-spark").exit_code == code
 

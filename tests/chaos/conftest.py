@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.lab.stage import Stage
+from tidemark.lab.processes.process_harness import Stage
 
 
 @pytest.fixture

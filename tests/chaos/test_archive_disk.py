@@ -22,9 +22,9 @@ import pytest
 from tests.chaos.test_full_disk import SMALL_DISK, can_mount
 from tests.chaos.verdicts import assert_audit_is_exact, assert_exact, started
 from tidemark import sync
-from tidemark.lab.books import PublisherBook, opening
-from tidemark.lab.ledger import audit
-from tidemark.lab.stage import Stage, wait_for
+from tidemark.lab.processes.ledger import audit
+from tidemark.lab.processes.ledger_writers import PublisherBook, opening
+from tidemark.lab.processes.process_harness import Stage, wait_for
 from tidemark.message.batches.batch import BatchBuilder, Shape
 from tidemark.message.schema import Schema
 from tidemark.spark.archive import reader as archive_reader

@@ -9,8 +9,8 @@ from time import sleep, time_ns
 import pytest
 
 from tests.chaos.verdicts import assert_exact
-from tidemark.lab.ledger import read
-from tidemark.lab.stage import BrokerPart, Stage
+from tidemark.lab.processes.ledger import read
+from tidemark.lab.processes.process_harness import BrokerPart, Stage
 
 pytestmark = pytest.mark.chaos
 

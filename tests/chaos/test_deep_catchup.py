@@ -12,7 +12,7 @@ import pytest
 from tests.chaos.verdicts import assert_audit_is_exact, assert_exact, started
 from tests.ports import free_ports
 from tidemark import sync
-from tidemark.lab.stage import Part, Stage, wait_for
+from tidemark.lab.processes.process_harness import Part, Stage, wait_for
 
 pytestmark = pytest.mark.chaos
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.chaos.verdicts import assert_exact, both_gave_up, started
 from tests.ports import free_ports
-from tidemark.lab.proxy import Proxy
-from tidemark.lab.stage import Stage, SubscriberPart, wait_for
+from tidemark.lab.processes.process_harness import Stage, SubscriberPart, wait_for
+from tidemark.lab.processes.proxy import Proxy
 
 pytestmark = pytest.mark.chaos
 

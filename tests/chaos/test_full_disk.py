@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.verdicts import assert_exact
-from tidemark.lab.ledger import read
-from tidemark.lab.stage import BrokerPart, PublisherPart, Stage, wait_for
+from tidemark.lab.processes.ledger import read
+from tidemark.lab.processes.process_harness import BrokerPart, PublisherPart, Stage, wait_for
 
 pytestmark = pytest.mark.chaos
 

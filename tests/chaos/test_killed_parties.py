@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from tests.chaos.verdicts import assert_exact, both_gave_up, started
-from tidemark.lab.parties import ACKNOWLEDGED, COMMITTED, CONSUMED, INTENDED
-from tidemark.lab.stage import Stage, wait_for
+from tidemark.lab.processes.client_processes import ACKNOWLEDGED, COMMITTED, CONSUMED, INTENDED
+from tidemark.lab.processes.process_harness import Stage, wait_for
 
 pytestmark = pytest.mark.chaos
 

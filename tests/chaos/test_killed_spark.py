@@ -21,9 +21,9 @@ import pytest
 from tests.chaos.copying_query import BATCH_EVENTS, SCHEMA
 from tests.chaos.verdicts import QUICK_JAVA, assert_command_finds_exact, started
 from tidemark import sync
-from tidemark.lab.books import PublisherBook
-from tidemark.lab.engines import local_cluster
-from tidemark.lab.stage import BrokerPart, Stage, SubscriberPart
+from tidemark.lab.processes.engines import local_cluster
+from tidemark.lab.processes.ledger_writers import PublisherBook
+from tidemark.lab.processes.process_harness import BrokerPart, Stage, SubscriberPart
 
 pytestmark = [pytest.mark.chaos, pytest.mark.spark]
 

@@ -19,9 +19,15 @@ from tests.chaos.verdicts import assert_exact
 from tests.ports import free_ports
 from tidemark import sync
 from tidemark.cli import main
-from tidemark.lab.ledger import read
-from tidemark.lab.parties import TOPIC
-from tidemark.lab.stage import PATIENCE_SECONDS, BrokerPart, PublisherPart, Stage, wait_for
+from tidemark.lab.processes.client_processes import TOPIC
+from tidemark.lab.processes.ledger import read
+from tidemark.lab.processes.process_harness import (
+    PATIENCE_SECONDS,
+    BrokerPart,
+    PublisherPart,
+    Stage,
+    wait_for,
+)
 
 pytestmark = pytest.mark.chaos
 

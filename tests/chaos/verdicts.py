@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidemark.lab.ledger import Audit
-from tidemark.lab.stage import BrokerPart, Part, Stage, wait_for
+from tidemark.lab.processes.ledger import Audit
+from tidemark.lab.processes.process_harness import BrokerPart, Part, Stage, wait_for
 from tidemark.spark.audit.audit import audit
 from tidemark.spark.audit.ledgers import gather
 

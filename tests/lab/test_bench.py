@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidemark.lab.bench import matching, messages, pfs, run
-from tidemark.lab.bench.contender import Contender
+from tidemark.lab.bench import run
+from tidemark.lab.bench.matching import matching
+from tidemark.lab.bench.matching.contender import Contender
+from tidemark.lab.bench.matching.workload import SCHEMA, event, holds, selectors
 from tidemark.lab.bench.measure import check_exact, race
-from tidemark.lab.bench.peers import TIDEMARK, Protobuf, Tidemark
+from tidemark.lab.bench.messages import messages
+from tidemark.lab.bench.messages.peers import TIDEMARK, Protobuf, Tidemark
+from tidemark.lab.bench.messages.samples import at, samples
+from tidemark.lab.bench.pfs import pfs
 from tidemark.lab.bench.report import Goal, JsonReport, Measurement, Section, TableReport, number_text
-from tidemark.lab.bench.samples import at, samples
-from tidemark.lab.bench.workload import SCHEMA, event, holds, selectors
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.vectors.vector import Condition

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.lab.bench import pfs, run
+from tidemark.lab.bench import run
+from tidemark.lab.bench.pfs import pfs
 from tidemark.storage.pfs import Missed, PersistentFiltering
 
 TINY = pfs.Effort(seconds=7, rounds=1)

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.lab.bench import harness, run, spark, sparkground
-from tidemark.lab.bench.sparkground import BATCH_EVENTS, CpuMeter, Effort
+from tidemark.lab.bench import run
+from tidemark.lab.bench.processes import harness
+from tidemark.lab.bench.spark import ground as spark_ground
+from tidemark.lab.bench.spark import spark
+from tidemark.lab.bench.spark.ground import BATCH_EVENTS, CpuMeter, Effort
 
 KEYS = {"bench", "case", "metric", "value", "unit", "goal", "ok"}
 
@@ -40,8 +43,8 @@ def test_every_case_says_what_it_found_and_every_row_was_right(
         found = publish(*arguments)  # type: ignore[arg-type]
         return found._replace(checksums=found.checksums + 1)
 
-    publish = sparkground.publish
-    monkeypatch.setattr(sparkground, "publish", more)
+    publish = spark_ground.publish
+    monkeypatch.setattr(spark_ground, "publish", more)
     assert run("spark", quick=True, out=StringIO()) == 1
     assert "bench spark: WRONG: batch read: found Total(" in capsys.readouterr().err
 

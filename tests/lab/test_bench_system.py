@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidemark.lab.bench import catchup, fanout, harness, idle, latency, publish, run
-from tidemark.lab.bench.board import Board
-from tidemark.lab.bench.harness import Bed, filesystem
-from tidemark.lab.bench.ledger import Ledger
-from tidemark.lab.bench.load import MESSAGE_BYTES, SCHEMA, Batches, Load, kinds_in, numbers_of
+from tidemark.lab.bench import run
+from tidemark.lab.bench.processes import harness
+from tidemark.lab.bench.processes.delivery_record import Ledger
+from tidemark.lab.bench.processes.harness import Bed, filesystem
+from tidemark.lab.bench.processes.shared_counters import Board
+from tidemark.lab.bench.system import catchup, fanout, idle, latency, publish
+from tidemark.lab.bench.system.load import MESSAGE_BYTES, SCHEMA, Batches, Load, kinds_in, numbers_of
 from tidemark.message.batches.batch import EventBatch
 
 KEYS = {"bench", "case", "metric", "value", "unit", "goal", "ok"}

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tidemark.lab import demo, ledger
-from tidemark.lab.archivedstory import ArchivedStory
-from tidemark.lab.books import DurableBook, PublisherBook
-from tidemark.lab.judge import SparkJudge
-from tidemark.lab.stage import Stage
-from tidemark.lab.story import SELECTORS
+from tidemark.lab.demo import demo
+from tidemark.lab.demo.archived_story import ArchivedStory
+from tidemark.lab.demo.judge import SparkJudge
+from tidemark.lab.demo.story import SELECTORS
+from tidemark.lab.processes import ledger
+from tidemark.lab.processes.ledger_writers import DurableBook, PublisherBook
+from tidemark.lab.processes.process_harness import Stage
 from tidemark.ticks import CheckpointToken
 
 

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from tidemark.broker.publishing.pubend import PubendPolicy
-from tidemark.lab.figures import mops
-from tidemark.lab.figures.persistence import PersistenceSide
-from tidemark.lab.figures.queueing import QueueSide
-from tidemark.lab.figures.roaming import (
+from tidemark.lab.figures.mops import figures as mops
+from tidemark.lab.figures.mops.persistence import PersistenceSide
+from tidemark.lab.figures.mops.queueing import QueueSide
+from tidemark.lab.figures.mops.roaming import (
     OPEN_TO_ALL,
     RATE_MAX,
     RATE_MIN,

@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Sequence
 
 from tidemark.broker.overlay.routing import Routing
-from tidemark.lab.figures import dsn02, dsn03, dsn03sim, idle, overhead
+from tidemark.lab.figures import idle
+from tidemark.lab.figures.dsn02 import figures as dsn02
+from tidemark.lab.figures.dsn02 import overhead
+from tidemark.lab.figures.dsn02.overlay import HOSTS, PUBENDS, RELAYS, SimOverlay, layout_of
+from tidemark.lab.figures.dsn03 import figures as dsn03
+from tidemark.lab.figures.dsn03 import simulated as dsn03_simulated
 from tidemark.lab.figures.experiment import Figure, Tables
-from tidemark.lab.figures.overlay import HOSTS, PUBENDS, RELAYS, SimOverlay, layout_of
 from tidemark.lab.figures.table import Table
 
 
@@ -25,7 +29,7 @@ def quiet(_: str) -> None:
 
 
 def test_who_was_away_catches_up_and_holds_release_and_nothing_else() -> None:
-    tables = by_name(dsn03sim.coming_and_going(True, quiet))
+    tables = by_name(dsn03_simulated.coming_and_going(True, quiet))
     catches_up, takes_as_long = held(dsn03.FIGURE_5, tables)
     assert catches_up
     assert not takes_as_long
@@ -33,10 +37,10 @@ def test_who_was_away_catches_up_and_holds_release_and_nothing_else() -> None:
 
 
 def test_after_a_crash_delivery_goes_on_where_it_was_and_release_waits_for_the_subscribers() -> None:
-    tables = by_name(dsn03sim.crash(True, quiet))
+    tables = by_name(dsn03_simulated.crash(True, quiet))
     still, _, steeper, held_back, released, _ = held(dsn03.FIGURE_7, tables)
     assert (still, steeper, held_back, released) == (True, True, True, True)
-    assert len(tables[dsn03.RETURNS].rows) == dsn03sim.CRASH_QUICK.subscribers
+    assert len(tables[dsn03.RETURNS].rows) == dsn03_simulated.CRASH_QUICK.subscribers
 
 
 def one_relay() -> SimOverlay:

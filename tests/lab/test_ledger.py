@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.lab.books import PlainBook, PublisherBook
-from tidemark.lab.ledger import Account, audit, export, read
+from tidemark.lab.processes.ledger import Account, audit, export, read
+from tidemark.lab.processes.ledger_writers import PlainBook, PublisherBook
 from tidemark.ticks import CheckpointToken
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidemark.lab.proxy import Proxy
+from tidemark.lab.processes.proxy import Proxy
 
 PATIENCE_SECONDS = 10.0
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.spark.ledger_samples import make_case, write_ledger
 from tidemark.errors import ConfigError, UnknownFormatError
-from tidemark.lab import ledger as single
+from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit import ledger_lines, ledgers
 from tidemark.spark.audit.ledger_lines import compact, decoded, is_same, lookup, value_column
 from tidemark.spark.audit.ledgers import Ledger

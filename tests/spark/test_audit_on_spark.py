@@ -12,7 +12,7 @@ import pytest
 from tests.spark.ledger_samples import Case, make_cases, witnesses_by_name, write, write_ledger
 from tests.spark.ledger_witnesses import WITNESSES
 from tidemark.errors import ConfigError, UnknownFormatError
-from tidemark.lab import ledger as single
+from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit.audit import audit
 from tidemark.spark.audit.ledgers import gather
 from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report

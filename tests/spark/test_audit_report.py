@@ -19,7 +19,7 @@ from pyspark.errors import PySparkRuntimeError
 from tests.spark.ledger_samples import write_ledger
 from tests.spark.ledger_witnesses import WITNESSES
 from tidemark.cli import main
-from tidemark.lab import ledger as single
+from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit import audit as job
 from tidemark.spark.audit.html import bar_chart, page
 from tidemark.spark.audit.report import Account, Bars, Latency, Report

@@ -8,7 +8,7 @@ import pytest
 
 from tests.spark.ledger_samples import write_ledger
 from tests.spark.ledger_witnesses import WITNESSES, Witness
-from tidemark.lab import ledger as single
+from tidemark.lab.processes import ledger as single
 
 
 @pytest.mark.parametrize("witness", WITNESSES.values(), ids=WITNESSES)

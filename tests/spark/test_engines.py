@@ -16,7 +16,7 @@ from tests.live_node import LiveNode, live_node
 from tests.spark.engine_jobs import EVENTS, SCHEMA, expected, run_jobs
 from tidemark import sync
 from tidemark.errors import TidemarkError
-from tidemark.lab.engines import _Daemon, connect_server, local_cluster, standalone
+from tidemark.lab.processes.engines import _Daemon, connect_server, local_cluster, standalone
 from tidemark.spark.archive import archive as archive_module
 
 pytestmark = pytest.mark.spark

@@ -125,6 +125,6 @@ def demo(no_spark: bool, as_json: bool) -> None:
     tidemark demo
     tidemark demo --no-spark --json | jq .ok
     """
-    from tidemark.lab.demo import run
+    from tidemark.lab.demo.demo import run
 
     sys.exit(run(as_json=as_json, with_spark=not no_spark))

@@ -47,55 +47,55 @@ def run(name: str, json_output: bool = False, quick: bool = False, out: IO[str] 
 
 
 def _messages(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench import messages
+    from tidemark.lab.bench.messages import messages
 
     return messages.bench_messages(messages.QUICK if quick else messages.FULL)
 
 
 def _matching(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench import matching
+    from tidemark.lab.bench.matching import matching
 
     return matching.bench_matching(matching.QUICK if quick else matching.FULL)
 
 
 def _pfs(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench import pfs
+    from tidemark.lab.bench.pfs import pfs
 
     return pfs.bench_pfs(pfs.QUICK if quick else pfs.FULL)
 
 
 def _fanout(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench import fanout
+    from tidemark.lab.bench.system import fanout
 
     return fanout.bench_fanout(fanout.QUICK if quick else fanout.FULL)
 
 
 def _publish(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench import publish
+    from tidemark.lab.bench.system import publish
 
     return publish.bench_publish(publish.QUICK if quick else publish.FULL)
 
 
 def _catchup(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench import catchup
+    from tidemark.lab.bench.system import catchup
 
     return catchup.bench_catchup(catchup.QUICK if quick else catchup.FULL)
 
 
 def _latency(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench import latency
+    from tidemark.lab.bench.system import latency
 
     return latency.bench_latency(latency.QUICK if quick else latency.FULL)
 
 
 def _idle(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench import idle
+    from tidemark.lab.bench.system import idle
 
     return idle.bench_idle(idle.QUICK if quick else idle.FULL)
 
 
 def _spark(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench import spark
+    from tidemark.lab.bench.spark import spark
 
     return spark.bench_spark(spark.QUICK if quick else spark.FULL)
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from tidemark.lab.figures import dsn02, dsn02sim, dsn03, dsn03real, dsn03sim, idle, mops, overhead
+from tidemark.lab.figures import idle
+from tidemark.lab.figures.dsn02 import figures as dsn02
+from tidemark.lab.figures.dsn02 import overhead
+from tidemark.lab.figures.dsn02 import simulated as dsn02_simulated
+from tidemark.lab.figures.dsn03 import figures as dsn03
+from tidemark.lab.figures.dsn03 import real as dsn03_real
+from tidemark.lab.figures.dsn03 import simulated as dsn03_simulated
 from tidemark.lab.figures.experiment import Experiment, prose
+from tidemark.lab.figures.mops import figures as mops
 
 SIMULATED = """
 A publisher hosting and a subscriber hosting broker, four pubends, and each subscriber wants a quarter of the
@@ -25,8 +32,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "DSN'03 figures 5, 6: subscribers come and go; how long catching up takes, how far all is",
             prose(SIMULATED),
             (dsn03.FIGURE_5, dsn03.FIGURE_6),
-            dsn03sim.coming_and_going,
-            dsn03real.coming_and_going,
+            dsn03_simulated.coming_and_going,
+            dsn03_real.coming_and_going,
             prose(REAL),
         ),
         Experiment(
@@ -34,8 +41,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "DSN'03 figure 7: the subscriber hosting broker is down; latest_delivered and released",
             prose(SIMULATED + CRASH),
             (dsn03.FIGURE_7,),
-            dsn03sim.crash,
-            dsn03real.crash,
+            dsn03_simulated.crash,
+            dsn03_real.crash,
             prose(REAL + CRASH),
         ),
         Experiment(
@@ -48,23 +55,23 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "dsn02-link",
             "DSN'02 figure 6: a link stalls and fails; latency and nacks",
-            prose(dsn02sim.METHOD),
+            prose(dsn02_simulated.METHOD),
             (dsn02.FIGURE_6,),
-            dsn02sim.link,
+            dsn02_simulated.link,
         ),
         Experiment(
             "dsn02-relay",
             "DSN'02 figure 7: a relay crashes; latency, nacks and how they are consolidated",
-            prose(dsn02sim.METHOD + dsn02sim.CRASH_OF_RELAY),
+            prose(dsn02_simulated.METHOD + dsn02_simulated.CRASH_OF_RELAY),
             (dsn02.FIGURE_7, dsn02.FIGURE_7_RATES),
-            dsn02sim.relay,
+            dsn02_simulated.relay,
         ),
         Experiment(
             "dsn02-publisher",
             "DSN'02 figure 8: the publisher hosting broker crashes; latency and nacks",
-            prose(dsn02sim.METHOD + dsn02sim.CRASH_OF_PUBLISHER),
+            prose(dsn02_simulated.METHOD + dsn02_simulated.CRASH_OF_PUBLISHER),
             (dsn02.FIGURE_8,),
-            dsn02sim.publisher,
+            dsn02_simulated.publisher,
         ),
         Experiment(
             "dsn02-overhead",

@@ -14,9 +14,9 @@ import numpy as np
 
 from tidemark.broker.overlay.layout import pair
 from tidemark.broker.publishing.pubend import PubendPolicy
+from tidemark.lab.figures.dsn02.overlay import RELAYS, layout_of
 from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting, settings
-from tidemark.lab.figures.overlay import RELAYS, layout_of
-from tidemark.lab.figures.simstage import SETTLE_S, STEADY, SimStage
+from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage
 from tidemark.lab.figures.table import Table
 from tidemark.node.config.settings import LinksSection
 from tidemark.sim.plan import SECOND, Plan

@@ -1,0 +1,171 @@
+"""How many events a second the matcher takes, by number of selectors, and a single selector's scan.
+
+Two series: ranges get narrower as the selectors get more, so that an event always matches about 10; and the
+same distribution throughout, so that matches grow with the selectors. The matchers of a series are all built
+first and then take turns, each on events it has not met: sets of subscribers it knows already would be cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+from statistics import mean, median, quantiles
+
+from tidemark.lab.bench.matching.contender import Contender
+from tidemark.lab.bench.matching.workload import (
+    MATCHING_TEN,
+    READER,
+    SCHEMA,
+    Event,
+    batch_of,
+    event,
+    holds,
+    selectors,
+)
+from tidemark.lab.bench.measure import check_exact, heap_frozen, race
+from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.matching.selectors.selector import Selector
+from tidemark.matching.vectors.vector import compile_condition
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Bools
+
+BATCH_EVENTS = 256
+SCAN = "price > 10 AND qty < 5"
+#: Adding and removing is measured among this many selectors, or as near below as there are.
+CHANGES_AMONG = 100_000
+#: Events whose every match is compared with the reference evaluator, for each matcher.
+CHECKED_EVENTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    sizes: tuple[int, ...]
+    #: turns of every matcher, and batches in a turn
+    rounds: int
+    batches: int
+    #: selectors added and removed one by one
+    changes: int
+    #: selectors that the reference evaluator is asked about, for each checked event
+    checked: int
+    #: events in the larger batch of the scan
+    scanned: int
+    seed: int = 1
+
+
+FULL = Effort((1_000, 10_000, 100_000, 1_000_000), 8, 32, 1_000, 100_000, 10_000)
+QUICK = Effort((1_000, 10_000, 100_000), 4, 16, 200, 20_000, 10_000)
+
+
+def bench_matching(effort: Effort) -> Iterator[Section]:
+    """The sections of the bench; AssertionError when the matcher, or the scan, is wrong."""
+    yield _scan(effort)
+    ten = _contenders(effort, lambda size: size / MATCHING_TEN)
+    yield from _sections("about 10 matches", ten)
+    yield _changes(ten, effort)
+    del ten
+    yield from _sections("same distribution", _contenders(effort, lambda _: 1.0))
+
+
+def _contenders(effort: Effort, narrow: Callable[[int], float]) -> list[Contender]:
+    """Built, measured in turns, and checked."""
+    random = Random(effort.seed)
+    contenders = [Contender.build(size, effort.seed, narrow(size)) for size in effort.sizes]
+    with heap_frozen():
+        for _ in range(effort.rounds):
+            batches = [batch_of(_events(random, BATCH_EVENTS)) for _ in range(effort.batches)]
+            for contender in contenders:
+                contender.take_turn(batches)
+    for contender in contenders:
+        contender.check(_events(random, CHECKED_EVENTS), random, effort.checked)
+    return contenders
+
+
+def _events(random: Random, count: int) -> list[Event]:
+    return [event(random) for _ in range(count)]
+
+
+def _sections(series: str, contenders: Sequence[Contender]) -> Iterator[Section]:
+    table = [measurement for contender in contenders for measurement in _table(contender)]
+    note = f"batches of {BATCH_EVENTS} events from their bytes, columns made anew; checked by the reference"
+    yield Section(f"matching, {series}", table, prefix=series, grid=True, notes=(note,))
+    yield Section(f"matching, {series}: goals", list(_goals(contenders)), prefix=series)
+
+
+def _table(contender: Contender) -> Iterator[Measurement]:
+    case, memory = _case(contender), contender.matcher.memory_bytes
+    rate, matches = _rate(contender.matched_ns), mean(contender.matches)
+    yield Measurement(case, "events/s", rate, "/s")
+    yield Measurement(case, "events/s, sets read too", _rate(contender.read_ns), "/s")
+    yield Measurement(case, "matches an event", matches, "subscribers")
+    yield Measurement(case, "matches/s", rate * matches, "/s")
+    yield Measurement(case, "index, MB", memory / 1e6, "MB")
+    yield Measurement(case, "index, bytes a selector", memory / contender.size, "bytes")
+    yield Measurement(case, "adding one, us", contender.add_us, "us")
+
+
+def _goals(contenders: Sequence[Contender]) -> Iterator[Measurement]:
+    for contender in contenders:
+        if contender.size == MATCHING_TEN:
+            rate = _rate(contender.matched_ns)
+            yield Measurement(_case(contender), "matching", rate, "events/s", Goal(">", 100_000))
+    for small, large in pairwise(contenders):
+        more = f"{large.size // small.size}x selectors from {small.size:,}: time"
+        slower = min(large.matched_ns) / min(small.matched_ns)
+        yield Measurement(_case(large), more, slower, "x", Goal("<", 4))
+
+
+def _case(contender: Contender) -> str:
+    return f"{contender.size:,} selectors"
+
+
+def _rate(batch_ns: Sequence[float]) -> float:
+    return BATCH_EVENTS * 1e9 / min(batch_ns)
+
+
+def _changes(contenders: Sequence[Contender], effort: Effort) -> Section:
+    """One selector more, one selector less; then the matcher is checked again."""
+    random = Random(effort.seed + 1)
+    among = max((one for one in contenders if one.size <= CHANGES_AMONG), key=lambda one: one.size)
+    new = list(selectors(effort.changes, random, narrow=among.size / MATCHING_TEN))
+    with heap_frozen():
+        add, remove = among.add_and_remove(new, random)
+    among.check(_events(random, CHECKED_EVENTS), random, effort.checked)
+    goal, measurements = Goal("<=", 1_000), []
+    for name, taken in (("adding one", add), ("removing one", remove)):
+        slowest = quantiles(taken, n=100)[-1]
+        measurements += [
+            Measurement(_case(among), f"{name}, median", median(taken) / 1_000, "us", goal),
+            Measurement(_case(among), f"{name}, 99th percentile", slowest / 1_000, "us", goal),
+        ]
+    return Section("matching, changes", measurements)
+
+
+def _scan(effort: Effort) -> Section:
+    """One selector over batches of two sizes, columns included."""
+    random = Random(effort.seed)
+    cases = {size: _scanner(_events(random, size)) for size in (effort.scanned, BATCH_EVENTS)}
+    times = race(cases, 20 * effort.rounds)
+    goals = {effort.scanned: Goal(">", 5_000_000)}
+    rows = [
+        Measurement(f"batch of {size:,}", SCAN, size * 1e9 / timing.best, "events/s", goals.get(size))
+        for size, timing in times.items()
+    ]
+    return Section("a single selector's scan, from the bytes of a batch", rows)
+
+
+def _scanner(events: Sequence[Event]) -> Callable[[], object]:
+    """Scans a batch of the events; checked."""
+    selector = Selector.parse(SCAN, SCHEMA)
+    condition = compile_condition(selector.tree, SCHEMA)
+    data = batch_of(events)
+
+    def scan() -> Bools:
+        return condition.matched(READER.columns(EventBatch.parse(data)))
+
+    for found, of_event in zip(scan().tolist(), events, strict=True):
+        check_exact(found, holds(selector, of_event), f"scanning {len(events)} events, does {of_event} match")
+    return scan

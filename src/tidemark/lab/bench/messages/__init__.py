@@ -1,0 +1,1 @@
+"""The benchmark of the message format, beside other formats."""

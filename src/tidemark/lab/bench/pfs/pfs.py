@@ -1,0 +1,252 @@
+"""The PFS beside logging every event for every subscriber: the paper's microbenchmark (DSN'03 5.1.2).
+
+800 events a second of 418 bytes, each wanted by 25 of 100 subscribers; 100 seconds of that, as fast as it
+goes. All write to a log volume on a real disk, sync every second of the load and keep its last 5 seconds.
+Afterwards, and again when it was opened anew, the PFS must say exactly what each subscriber missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.lab.bench.measure import check_exact, collector_off
+from tidemark.lab.bench.pfs.counting import CountingDisk
+from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.storage.pfs import PersistentFiltering
+from tidemark.storage.volume import LogVolume
+from tidemark.ticks import Ticks
+
+PUBEND = "p1"
+EVENTS_A_SECOND = 800
+#: Events that arrive together: those of 10 ms.
+TURN_EVENTS = 8
+MESSAGE_BYTES = 418
+SUBSCRIBERS = 100
+MATCHING = 25
+KEPT_SECONDS = 5
+TICKS_A_SECOND = 1_000_000
+FIRST_TICK = 1_763_000_000_000_000
+
+LESS_DATA = 100
+FASTER = 20
+#: The paper's size of an event that matched n subscribers.
+BYTES_MAX = 8 + 16 * MATCHING
+NOTES = (
+    "the paper: 11.1 s for the PFS, 25x less data and over 5x faster than logging",
+    "events come 8 at a time; logging writes a record for every event, or every second, of a subscriber",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How many seconds of load, and how often each contender takes them."""
+
+    seconds: int
+    rounds: int
+    seed: int = 1
+
+
+FULL = Effort(100, 2)
+QUICK = Effort(8, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """ticks[event], sets[event], messages[event]; members[set] are subscribers."""
+
+    ticks: Ticks
+    sets: NDArray[np.uint32]
+    messages: list[bytes]
+    members: list[NDArray[np.uint32]]
+
+    def members_of(self, number: int) -> NDArray[np.uint32]:
+        """As a matcher tells them."""
+        return self.members[number]
+
+    def wanted(self) -> NDArray[np.bool_]:
+        """wanted[set, subscriber]"""
+        wanted = np.zeros((len(self.members), SUBSCRIBERS), np.bool_)
+        for number, who in enumerate(self.members):
+            wanted[number, who] = True
+        return wanted
+
+    def seconds(self) -> Iterator[range]:
+        """The events of each second."""
+        return (range(first, first + EVENTS_A_SECOND) for first in range(0, len(self.ticks), EVENTS_A_SECOND))
+
+
+#: Takes the load; the PFS, if that is what it has written.
+Contender = Callable[[LogVolume, Load], PersistentFiltering | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one contender took for the load."""
+
+    seconds: float
+    bytes_written: int
+
+
+def bench_pfs(effort: Effort) -> Iterator[Section]:
+    """The sections of the bench; AssertionError when the PFS is wrong."""
+    contenders: dict[str, Contender] = {
+        "PFS": _filter,
+        "log each event": _log_events,
+        "log each second": _log_seconds,
+    }
+    few, many = _load(effort, sets=4), _load(effort, sets=effort.seconds * EVENTS_A_SECOND)
+    runs: dict[str, list[Outcome]] = {"PFS, all sets new": [], **{name: [] for name in contenders}}
+    for _ in range(effort.rounds):
+        for name, contender in contenders.items():
+            runs[name].append(_run(contender, few))
+        runs["PFS, all sets new"].append(_run(_filter, many))
+    yield _section(effort, {name: min(each, key=lambda run: run.seconds) for name, each in runs.items()})
+    yield _reading(effort, {"4 sets": few, "all sets new": many})
+
+
+def _load(effort: Effort, sets: int) -> Load:
+    """Four sets share the subscribers among them; more are chosen by chance."""
+    random = Random(effort.seed)
+    count = effort.seconds * EVENTS_A_SECOND
+    ticks = FIRST_TICK + np.arange(1, count + 1) * (TICKS_A_SECOND // EVENTS_A_SECOND)
+    shared = [range(first, SUBSCRIBERS, SUBSCRIBERS // MATCHING) for first in range(sets)]
+    drawn = shared if sets == 4 else [random.sample(range(SUBSCRIBERS), MATCHING) for _ in range(sets)]
+    members = [np.array(sorted(who), np.uint32) for who in ((), *drawn)]
+    numbers = np.arange(count) % sets + 1
+    messages = [random.randbytes(MESSAGE_BYTES) for _ in range(count)]
+    return Load(ticks, numbers.astype(np.uint32), messages, members)
+
+
+def _run(contender: Contender, load: Load) -> Outcome:
+    with TemporaryDirectory(prefix="tidemark-bench-") as path:
+        disk = CountingDisk(path)
+        volume = LogVolume.open(disk, identity=1)
+        with collector_off():
+            begin = perf_counter()
+            pfs = contender(volume, load)
+            taken = perf_counter() - begin
+        if pfs is not None:
+            _check(pfs, load)
+            volume.close()
+            volume = LogVolume.open(disk, identity=1)
+            _check(PersistentFiltering(volume), load)
+        volume.close()
+    return Outcome(taken, disk.bytes_written)
+
+
+def _filter(volume: LogVolume, load: Load) -> PersistentFiltering:
+    """What the constream does."""
+    pfs = PersistentFiltering(volume)
+    upto = FIRST_TICK
+    for second in load.seconds():
+        for first in second[::TURN_EVENTS]:
+            turn = slice(first, first + TURN_EVENTS)
+            ticks = load.ticks[turn]
+            base, upto = upto, int(ticks[-1])
+            pfs.append(PUBEND, base, upto, ticks, load.sets[turn], load.members_of)
+        pfs.sync()
+        pfs.chop(PUBEND, upto - KEPT_SECONDS * TICKS_A_SECOND)
+    return pfs
+
+
+def _log_events(volume: LogVolume, load: Load) -> None:
+    """A record for every event and subscriber."""
+    streams = [f"subscriber {number}" for number in range(SUBSCRIBERS)]
+    wanted = [[streams[number] for number in who.tolist()] for who in load.members]
+    sets = load.sets.tolist()
+    ends: list[list[int]] = []
+    for second in load.seconds():
+        for event in second:
+            message = [load.messages[event]]
+            for stream in wanted[sets[event]]:
+                volume.append(stream, message)
+        _sync_and_chop(volume, streams, ends)
+
+
+def _log_seconds(volume: LogVolume, load: Load) -> None:
+    """A record for all events of a second and each subscriber."""
+    streams = [f"subscriber {number}" for number in range(SUBSCRIBERS)]
+    ends: list[list[int]] = []
+    for second in load.seconds():
+        waiting: list[list[bytes]] = [[] for _ in streams]
+        for event in second:
+            for number in load.members[load.sets[event]].tolist():
+                waiting[number].append(load.messages[event])
+        for stream, messages in zip(streams, waiting, strict=True):
+            volume.append(stream, messages)
+        _sync_and_chop(volume, streams, ends)
+
+
+def _sync_and_chop(volume: LogVolume, streams: list[str], ends: list[list[int]]) -> None:
+    """`ends` are the last indexes of the streams, a second after the other."""
+    volume.sync()
+    ends.append([volume.bounds(stream)[1] for stream in streams])
+    if len(ends) > KEPT_SECONDS:
+        for stream, last in zip(streams, ends[-1 - KEPT_SECONDS], strict=True):
+            volume.chop(stream, last)
+
+
+def _check(pfs: PersistentFiltering, load: Load) -> None:
+    first = max(0, len(load.ticks) - KEPT_SECONDS * EVENTS_A_SECOND)
+    base = int(load.ticks[first]) - 1
+    missed = pfs.read_many(PUBEND, dict.fromkeys(range(SUBSCRIBERS), base), len(load.ticks))
+    wanted = load.wanted()[load.sets[first:]]
+    for subscriber, found in missed.items():
+        expected = load.ticks[first:][wanted[:, subscriber]].tolist()
+        check_exact(found.ticks.tolist(), expected, f"what subscriber {subscriber} missed")
+        check_exact(found.upto, int(load.ticks[-1]), f"up to where subscriber {subscriber} knows it")
+
+
+def _section(effort: Effort, best: dict[str, Outcome]) -> Section:
+    events = effort.seconds * EVENTS_A_SECOND
+    ours = best["PFS"]
+    measurements: list[Measurement] = []
+    for name, run in best.items():
+        measurements.append(Measurement(name, "time", run.seconds, "s"))
+        limit = Goal("<=", BYTES_MAX) if name.startswith("PFS") else None
+        measurements.append(Measurement(name, "written", run.bytes_written / events, "bytes/event", limit))
+    for name in ("log each event", "log each second"):
+        goal = partial(Goal, ">=") if name == "log each event" else lambda _: None
+        data, time = best[name].bytes_written / ours.bytes_written, best[name].seconds / ours.seconds
+        measurements.append(Measurement("PFS", f"less data than to {name}", data, "x", goal(LESS_DATA)))
+        measurements.append(Measurement("PFS", f"faster than to {name}", time, "x", goal(FASTER)))
+    title = f"{effort.seconds} s of {EVENTS_A_SECOND} events/s, {MATCHING} of {SUBSCRIBERS} subscribers each"
+    return Section(title, measurements, notes=NOTES)
+
+
+def _reading(effort: Effort, loads: dict[str, Load]) -> Section:
+    """How fast those who return learn what they missed, from a PFS just opened."""
+    measurements: list[Measurement] = []
+    for name, load in loads.items():
+        with TemporaryDirectory(prefix="tidemark-bench-") as path:
+            volume = LogVolume.open(CountingDisk(path), identity=1)
+            pfs = PersistentFiltering(volume)
+            upto = int(load.ticks[-1])
+            pfs.append(PUBEND, FIRST_TICK, upto, load.ticks, load.sets, load.members_of)
+            pfs.sync()
+            for count in (1, SUBSCRIBERS):
+                rates = [_read_rate(volume, count, len(load.ticks)) for _ in range(5)]
+                measurements.append(Measurement(name, f"{count} at once", max(rates), "ticks/s"))
+            volume.close()
+    return Section(f"reading {effort.seconds} s of it", measurements, prefix="reading")
+
+
+def _read_rate(volume: LogVolume, subscribers: int, limit: int) -> float:
+    """Ticks a second."""
+    pfs = PersistentFiltering(volume)
+    bases = dict.fromkeys(range(subscribers), FIRST_TICK)
+    with collector_off():
+        begin = perf_counter()
+        missed = pfs.read_many(PUBEND, bases, limit)
+        taken = perf_counter() - begin
+    found = sum(len(each.ticks) for each in missed.values())
+    check_exact({each.upto for each in missed.values()}, {pfs.last(PUBEND)}, "up to where it was read")
+    return found / taken

@@ -1,0 +1,247 @@
+"""The processes of a system bench: a broker, workers that publish or subscribe, and a directory for them.
+
+Everything that a bench starts ends with it, on any exit. Numbers about a process come from /proc.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import mkdtemp
+from time import monotonic, sleep
+from types import FrameType, TracebackType
+from typing import Any
+
+from tidemark.lab.bench.processes.broker_process import PROFILE
+from tidemark.lab.bench.processes.shared_counters import Board
+
+#: Where the data directories go; the working directory if it is not set. Must not be in memory.
+DIRECTORY = "TIDEMARK_BENCH_DIR"
+#: The longest that anything here waits.
+PATIENCE_SECONDS = 50.0
+GOODBYE_SECONDS = 5.0
+POLL_SECONDS = 0.002
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Process:
+    """A process of ours."""
+
+    def __init__(self, module: str, arguments: list[str], said: Path) -> None:
+        """`said` is where its standard error goes."""
+        self.said = said
+        with said.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+            )
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all its threads, in the kernel too."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
+
+    @property
+    def rss_bytes(self) -> int:
+        """Memory that is resident."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+    def end(self) -> None:
+        """Ask it to end; make it."""
+        self.process.terminate()
+        try:
+            self.process.wait(GOODBYE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self.forget()
+
+    def forget(self) -> None:
+        """It has been told to end, or killed: leave nothing of it."""
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+        self.process.wait()
+
+    def fail(self, what: str) -> AssertionError:
+        """What to raise when it does not do what it should."""
+        last = self.said.read_text(errors="replace").strip().splitlines()[-1:]
+        return AssertionError(f"{what} {' '.join(last)}".strip())
+
+
+class BrokerProcess(Process):
+    """A broker that listens; `url` is where."""
+
+    def __init__(self, directory: Path, durability: str, **more: str) -> None:
+        """`more` are settings, as `**{"retention.archive": "true"}`."""
+        self.directory = directory
+        settings = {
+            "storage.data_dir": str(directory),
+            "storage.durability": durability,
+            "broker.listen": "127.0.0.1:0",
+            "http.listen": "",
+            "log.format": "json",
+            **more,
+        }
+        arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        said = directory.with_suffix(".log")
+        self._before = said.stat().st_size if said.exists() else 0
+        super().__init__("tidemark.lab.bench.processes.broker_process", arguments, said)
+        self.url = ""
+
+    def wait(self) -> None:
+        """Until it listens."""
+        if not wait_until(self._is_ready):
+            raise self.fail("the broker does not start:")
+
+    def _is_ready(self) -> bool:
+        if self.process.poll() is not None:
+            raise self.fail("the broker does not start:")
+        for line in self.said.read_bytes()[self._before :].splitlines(keepends=True):
+            if line.endswith(b"\n") and json.loads(line).get("text") == "ready":
+                self.url = f"tidemark://{json.loads(line)['listen']}"
+        return bool(self.url)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of all files of the data directory: what is in them, or what the file system sets aside if more."""
+        stats = [path.stat() for path in self.directory.rglob("*") if path.is_file()]
+        return sum(max(stat.st_size, stat.st_blocks * 512) for stat in stats)
+
+
+class Worker(Process):
+    """A process that publishes or subscribes, on request: see `worker`."""
+
+    def __init__(self, role: str, arguments: dict[str, Any], said: Path) -> None:
+        super().__init__("tidemark.lab.bench.processes.worker", [role, json.dumps(arguments)], said)
+        self._heard = b""
+        self._is_ready = False
+
+    def ask(self, what: str, **arguments: Any) -> Any:
+        """Request something and wait until it is done; the answer."""
+        self.tell(what, **arguments)
+        return self.hear()
+
+    def tell(self, what: str, **arguments: Any) -> None:
+        """Request something; `hear` the answer later."""
+        if not self._is_ready:
+            self._is_ready = True
+            self.hear()
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps([what, arguments]).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self, seconds: float = PATIENCE_SECONDS) -> Any:
+        """The answer; AssertionError if something was wrong, or it does not come."""
+        assert self.process.stdout is not None
+        descriptor, until = self.process.stdout.fileno(), monotonic() + seconds
+        while b"\n" not in self._heard:
+            if not select.select([descriptor], [], [], max(0.0, until - monotonic()))[0]:
+                raise self.fail(f"a worker did not answer within {seconds:g} s:")
+            data = os.read(descriptor, 1 << 16)
+            if not data:
+                raise self.fail("a worker has ended:")
+            self._heard += data
+        line, _, self._heard = self._heard.partition(b"\n")
+        answer = json.loads(line)
+        if "wrong" in answer:
+            raise AssertionError(answer["wrong"])
+        return answer["answer"]
+
+
+class Bed:
+    """What a case runs in: `with Bed() as bed:` ends all its processes and removes its files."""
+
+    def __init__(self) -> None:
+        self.path = Path(mkdtemp(prefix="tidemark-bench-", dir=os.environ.get(DIRECTORY, ".")))
+        self.board = Board(self.path / "board")
+        self._processes: list[Process] = []
+        self._before: Any = None
+
+    def __enter__(self) -> Bed:
+        self._before = signal.signal(signal.SIGTERM, _stop)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            # What they would put in order now is removed with the directory; a profile is not.
+            if PROFILE in os.environ:
+                process.end()
+            else:
+                process.process.kill()
+        for process in self._processes:
+            process.forget()
+        shutil.rmtree(self.path, ignore_errors=True)
+        signal.signal(signal.SIGTERM, self._before)
+
+    def broker(self, durability: str, **settings: str) -> BrokerProcess:
+        """A broker; the same data directory each time."""
+        broker = BrokerProcess(self.path / "data", durability, **settings)
+        self._processes.append(broker)
+        broker.wait()
+        return broker
+
+    def worker(self, role: str, **arguments: Any) -> Worker:
+        """A worker; it is ready by the time that something is asked of it."""
+        number = len(self._processes)
+        given = {"board": str(self.path / "board"), **arguments}
+        worker = Worker(role, given, self.path / f"worker-{number}.log")
+        self._processes.append(worker)
+        return worker
+
+    def end(self, process: Process) -> None:
+        """End one of the processes now."""
+        self._processes.remove(process)
+        process.end()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
+    """Wait for it; whether it came."""
+    until = monotonic() + seconds
+    while not condition():
+        if monotonic() > until:
+            return False
+        sleep(POLL_SECONDS)
+    return True
+
+
+def all_of(workers: list[Worker], what: str, **arguments: Any) -> list[Any]:
+    """Request the same of several at once; their answers."""
+    for worker in workers:
+        worker.tell(what, **arguments)
+    return [worker.hear() for worker in workers]
+
+
+def events_a_frame(checked: list[Any]) -> float:
+    """How many events came in a delivery frame, over what several subscribing workers answered to `check`."""
+    frames = sum(each["frames"] for each in checked)
+    return float(sum(each["deliveries"] for each in checked) / frames) if frames else 0.0
+
+
+def filesystem() -> str:
+    """The kind of file system that data directories are on."""
+    path = os.path.realpath(os.environ.get(DIRECTORY, "."))
+    found = ("", "unknown")
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mount, kind, *_ = line.split()
+        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(found[0]):
+            found = (mount, kind)
+    return found[1]
+
+
+def _stop(_: int, __: FrameType | None) -> None:
+    """SIGTERM ends a bench as Ctrl-C does: with all that belongs to it."""
+    raise SystemExit(143)

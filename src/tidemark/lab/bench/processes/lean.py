@@ -1,0 +1,141 @@
+"""Lean: a subscriber on bare frames, which gives its broker just what it must: credit, acknowledgements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from tidemark.client.addresses import parse_url
+from tidemark.lab.bench.processes.delivery_record import Ledger
+from tidemark.lab.bench.system.load import TOPIC, selector
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.codec import encode
+from tidemark.wire.decoder import Decoder
+from tidemark.wire.frames import (
+    Ack,
+    Connect,
+    Credit,
+    Deliver,
+    Frame,
+    Gap,
+    Ping,
+    Pong,
+    Refused,
+    Subscribe,
+    Subscribed,
+    Welcome,
+)
+from tidemark.wire.limits import FRAME_BYTES_MAX
+
+READ_BYTES = 1 << 20
+#: As the client grants by default.
+WINDOW_BYTES = 4 << 20
+
+#: All connections of a process read into it: the decoder keeps a copy of what it has to keep.
+_buffer = memoryview(bytearray(READ_BYTES))
+
+
+class Lean(asyncio.BufferedProtocol):
+    """One durable subscriber; its ledger survives its connections."""
+
+    def __init__(self, ledger: Ledger, delivered: Callable[[Any, int], None]) -> None:
+        self.ledger = ledger
+        self._delivered = delivered
+        self._decoder = Decoder()
+        self._transport: asyncio.Transport | None = None
+        self._started: asyncio.Future[None] | None = None
+        self._pubend = ""
+        #: bytes consumed and not granted again
+        self._owed = 0
+
+    async def come(self, url: str) -> None:
+        """Connect and subscribe."""
+        loop = asyncio.get_running_loop()
+        self._decoder, self._owed = Decoder(), 0
+        self._started = loop.create_future()
+        host, port = parse_url(url)[0]
+        await loop.create_connection(lambda: self, host, port)
+        await self._started
+
+    async def leave(self) -> None:
+        """Acknowledge and disconnect."""
+        if self._transport is not None:
+            self._acknowledge()
+            self._transport.close()
+            self._transport = None
+
+    # The transport speaks.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._send(Connect(self.ledger.name))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
+        """Only after `leave` may this be."""
+        if self._transport is not None:
+            self._fail("disconnected")
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
+        """Where to read to."""
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have arrived."""
+        for frame in self._decoder.feed(_buffer[:nbytes]):
+            if type(frame) is Deliver:
+                self._take(frame)
+            else:
+                self._hear(frame)
+
+    # What is heard.
+
+    def _take(self, frame: Deliver) -> None:
+        self.ledger.take(frame.base, frame.upto, frame.batch)
+        self._pubend = frame.pubend
+        self._start()
+        if frame.batch is None:
+            return
+        self._owed += len(frame.batch.body)
+        if self._owed > WINDOW_BYTES // 2:
+            self._send(Credit(self.ledger.name, self._owed))
+            self._owed = 0
+            self._acknowledge()
+        self._delivered(self, frame.batch.count)
+
+    def _hear(self, frame: Frame) -> None:
+        match frame:
+            case Welcome():
+                self._decoder.bytes_max = FRAME_BYTES_MAX
+                name, wanted = self.ledger.name, selector(self.ledger.kind)
+                self._send(Subscribe(name, TOPIC, wanted, durable=True, credit=WINDOW_BYTES))
+            case Subscribed(token=token):
+                if token:
+                    self._start()
+            case Ping(stamp):
+                self._send(Pong(stamp))
+            case Gap(base=base, upto=upto):
+                self.ledger.gap(base, upto)
+            case Refused(reason=reason):
+                self._fail(reason)
+
+    def _start(self) -> None:
+        if self._started is not None and not self._started.done():
+            self._started.set_result(None)
+
+    def _fail(self, reason: str) -> None:
+        self.ledger.problem = self.ledger.problem or f"subscriber {self.ledger.name}: {reason}"
+        if self._started is not None and not self._started.done():
+            self._started.set_exception(AssertionError(self.ledger.problem))
+
+    # What is said.
+
+    def _acknowledge(self) -> None:
+        if self.ledger.upto is not None and self._pubend:
+            token = CheckpointToken({self._pubend: self.ledger.upto})
+            self._send(Ack(((self.ledger.name, token),)))
+
+    def _send(self, frame: Frame) -> None:
+        if self._transport is not None:
+            self._transport.writelines(encode(frame))

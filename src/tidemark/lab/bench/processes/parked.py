@@ -1,0 +1,94 @@
+"""Parked: a lean subscriber that leaves at once, and is called when there is something for it.
+
+All of a process listen at one address; the key that a broker shows says whom it calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from secrets import token_hex
+from typing import Any, cast
+
+from tidemark.lab.bench.processes.lean import Lean
+from tidemark.wire.decoder import Decoder
+from tidemark.wire.frames import Frame, Lease, Leased, Pushing, Rest, Resume, Welcome
+from tidemark.wire.limits import FRAME_BYTES_MAX
+
+LEASE_SECONDS = 3_600
+BACKLOG = 1_024
+
+
+class Parked(Lean):
+    """See above."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._key = token_hex(16)
+        self._ticket = ""
+        self._parked: asyncio.Future[None] | None = None
+
+    async def come(self, url: str) -> None:
+        """Connect, subscribe, and be parked."""
+        self._parked = asyncio.get_running_loop().create_future()
+        _by_key[self._key] = self
+        port = await _door()
+        await super().come(url)
+        self._send(Lease(LEASE_SECONDS, f"127.0.0.1:{port}", self._key))
+        await self._parked
+
+    def called(self, transport: asyncio.Transport) -> None:
+        """The broker is there."""
+        self._decoder, self._transport = Decoder(), transport
+        transport.set_protocol(self)
+        self._send(Resume(self._ticket))
+
+    def _hear(self, frame: Frame) -> None:
+        match frame:
+            case Leased(ticket=ticket):
+                self._ticket = ticket
+                self._send(Rest(0))
+            case Rest():
+                self._rest(frame)
+            case Welcome() if self._ticket:
+                self._decoder.bytes_max = FRAME_BYTES_MAX
+            case _:
+                super()._hear(frame)
+
+    def _rest(self, frame: Rest) -> None:
+        assert self._parked is not None
+        if self._parked.done():  # the broker has begun
+            self._acknowledge()
+            self._send(frame)
+        else:
+            self._parked.set_result(None)
+        self._transport = None  # that it is closed now is no loss
+
+
+class _Doorman(asyncio.Protocol):
+    """Whoever calls, until it is known for whom."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._decoder = Decoder()
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._decoder.feed(data):
+            assert isinstance(frame, Pushing)
+            _by_key[frame.key].called(self._transport)
+
+
+_by_key: dict[str, Parked] = {}
+_doors: list[asyncio.Task[asyncio.Server]] = []
+
+
+async def _door() -> int:
+    """The port at which this process listens."""
+    if not _doors:
+        loop = asyncio.get_running_loop()
+        _doors.append(loop.create_task(_listening(loop)))
+    port: int = (await asyncio.shield(_doors[0])).sockets[0].getsockname()[1]
+    return port
+
+
+async def _listening(loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+    return await loop.create_server(_Doorman, "127.0.0.1", 0, backlog=BACKLOG)

@@ -1,0 +1,189 @@
+"""Publishers of a bench: one client in a process of its own, publishing in the ways that are measured."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from time import monotonic, monotonic_ns, perf_counter_ns
+from typing import Any
+
+from tidemark.client.client import Client, connect
+from tidemark.lab.bench.processes.shared_counters import Board
+from tidemark.lab.bench.system.load import PAYLOAD, SCHEMA, TOPIC, Batches, Load
+
+#: Calls of publish() in a turn of the loop, and events that may be under way.
+TURN_EVENTS = 500
+UNDER_WAY_EVENTS_MAX = 30_000
+#: Batches under way when batches are published as such.
+UNDER_WAY_BATCHES_MAX = 16
+#: How often the board is looked at while there is no room; the loop's timers are no finer.
+LOOK_SECONDS = 0.001
+#: What a sync writes when nothing else does: about what an event takes in a log.
+BARE_BYTES = 330
+
+
+class Publishing:
+    """The role of a worker. Events are numbered on from call to call."""
+
+    def __init__(self, board: str, url: str, kinds: int = 4) -> None:
+        self._board = Board(board)
+        self._url = url
+        self._load = Load(kinds)
+        self._next = 0
+
+    async def open(self) -> None:
+        """Connect, declare the topic."""
+        self._client: Client = await connect(self._url, client="bench publisher")
+        await self._client.create_topic(TOPIC, SCHEMA)
+
+    async def reopen(self, url: str) -> None:
+        """The broker has moved."""
+        await self._client.close(0)
+        self._url = url
+        await self.open()
+
+    async def fixed(self, events: int, batch_events: int) -> int:
+        """So many events in batches, as fast as they are acknowledged; the number of the next one."""
+        batches = Batches(self._load, batch_events)
+        last = self._next + events
+        await self._pipeline(batches, lambda: self._next < last, lambda: True)
+        return self._next
+
+    async def fan_out(self, batch_events: int, share: int, workers: int, window_events: int) -> int:
+        """Until told to stop, each event for `share` subscribers; at most so many are under way to some.
+
+        The slowest worker counts: nobody should be so far behind that it has to catch up.
+        """
+        board = self._board
+
+        def has_room() -> bool:
+            return (self._next - window_events) * share < board.delivered_by(workers)
+
+        await self._pipeline(Batches(self._load, batch_events), lambda: not board.is_over, has_room)
+        return self._next
+
+    async def _pipeline(
+        self, batches: Batches, goes_on: Callable[[], bool], has_room: Callable[[], bool]
+    ) -> None:
+        under_way: set[asyncio.Task[Any]] = set()
+        while goes_on():
+            if not has_room():
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            under_way.add(asyncio.create_task(self._batch(batches)))
+            await asyncio.sleep(0)
+            if len(under_way) >= UNDER_WAY_BATCHES_MAX:
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        await asyncio.gather(*under_way)
+
+    async def _batch(self, batches: Batches) -> None:
+        batch = batches.batch(self._next)
+        self._next += batches.events
+        self._sent(await self._client.publish_batch(batch), batches.events)
+
+    def _sent(self, ticks: list[int | None], events: int) -> None:
+        assert len(ticks) == events
+        assert ticks[0] is not None
+        assert ticks[-1] == ticks[0] + events - 1, "a batch has consecutive ticks"
+        self._board.published += events
+
+    async def flood(self, way: str, batch_events: int, warm: float, seconds: float) -> dict[str, float]:
+        """As fast as it goes; events acknowledged a second after `warm` seconds, and CPU of this process."""
+        self._board.stop(is_over=False)
+        flow = asyncio.ensure_future(self._flows(way, batch_events))
+        await asyncio.sleep(warm)
+        began, before, cpu = monotonic(), self._board.published, os.times()
+        await asyncio.sleep(seconds)
+        taken, events, end = monotonic() - began, self._board.published - before, os.times()
+        self._board.stop()
+        await flow
+        used = end.user + end.system - cpu.user - cpu.system
+        return {"rate": events / taken, "events": self._next, "seconds": taken, "cpu": used / taken}
+
+    def _flows(self, way: str, batch_events: int) -> Awaitable[None]:
+        if way == "publish_batch":
+            goes_on = lambda: not self._board.is_over  # noqa: E731  (as short as it gets)
+            return self._pipeline(Batches(self._load, batch_events), goes_on, lambda: True)
+        return self._many(batch_events) if way == "publish_many" else self._each()
+
+    async def _many(self, events: int) -> None:
+        """publish_many, two calls under way."""
+
+        async def lane() -> None:
+            while not self._board.is_over:
+                first, self._next = self._next, self._next + events
+                self._sent(await self._client.publish_many(TOPIC, self._events(first, events)), events)
+
+        await asyncio.gather(lane(), lane())
+
+    async def _each(self) -> None:
+        """publish() event by event, without waiting for each."""
+        waiting: list[asyncio.Future[int | None]] = []
+        while not self._board.is_over:
+            events = self._events(self._next, TURN_EVENTS)
+            waiting += [self._client.publish(TOPIC, event) for event in events]
+            self._next += TURN_EVENTS
+            await asyncio.sleep(0)
+            if len(waiting) >= UNDER_WAY_EVENTS_MAX:
+                half = len(waiting) // 2
+                self._board.published += len(await asyncio.gather(*waiting[:half]))
+                del waiting[:half]
+        self._board.published += len(await asyncio.gather(*waiting))
+
+    def _events(self, first: int, count: int) -> list[dict[str, Any]]:
+        numbers = range(first, first + count)
+        kinds = self._load.kinds_between(first, first + count).tolist()
+        return [
+            {"n": number, "kind": kind, "sent": 0, "payload": PAYLOAD}
+            for number, kind in zip(numbers, kinds, strict=True)
+        ]
+
+    async def one_by_one(self, events: int, directory: str) -> dict[str, list[int]]:
+        """Each event waits for its acknowledgement; then as many bare syncs. Nanoseconds of each."""
+        descriptor = os.open(Path(directory) / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            return {"publish": await self._round(events), "bare": _bare_round(descriptor, events)}
+        finally:
+            os.close(descriptor)
+
+    async def _round(self, events: int) -> list[int]:
+        taken = []
+        for event in self._events(self._next, events):
+            begin = perf_counter_ns()
+            await self._client.publish(TOPIC, event)
+            taken.append(perf_counter_ns() - begin)
+        self._next += events
+        return taken
+
+    async def paced(self, rate: float, events: int | None = None) -> int:
+        """So many events a second, each by itself, until there were so many, or told to stop."""
+        self._board.stop(is_over=False)
+        waiting: set[asyncio.Future[int | None]] = set()
+        begin, first = monotonic(), self._next
+        while not self._board.is_over and (events is None or self._next - first < events):
+            wait = begin + (self._next - first) / rate - monotonic()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            event = self._load.event(self._next)
+            event["sent"] = monotonic_ns()
+            future = self._client.publish(TOPIC, event)
+            waiting.add(future)
+            future.add_done_callback(waiting.discard)
+            self._next += 1
+            self._board.published += 1
+        await asyncio.gather(*waiting)
+        return self._next
+
+
+def _bare_round(descriptor: int, syncs: int) -> list[int]:
+    taken, data = [], bytes(BARE_BYTES)
+    for _ in range(syncs):
+        begin = perf_counter_ns()
+        os.write(descriptor, data)
+        os.fdatasync(descriptor)
+        taken.append(perf_counter_ns() - begin)
+    return taken

@@ -1,0 +1,35 @@
+"""Stopwatch: a subscriber that compares the time in each event with its own, which is the same clock."""
+
+from __future__ import annotations
+
+from time import monotonic_ns
+
+from tidemark.client.client import Client, connect
+from tidemark.client.events import Event
+from tidemark.client.subscription import Subscription
+from tidemark.lab.bench.system.load import TOPIC
+
+
+class Stopwatch:
+    """The role of a worker: the client of applications, one event after the other."""
+
+    def __init__(self, board: str, url: str) -> None:  # noqa: ARG002  (every worker is told of the board)
+        self._url = url
+        self._next = 0
+
+    async def open(self) -> None:
+        """Connect and subscribe."""
+        self._client: Client = await connect(self._url, client="bench stopwatch")
+        self._subscription: Subscription = await self._client.subscribe(TOPIC, durable="stopwatch")
+
+    async def measure(self, events: int) -> list[int]:
+        """Nanoseconds from publishing to here, of each of so many events."""
+        taken: list[int] = []
+        for number in range(self._next, self._next + events):
+            event = await anext(self._subscription)
+            now = monotonic_ns()
+            assert isinstance(event, Event), f"a gap before event {number}"
+            assert event["n"] == number, f"event {event['n']} in place of {number}"
+            taken.append(now - event["sent"])
+        self._next += events
+        return taken

@@ -1,0 +1,143 @@
+"""Subscribers of a bench: many in one process, a connection each, every one with its ledger.
+
+Three kinds. "client" is the client of applications, `batches()` and acknowledgements by themselves. "lean"
+reads frames and does no more with them than its ledger needs: where Python at both ends would measure the
+clients, it lets the broker be seen. "parked" is lean too, and has no connection while nothing is for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tidemark.client.client import connect
+from tidemark.client.events import Gap
+from tidemark.lab.bench.processes.delivery_record import Ledger
+from tidemark.lab.bench.processes.lean import Lean
+from tidemark.lab.bench.processes.parked import Parked
+from tidemark.lab.bench.processes.shared_counters import Board
+from tidemark.lab.bench.system.load import TOPIC, Kind, Load, selector
+
+#: Connections that are being opened at a time.
+OPENING_MAX = 64
+#: For how long after the last event nothing more may come.
+QUIET_SECONDS = 0.3
+#: For how long events are waited for, unless the environment says otherwise.
+PATIENCE = "TIDEMARK_BENCH_PATIENCE_SECONDS"
+PATIENCE_SECONDS = 40.0
+
+#: A subscriber got so many events.
+Delivered = Callable[["Subscriber", int], None]
+
+
+class Subscriber(Protocol):
+    """One of either kind."""
+
+    ledger: Ledger
+
+    async def come(self, url: str) -> None:
+        """Connect and subscribe; returns when the subscription has started, or goes on."""
+
+    async def leave(self) -> None:
+        """Disconnect; what was consumed is acknowledged."""
+
+
+class ClientSubscriber:
+    """A subscriber through the client of applications."""
+
+    def __init__(self, ledger: Ledger, delivered: Delivered) -> None:
+        self.ledger = ledger
+        self._delivered = delivered
+        self._client: Any = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def come(self, url: str) -> None:
+        """Connect and subscribe."""
+        self._client = await connect(url, client=self.ledger.name)
+        durable = self._client.subscribe(TOPIC, selector(self.ledger.kind), durable=self.ledger.name)
+        self._task = asyncio.create_task(self._read(await durable))
+
+    async def _read(self, subscription: Any) -> None:
+        ledger = self.ledger
+        async for batch in subscription.batches():
+            if isinstance(batch, Gap):
+                ledger.gap(batch.base, batch.upto)
+                continue
+            ledger.add(batch.column("n"), batch.column("kind"))
+            self._delivered(self, len(batch))
+
+    async def leave(self) -> None:
+        """Disconnect."""
+        await self._client.close()
+        if self._task is not None:
+            await self._task
+
+
+class Subscribing:
+    """The role of a worker."""
+
+    def __init__(
+        self, board: str, worker: int, style: str, kinds: int, subscribers: list[tuple[str, Kind]]
+    ) -> None:
+        """`worker` tells it from others on the board; `subscribers` are names and what they want."""
+        self._board = Board(board)
+        self._worker = worker
+        self._load = Load(kinds)
+        make = {"lean": Lean, "parked": Parked, "client": ClientSubscriber}[style]
+        self._subscribers: list[Subscriber] = [
+            make(Ledger(name, kind), self._delivered) for name, kind in subscribers
+        ]
+        #: deliveries at which a subscriber has what it missed, and those that have not
+        self._missed: dict[Kind, int] = {}
+        self._behind: set[Subscriber] = set()
+
+    def _delivered(self, subscriber: Subscriber, events: int) -> None:
+        self._board.add_delivered(self._worker, events)
+        if subscriber in self._behind and subscriber.ledger.count >= self._missed[subscriber.ledger.kind]:
+            self._behind.remove(subscriber)
+            self._board.add_caught_up(self._worker)
+
+    async def open(self) -> None:
+        """Nothing to do before they are told to come."""
+
+    async def come(self, url: str, missed: int = 0) -> None:
+        """All connect; they have missed the events `n < missed`, and the board says who has got them."""
+        if missed:
+            kinds = {each.ledger.kind for each in self._subscribers}
+            self._missed = {kind: self._load.expected(kind, 0, missed).count for kind in kinds}
+            self._behind = set(self._subscribers)
+        turns = asyncio.Semaphore(OPENING_MAX)
+
+        async def one(subscriber: Subscriber) -> None:
+            async with turns:
+                await subscriber.come(url)
+
+        await asyncio.gather(*map(one, self._subscribers))
+
+    async def leave(self) -> None:
+        """All disconnect."""
+        for subscriber in self._subscribers:
+            await subscriber.leave()
+
+    async def check(self, events: int) -> dict[str, int]:
+        """Wait for the events `n < events`; AssertionError unless each has got just its own of them."""
+        expected = {
+            kind: self._load.expected(kind, 0, events)
+            for kind in {each.ledger.kind for each in self._subscribers}
+        }
+        ledgers = [each.ledger for each in self._subscribers]
+        until = asyncio.get_running_loop().time() + float(os.environ.get(PATIENCE, PATIENCE_SECONDS))
+        while any(each.count < expected[each.kind].count and each.problem is None for each in ledgers):
+            if asyncio.get_running_loop().time() > until:
+                break
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(QUIET_SECONDS)
+        for ledger in ledgers:
+            problem = ledger.check(expected[ledger.kind])
+            assert problem is None, problem
+        return {
+            "deliveries": sum(each.count for each in ledgers),
+            "frames": sum(each.frames for each in ledgers),
+        }

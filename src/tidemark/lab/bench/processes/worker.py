@@ -1,0 +1,75 @@
+"""A process of a bench that publishes or subscribes: `python -m tidemark.lab.bench.processes.worker ROLE ARGUMENTS`.
+
+Requests come in on standard input, one JSON array a line, `[what, arguments]`; each is answered with a line:
+`{"answer": ...}`, or `{"wrong": why}`. It ends with its input, or with whoever has started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import uvloop
+
+from tidemark.errors import TidemarkError
+from tidemark.lab.bench.processes.broker_process import end_with_parent
+
+
+class Role(Protocol):
+    """Its requests are its coroutine methods."""
+
+    async def open(self) -> None:
+        """Get ready."""
+
+
+def role_named(name: str) -> Callable[..., Role]:
+    """The class of a role. Only its own module is loaded: there are many workers, and none waits gladly."""
+    match name:
+        case "publish":
+            from tidemark.lab.bench.processes.publishers import Publishing
+
+            return Publishing
+        case "subscribe":
+            from tidemark.lab.bench.processes.subscribers import Subscribing
+
+            return Subscribing
+        case "stopwatch":
+            from tidemark.lab.bench.processes.stopwatch import Stopwatch
+
+            return Stopwatch
+        case "floor server" | "floor publisher" | "floor stopwatch":
+            from tidemark.lab.bench.processes.python_baseline import ROLES
+
+            return ROLES[name]
+    raise AssertionError(f"there is no role {name!r}")
+
+
+async def work(role: str, arguments: dict[str, Any]) -> None:
+    """Carry out requests until there are no more."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    actor = role_named(role)(**arguments)
+    _answer(await _carried_out(actor, "open", {}))
+    while line := await reader.readline():
+        what, given = json.loads(line)
+        _answer(await _carried_out(actor, what, given))
+
+
+async def _carried_out(actor: Role, what: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"answer": await getattr(actor, what)(**arguments)}
+    except (AssertionError, TidemarkError, TimeoutError, OSError) as error:
+        return {"wrong": f"{what}: {error or type(error).__name__}"}
+
+
+def _answer(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    uvloop.run(work(sys.argv[1], json.loads(sys.argv[2])))

@@ -1,0 +1,94 @@
+"""Spark bench, the archive: how fast it is written, and history over it beside a plain Parquet scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.lab.bench.spark.ground import Ground, in_pairs, rate, timed, to_nowhere
+from tidemark.lab.bench.system.load import TOPIC, Load
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.archive.reader import snapshot
+from tidemark.spark.history_frames.frame import history
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+EVENTS_A_SECOND = 150_000
+AGAINST_PARQUET = 0.7
+
+
+def archiving(ground: Ground) -> Iterator[Section]:
+    """The sections on the archive; it stays at `archive_of` for those that come after."""
+    yield _written(ground)
+    yield _history(ground)
+
+
+def archive_of(ground: Ground) -> Path:
+    """Where the archive of all events is."""
+    return ground.path / "archive"
+
+
+def _written(ground: Ground) -> Section:
+    events = ground.effort.events
+
+    def write() -> None:
+        with Archive(ground.broker.url, archive_of(ground)) as archive:
+            while archive.round():
+                pass
+
+    taken = timed(write)
+    taken_files = snapshot(archive_of(ground))
+    stored = sum(each.bytes for files in taken_files.files.values() for each in files)
+    assert taken_files.state.events == events, f"archived {taken_files.state.events} events, not {events}"
+    case = f"{events:,} events"
+    return Section(
+        "archive",
+        [
+            *rate(case, events, taken, "events", EVENTS_A_SECOND),
+            Measurement(case, "stored", stored / taken_files.state.bytes, "x events' bytes"),
+        ],
+        prefix="archive",
+    )
+
+
+def _history(ground: Ground) -> Section:
+    everything = history(ground.spark, TOPIC, archive=archive_of(ground))
+    some = history(ground.spark, TOPIC, "kind = 1", archive=archive_of(ground))
+    ground.check(everything, "history")
+    wanted = Load().expected(1, 0, ground.effort.events)
+    found = some.selectExpr("count(*)", "sum(n)").first()
+    assert found is not None
+    assert tuple(found) == (wanted.count, wanted.total), f"history with a selector: found {tuple(found)}"
+    plain = _plain(ground)
+    cases = {
+        "all rows": (everything, plain),
+        "a quarter by a selector": (some, plain.where("kind = 1")),
+        "sums of one column by another": (
+            everything.groupBy("kind").sum("n"),
+            plain.groupBy("kind").sum("n"),
+        ),
+    }
+    found_here: list[Measurement] = []
+    for case, (ours, theirs) in cases.items():
+        speed, taken = in_pairs(ground.effort.pairs, to_nowhere(ours), to_nowhere(theirs))
+        found_here.append(Measurement(case, "speed", speed, "x Parquet", Goal(">=", AGAINST_PARQUET)))
+        found_here += rate(case, ground.effort.events, taken, "rows")
+    same, _ = in_pairs(ground.effort.pairs, to_nowhere(plain), to_nowhere(_plain(ground)))
+    found_here.append(Measurement("Parquet against itself, all rows", "speed", same, "x Parquet"))
+    return Section(
+        "history over the archive, beside a plain Parquet scan of its files",
+        found_here,
+        prefix="history",
+        notes=("Parquet against itself should be 1: what it is off by, any ratio here may be off by",),
+    )
+
+
+def _plain(ground: Ground) -> DataFrame:
+    """What an analyst would write without us: the same files, the same columns."""
+    taken = snapshot(archive_of(ground))
+    paths = [str(taken.location(each).absolute()) for files in taken.files.values() for each in files]
+    columns = ("n", "sent", "kind", "payload", "_pubend", "_tick", "_topic", "_publisher")
+    return ground.spark.read.parquet(*paths).selectExpr(*columns, "timestamp_micros(_tick) AS _time")

@@ -1,0 +1,119 @@
+"""Spark bench, the audit: ledgers of millions of lines with a few faults, and exactly those found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark.lab.bench.report import Section
+from tidemark.lab.bench.spark.ground import Ground, rate, timed
+from tidemark.spark.audit.audit import audit
+from tidemark.spark.audit.ledgers import gather
+from tidemark.spark.audit.report import Report
+
+#: Every so many events one is missing, and one is there twice, in the ledger of the first subscriber.
+FAULT_EVENTS = 50_000
+LOST_AT, TWICE_AT = 17, 29
+PRICES = 100
+WRITTEN_EVENTS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A subscriber: its selector, and the same thing said in Python."""
+
+    name: str
+    where: str
+    wants: Callable[[int], bool]
+
+
+READERS = (
+    Reader("all", "", lambda price: price >= 0),
+    Reader("half", "price < 50", lambda price: price < 50),
+    Reader("quarter", "price < 25 OR price = 1000", lambda price: price < 25),
+    Reader("few", "symbol = 'S7' AND price >= 0", lambda price: price == 7),
+)
+
+
+def auditing(ground: Ground) -> Iterator[Section]:
+    """The section on the audit."""
+    events = ground.effort.events // 2
+    directory = ground.path / "ledgers"
+    directory.mkdir()
+    lines = write_ledgers(directory, events)
+    found: list[Report] = []
+    taken = timed(lambda: found.append(audit(ground.spark, gather(directory))))
+    for report in found:
+        check(report, events)
+    yield Section("audit", rate(f"ledgers of {lines:,} lines", lines, taken, "lines"))
+
+
+def write_ledgers(directory: Path, events: int) -> int:
+    """A publisher of so many events, and READERS; how many lines they are."""
+    lines = 2 * events
+    with (directory / "desk.publisher.jsonl").open("w") as file:
+        for first in range(1, events + 1, WRITTEN_EVENTS):
+            numbers = range(first, min(first + WRITTEN_EVENTS, events + 1))
+            file.writelines(_published(number) for number in numbers)
+    for reader in READERS:
+        with (directory / f"{reader.name}.subscriber.jsonl").open("w") as file:
+            file.write(
+                f'{{"what": "subscriber", "subscriber": "{reader.name}", "topic": "trades.>", '
+                f'"where": "{reader.where}", "durable": true, "start": {{"main": 0}}}}\n'
+            )
+            lines += 1
+            for number in range(1, events + 1):
+                times = _times(reader, number)
+                lines += times
+                if times:
+                    file.write(times * _delivered(number, reader.name))
+    return lines
+
+
+def check(report: Report, events: int) -> None:
+    """AssertionError unless the audit found what was put there."""
+    matched = sum(reader.wants(_price(number)) for reader in READERS for number in range(1, events + 1))
+    lost = sum(number % FAULT_EVENTS == LOST_AT for number in range(1, events + 1))
+    twice = sum(number % FAULT_EVENTS == TWICE_AT for number in range(1, events + 1))
+    expected = {"matched": matched, "delivered": matched - lost, "lost": lost, "duplicated": twice}
+    expected |= {"out_of_order": 0, "wrong": 0, "gaps": 0, "in_gaps": 0}
+    found = {name: report.total(name) for name in expected}
+    assert found == expected, f"audit: found {found}, expected {expected}"
+    assert report.published == report.acknowledged == events, f"audit: {report.published} published"
+
+
+def _times(reader: Reader, number: int) -> int:
+    """How often an event is in a ledger."""
+    if not reader.wants(_price(number)):
+        return 0
+    if reader.name != "all":
+        return 1
+    return {LOST_AT: 0, TWICE_AT: 2}.get(number % FAULT_EVENTS, 1)
+
+
+def _price(number: int) -> int:
+    return number * 37 % PRICES
+
+
+def _fields(number: int) -> str:
+    price = _price(number)
+    return f'{{"symbol": "S{price}", "price": {price}.0, "qty": {number % 1000}}}'
+
+
+def _published(number: int) -> str:
+    """Its two lines: about to be published, and acknowledged."""
+    who = f'"publisher": "desk", "sequence": {number}, "key": "desk-{number}"'
+    return (
+        f'{{"what": "publish", {who}, "pubend": "main", "topic": "trades.equity", '
+        f'"fields": {_fields(number)}, "time": {number * 100}}}\n'
+        f'{{"what": "outcome", {who}, "outcome": "acked", "tick": {number * 10}}}\n'
+    )
+
+
+def _delivered(number: int, subscriber: str) -> str:
+    return (
+        f'{{"what": "event", "subscriber": "{subscriber}", "pubend": "main", "tick": {number * 10}, '
+        f'"key": "desk-{number}", "topic": "trades.equity", "fields": {_fields(number)}, '
+        f'"time": {number * 100 + 500 + number % 997}}}\n'
+    )

@@ -1,0 +1,159 @@
+"""Spark bench, deep catch-up: a thousand returning subscribers beside one, and beside a Spark job for each.
+
+Subscribers want a thousandth of the events each, by a selector of their own; what one wants others may want,
+too. They take what comes at once: what is measured is the pipeline, from the recalls until the last part of
+each is there, encoded as it goes to a broker. Each must have got exactly what it wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.lab.bench.spark.archiving import archive_of
+from tidemark.lab.bench.spark.ground import Ground
+from tidemark.lab.bench.system.load import TOPIC, Expected, Load, numbers_of, squares
+from tidemark.message.batches.batch import EventBatch
+from tidemark.spark.archive.reader import snapshot
+from tidemark.spark.deep.service import DeepService
+from tidemark.ticks import TICK_MIN
+from tidemark.ticks.tick import Range
+from tidemark.wire.codec import encode
+from tidemark.wire.frames import Line, Recalled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SUBSCRIBERS = 1_000
+TIMES_MAX = 3.0
+#: Jobs of one subscriber each that are run, to say how long all of them would take.
+JOBS = 3
+#: One of so many events is for a subscriber.
+SHARE = 1_000
+
+
+_LOAD = Load()
+
+
+class Subscriber:
+    """One that takes everything at once, and remembers what it must have got."""
+
+    def __init__(self, number: int, events: int, pubend: str, upto: int) -> None:
+        width = events * _LOAD.kinds // SHARE
+        self.kind, self.first = number % _LOAD.kinds, number * (events - width) // SUBSCRIBERS
+        self.last = self.first + width - 1
+        self.pubend = pubend
+        self.position, self.upto = TICK_MIN, upto
+        self.lines = (Line(TOPIC, self.selector, TICK_MIN, upto),)
+        self.is_over = False
+        self.events = 0
+        self._total = self._squares = 0
+        self._last_tick = TICK_MIN
+
+    @property
+    def selector(self) -> str:
+        """What it wants."""
+        return f"kind = {self.kind} AND n BETWEEN {self.first} AND {self.last}"
+
+    def check(self) -> None:
+        """AssertionError unless it has got exactly what it wanted."""
+        found = Expected(self.events, self._total, self._squares)
+        wanted = _LOAD.expected(self.kind, self.first, self.last + 1)
+        assert self.is_over, "it waits for something still"
+        assert found == wanted, f"{self.selector}: found {found}, expected {wanted}"
+
+    def has_room(self, size: int) -> bool:
+        """Always."""
+        del size
+        return True
+
+    async def granted(self) -> None:
+        """At once."""
+
+    async def answer(self, upto: int, batch: EventBatch | None = None, gone: Sequence[Range] = ()) -> bool:
+        """Take a part."""
+        assert not gone, f"{gone} is said to be gone"
+        assert self.position < upto <= self.upto, "the parts do not go on from each other"
+        encode(Recalled(1, self.position, upto, batch))
+        if batch is not None:
+            assert batch.ticks[0] > self._last_tick, "out of order"
+            assert (np.diff(batch.ticks) > 0).all(), "out of order"
+            self._last_tick = int(batch.ticks[-1])
+            self.events += batch.count
+            numbers = numbers_of(batch)
+            self._total += int(numbers.sum())
+            self._squares += squares(numbers)
+        self.position = upto
+        self.is_over = upto == self.upto
+        return True
+
+
+def deep(ground: Ground) -> Iterator[Section]:
+    """The section on deep catch-up; the archive of all events is there."""
+    path, events = archive_of(ground), ground.effort.events
+    _catch_up(ground.spark, path, events, 1)
+    one = min(_catch_up(ground.spark, path, events, 1) for _ in range(ground.effort.repetitions))
+    all_ = min(_catch_up(ground.spark, path, events, SUBSCRIBERS) for _ in range(ground.effort.repetitions))
+    jobs = sorted(_job(ground.spark, path, events, number) for number in range(JOBS + 1))[0] * SUBSCRIBERS
+    case = f"{SUBSCRIBERS:,} subscribers, {events:,} events"
+    yield Section(
+        "deep catch-up: one scan for all who return",
+        [
+            Measurement(f"1 subscriber, {events:,} events", "time", one, "s"),
+            Measurement(case, "time", all_, "s"),
+            Measurement(case, "time beside one", all_ / one, "x 1 subscriber", Goal("<=", TIMES_MAX)),
+            Measurement(case, "speed beside a Spark job for each", jobs / all_, "x (extrapolated)"),
+        ],
+    )
+
+
+def _catch_up(spark: SparkSession, path: Path, events: int, count: int) -> float:
+    """Seconds until all have got everything."""
+    found = snapshot(path)
+    ((pubend, upto),) = found.state.covered.items()
+    subscribers = [Subscriber(number, events, pubend, upto) for number in range(count)]
+
+    @contextmanager
+    def sessions() -> Iterator[SparkSession]:
+        yield spark
+
+    async def run() -> tuple[float, DeepService]:
+        service = DeepService([], path, sessions=sessions)
+        serving = asyncio.create_task(service.run())
+        await asyncio.sleep(0)
+        began = monotonic()
+        for each in subscribers:
+            service.recalled(each)
+        while not all(each.is_over for each in subscribers):
+            assert not serving.done(), serving.result()
+            await asyncio.sleep(0.005)
+        seconds = monotonic() - began
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        return seconds, service
+
+    seconds, service = asyncio.run(run())
+    assert service.counters["scans"] == 1, f"{service.counters['scans']} scans"
+    for each in subscribers:
+        each.check()
+    return seconds
+
+
+def _job(spark: SparkSession, path: Path, events: int, number: int) -> float:
+    """Seconds of a job that finds the events of one subscriber, and puts them in order."""
+    found = snapshot(path)
+    wanted = Subscriber(number, events, "", 1)
+    files = [str(found.location(each).absolute()) for some in found.files.values() for each in some]
+    frame = spark.read.parquet(*files).where(wanted.selector).orderBy("_tick")
+    began = monotonic()
+    rows = frame.toArrow()
+    seconds = monotonic() - began
+    assert rows.num_rows == _LOAD.expected(wanted.kind, wanted.first, wanted.last + 1).count
+    return seconds

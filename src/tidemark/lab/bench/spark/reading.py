@@ -1,0 +1,161 @@
+"""Spark bench, reading from a broker: a batch read, a stream, and what a micro-batch costs beside its rows.
+
+Each is compared with what Spark itself can do here: take the same rows from Python that has them in memory,
+and run micro-batches of a source of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from tidemark.lab.bench.report import Measurement, Section
+from tidemark.lab.bench.spark.ground import Ground, in_turns, rate, timed, to_nowhere
+from tidemark.lab.bench.system.load import TOPIC, Load
+from tidemark.spark.options import source_options
+from tidemark.spark.source.scan import Planner, Scan, view_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS_A_SECOND = 500_000
+#: Micro-batches of the stream whose rate is measured.
+STREAM_BATCHES = 4
+PATIENCE_SECONDS = 300
+
+
+def reading(ground: Ground) -> Iterator[Section]:
+    """The sections on reading."""
+    yield _batch(ground)
+    yield _stream(ground)
+    yield _overhead(ground)
+
+
+def _batch(ground: Ground) -> Section:
+    events, frame = ground.effort.events, ground.read()
+    ground.check(frame, "batch read")
+    quarter = ground.read(selector="kind = 1")
+    wanted = Load().expected(1, 0, events).count
+    assert quarter.count() == wanted, "batch read with a selector: not the events of that kind"
+    taken = in_turns(
+        ground.effort.repetitions,
+        read=to_nowhere(frame),
+        memory=to_nowhere(_from_memory(ground)),
+        selected=to_nowhere(quarter),
+    )
+    case = f"{events:,} events"
+    return Section(
+        "batch read from a broker",
+        [
+            *rate(case, events, taken["read"], "rows", ROWS_A_SECOND),
+            Measurement(case, "against memory", taken["memory"].seconds / taken["read"].seconds, "x"),
+            *rate(f"{case}, rows from memory", events, taken["memory"], "rows"),
+            *rate(f"{case}, a quarter by a selector", events, taken["selected"], "events read"),
+        ],
+        prefix="batch read",
+        notes=("memory: tasks hand Spark record batches that they have already, without a broker",),
+    )
+
+
+def _from_memory(ground: Ground) -> DataFrame:
+    """As many rows of the same columns, from tasks that read one range and repeat what they got."""
+    scan = _scan(ground)
+    planner = Planner(scan)
+    try:
+        first, count = planner.everything()[0], len(planner.everything())
+    finally:
+        planner.close()
+    rows = -(-ground.effort.events // count)
+
+    def run(numbers: Iterator[Any]) -> Iterator[Any]:
+        # A worker that leaves something unread is thrown away, and the next task waits for a new one.
+        for _ in numbers:
+            pass
+        made, left = next(scan.read(first)), rows
+        while left > 0:
+            yield made.slice(0, left)
+            left -= made.num_rows
+
+    return ground.spark.range(0, count, 1, count).mapInArrow(run, ground.read().schema)
+
+
+def _scan(ground: Ground) -> Scan:
+    options = source_options({"broker": ground.broker.url, "topic": TOPIC})
+    return Scan(options, view_of(options))
+
+
+def _stream(ground: Ground) -> Section:
+    events = ground.effort.events
+    found: list[int] = []
+
+    def stream() -> None:
+        batch_events = -(-events // STREAM_BATCHES)
+        query = _started(ground, "rate", maxEventsPerTrigger=str(batch_events))
+        found.append(sum(each["numInputRows"] for each in query.recentProgress))
+
+    stream()
+    taken = min((timed(stream) for _ in range(ground.effort.repetitions)), key=lambda each: each.seconds)
+    assert set(found) == {events}, f"stream: found {found} rows, expected {events}"
+    case = f"{events:,} events in {STREAM_BATCHES} micro-batches"
+    return Section("streaming source to nowhere", rate(case, events, taken, "rows"), prefix="stream")
+
+
+def _overhead(ground: Ground) -> Section:
+    effort = ground.effort
+    ours = _started(ground, "small", maxEventsPerTrigger=str(effort.batch_events), batches=effort.batches)
+    spark_own = _of_spark(ground)
+    case = f"micro-batches of {effort.batch_events:,} events"
+    mine, theirs = _milliseconds(ours), _milliseconds(spark_own)
+    return Section(
+        "what a micro-batch costs",
+        [
+            Measurement(case, "a batch, median", mine, "ms"),
+            Measurement(case, "the same of Spark's own source", theirs, "ms"),
+            Measurement(case, "beyond Spark's own", mine - theirs, "ms"),
+        ],
+        prefix="micro-batch",
+        notes=("Spark's own: rate-micro-batch, which makes its rows in the JVM",),
+    )
+
+
+def _started(ground: Ground, name: str, batches: int | None = None, **options: str) -> Any:
+    """A query over all there is, or over so many batches, that has ended."""
+    given = {"broker": ground.broker.url, "topic": TOPIC, **options}
+    frame = ground.spark.readStream.format("tidemark").options(**given).load()
+    return _run(ground, frame, name, batches)
+
+
+def _of_spark(ground: Ground) -> Any:
+    effort = ground.effort
+    frame = (
+        ground.spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", effort.batch_events)
+        .option("numPartitions", 1)
+        .load()
+    )
+    return _run(ground, frame, "own", effort.batches)
+
+
+_runs: Callable[[], int] = iter(range(1 << 30)).__next__
+
+
+def _run(ground: Ground, frame: DataFrame, name: str, batches: int | None) -> Any:
+    writer = frame.writeStream.format("noop").option(
+        "checkpointLocation", str(ground.path / f"{name}-{_runs()}")
+    )
+    if batches is None:
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(PATIENCE_SECONDS), f"{name}: the stream does not end"
+        return query
+    query = writer.start()
+    while len(query.recentProgress) < batches + 1:
+        assert query.isActive, f"{name}: {query.exception()}"
+        query.awaitTermination(0.1)
+    query.stop()
+    return query
+
+
+def _milliseconds(query: Any) -> float:
+    """A batch, without the first, which compiles the plan."""
+    return float(median(each["durationMs"]["triggerExecution"] for each in query.recentProgress[1:]))

@@ -1,0 +1,1 @@
+"""System benchmarks: a broker process under load, judged by what arrived."""

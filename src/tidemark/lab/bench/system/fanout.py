@@ -1,0 +1,116 @@
+"""Fan-out: 100 durable subscribers that are all there, each taking a quarter of the events by a selector.
+
+The publisher sends batches, and at most so many events are under way that not everybody has: what is
+measured is live delivery, not catching up. Rate and broker CPU are of the middle of the run; afterwards each
+subscriber must have got exactly its events, once and in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import monotonic, sleep
+
+from tidemark.lab.bench.processes.harness import Bed, Worker, all_of, events_a_frame, filesystem, wait_until
+from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.lab.bench.system.load import Kind
+
+DELIVERIES_A_SECOND = 1.5e6
+CPU_SECONDS_A_MILLION = 0.5
+KINDS = 4
+#: Under way to some subscriber: a quarter of them fits well into a subscriber's credit.
+WINDOW_EVENTS = 16_000
+#: More than so many subscribers share two processes.
+SUBSCRIBERS_ALONE_MAX = 10
+NOTES = (
+    "250-byte events; subscribers in 2 processes, a connection each; goals are for sync durability",
+    "lean: bare frames and a ledger; client: batches() of the client, acknowledged by itself",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """How it is run."""
+
+    durability: str
+    style: str
+    #: events in a published batch
+    batch: int
+
+    def __str__(self) -> str:
+        return f"{self.durability} on {filesystem()}, {self.style}, batches of {self.batch:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    cases: tuple[Case, ...]
+    subscribers: int
+    warm_seconds: float
+    seconds: float
+
+
+FULL = Effort(
+    (
+        Case("sync", "lean", 2_000),
+        Case("sync", "lean", 400),
+        Case("sync", "client", 2_000),
+        Case("os", "lean", 2_000),
+    ),
+    100,
+    1.0,
+    4.0,
+)
+QUICK = Effort((Case("sync", "lean", 2_000), Case("os", "client", 2_000)), 100, 0.5, 1.0)
+
+
+def bench_fanout(effort: Effort) -> Iterator[Section]:
+    """The sections of the bench; AssertionError when a subscriber got anything else than it should."""
+    for case in effort.cases:
+        with Bed() as bed:
+            title = f"fan-out to {effort.subscribers} durable subscribers, a quarter of the events each"
+            yield Section(title, _measured(bed, case, effort), notes=NOTES)
+
+
+def _measured(bed: Bed, case: Case, effort: Effort) -> list[Measurement]:
+    broker = bed.broker(case.durability)
+    publisher = bed.worker("publish", url=broker.url, kinds=KINDS)
+    workers = subscribing(bed, effort.subscribers, case.style, quarter=True)
+    all_of(workers, "come", url=broker.url)
+    share = effort.subscribers // KINDS
+    window = {"workers": len(workers), "window_events": WINDOW_EVENTS}
+    publisher.tell("fan_out", batch_events=case.batch, share=share, **window)
+    assert wait_until(lambda: bed.board.delivered > 0), "nothing is delivered"
+    sleep(effort.warm_seconds)
+    processes = (broker, publisher, *workers)
+    began, before, cpu = monotonic(), bed.board.delivered, [each.cpu_seconds for each in processes]
+    sleep(effort.seconds)
+    taken, delivered = monotonic() - began, bed.board.delivered - before
+    used = [each.cpu_seconds - start for each, start in zip(processes, cpu, strict=True)]
+    bed.board.stop()
+    found = all_of(workers, "check", events=publisher.hear())
+    a_million = 1e6 / max(delivered, 1)
+    goals = case.durability == "sync"
+    rate, cost = Goal(">=", DELIVERIES_A_SECOND), Goal("<=", CPU_SECONDS_A_MILLION)
+    return [
+        Measurement(str(case), "deliveries", delivered / taken, "/s", rate if goals else None),
+        Measurement(str(case), "broker CPU", used[0] * a_million, "s/million", cost if goals else None),
+        Measurement(str(case), "broker busy", used[0] / taken, "cores"),
+        Measurement(str(case), "publisher CPU", used[1] * a_million, "s/million"),
+        Measurement(str(case), "subscribers' CPU", sum(used[2:]) * a_million, "s/million"),
+        Measurement(str(case), "events a delivery frame", events_a_frame(found), "events"),
+    ]
+
+
+def subscribing(bed: Bed, subscribers: int, style: str, *, quarter: bool, kinds: int = KINDS) -> list[Worker]:
+    """Workers that have so many subscribers between them, of one kind each or of all: two, or one for few."""
+    wanted: list[tuple[str, Kind]] = [
+        (f"subscriber-{number}", number % kinds if quarter else None) for number in range(subscribers)
+    ]
+    half = subscribers // 2 if subscribers > SUBSCRIBERS_ALONE_MAX else subscribers
+    parts = [part for part in (wanted[:half], wanted[half:]) if part]
+    return [
+        bed.worker("subscribe", worker=worker, style=style, kinds=kinds, subscribers=part)
+        for worker, part in enumerate(parts)
+    ]

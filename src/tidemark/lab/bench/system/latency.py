@@ -1,0 +1,92 @@
+"""Latency: from the call of publish() to the event in the hands of a durable subscriber, both in Python.
+
+200 events a second, one at a time. Publisher, broker and subscriber are three processes on one clock. The
+subscriber must get every event, once and in order. In turns with the floor, at the same pace: a server in
+Python that appends, syncs and passes on, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+from tidemark.lab.bench.processes.harness import Bed, Worker, filesystem
+from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.lab.bench.system.steps import bench_steps
+
+EVENTS_A_SECOND = 200
+P50_MS = 0.6
+P99_MS = 3.0
+NOTES = (
+    "the client at both ends, the subscriber takes event by event; bare fdatasync is from the same run",
+    "the floor: a server in Python that appends, syncs and passes on what it gets, and nothing else",
+)
+BARE_SYNCS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    durabilities: tuple[str, ...]
+    #: of so many events, and as many of the floor; the first one warms up
+    rounds: int
+    events: int
+    #: events of which each step in the broker is timed
+    stepped: int
+
+
+FULL = Effort(("sync", "os"), 7, 500, 1_000)
+QUICK = Effort(("sync", "os"), 3, 200, 100)
+
+
+def bench_latency(effort: Effort) -> Iterator[Section]:
+    """The sections of the bench; AssertionError when an event is missing, repeated or out of order."""
+    for durability in effort.durabilities:
+        with Bed() as bed:
+            yield Section(
+                f"latency at {EVENTS_A_SECOND} events/s", _measured(bed, durability, effort), notes=NOTES
+            )
+    yield from bench_steps(effort.stepped)
+
+
+def _measured(bed: Bed, durability: str, effort: Effort) -> list[Measurement]:
+    broker = bed.broker(durability)
+    publisher = bed.worker("publish", url=broker.url)
+    stopwatch = bed.worker("stopwatch", url=broker.url)
+    server = bed.worker("floor server", path=str(bed.path / "floor"), durability=durability)
+    port = server.ask("port")
+    floor = bed.worker("floor publisher", port=port), bed.worker("floor stopwatch", port=port)
+    ours: list[int] = []
+    least: list[int] = []
+    for number in range(effort.rounds):
+        found = _round(publisher, stopwatch, effort.events), _round(*floor, effort.events)
+        if number:
+            ours += found[0]
+            least += found[1]
+    bare = median(publisher.ask("one_by_one", events=BARE_SYNCS, directory=str(bed.path))["bare"]) / 1e6
+    case, is_sync = f"{durability} on {filesystem()}", durability == "sync"
+    goals = (Goal("<", P50_MS), Goal("<", P99_MS)) if is_sync else (None, None)
+    return [
+        *_percentiles(case, ours, goals),
+        Measurement(case, "bare fdatasync, p50", bare, "ms"),
+        *_percentiles(f"floor, {case}", least, (None, None)),
+    ]
+
+
+def _round(publisher: Worker, stopwatch: Worker, events: int) -> list[int]:
+    """Nanoseconds of each event."""
+    stopwatch.tell("measure", events=events)
+    publisher.ask("paced", rate=EVENTS_A_SECOND, events=events)
+    taken: list[int] = stopwatch.hear()
+    return taken
+
+
+def _percentiles(
+    case: str, nanoseconds: list[int], goals: tuple[Goal | None, Goal | None]
+) -> Iterator[Measurement]:
+    of_hundred = quantiles(nanoseconds, n=100)
+    yield Measurement(case, "p50", of_hundred[49] / 1e6, "ms", goals[0])
+    yield Measurement(case, "p99", of_hundred[98] / 1e6, "ms", goals[1])
+    yield Measurement(case, "longest", max(nanoseconds) / 1e6, "ms")

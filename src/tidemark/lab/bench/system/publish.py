@@ -1,0 +1,141 @@
+"""Publishing: as fast as one publisher can without waiting for each event, and one event at a time.
+
+A durable subscriber that is away holds everything, and comes at the end to see that all of it is there, once
+and in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from tidemark.lab.bench.processes.harness import Bed, Worker, events_a_frame, filesystem
+from tidemark.lab.bench.report import Goal, Measurement, Section
+
+EVENTS_A_SECOND = 400_000
+BEYOND_BARE_SYNC_MS = 0.2
+#: Events in a round of those that are compared one at a time.
+ROUND = 50
+NOTES = (
+    "250-byte events; publish_batch takes batches that are ready, the other two encode dicts on the way",
+    "one at a time, in turns: publish() until its acknowledgement; 330 bytes appended and fdatasync; and the "
+    "floor, which is a server in Python that does nothing else",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A way to publish."""
+
+    durability: str
+    way: str
+    batch: int
+
+    def __str__(self) -> str:
+        many = f" of {self.batch:,}" if self.way != "publish" else ""
+        return f"{self.durability} on {filesystem()}, {self.way}{many}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    cases: tuple[Case, ...]
+    warm_seconds: float
+    seconds: float
+    #: of so many events, bare syncs and events of the floor, one after the other
+    rounds: int
+
+
+FULL = Effort(
+    (
+        Case("sync", "publish_batch", 2_000),
+        Case("sync", "publish_batch", 400),
+        Case("sync", "publish_many", 2_000),
+        Case("sync", "publish", 1),
+        Case("os", "publish_batch", 2_000),
+    ),
+    0.5,
+    1.5,
+    20,
+)
+QUICK = Effort((Case("sync", "publish_batch", 2_000), Case("os", "publish", 1)), 0.3, 0.5, 6)
+
+
+def bench_publish(effort: Effort) -> Iterator[Section]:
+    """The sections of the bench; AssertionError when an event is missing, or there twice."""
+    for case in effort.cases:
+        with Bed() as bed:
+            yield Section("one publisher, pipelined", _pipelined(bed, case, effort), notes=NOTES[:1])
+    for durability in dict.fromkeys(case.durability for case in effort.cases):
+        with Bed() as bed:
+            yield Section(
+                "one publisher, one event at a time", _one_by_one(bed, durability, effort), notes=NOTES[1:]
+            )
+
+
+def _pipelined(bed: Bed, case: Case, effort: Effort) -> list[Measurement]:
+    broker = bed.broker(case.durability)
+    publisher = bed.worker("publish", url=broker.url)
+    auditor = _auditor(bed, broker.url)
+    cpu = broker.cpu_seconds
+    found = publisher.ask(
+        "flood",
+        way=case.way,
+        batch_events=case.batch,
+        warm=effort.warm_seconds,
+        seconds=effort.seconds,
+    )
+    used = broker.cpu_seconds - cpu
+    seen = _audit(auditor, broker.url, found["events"])
+    is_goal = case.durability == "sync" and case.way == "publish_batch"
+    goal = Goal(">=", EVENTS_A_SECOND) if is_goal else None
+    return [
+        Measurement(str(case), "events", found["rate"], "/s", goal),
+        Measurement(str(case), "broker CPU", used * 1e6 / max(found["events"], 1), "s/million events"),
+        Measurement(str(case), "publisher busy", found["cpu"], "cores"),
+        Measurement(str(case), "events a frame, later", seen, "events"),
+    ]
+
+
+def _one_by_one(bed: Bed, durability: str, effort: Effort) -> list[Measurement]:
+    """Publishing, bare syncs and the floor in turns, so that they meet the same good and bad moments."""
+    broker = bed.broker(durability)
+    publisher = bed.worker("publish", url=broker.url)
+    auditor = _auditor(bed, broker.url)
+    server = bed.worker("floor server", path=str(bed.path / "floor"), durability=durability)
+    floor = bed.worker("floor publisher", port=server.ask("port"))
+    taken: dict[str, list[int]] = {"publish": [], "bare": [], "floor": []}
+    for number in range(effort.rounds):
+        found = publisher.ask("one_by_one", events=ROUND, directory=str(bed.path))
+        found["floor"] = floor.ask("one_by_one", events=ROUND)
+        if number:  # the first one warms up
+            for key, nanoseconds in found.items():
+                taken[key] += nanoseconds
+    _audit(auditor, broker.url, ROUND * effort.rounds)
+    publish, bare, least = (median(taken[key]) / 1e6 for key in ("publish", "bare", "floor"))
+    where = f"{durability} on {filesystem()}"
+    case, floor_case = f"{where}, one at a time", f"floor, {where}, one at a time"
+    goal = Goal("<=", BEYOND_BARE_SYNC_MS) if durability == "sync" else None
+    return [
+        Measurement(case, "publish, p50", publish, "ms"),
+        Measurement(case, "bare fdatasync, p50", bare, "ms"),
+        Measurement(case, "publish beyond fdatasync", publish - bare, "ms", goal),
+        Measurement(floor_case, "publish, p50", least, "ms"),
+        Measurement(floor_case, "publish beyond fdatasync", least - bare, "ms"),
+    ]
+
+
+def _auditor(bed: Bed, url: str) -> Worker:
+    """One durable subscriber to everything, away."""
+    auditor = bed.worker("subscribe", worker=0, style="lean", kinds=4, subscribers=[("auditor", None)])
+    auditor.ask("come", url=url)
+    auditor.ask("leave")
+    return auditor
+
+
+def _audit(auditor: Worker, url: str, events: int) -> float:
+    """All events are there; how many came in a frame."""
+    auditor.ask("come", url=url)
+    return events_a_frame([auditor.ask("check", events=events)])

@@ -1,0 +1,166 @@
+"""Steps: what one event costs in a broker, step by step, without sockets, threads or a sync.
+
+A broker with its store in this process, on one thread; each step is timed by itself, for events that follow
+each other at once and for events some time apart, when the processor's caches have been used by others.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import monotonic_ns, perf_counter_ns, sleep, time_ns
+
+from tidemark.broker.broker import Broker
+from tidemark.broker.effects import (
+    ClientFrameReceived,
+    Effect,
+    SendClient,
+    SendPeer,
+    Stimulus,
+    SyncLog,
+    Woken,
+)
+from tidemark.lab.bench.report import Measurement, Section
+from tidemark.lab.bench.system.load import SCHEMA, TOPIC, Batches, Load
+from tidemark.message.registry import Registry
+from tidemark.node.config.loading import load
+from tidemark.node.disk.data_directory import DataDirectory
+from tidemark.node.node import broker_config, open_store
+from tidemark.node.server import hosted
+from tidemark.persistence.store import Store
+from tidemark.wire.codec import encode
+from tidemark.wire.decoder import Decoder
+from tidemark.wire.frames import Publish, Subscribe, Topic
+
+PUBEND = "main"
+PUBLISHER, SUBSCRIBER = 1, 2
+APART_SECONDS = 0.005
+#: Events before it counts.
+WARM = 200
+#: Rounds of stimuli in which whatever was asked of the disk has been answered.
+ROUNDS_MAX = 50
+STARTS = 10
+#: Each step, and whether a publisher's answer waits for it.
+STEPS = {
+    "read and decode": True,
+    "handle the publish": True,
+    "append to the log": True,
+    "write to the file": True,
+    "handle the sync, answer": True,
+    "match, deliver, PFS": False,
+}
+
+
+@dataclass
+class Bare:
+    """A broker with its store and nothing else, and what its steps took."""
+
+    broker: Broker
+    store: Store
+    taken: dict[str, list[int]] = field(default_factory=lambda: {step: [] for step in STEPS})
+    decoder: Decoder = field(default_factory=Decoder)
+
+    def pump(self, *stimuli: Stimulus) -> list[Effect]:
+        """Give it stimuli, and all that its disk reports of them; what was said."""
+        said: list[Effect] = []
+        waiting = list(stimuli)
+        for _ in range(ROUNDS_MAX):
+            if not waiting:
+                break
+            effects = [each for stimulus in waiting for each in self.broker.handle(stimulus, *_times())]
+            waiting = self.carry_out(effects)
+            said += [each for each in effects if isinstance(each, SendClient)]
+        return said
+
+    def carry_out(self, effects: list[Effect]) -> list[Stimulus]:
+        """What is for the disk; what it reports."""
+        reports = [
+            self.store.carry_out(each) for each in effects if not isinstance(each, (SendClient, SendPeer))
+        ]
+        return [each for each in reports if each is not None]
+
+    def publish(self, raw: bytes) -> None:
+        """One event, from its bytes to the bytes of what is said of it."""
+        clock, times = perf_counter_ns, [perf_counter_ns()]
+        (frame,) = self.decoder.feed(memoryview(raw))
+        times.append(clock())
+        assert isinstance(frame, Publish)
+        effects = self.broker.handle(ClientFrameReceived(PUBLISHER, frame), *_times())
+        times.append(clock())
+        for each in effects[:-1]:
+            self.store.carry_out(each)
+        times.append(clock())
+        assert isinstance(effects[-1], SyncLog)
+        synced = self.store.carry_out(effects[-1])
+        times.append(clock())
+        assert synced is not None
+        answers = self.broker.hear(synced, *_times())
+        said = [encode(each.frame) for each in answers if isinstance(each, SendClient)]
+        times.append(clock())
+        rest = self.broker.settle()
+        said += [encode(each.frame) for each in rest if isinstance(each, SendClient)]
+        times.append(clock())
+        assert len(said) == 2, "the publisher has its answer, the subscriber its event"
+        for step, began, ended in zip(STEPS, times[:-1], times[1:], strict=True):
+            self.taken[step].append(ended - began)
+        self.pump(*self.carry_out([*answers, *rest]))
+
+
+def bench_steps(events: int) -> Iterator[Section]:
+    """So many events, back to back and apart."""
+    for case, apart in (("back to back", 0.0), (f"{APART_SECONDS * 1e3:g} ms apart", APART_SECONDS)):
+        taken = _measured(events, apart)
+        medians = {step: median(found[WARM:]) / 1e3 for step, found in taken.items()}
+        until = sum(value for step, value in medians.items() if STEPS[step])
+        rows = [*medians.items(), ("up to the answer", until), ("all", sum(medians.values()))]
+        yield Section(
+            "one event in the broker, one thread, no sockets and no sync",
+            [Measurement(case, step, value, "µs") for step, value in rows],
+            notes=("p50 of each step; a publisher's answer waits for all but the last",),
+        )
+
+
+def _measured(events: int, apart: float) -> dict[str, list[int]]:
+    with TemporaryDirectory(prefix="tidemark-steps-") as path:
+        options = {"storage.data_dir": path, "storage.durability": "os", "broker.listen": "127.0.0.1:0"}
+        config = load(options=options)
+        directory = DataDirectory(config.storage.data_dir)
+        store = open_store(config, directory)
+        try:
+            found = store.recover(hosted(config.topology, config.broker.name), time_ns() // 1_000)
+            bare = Bare(Broker(broker_config(config, store.incarnation), Registry(), found), store)
+            _set_up(bare)
+            frames = _frames(events + WARM)
+            gc.collect()
+            gc.freeze()
+            for frame in frames:
+                if apart:
+                    sleep(apart)
+                bare.publish(frame)
+            return bare.taken
+        finally:
+            gc.unfreeze()
+            store.close()
+            directory.close()
+
+
+def _set_up(bare: Bare) -> None:
+    """A topic, and a durable subscriber that has started and can take everything."""
+    bare.pump(ClientFrameReceived(PUBLISHER, Topic(TOPIC, False, (SCHEMA.text,))))
+    bare.pump(ClientFrameReceived(SUBSCRIBER, Subscribe("s", TOPIC, "", True, 1 << 40)))
+    for _ in range(STARTS):
+        sleep(0.05)
+        bare.pump(Woken())
+
+
+def _frames(events: int) -> list[bytes]:
+    batches = Batches(Load(), 1)
+    frames = (Publish(PUBEND, "steps", number + 1, batches.batch(number)) for number in range(events))
+    return [b"".join(bytes(piece) for piece in encode(frame)) for frame in frames]
+
+
+def _times() -> tuple[int, int]:
+    return monotonic_ns() // 1_000, time_ns() // 1_000

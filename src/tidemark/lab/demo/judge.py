@@ -1,0 +1,110 @@
+"""Judge: the audit on Spark as a process of its own, started before it is needed.
+
+A JVM takes seconds to start, and says things on the way that nobody wants on the screen: so it starts while
+the story is told, with its own log. The judge sees nothing but the directory of the ledgers, as
+`tidemark pipeline audit --ledgers DIR` would.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from tidemark.lab.processes.client_processes import end_with_parent
+from tidemark.spark.audit.report import Report
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: How long it has for an audit, a cold start included.
+VERDICT_SECONDS_MAX = 600.0
+#: How often it is said that it is not finished.
+NEWS_SECONDS = 5.0
+GOODBYE_SECONDS = 10.0
+
+
+class SparkJudge:
+    """`with SparkJudge(log) as judge:` ends its process, and Spark's with it."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        context = get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=_sit, args=(theirs, log), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def __enter__(self) -> SparkJudge:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # It takes the end of the pipe as a goodbye.
+        self._ours.close()
+        self._process.join(GOODBYE_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def verdict(self, ledgers: Path, html: Path, meanwhile: Callable[[], None] = lambda: None) -> Report:
+        """Of the ledgers in a directory, with a page of it; AssertionError if it comes to none.
+
+        `meanwhile` is called now and then while it takes its time.
+        """
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._ours.send((ledgers, html))
+        try:
+            answer = self._ours.recv() if self._waited(meanwhile) else "it takes too long"
+        except (EOFError, ConnectionResetError):
+            answer = "it has ended"
+        if not isinstance(answer, Report):
+            raise AssertionError(f"no audit: {answer} (see {self._log})")
+        return answer
+
+    def _waited(self, meanwhile: Callable[[], None]) -> bool:
+        """Whether there is an answer, or an end."""
+        until = monotonic() + VERDICT_SECONDS_MAX
+        while not self._ours.poll(NEWS_SECONDS):
+            if monotonic() > until:
+                return False
+            meanwhile()
+        return True
+
+
+def _sit(connection: Connection, log: Path) -> None:
+    """The judge's process."""
+    end_with_parent()
+    with log.open("ab") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    # Only here: the one who starts it need not have Spark loaded.
+    from tidemark.errors import TidemarkError
+    from tidemark.spark.audit.audit import audit
+    from tidemark.spark.audit.html import page
+    from tidemark.spark.audit.ledgers import gather
+    from tidemark.spark.engine.session import session
+
+    try:
+        spark = session("tidemark demo")
+        # The first job in Python is slow, whatever it is.
+        spark.range(1).mapInArrow(_same, "id bigint").count()
+        with suppress(EOFError):
+            ledgers, html = connection.recv()
+            report = audit(spark, gather(ledgers))
+            html.write_text(page(report), encoding="utf-8")
+            connection.send(report)
+        spark.stop()
+    except TidemarkError as error:
+        connection.send(str(error))
+
+
+def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    return batches

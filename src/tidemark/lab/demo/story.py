@@ -1,0 +1,237 @@
+"""The story that `./run demo` tells, act by act, on real processes.
+
+A broker, a publisher at a visible rate, and durable subscribers with different selectors, each a process of
+its own. Subscribers leave, crash and return; the publisher crashes; the broker is killed with SIGKILL. All of
+them write ledgers; what is on screen comes from these, and so does the verdict at the end. An act more is a
+method, and a line in `acts`; with an archive the story has more of them (`archivedstory`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic, sleep
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tidemark.client.client import connect
+from tidemark.lab.processes.client_processes import SCHEMA, TOPIC
+from tidemark.lab.processes.process_harness import (
+    PATIENCE_SECONDS,
+    BrokerPart,
+    Part,
+    PublisherPart,
+    Stage,
+    SubscriberPart,
+)
+
+SELECTORS = {
+    "everything": "",
+    "bargains": "price < 20",
+    "acme": "symbol = 'ACME'",
+    "blocks": "qty * price > 40000 AND NOT symbol LIKE 'D%'",
+    "letters": "symbol IN ('AXLE', 'BOLT') AND price BETWEEN 10 AND 60",
+}
+#: Makes a trade large enough for its bytes to be worth a look.
+PADDING_BYTES = 100
+#: How long the broker stays dead.
+DEAD_SECONDS = 1.0
+#: Without a terminal to draw on, how often a line says how far it is.
+NEWS_SECONDS = 2.0
+LOOK_SECONDS = 0.05
+BAR_CHARS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A part of the story. It finds what the acts before it left."""
+
+    title: str
+    play: Callable[[], None]
+
+
+class Story:
+    """One telling of the story."""
+
+    #: of its broker, `section__key`
+    settings: Mapping[str, str] = {}
+
+    def __init__(self, stage: Stage, console: Console, events: int, rate: float) -> None:
+        self._stage = stage
+        self._console = console
+        self._rate = rate
+        self._began = monotonic()
+        self._news_at = 0.0
+        #: what all publishers together have to publish, once the story is over
+        self.events = events
+        #: what became of whoever is not there
+        self._absent: dict[str, str] = {}
+        self._broker: BrokerPart = stage.broker(**self.settings)
+        self._subscribers: dict[str, SubscriberPart] = {}
+        self._desk: PublisherPart | None = None
+
+    def tell(self) -> None:
+        """All acts. Then everything that will ever be delivered is in the ledgers, and nobody is left."""
+        for act in self.acts():
+            self._console.print(f"\n[bold]{act.title}[/]")
+            act.play()
+
+    # The acts.
+
+    def acts(self) -> list[Act]:
+        """In their order."""
+        return [
+            Act("A broker, five durable subscribers, a publisher", self._open),
+            Act("Subscribers leave, and one crashes", self._come_and_go),
+            Act("The broker is killed", self._lose_the_broker),
+            Act("Crashes on both ends", self._crash_both_ends),
+            Act("All is published, all are back", self._become_quiet),
+        ]
+
+    def _open(self) -> None:
+        self._broker.start()
+        self._say(f"a broker listens at [cyan]{self._broker.address}[/]")
+        asyncio.run(_create_topic(self._broker.url))
+        self._say(f"topic [cyan]{TOPIC}[/] declared: {escape(SCHEMA)}")
+        for name, where in SELECTORS.items():
+            self._subscribers[name] = self._stage.subscriber(name, self._broker.url, where)
+        self._stage.subscribe()
+        self._say(f"{len(SELECTORS)} durable subscribers, each with its own selector")
+        settings = ("--rate", str(self._rate), "--timeout", "30", "--padding", str(PADDING_BYTES))
+        self._desk = self._stage.publisher("desk", self._broker.url, self.events, *settings)
+        self._desk.start()
+        self._say(f"a publisher, {self._rate:g} trades a second")
+
+    def _come_and_go(self) -> None:
+        self._at(0.08, lambda: self._leave("bargains"))
+        self._at(0.16, lambda: self._crash(self._subscribers["acme"]))
+        self._at(0.24, lambda: self._leave("letters"))
+        self._at(0.32, lambda: self._return("acme"))
+
+    def _lose_the_broker(self) -> None:
+        self._at(0.40, self._kill_the_broker)
+        self._at(0.50, lambda: self._return("bargains"))
+
+    def _crash_both_ends(self) -> None:
+        self._at(0.58, lambda: self._crash(self._subscribers["blocks"]))
+        self._at(0.66, self._crash_the_desk)
+        self._at(0.74, lambda: self._crash(self._subscribers["everything"]))
+
+    def _become_quiet(self) -> None:
+        for share, name in ((0.82, "letters"), (0.88, "blocks"), (0.94, "everything")):
+            if name in self._absent:
+                self._at(share, partial(self._return, name))
+        desk = self._publisher
+        self._until(lambda: not desk.is_running)
+        self._say(f"all {desk.acknowledged:,} trades are published; the last ones are delivered")
+        self._stage.settled()
+        for part in self._stage.subscribers:
+            part.stop()
+
+    # What happens in them.
+
+    def _at(self, share: float, happens: Callable[[], None]) -> None:
+        """As soon as this share of the trades is acknowledged."""
+        desk = self._publisher
+        self._until(lambda: desk.acknowledged >= share * desk.count)
+        happens()
+
+    @property
+    def _publisher(self) -> PublisherPart:
+        assert self._desk is not None
+        return self._desk
+
+    def _leave(self, name: str) -> None:
+        self._subscribers[name].stop()
+        self._absent[name] = "away"
+        self._say(f"[cyan]{name}[/] leaves")
+
+    def _crash(self, part: Part) -> None:
+        part.kill()
+        self._absent[part.name] = "crashed"
+        self._say(f"[cyan]{part.name}[/] crashes (SIGKILL)")
+
+    def _return(self, name: str) -> None:
+        self._subscribers[name].start()
+        self._absent.pop(name)
+        self._say(f"[cyan]{name}[/] returns, with the checkpoint token of its ledger")
+
+    def _crash_the_desk(self) -> None:
+        desk = self._publisher
+        self._crash(desk)
+        desk.start()
+        self._absent.pop(desk.name)
+        self._say(f"[cyan]{desk.name}[/] is back: what its ledger leaves open it publishes again, once")
+
+    def _kill_the_broker(self) -> None:
+        self._broker.kill()
+        self._absent[self._broker.name] = "killed"
+        self._say("[bold red]the broker is killed (SIGKILL)[/]")
+        sleep(DEAD_SECONDS)
+        self._broker.start()
+        self._absent.pop(self._broker.name)
+        self._say("the broker is back, and recovers from its disk")
+
+    # On screen.
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        until = monotonic() + PATIENCE_SECONDS
+        while not condition():
+            if monotonic() > until:
+                raise AssertionError(f"the story does not go on: {self._last_words()}")
+            self._news()
+            sleep(LOOK_SECONDS)
+
+    def _last_words(self) -> str:
+        servers = (part for part, _, _ in self._servers())
+        parts = (*servers, *self._stage.publishers, *self._stage.subscribers)
+        return "; ".join(f"{part.name}: {part.last_words}" for part in parts if part.last_words)
+
+    def _say(self, what: str) -> None:
+        self._console.print(f"[dim]{monotonic() - self._began:5.1f} s[/]  {what}", soft_wrap=True)
+
+    def _news(self) -> None:
+        if self._console.is_terminal or monotonic() < self._news_at:
+            return
+        self._news_at = monotonic() + NEWS_SECONDS
+        published = ", ".join(
+            f"{part.name} {part.acknowledged:,} of {part.count:,}" for part in self._stage.publishers
+        )
+        consumed = ", ".join(f"{part.name} {part.consumed:,}" for part in self._stage.subscribers)
+        self._say(f"published: {published}; consumed: {consumed}")
+
+    def picture(self) -> Table:
+        """Everybody, and how far they are, as their ledgers say just now."""
+        table = Table(box=None, padding=(0, 2))
+        for name in ("", "", "events", "selector"):
+            table.add_column(name, justify="right" if name == "events" else "left")
+        for publisher in self._stage.publishers:
+            done = publisher.acknowledged
+            filled = BAR_CHARS * done // publisher.count
+            bar = f"[green]{'━' * filled}[/][dim]{'━' * (BAR_CHARS - filled)}[/]"
+            table.add_row(f"[bold]{publisher.name}[/]", self._state(publisher), f"{done:,}", bar)
+        for part in self._stage.subscribers:
+            selector = escape(part.where or "everything")
+            table.add_row(f"[cyan]{part.name}[/]", self._state(part), f"{part.consumed:,}", selector)
+        for server, count, words in self._servers():
+            table.add_row(f"[bold]{server.name}[/]", self._state(server), count, words)
+        return table
+
+    def _servers(self) -> list[tuple[Part, str, str]]:
+        """Who serves them all, with how many events, and what else there is to say."""
+        return [(self._broker, "", "")]
+
+    def _state(self, part: Part) -> str:
+        absent = self._absent.get(part.name)
+        if absent is not None:
+            return f"[red]{absent}[/]"
+        return "[green]running[/]" if part.is_running else "[dim]done[/]"
+
+
+async def _create_topic(url: str) -> None:
+    async with connect(url) as client:
+        await client.create_topic(TOPIC, SCHEMA)

@@ -1,0 +1,357 @@
+"""Figures 6, 7 and 8 of DSN'02: a link stalls and fails, a relay crashes, the publishers' broker crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from tidemark.lab.figures.dsn02.overlay import HOSTS, LATENCY, NACKS, Overlay
+from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting
+from tidemark.lab.figures.judging import quantile
+from tidemark.lab.figures.table import Numbers, Table
+from tidemark.ticks import RangeSet
+
+PHASES, RATES = "phases", "rates"
+#: After a failure is known, or a broker is up again, everything is normal within this.
+SOON_S = 1.0
+#: Latency is normal up to this many times what it was before.
+NORMAL = 2.0
+#: Nacks are consolidated when a relay asks for no more than this many times what it must.
+CONSOLIDATED = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long each phase lasts, in seconds."""
+
+    events_a_second: int
+    before: float
+    stalled: float
+    down: float
+    after: float
+
+
+LINK = Effort(100, before=4, stalled=2.5, down=3, after=3)
+RELAY = Effort(100, before=4, stalled=2.75, down=30, after=6)
+PUBLISHER = Effort(100, before=4, stalled=0.5, down=20, after=6)
+
+
+def link_fails(world: Overlay, effort: Effort) -> Sequence[Table]:
+    """Figure 6: the link b1-s1 carries nothing for a while, then it is gone."""
+    phases = _Phases(world)
+    world.run(world.now + effort.before)
+    phases.begin("stalled")
+    world.stall_link("b1", "s1")
+    world.run(world.now + effort.stalled)
+    phases.begin("down")
+    world.fail_link("b1", "s1")
+    world.run(world.now + effort.down)
+    phases.begin("up")
+    world.mend_link("b1", "s1")
+    world.run(world.now + effort.after)
+    return phases.end(effort)
+
+
+def relay_crashes(world: Overlay, effort: Effort) -> Sequence[Table]:
+    """Figure 7: b1 does nothing for a while, crashes, and is started again."""
+    return _crash(world, effort, "b1", lambda: world.stall("b1", effort.stalled + 1))
+
+
+def rates_table() -> Table:
+    """What was nacked when a relay crashed, at each rate of events; hosts are an average of one."""
+    return Table(RATES, ("events_a_second", "lost_ms", "hosts_ms", "relay_ms", "perfect_ms"))
+
+
+def add_rate(rates: Table, effort: Effort, found: Sequence[Table]) -> None:
+    """One more run of `relay_crashes`."""
+    tables = {table.name: table for table in found}
+    stalled, down, up = (_phase(tables, name) for name in ("stalled", "down", "up"))
+    lost = len(set(_nacks(tables, stalled, up, broker="s1").words("pubend"))) * (down - stalled) * 1e3
+    hosts = float(np.mean([_nacked(tables, host, stalled, up) for host in HOSTS]))
+    relay, perfect = _nacked(tables, "b2", stalled, up), _perfect(tables, "b2", stalled, up)
+    rates.add(effort.events_a_second, lost, hosts, relay, perfect)
+
+
+def publisher_crashes(world: Overlay, effort: Effort, relays: Sequence[str]) -> Sequence[Table]:
+    """Figure 8: p1 crashes, and is started again; what it logged last it had not been able to send."""
+
+    def stall() -> None:
+        for relay in relays:
+            world.stall_link("p1", relay)
+
+    def mend() -> None:
+        for relay in relays:
+            world.mend_link("p1", relay)
+
+    return _crash(world, effort, "p1", stall, mend)
+
+
+def _crash(
+    world: Overlay,
+    effort: Effort,
+    broker: str,
+    stall: Callable[[], None],
+    mend: Callable[[], None] = lambda: None,
+) -> Sequence[Table]:
+    phases = _Phases(world)
+    world.run(world.now + effort.before)
+    phases.begin("stalled")
+    stall()
+    world.run(world.now + effort.stalled)
+    phases.begin("down")
+    world.crash(broker)
+    mend()
+    world.run(world.now + effort.down)
+    phases.begin("up")
+    world.restart(broker)
+    world.run(world.now + effort.after)
+    return phases.end(effort)
+
+
+class _Phases:
+    """When what began, and all tables in the end."""
+
+    def __init__(self, world: Overlay) -> None:
+        self._world = world
+        self._table = Table(PHASES, ("phase", "time_s"))
+        self.begin("start")
+
+    def begin(self, phase: str) -> None:
+        """It begins now."""
+        self._table.add(phase, self._world.now)
+
+    def end(self, effort: Effort) -> Sequence[Table]:
+        """The run is over."""
+        self.begin("end")
+        self._world.finish()
+        said = setting(
+            events_a_second=effort.events_a_second, stalled_seconds=effort.stalled, down_seconds=effort.down
+        )
+        return [self._world.latency, self._world.nacks, self._table, said]
+
+
+# What the tables say.
+
+
+def _phase(tables: Tables, name: str) -> float:
+    return float(tables[PHASES].where(phase=name).numbers("time_s")[0])
+
+
+def _latency(tables: Tables, host: str, begin: float, end: float) -> Numbers:
+    """latency[event] in ms, of what was published in a time."""
+    table = tables[LATENCY].where(host=host)
+    published = table.numbers("published_s")
+    return table.numbers("latency_ms")[(published >= begin) & (published < end)]
+
+
+def _nacks(tables: Tables, begin: float, end: float, **wanted: str) -> Table:
+    """What was nacked in a time."""
+    table = tables[NACKS].where(**wanted)
+    during = [begin <= time < end for time in table.numbers("time_s")]
+    return Table(NACKS, table.columns, list(compress(table.rows, during)))
+
+
+def _nacked(tables: Tables, broker: str, begin: float, end: float) -> float:
+    """The ranges that a broker nacked in a time, together, in tick ms."""
+    return float(_nacks(tables, begin, end, broker=broker).numbers("range_ms").sum())
+
+
+def _ranges(nacks: Table) -> dict[str, RangeSet]:
+    """pubend -> all ticks that were asked for, in microseconds."""
+    ranges: dict[str, RangeSet] = {}
+    bases, lengths = nacks.numbers("base_ms"), nacks.numbers("range_ms")
+    for pubend, base, length in zip(nacks.words("pubend"), bases, lengths, strict=True):
+        ranges.setdefault(pubend, RangeSet()).add(round(base * 1e3), round((base + length) * 1e3))
+    return ranges
+
+
+def _perfect(tables: Tables, relay: str, begin: float, end: float) -> float:
+    """What a relay was asked for and had to ask for itself, every tick once, in tick ms.
+
+    What it was asked for and knew does not count: that it need not ask for is no merit of consolidation.
+    """
+    wanted = _ranges(_nacks(tables, begin, end, to=relay))
+    passed = _ranges(_nacks(tables, begin, end, broker=relay))
+    shared = [ticks.intersection(passed.get(pubend, RangeSet())) for pubend, ticks in wanted.items()]
+    return sum(each.ticks() for each in shared) / 1e3
+
+
+def _normal(tables: Tables, host: str = "s1") -> float:
+    """Of 99 in 100 events before anything failed, in ms."""
+    return quantile(_latency(tables, host, _phase(tables, "start"), _phase(tables, "stalled")), 0.99)
+
+
+def _is_normal_again(tables: Tables, since: float) -> tuple[str, bool]:
+    usual, later = _normal(tables), quantile(_latency(tables, "s1", since, _phase(tables, "end")), 0.99)
+    return f"{later:.0f} ms afterwards, {usual:.0f} ms before", later <= NORMAL * usual
+
+
+def _draw(tables: Tables, brokers: Sequence[str], hosts: Sequence[str]) -> Sequence[Panel]:
+    spans = [
+        (_phase(tables, "stalled"), _phase(tables, "down"), "stalled"),
+        (_phase(tables, "down"), _phase(tables, "up"), "down"),
+    ]
+    latencies = []
+    for host in hosts:
+        table = tables[LATENCY].where(host=host)
+        time, latency = table.numbers("published_s"), table.numbers("latency_ms")
+        latencies.append(Series(host, time, latency, "points"))
+    nacks = []
+    for broker in brokers:
+        table = tables[NACKS].where(broker=broker)
+        nacks.append(Series(broker, table.numbers("time_s"), table.numbers("range_ms").cumsum(), "points"))
+    return [
+        Panel("latency", "time of publishing (s)", "ms", latencies, spans),
+        Panel("ranges nacked so far", "time (s)", "tick ms", nacks, spans),
+    ]
+
+
+# Figure 6.
+
+
+def _judge_link(tables: Tables) -> Sequence[Finding]:
+    stalled, down, up = (_phase(tables, name) for name in ("stalled", "down", "up"))
+    worst = float(_latency(tables, "s1", stalled, down).max(initial=0))
+    nacked = _nacked(tables, "s1", stalled, up)
+    others = float(_latency(tables, "s2", stalled, up).max(initial=0))
+    usual = float(_latency(tables, "s2", _phase(tables, "start"), stalled).max(initial=0))
+    said, is_normal = _is_normal_again(tables, down + SOON_S)
+    lasted = (down - stalled) * 1e3
+    return [
+        Finding(
+            "what was lost on the stalled link comes when the failure is noticed: 2.5 s late at the most",
+            f"{worst:,.0f} ms late at the most; the link was stalled for {lasted:,.0f} ms",
+            0 < worst <= lasted + SOON_S * 1e3,
+        ),
+        Finding("s1 asks for it over the other path", f"it nacked {nacked:,.0f} tick ms", nacked > 0),
+        Finding("then the latency is normal again, with the link still down", said, is_normal),
+        Finding(
+            "the latency at s2 is not affected",
+            f"at the most {others:.0f} ms, {usual:.0f} ms before",
+            others <= NORMAL * usual,
+        ),
+    ]
+
+
+# Figure 7.
+
+
+def _judge_relay(tables: Tables) -> Sequence[Finding]:
+    stalled, down, up, end = (_phase(tables, name) for name in ("stalled", "down", "up", "end"))
+    of_hosts = np.array([_nacked(tables, host, stalled, up) for host in HOSTS])
+    of_relay, perfect = _nacked(tables, "b2", stalled, up), _perfect(tables, "b2", stalled, up)
+    asked = set(_nacks(tables, stalled, up, broker="s1").words("pubend"))
+    lasted = (down - stalled) * 1e3
+    lost = len(asked) * lasted
+    again = float(sum(_nacked(tables, host, up, end) for host in HOSTS))
+    said, is_normal = _is_normal_again(tables, down + SOON_S)
+    return [
+        Finding(
+            "the hosts nack almost the same: what they lost was the same",
+            f"between {of_hosts.min():,.0f} and {of_hosts.max():,.0f} tick ms",
+            bool(0 < of_hosts.max() <= 1.1 * of_hosts.min()),
+        ),
+        Finding(
+            "5,500 tick ms each: two pubends, each for the 2,750 ms that b1 was stalled",
+            f"{of_hosts.mean():,.0f} tick ms; {len(asked)} pubends times {lasted:,.0f} ms is {lost:,.0f}",
+            bool(lost and abs(of_hosts.mean() / lost - 1) <= 0.2),
+        ),
+        Finding(
+            "b2 consolidates almost perfectly: it asks once for what all of them ask for",
+            f"b2 nacked {of_relay:,.0f} tick ms for {of_hosts.sum():,.0f} of theirs together; each tick of "
+            f"both, once, is {perfect:,.0f}: {of_relay / max(perfect, 1):.3f} times perfect",
+            0 < of_relay <= CONSOLIDATED * perfect,
+        ),
+        Finding("the latency is normal again as soon as the crash is noticed", said, is_normal),
+        Finding(
+            "nothing is nacked when b1 is back",
+            f"{again:,.0f} tick ms, by all hosts together",
+            again == 0,
+        ),
+    ]
+
+
+def _times(tables: Tables) -> tuple[Numbers, Numbers, Numbers]:
+    """rate[run], what a host asked for in times of what it lost[run], and a relay of what is perfect[run]."""
+    table = tables[RATES]
+    lost, hosts, relay, perfect = (
+        table.numbers(f"{each}_ms") for each in ("lost", "hosts", "relay", "perfect")
+    )
+    return table.numbers("events_a_second"), hosts / lost, relay / perfect
+
+
+def _draw_rates(tables: Tables) -> Sequence[Panel]:
+    rate, hosts, relay = _times(tables)
+    lines = [
+        Series("a host, of what it lost", rate, hosts, "marked"),
+        Series("b2, of what is perfect", rate, relay, "marked"),
+    ]
+    return [Panel("nacked until b1 is back", "events a second", "times", lines)]
+
+
+def _judge_rates(tables: Tables) -> Sequence[Finding]:
+    rate, hosts, relay = _times(tables)
+    said = [f"{each:,.0f}" for each in rate]
+    return [
+        Finding(
+            "b2 asks once for what all hosts ask for, whatever the rate of events",
+            _listed(said, [f"{each:.3f} times" for each in relay]),
+            bool((relay <= CONSOLIDATED).all()),
+        ),
+        Finding(
+            "the hosts ask once for what they lost, whatever the rate of events",
+            _listed(said, [f"{each:.2f} times" for each in hosts]),
+            bool((abs(hosts - 1) <= 0.2).all()),
+        ),
+    ]
+
+
+def _listed(rates: Sequence[str], values: Sequence[str]) -> str:
+    return "; ".join(f"with {rate} a second {value}" for rate, value in zip(rates, values, strict=True))
+
+
+# Figure 8.
+
+
+def _judge_publisher(tables: Tables) -> Sequence[Finding]:
+    stalled, down, up, end = (_phase(tables, name) for name in ("stalled", "down", "up", "end"))
+    meanwhile = sum(_nacked(tables, host, down, up) for host in HOSTS)
+    after = [_nacked(tables, host, up, end) for host in HOSTS]
+    late = float(_latency(tables, "s1", stalled, down).max(initial=0))
+    said, is_normal = _is_normal_again(tables, up + SOON_S)
+    return [
+        Finding("nothing is nacked while p1 is down", f"{meanwhile:,.0f} tick ms", meanwhile == 0),
+        Finding(
+            "what it had logged and could not send comes when it is back",
+            f"{late / 1e3:.1f} s late at the most; it was down for {up - down:.1f} s",
+            late / 1e3 >= up - down,
+        ),
+        Finding(
+            "it says how far it had logged, and all hosts nack",
+            f"{sum(each > 0 for each in after)} of {len(HOSTS)} did, {max(after):,.0f} tick ms at the most",
+            all(each > 0 for each in after),
+        ),
+        Finding("the latency is normal again soon", said, is_normal),
+    ]
+
+
+def _figure(number: int, title: str, brokers: Sequence[str], hosts: Sequence[str], judge: Judge) -> Figure:
+    name, source = f"figure-{number}", f"DSN'02, figure {number}"
+    return Figure(name, title, source, lambda tables: _draw(tables, brokers, hosts), judge)
+
+
+Judge = Callable[[Tables], Sequence[Finding]]
+FIGURE_6 = _figure(6, "A link stalls and fails", ("s1",), ("s1", "s2"), _judge_link)
+FIGURE_7 = _figure(7, "A relay crashes", ("s1", "s2", "b2"), ("s1",), _judge_relay)
+FIGURE_7_RATES = Figure(
+    "figure-7-rates",
+    "A relay crashes, at several rates of events",
+    "DSN'02, figure 7",
+    _draw_rates,
+    _judge_rates,
+    is_ours=True,
+)
+FIGURE_8 = _figure(8, "The publisher hosting broker crashes", ("s1",), ("s1",), _judge_publisher)

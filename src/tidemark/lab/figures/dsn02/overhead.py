@@ -1,0 +1,124 @@
+"""What exactly-once delivery costs a broker in CPU, over best effort (DSN'02): on real processes.
+
+The same load three times over, in turns: best effort, exactly once to those who are there as in DSN'02, and
+exactly once to durable subscribers as in DSN'03. Broker CPU is what the operating system says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting
+from tidemark.lab.figures.judging import median_interval
+from tidemark.lab.figures.real_overlay import RealStage, cpu_seconds
+from tidemark.lab.figures.table import Numbers, Table
+
+METHOD = """
+A publisher hosting and a subscriber hosting broker as processes on one machine; the same load in turns, the
+order of the modes rotating. *best effort*: subscribers that are not durable, and a log that is not synced;
+Tidemark has no mode without a log or without recovery of lost frames, so all modes pay for these. *exactly
+once*: the log is synced before anything is passed on. *durable*: besides, subscribers may leave, which takes
+the PFS and acknowledgements.
+"""
+#: mode -> durability of the log, whether subscribers are durable
+MODES = {"best effort": ("os", False), "exactly once": ("sync", False), "durable": ("sync", True)}
+BASE = "best effort"
+#: The paper's overhead, and how much more counts as the same.
+PAPER, ROOM = 0.04, 0.01
+WARM_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    events_a_second: int
+    subscribers: int
+    seconds: float
+    repetitions: int
+
+
+FULL = Effort(2_000, 20, 5.0, 12)
+QUICK = Effort(100, 4, 0.5, 1)
+
+
+def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
+    """All modes, again and again."""
+    effort = QUICK if quick else FULL
+    table = cpu_table()
+    modes = list(MODES)
+    for repetition in range(effort.repetitions):
+        for mode in modes[repetition % len(modes) :] + modes[: repetition % len(modes)]:
+            asyncio.run(measured(table, mode, repetition, effort))
+            say(f"repetition {repetition + 1}, {mode}")
+    said = setting(
+        events_a_second=effort.events_a_second,
+        subscribers=effort.subscribers,
+        seconds=effort.seconds,
+        repetitions=effort.repetitions,
+    )
+    return [table, said]
+
+
+def cpu_table() -> Table:
+    """What each broker took in each repetition of each mode."""
+    return Table("cpu", ("mode", "repetition", "broker", "cpu_s", "seconds", "events", "cpu_us_an_event"))
+
+
+async def measured(table: Table, mode: str, repetition: int, effort: Effort) -> None:
+    """One mode once: a row for each broker."""
+    durability, are_durable = MODES[mode]
+    async with RealStage(["p1"], storage__durability=durability) as stage:
+        await stage.populate(effort.subscribers, effort.events_a_second, are_durable=are_durable)
+        await asyncio.sleep(WARM_SECONDS)
+        loop = asyncio.get_running_loop()
+        begin, before = loop.time(), stage.publishers[0].published
+        used = [cpu_seconds(broker) for broker in stage.brokers]
+        await asyncio.sleep(effort.seconds)
+        seconds, events = loop.time() - begin, stage.publishers[0].published - before
+        for broker, start in zip(stage.brokers, used, strict=True):
+            cpu = cpu_seconds(broker) - start
+            table.add(mode, repetition, broker.name, cpu, seconds, events, cpu * 1e6 / events)
+        await stage.finish()
+
+
+def _costs(tables: Tables, mode: str) -> Numbers:
+    """cost[repetition] of an event at both brokers, in microseconds."""
+    table = tables["cpu"].where(mode=mode)
+    repetitions, costs = table.numbers("repetition"), table.numbers("cpu_us_an_event")
+    return np.array([costs[repetitions == each].sum() for each in np.unique(repetitions)])
+
+
+def _draw(tables: Tables) -> Sequence[Panel]:
+    lines = [
+        Series(mode, np.arange(1.0, len(costs) + 1), costs, "marked")
+        for mode in MODES
+        for costs in [_costs(tables, mode)]
+    ]
+    return [Panel("both brokers together", "repetition", "CPU an event (us)", lines)]
+
+
+def _judge(tables: Tables) -> Sequence[Finding]:
+    base = _costs(tables, BASE)
+    findings = []
+    for mode, paper in (
+        ("exactly once", "exactly-once delivery takes 4% more CPU than best effort, when nothing fails"),
+        ("durable", "the same, with subscribers that are durable, which those of the paper were not"),
+    ):
+        more = _costs(tables, mode) / base - 1
+        low, high = median_interval(more)
+        ours, theirs = np.median(_costs(tables, mode)), np.median(base)
+        said = f"{np.median(more):+.1%}: {ours:.0f} us an event against {theirs:.0f} us; "
+        said += f"with 95% certainty between {low:+.1%} and {high:+.1%}, from {len(more)} repetitions"
+        holds = True if high <= PAPER + ROOM else False if low > PAPER + ROOM else None
+        findings.append(Finding(paper, said, holds))
+    return findings
+
+
+FIGURE = Figure(
+    "overhead", "CPU of exactly-once delivery over best effort", "DSN'02, section 4", _draw, _judge
+)

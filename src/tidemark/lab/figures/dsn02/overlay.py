@@ -1,0 +1,137 @@
+"""Overlay: what the experiments of DSN'02 need of a world, and the simulator's one.
+
+p1 hosts the publishers; b1 and b2 are a cell of relays; s1 to s5 host the subscribers, each linked to both
+relays. Measured are the latency of each event at each subscriber, and the ranges that each broker nacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
+from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage, Witness
+from tidemark.lab.figures.table import Table
+from tidemark.sim.plan import SECOND, Plan
+from tidemark.wire.frames import Deliver, Nack, PeerFrame
+
+RELAYS = ("b1", "b2")
+HOSTS = ("s1", "s2", "s3", "s4", "s5")
+#: By the hash of their names the first two take b1 on all their way to all hosts, the others b2.
+PUBENDS = ("q82", "q181", "q62", "q68")
+LATENCY, NACKS = "latency", "nacks"
+
+
+class Overlay(Protocol):
+    """A world in which things fail. Times are seconds since the start."""
+
+    latency: Table
+    nacks: Table
+
+    @property
+    def now(self) -> float:
+        """The time."""
+
+    def run(self, until: float) -> None:
+        """Let time pass."""
+
+    def stall_link(self, a: str, b: str) -> None:
+        """A link carries nothing, and nobody is told."""
+
+    def fail_link(self, a: str, b: str) -> None:
+        """A link is gone, and both ends know."""
+
+    def mend_link(self, a: str, b: str) -> None:
+        """It is there again."""
+
+    def stall(self, broker: str, seconds: float) -> None:
+        """A broker does nothing for so long, and nobody is told."""
+
+    def crash(self, broker: str) -> None:
+        """A broker is gone; its neighbours notice as they do."""
+
+    def restart(self, broker: str) -> None:
+        """It is there again."""
+
+    def finish(self) -> None:
+        """Everybody has got everything, once and in order, or it is an error."""
+
+
+class SimOverlay:
+    """The simulator's."""
+
+    def __init__(self, layout: Layout, events_a_second: float) -> None:
+        self.latency = Table(LATENCY, ("published_s", "host", "pubend", "latency_ms"))
+        #: a row for each range of a nack
+        self.nacks = Table(NACKS, ("time_s", "broker", "to", "pubend", "base_ms", "range_ms"))
+        self._stage = SimStage(Plan(layout, STEADY, topics=("t.x",)))
+        self._stage.listen(self._between, lambda *_: None, lambda *_: None)
+        every = len(layout.pubends) / events_a_second
+        for at, pubend in enumerate(layout.pubends):
+            self._stage.publisher(pubend, "p1", every, SETTLE_S / 2 + at * every / len(layout.pubends))
+        for host in HOSTS:
+            subscriber = self._stage.subscriber(f"at-{host}", host)
+            subscriber.on_deliver = self._heard
+            subscriber.come()
+        self._stage.run(SETTLE_S)
+
+    def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
+        if isinstance(frame, Nack):
+            for base, upto in frame.ranges:
+                start = self._stage.time_of(base) * 1e3
+                self.nacks.add(self.now, sender, receiver, frame.pubend, start, (upto - base) / 1e3)
+
+    def _heard(self, subscriber: Witness, frame: Deliver) -> None:
+        for published, latency in self._stage.latencies(frame):
+            self.latency.add(published, subscriber.machine, frame.pubend, latency * 1e3)
+
+    @property
+    def now(self) -> float:
+        """The time."""
+        return self._stage.now
+
+    def run(self, until: float) -> None:
+        """Let time pass."""
+        self._stage.run(until)
+
+    def stall_link(self, a: str, b: str) -> None:
+        """What is sent from now on does not arrive."""
+        self._stage.world.network.clog(a, b)
+        self._stage.world.network.clog(b, a)
+
+    def fail_link(self, a: str, b: str) -> None:
+        """The link goes down."""
+        self._stage.world.cut(a, b)
+
+    def mend_link(self, a: str, b: str) -> None:
+        """The link comes up."""
+        self._stage.world.network.unclog(a, b)
+        self._stage.world.network.unclog(b, a)
+        self._stage.world.mend(a, b)
+
+    def stall(self, broker: str, seconds: float) -> None:
+        """The process stands still."""
+        self._stage.world.machines[broker].pause(round(seconds * SECOND))
+
+    def crash(self, broker: str) -> None:
+        """The machine goes down."""
+        self._stage.world.crash(broker)
+
+    def restart(self, broker: str) -> None:
+        """The machine comes up."""
+        self._stage.world.restart(broker)
+
+    def finish(self) -> None:
+        """Come to rest and be judged."""
+        self._stage.finish()
+
+
+def layout_of(
+    relays: Sequence[str] = RELAYS, pubends: Sequence[str] = PUBENDS, hosts: Sequence[str] = HOSTS
+) -> Layout:
+    """p1, a cell of relays, and the hosts, each a cell of its own with a link to every relay."""
+    outer = ("p1", *hosts)
+    links = frozenset(pair(relay, each) for relay in relays for each in outer)
+    cells = {"relays": tuple(relays), **{each: (each,) for each in outer}}
+    tree = frozenset(pair("relays", each) for each in outer)
+    return Layout(cells, links, dict.fromkeys(pubends, "p1"), {MAIN_TREE: tree})

@@ -1,0 +1,1 @@
+"""The experiments of DSN'03: subscribers come and go, and a subscriber hosting broker crashes."""

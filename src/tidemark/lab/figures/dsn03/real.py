@@ -1,0 +1,179 @@
+"""The experiments of DSN'03 on real processes: the same tables as from the simulator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import time
+from typing import Any
+
+from tidemark.client.client import connect
+from tidemark.errors import ClientError
+from tidemark.lab.figures.dsn03.figures import (
+    BEHIND_S,
+    DELIVERED,
+    PUBENDS,
+    RELEASED,
+    Coming,
+    Crash,
+    phases_table,
+    progress_table,
+    returns_table,
+)
+from tidemark.lab.figures.real_overlay import LoadSubscriber, RealStage
+from tidemark.lab.figures.table import Table
+
+COMING = Coming(events_a_second=400, subscribers=20, seconds=60, every_seconds=40, away_seconds=5)
+COMING_QUICK = Coming(80, 4, 6, every_seconds=3, away_seconds=0.5, sample_seconds=0.5)
+CRASH = Crash(
+    events_a_second=400,
+    subscribers=20,
+    before_seconds=8,
+    down_seconds=25,
+    after_seconds=8,
+    sample_seconds=0.1,
+)
+CRASH_QUICK = Crash(80, 4, 2, down_seconds=1, after_seconds=2)
+POLL_SECONDS = 0.02
+WARM_SECONDS = 1.0
+
+
+class Observed:
+    """Two broker processes with their load, and samples of how far all is."""
+
+    def __init__(self, stage: RealStage, sample_seconds: float) -> None:
+        self.stage = stage
+        self._sample_seconds = sample_seconds
+        self.progress = progress_table()
+        self.returns = returns_table()
+        self._start = time()
+        #: pubend -> the last word on how far it was delivered, in milliseconds since the start
+        self._delivered: dict[str, float] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return time() - self._start
+
+    async def begin(self) -> None:
+        """From now on."""
+        for subscriber in self.stage.subscribers:
+            subscriber.caught_up = self._caught_up
+        self._tasks = [
+            asyncio.create_task(self._watch_delivered()),
+            asyncio.create_task(self._watch_released()),
+        ]
+
+    async def end(self) -> None:
+        """Come to rest; AssertionError if somebody did not get what it should."""
+        for task in self._tasks:
+            task.cancel()
+        await self.stage.finish()
+
+    def _caught_up(self, name: str, left: float, returned: float, taken: float) -> None:
+        self.returns.add(name, left - self._start, returned - self._start, taken)
+
+    def delivered(self) -> float:
+        """The time up to which everything was delivered, in the pubend that is furthest behind."""
+        return min(self._delivered.values()) / 1e3
+
+    async def _watch_delivered(self) -> None:
+        while True:
+            at = self.now
+            for each in await self._streams() or []:
+                if each["delivered"] is not None:
+                    self._delivered[each["pubend"]] = each["delivered"] / 1e3 - self._start * 1e3
+            for pubend, tick in self._delivered.items():
+                self.progress.add(at, pubend, DELIVERED, tick)
+            await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
+
+    async def _streams(self) -> list[dict[str, Any]] | None:
+        """Of the subscriber hosting broker; None while it is down."""
+        if not self.stage.shb.is_running:
+            return None
+        # A connection for each question: one that has to be made again waits longer each time.
+        try:
+            async with connect(self.stage.shb.url, connect_timeout=1.0) as client:
+                return await self.stage.ask(client, "streams")
+        except ClientError:
+            return None
+
+    async def _watch_released(self) -> None:
+        client = await self.stage.client(self.stage.phb)
+        while True:
+            at = self.now
+            for each in await self.stage.ask(client, "pubends") or []:
+                if each["released"] is not None:
+                    self.progress.add(
+                        at, each["pubend"], RELEASED, each["released"] / 1e3 - self._start * 1e3
+                    )
+            await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
+
+
+def coming_and_going(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
+    """Figures 5 and 6."""
+    return asyncio.run(_coming_and_going(COMING_QUICK if quick else COMING, say))
+
+
+async def _coming_and_going(effort: Coming, say: Callable[[str], None]) -> Sequence[Table]:
+    async with RealStage(PUBENDS) as stage:
+        await stage.populate(effort.subscribers, effort.events_a_second)
+        await asyncio.sleep(WARM_SECONDS)
+        seen = Observed(stage, effort.sample_seconds)
+        await seen.begin()
+        absences = [
+            asyncio.create_task(_absence(seen, stage.subscribers[number], leaves, returns))
+            for number, leaves, returns in effort.absences(0.0)
+        ]
+        while seen.now < effort.seconds:
+            await asyncio.sleep(min(10.0, effort.seconds - seen.now))
+            say(f"{seen.now:.0f} of {effort.seconds:.0f} s")
+        await asyncio.gather(*absences)
+        await seen.end()
+    return [seen.progress, seen.returns, effort.setting()]
+
+
+async def _absence(seen: Observed, subscriber: LoadSubscriber, leaves: float, returns: float) -> None:
+    await asyncio.sleep(leaves - seen.now)
+    await subscriber.leave()
+    await asyncio.sleep(returns - seen.now)
+    await subscriber.come()
+
+
+def crash(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
+    """Figure 7."""
+    return asyncio.run(_crash(CRASH_QUICK if quick else CRASH, say))
+
+
+async def _crash(effort: Crash, say: Callable[[str], None]) -> Sequence[Table]:
+    phases = phases_table()
+    async with RealStage(PUBENDS) as stage:
+        await stage.populate(effort.subscribers, effort.events_a_second)
+        await asyncio.sleep(WARM_SECONDS)
+        seen = Observed(stage, effort.sample_seconds)
+        await seen.begin()
+        await asyncio.sleep(effort.before_seconds)
+        phases.add("down", seen.now)
+        await asyncio.to_thread(stage.shb.kill)
+        await asyncio.gather(*(each.leave() for each in stage.subscribers))
+        say("the subscriber hosting broker is down")
+        await asyncio.sleep(effort.down_seconds)
+        await asyncio.to_thread(stage.shb.start)
+        phases.add("up", seen.now)
+        await _until(lambda: seen.delivered() >= seen.now - BEHIND_S)
+        phases.add("delivered", seen.now)
+        phases.add("returned", seen.now)
+        say("subscribers return")
+        await asyncio.gather(*(each.come() for each in stage.subscribers))
+        await _until(lambda: not any(each.is_catching_up for each in stage.subscribers))
+        await asyncio.sleep(effort.after_seconds)
+        phases.add("end", seen.now)
+        await seen.end()
+    return [seen.progress, seen.returns, phases, effort.setting()]
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(120):
+        while not condition():
+            await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,171 @@
+"""The experiments of DSN'03 on simulated time: one publisher hosting broker, one subscriber hosting broker.
+
+Links and disks take their time, computing takes none. What shows is the protocol, not the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tidemark.broker.overlay.layout import Layout
+from tidemark.lab.figures.dsn03.figures import (
+    BEHIND_S,
+    DELIVERED,
+    KINDS,
+    PUBENDS,
+    RELEASED,
+    Coming,
+    Crash,
+    phases_table,
+    progress_table,
+    returns_table,
+)
+from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage, Witness
+from tidemark.lab.figures.table import Table
+from tidemark.sim.plan import Plan
+from tidemark.wire.frames import Deliver
+
+COMING = Coming(events_a_second=400, subscribers=20, seconds=100, every_seconds=60, away_seconds=5)
+COMING_QUICK = Coming(80, 4, 12, every_seconds=4, away_seconds=1, sample_seconds=0.25)
+CRASH = Crash(
+    events_a_second=400,
+    subscribers=20,
+    before_seconds=10,
+    down_seconds=25,
+    after_seconds=10,
+    sample_seconds=0.1,
+)
+CRASH_QUICK = Crash(80, 4, 3, down_seconds=3, after_seconds=3)
+
+
+class TwoBrokers:
+    """phb - shb, four pubends, subscribers of a quarter of the events each, and samples of how far all is."""
+
+    def __init__(self, events_a_second: int, subscribers: int, sample_seconds: float) -> None:
+        layout = Layout.of_tree({"phb": None, "shb": "phb"}, dict.fromkeys(PUBENDS, "phb"))
+        plan = Plan(layout, STEADY, topics=("t.x",))
+        self.stage = SimStage(plan)
+        self.progress = progress_table()
+        self.returns = returns_table()
+        #: pubend -> the last word on how far it was delivered, in milliseconds since the start
+        self._delivered: dict[str, float] = {}
+        #: who is catching up -> (left, returned)
+        self._catching_up: dict[str, tuple[float, float]] = {}
+        self._left: dict[str, float] = {}
+        every = len(PUBENDS) / events_a_second
+        for at, pubend in enumerate(PUBENDS):
+            self.stage.publisher(pubend, "phb", every, SETTLE_S / 2 + at * every / len(PUBENDS))
+        for number in range(subscribers):
+            kind = KINDS[number % len(KINDS)]
+            made = self.stage.subscriber(f"s{number}", "shb", f"kind = '{kind}'")
+            made.on_deliver = self._heard
+            made.come()
+        self.stage.run(SETTLE_S)
+        self.stage.probe("shb", "streams", sample_seconds, self._sample_streams)
+        self.stage.every(sample_seconds, self._note_while_down)
+        self.stage.probe("phb", "pubends", sample_seconds, self._sample_pubends)
+
+    def delivered(self) -> float:
+        """The time up to which everything was delivered, in the pubend that is furthest behind."""
+        return min(self._delivered.values()) / 1e3
+
+    def _sample_streams(self, time: float, answer: list[dict[str, Any]]) -> None:
+        for each in answer:
+            if each["delivered"] is not None:
+                self._delivered[each["pubend"]] = self.stage.time_of(each["delivered"]) * 1e3
+        self._note_delivered(time)
+
+    def _note_delivered(self, time: float) -> None:
+        for pubend, tick in self._delivered.items():
+            self.progress.add(time, pubend, DELIVERED, tick)
+
+    def _note_while_down(self) -> None:
+        if not self.stage.world.is_up("shb"):
+            self._note_delivered(self.stage.now)
+
+    def _sample_pubends(self, time: float, answer: list[dict[str, Any]]) -> None:
+        for each in answer:
+            if each["released"] is not None:
+                self.progress.add(time, each["pubend"], RELEASED, self.stage.time_of(each["released"]) * 1e3)
+
+    def leave(self, subscriber: Witness) -> None:
+        """A subscriber goes away."""
+        self._left[subscriber.name] = self.stage.now
+        subscriber.leave()
+
+    def come(self, subscriber: Witness) -> None:
+        """It returns."""
+        subscriber.told.clear()
+        self._catching_up[subscriber.name] = self._left[subscriber.name], self.stage.now
+        subscriber.come()
+
+    def _heard(self, subscriber: Witness, _: Deliver) -> None:
+        absence = self._catching_up.get(subscriber.name)
+        if absence is None or len(subscriber.told) < len(PUBENDS):
+            return
+        left, returned = absence
+        if all(self.stage.time_of(tick) >= returned for tick in subscriber.told.values()):
+            del self._catching_up[subscriber.name]
+            self.returns.add(subscriber.name, left, returned, self.stage.now - returned)
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Somebody has not caught up."""
+        return bool(self._catching_up)
+
+
+def coming_and_going(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
+    """Figures 5 and 6: subscribers leave in turn, evenly over time."""
+    effort = COMING_QUICK if quick else COMING
+    world = TwoBrokers(effort.events_a_second, effort.subscribers, effort.sample_seconds)
+    stage, end = world.stage, world.stage.now + effort.seconds
+    for number, leaves, returns in effort.absences(stage.now):
+        stage.at(leaves, partial(world.leave, stage.subscribers[number]))
+        stage.at(returns, partial(world.come, stage.subscribers[number]))
+    _run(stage, end, say)
+    stage.finish()
+    return [
+        world.progress,
+        world.returns,
+        effort.setting(),
+    ]
+
+
+def crash(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
+    """Figure 7: the subscriber hosting broker is down; subscribers return once its constream has it all."""
+    effort = CRASH_QUICK if quick else CRASH
+    world = TwoBrokers(effort.events_a_second, effort.subscribers, effort.sample_seconds)
+    stage, phases = world.stage, phases_table()
+    _run(stage, stage.now + effort.before_seconds, say)
+    phases.add("down", stage.now)
+    for subscriber in stage.subscribers:
+        world.leave(subscriber)
+    stage.world.crash("shb")
+    _run(stage, stage.now + effort.down_seconds, say)
+    phases.add("up", stage.now)
+    stage.world.restart("shb")
+    while world.delivered() < stage.now - BEHIND_S:
+        stage.run(stage.now + effort.sample_seconds / 10)
+    phases.add("delivered", stage.now)
+    phases.add("returned", stage.now)
+    for subscriber in stage.subscribers:
+        world.come(subscriber)
+    while world.is_catching_up:
+        stage.run(stage.now + effort.sample_seconds)
+    _run(stage, stage.now + effort.after_seconds, say)
+    phases.add("end", stage.now)
+    stage.finish()
+    return [
+        world.progress,
+        world.returns,
+        phases,
+        effort.setting(),
+    ]
+
+
+def _run(stage: SimStage, until: float, say: Callable[[str], None]) -> None:
+    while stage.now < until:
+        stage.run(min(until, stage.now + 10))
+        say(f"{stage.now:.0f} simulated seconds")

@@ -1,0 +1,352 @@
+"""Figures 1 to 5 of MOPS: seven brokers, mobile subscribers, queues against persistent notifications.
+
+The queueing side is as the paper has it. In place of the paper's own approach stands Tidemark, which also
+keeps notifications instead of queues: as it is set by default, by which it is judged, and to see what they
+cost with heartbeats that suit so few events.
+Notifications are counted one by one, also where Tidemark sends several in one frame.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.broker.publishing.pubend import PubendPolicy
+from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting
+from tidemark.lab.figures.judging import fitted
+from tidemark.lab.figures.mops.persistence import PersistenceSide
+from tidemark.lab.figures.mops.queueing import QueueSide
+from tidemark.lab.figures.mops.roaming import (
+    KINDS,
+    OPEN_TO_ALL,
+    PARENTS,
+    PUBLISH_EVERY_S,
+    Roaming,
+    Side,
+)
+from tidemark.lab.figures.mops.roaming import Tables as RoamingTables
+from tidemark.lab.figures.table import Numbers, Table, mean_by
+from tidemark.sim.workers import in_order
+
+METHOD = """
+Seven brokers in a tree, a publisher at each, and subscribers of everything that come to a random broker and
+leave again: the same itinerary for queues, which are as the paper describes them and exist only here, and for
+Tidemark, which stands in the place of the paper's persistent notifications. Both in the simulator, on links
+of 1 ms. Tidemark is as it is set by default; *calm*, which only figure 5 is about, has heartbeats as rare as
+events, and releases expected within 10 s. Events that Tidemark fetches once more for a subscriber that has
+come are notifications as well, at every broker that they pass. A queue is handed over from broker to broker
+directly, which favours queues. The paper's runs were longer, five of 20 minutes each.
+"""
+QUEUES, DEFAULT, CALM = "queues", "tidemark", "tidemark, calm"
+#: Each publisher has something to say every two seconds; silence need not be more frequent.
+CALM_POLICY = PubendPolicy(heartbeat=round(PUBLISH_EVERY_S * 1e6), ack_expected=10_000_000)
+SIDES: dict[str, Callable[[], Side]] = {
+    QUEUES: QueueSide,
+    DEFAULT: lambda: PersistenceSide(DEFAULT, PubendPolicy()),
+    CALM: lambda: PersistenceSide(CALM, CALM_POLICY),
+}
+#: All that is published, events a second.
+RATE = len(PARENTS) / PUBLISH_EVERY_S
+#: The paper's: one subscriber at each broker; where its curves part; its gain.
+SATURATED, PARTED, GAIN = 15, 7, 0.10
+
+
+#: side, subscribers, run, seconds
+Case = tuple[str, int, int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Numbers of subscribers, how often and for how long each."""
+
+    subscribers: tuple[int, ...]
+    #: with heartbeats that only figure 5 is about
+    when_calm: tuple[int, ...]
+    runs: int
+    seconds: float
+
+    def cases(self) -> list[Case]:
+        """Everything that is run."""
+        numbers = {side: self.when_calm if side == CALM else self.subscribers for side in SIDES}
+        runs = range(self.runs)
+        return [(side, each, run, self.seconds) for side in SIDES for each in numbers[side] for run in runs]
+
+
+FULL = Effort((1, 5, 10, 15, 20, 25, 30, 35), (1, 15, 35), 1, 60)
+QUICK = Effort((1, 6, 15), (1, 15), 1, 6)
+
+
+def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
+    """All sides, all numbers of subscribers, several runs of each."""
+    effort = QUICK if quick else FULL
+    tables = RoamingTables()
+    cases = effort.cases()
+    jobs = 1 if quick else os.cpu_count() or 1
+    with closing(in_order(played, cases, jobs)) as outcomes:
+        for (side, subscribers, run, _), outcome in zip(cases, outcomes, strict=True):
+            tables.add(outcome)
+            say(f"{side}, {subscribers} subscribers, run {run + 1}")
+    runs = setting(
+        seconds_a_run=effort.seconds, runs=effort.runs, publishers=len(PARENTS), events_a_second=RATE
+    )
+    return [tables.brokers, tables.deliveries, tables.storage, runs]
+
+
+def played(case: Case) -> RoamingTables:
+    """One run, in a process of its own."""
+    side, subscribers, run, seconds = case
+    return Roaming(SIDES[side](), subscribers, run, seconds).play()
+
+
+def _average(tables: Tables, side: str, *columns: str) -> tuple[Numbers, Numbers]:
+    """Subscribers, and the sum of these columns: the average of all brokers and runs."""
+    table = tables["brokers"].where(approach=side)
+    parts = [mean_by(table, "subscribers", column) for column in columns]
+    return parts[0][0], np.sum([each[1] for each in parts], axis=0)
+
+
+def _at(curve: tuple[Numbers, Numbers], subscribers: float) -> float:
+    return float(np.interp(subscribers, *curve))
+
+
+def _most(tables: Tables) -> int:
+    return int(tables["brokers"].numbers("subscribers").max())
+
+
+def _curves(tables: Tables, columns: Sequence[str], sides: Sequence[str] = tuple(SIDES)) -> list[Series]:
+    return [Series(side, *_average(tables, side, *columns), "marked") for side in sides]
+
+
+def _both(kind: str) -> tuple[str, str]:
+    return f"received_{kind}", f"sent_{kind}"
+
+
+# Figure 1: connected subscribers.
+
+
+def _draw_connected(tables: Tables) -> Sequence[Panel]:
+    table = tables["brokers"].where(approach=QUEUES)
+    lines = [
+        Series(broker, *mean_by(table.where(broker=broker), "subscribers", "connected"), "marked")
+        for broker in PARENTS
+    ]
+    return [Panel("average of a run", "subscribers", "connected", lines)]
+
+
+def _judge_connected(tables: Tables) -> Sequence[Finding]:
+    table, most = tables["brokers"].where(approach=QUEUES), _most(tables)
+    at_most = table.where(subscribers=most)
+    root = at_most.where(broker="B1").numbers("connected").mean()
+    others = [at_most.where(broker=broker).numbers("connected").mean() for broker in OPEN_TO_ALL]
+    average = _at(_average(tables, QUEUES, "connected"), SATURATED)
+    return [
+        Finding(
+            "nobody connects to B1, and the others share the load evenly",
+            f"of {most}, {root:.1f} at B1, {min(others):.2f} to {max(others):.2f} at the others",
+            bool(root == 0 and max(others) < 1.5 * min(others)),
+        ),
+        Finding(
+            f"with {SATURATED} subscribers there is one connected to each broker on average",
+            f"{average:.2f}",
+            abs(average - 1) <= 0.2,
+        ),
+        Finding(
+            "everybody gets every notification, once",
+            "; ".join(_received(tables, side) for side in (QUEUES, DEFAULT)),
+            _wrong(tables, DEFAULT) == 0,
+        ),
+    ]
+
+
+def _received(tables: Tables, side: str) -> str:
+    table = tables["deliveries"].where(approach=side)
+    expected, missed, repeated = (
+        int(table.numbers(each).sum()) for each in ("expected", "missed", "repeated")
+    )
+    return f"{side}: {missed} of {expected:,} missed, {repeated} repeated"
+
+
+def _wrong(tables: Tables, side: str) -> float:
+    table = tables["deliveries"].where(approach=side)
+    return float(table.numbers("missed").sum() + table.numbers("repeated").sum())
+
+
+# Figure 2: stored notifications.
+
+
+def _draw_stored(tables: Tables) -> Sequence[Panel]:
+    cached = _curves(tables, ["cached_bytes"], [DEFAULT, CALM])
+    most = _most(tables)
+    over_time = [Series(side, *_storage(tables, side, most), "steps") for side in SIDES]
+    return [
+        Panel(f"with {most} subscribers, over a run", "time (s)", "events a broker", over_time),
+        Panel(
+            "that must be kept for somebody", "subscribers", "events a broker", _curves(tables, ["stored"])
+        ),
+        Panel("that are at hand besides, in memory", "subscribers", "bytes a broker", cached),
+    ]
+
+
+def _storage(tables: Tables, side: str, subscribers: int) -> tuple[Numbers, Numbers]:
+    """time[sample], stored[sample] of the first run with so many."""
+    table = tables["storage"].where(approach=side, subscribers=subscribers, run=0)
+    return table.numbers("time_s"), table.numbers("stored")
+
+
+def _judge_stored(tables: Tables) -> Sequence[Finding]:
+    queues, ours, most = (
+        _average(tables, QUEUES, "stored"),
+        _average(tables, DEFAULT, "stored"),
+        _most(tables),
+    )
+    line, level = fitted(*queues), _at(ours, most)
+    crossing = line.reaches(level)
+    over_time = _storage(tables, DEFAULT, most)[1]
+    third = len(over_time) // 3
+    middle, end = over_time[third:-third].mean(), over_time[-third:].mean()
+    return [
+        Finding(
+            "with queues the number grows linearly with the subscribers",
+            f"{line.slope:.3f} a broker for each subscriber; a line explains {line.explained:.1%} of it",
+            line.slope > 0 and line.explained > 0.95,
+        ),
+        Finding(
+            "without, it reaches a maximum and stays there, however many subscribers there are",
+            f"{_at(ours, SATURATED):.2f} with {SATURATED} subscribers, {level:.2f} with {most}; of these, "
+            f"{middle:.2f} in the middle third of the run, {end:.2f} in the last",
+            bool(abs(_at(ours, SATURATED) / level - 1) <= 0.2 and abs(end / middle - 1) <= 0.2),
+        ),
+        Finding(
+            "with many more subscribers than brokers, queues take more",
+            f"{_at(queues, most):.2f} in queues against {level:.2f} with {most} subscribers"
+            + (
+                ""
+                if crossing is None
+                else f"; the line of the queues is above it from {max(0.0, crossing):.1f} on"
+            ),
+            _at(queues, most) > level,
+        ),
+    ]
+
+
+# Figure 3: notification messages.
+
+
+def _draw_notifications(tables: Tables) -> Sequence[Panel]:
+    return [
+        Panel(way, "subscribers", "messages a second and broker", _curves(tables, [f"{way}_notification"]))
+        for way in ("received", "sent")
+    ]
+
+
+def _judge_notifications(tables: Tables) -> Sequence[Finding]:
+    most = _most(tables)
+    received = _average(tables, DEFAULT, "received_notification")
+    sent = _average(tables, DEFAULT, "sent_notification")
+    both = {side: _average(tables, side, *_both("notification")) for side in (QUEUES, DEFAULT)}
+    beyond = both[QUEUES][0] >= PARTED
+    more = both[QUEUES][1][beyond] / both[DEFAULT][1][beyond]
+    return [
+        Finding(
+            f"the rate of received ones grows up to {SATURATED} subscribers, to the rate of publishing",
+            f"{received[1][0]:.2f} with {received[0][0]:.0f}, {_at(received, SATURATED):.2f} with {SATURATED}"
+            f" and {_at(received, most):.2f} with {most}; {RATE} a second are published",
+            bool(received[1][0] < _at(received, SATURATED)) and abs(_at(received, most) / RATE - 1) <= 0.1,
+        ),
+        Finding(
+            "the rate of sent ones grows with the subscribers",
+            f"from {sent[1][0]:.2f} to {sent[1][-1]:.2f} a second",
+            bool((np.diff(sent[1]) > 0).all()),
+        ),
+        Finding(
+            f"queues make for more from {PARTED} subscribers on: for those who are away, and in hand-overs",
+            f"{more.min():.2f} to {more.max():.2f} times as many as Tidemark",
+            bool((more > 1).all()),
+        ),
+    ]
+
+
+# Figure 4: unsubscriptions.
+
+
+def _draw_unsubscriptions(tables: Tables) -> Sequence[Panel]:
+    return [
+        Panel(way, "subscribers", "messages a second and broker", _curves(tables, [f"{way}_unsubscription"]))
+        for way in ("received", "sent")
+    ]
+
+
+def _judge_unsubscriptions(tables: Tables) -> Sequence[Finding]:
+    queues = _average(tables, QUEUES, *_both("unsubscription"))
+    ours = _average(tables, DEFAULT, *_both("unsubscription"))
+    sent = _average(tables, QUEUES, "sent_unsubscription")
+    return [
+        Finding(
+            "queues make for fewer: who returns to the same broker need not unsubscribe",
+            f"with {_most(tables)} subscribers {queues[1][-1]:.2f} a second against {ours[1][-1]:.2f}",
+            bool((queues[1] <= ours[1]).all()),
+        ),
+        Finding(
+            "the more subscribers, the fewer are sent: others behind the link still want the events",
+            f"queues: {sent[1].max():.3f} at the most, {sent[1][-1]:.3f} with {_most(tables)}",
+            bool(sent[1][-1] < sent[1].max() / 2),
+        ),
+    ]
+
+
+# Figure 5: all messages.
+
+ALL = tuple(f"{way}_{kind}" for way in ("received", "sent") for kind in KINDS)
+
+
+def _draw_all(tables: Tables) -> Sequence[Panel]:
+    paths = [each for each in ALL if not each.endswith(("control", "silence"))]
+    return [
+        Panel("all", "subscribers", "messages a second and broker", _curves(tables, ALL)),
+        Panel(
+            "without control and silence",
+            "subscribers",
+            "messages a second and broker",
+            _curves(tables, paths),
+        ),
+    ]
+
+
+def _judge_all(tables: Tables) -> Sequence[Finding]:
+    most = _most(tables)
+    queues = _at(_average(tables, QUEUES, *ALL), most)
+    findings = []
+    for side, policy in ((DEFAULT, PubendPolicy()), (CALM, CALM_POLICY)):
+        ours = _at(_average(tables, side, *ALL), most)
+        idle = _at(_average(tables, side, *_both("control"), *_both("silence")), most)
+        beats = sorted({policy.heartbeat / 1e6, policy.heartbeat_idle / 1e6})
+        said = f"heartbeats every {' to '.join(f'{each:g}' for each in beats)} s: "
+        said += f"{ours:.1f} a second against {queues:.1f} with queues, "
+        said += f"{abs(1 - ours / queues):.0%} {'less' if ours < queues else 'more'}; "
+        findings.append(
+            Finding(
+                f"queues make for more, 10% with {most} subscribers",
+                said + f"{idle:.1f} of them are silence, acknowledgements and releases",
+                ours <= queues * (1 - GAIN),
+            )
+        )
+    return findings
+
+
+def _figure(
+    number: int, title: str, draw: Callable[..., Sequence[Panel]], judge: Callable[..., Sequence[Finding]]
+) -> Figure:
+    return Figure(f"figure-{number}", title, f"MOPS, figure {number}", draw, judge)
+
+
+FIGURES = (
+    _figure(1, "Connected subscribers", _draw_connected, _judge_connected),
+    _figure(2, "Queued and persistent notifications", _draw_stored, _judge_stored),
+    _figure(3, "Received and sent notifications", _draw_notifications, _judge_notifications),
+    _figure(4, "Received and sent unsubscriptions", _draw_unsubscriptions, _judge_unsubscriptions),
+    _figure(5, "All received and sent messages", _draw_all, _judge_all),
+)

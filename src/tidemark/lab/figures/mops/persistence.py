@@ -1,0 +1,142 @@
+"""Persistence: how Tidemark serves mobile subscribers, for the comparison with queues.
+
+An event is kept once, at the broker of its publisher, until everybody has it or its validity is over. A
+subscriber shows its token wherever it comes to; nobody queues anything for it while it is away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark.broker.overlay.layout import Layout
+from tidemark.broker.publishing.pubend import PubendPolicy
+from tidemark.lab.figures.mops.roaming import PARENTS, PUBLISH_EVERY_S, VALIDITY_MS, Received, Tally
+from tidemark.lab.figures.simulated_overlay import STEADY, SimStage, Witness
+from tidemark.sim.plan import Plan
+from tidemark.wire.frames import (
+    ClientFrame,
+    Deliver,
+    Fetched,
+    Interest,
+    Knowledge,
+    PeerFrame,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+)
+
+#: A hierarchy of twenty types.
+TOPICS = (
+    *(f"t.k{one}" for one in range(4)),
+    *(f"t.k{one}.k{two}" for one in range(4) for two in range(4)),
+)
+
+
+@dataclass
+class Mobile:
+    """A mobile subscriber."""
+
+    witness: Witness
+
+    def come(self, at: str) -> None:
+        """Connect to this broker."""
+        self.witness.come_to(at)
+
+    def leave(self) -> None:
+        """Disconnect, having acknowledged what it has."""
+        self.witness.commit()
+        self.witness.leave()
+
+
+class PersistenceSide:
+    """All of it, in the simulator."""
+
+    def __init__(self, name: str, policy: PubendPolicy) -> None:
+        self.name = name
+        pubends = {f"p{name}": name for name in PARENTS}
+        layout = Layout.of_tree(PARENTS, pubends)
+        plan = Plan(layout, STEADY, pubend_policy=policy, topics=TOPICS, validities=(VALIDITY_MS,))
+        self.tally = Tally()
+        self._stage = SimStage(plan)
+        self._stage.listen(self._between, self._to_client, self._from_client)
+        #: (from, to, pubend) -> what the one has said that it wants, last
+        self._wanted: dict[tuple[str, str, str], Interest] = {}
+
+    # What passes.
+
+    def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
+        match frame:
+            case Knowledge(batch=batch) | Fetched(batch=batch) if batch is not None:
+                self.tally.passed(sender, receiver, "notification", batch.count)
+            case Knowledge():
+                self.tally.passed(sender, receiver, "silence")
+            case Interest():
+                self.tally.passed(sender, receiver, self._kind(sender, receiver, frame))
+            case _:
+                self.tally.passed(sender, receiver, "control")
+
+    def _kind(self, sender: str, receiver: str, frame: Interest) -> str:
+        """It wants less than before: an unsubscription; otherwise a subscription."""
+        before = self._wanted.get((sender, receiver, frame.pubend))
+        self._wanted[sender, receiver, frame.pubend] = frame
+        if before is None or before.wanted is None or frame.wanted is None:
+            return "subscription"
+        return "subscription" if set(frame.wanted) - set(before.wanted) else "unsubscription"
+
+    def _to_client(self, broker: str, frame: ClientFrame) -> None:
+        match frame:
+            case Deliver(batch=batch) if batch is not None:
+                self.tally.passed(broker, None, "notification", batch.count)
+            case Deliver():
+                self.tally.passed(broker, None, "silence")
+            case _:
+                self.tally.passed(broker, None, "control")
+
+    def _from_client(self, broker: str, frame: ClientFrame) -> None:
+        match frame:
+            case Publish(batch=batch):
+                self.tally.passed(None, broker, "notification", batch.count)
+            case Subscribe():
+                self.tally.passed(None, broker, "subscription")
+            case Unsubscribe():
+                self.tally.passed(None, broker, "unsubscription")
+            case _:
+                self.tally.passed(None, broker, "control")
+
+    # People.
+
+    def at(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something at this time."""
+        self._stage.at(seconds, action)
+
+    def run(self, until: float) -> None:
+        """Let time pass."""
+        self._stage.run(until)
+
+    def roamer(self, number: int) -> Mobile:
+        """A subscriber of everything."""
+        return Mobile(self._stage.subscriber(f"s{number}", next(iter(PARENTS))))
+
+    def publish_every(self, broker: str, seconds: float, first: float) -> None:
+        """A publisher."""
+        self._stage.publisher(f"p{broker}", broker, seconds, first)
+
+    # What can be seen.
+
+    def stored(self, broker: str) -> int:
+        """Events in the logs of the pubends that are there."""
+        return self._stage.logged(broker)
+
+    def cached_bytes(self, broker: str) -> int:
+        """What it remembers of all streams."""
+        return self._stage.remembered_bytes(broker)
+
+    def finish(self) -> Received:
+        """Come to rest and be judged: a violation ends the experiment."""
+        self._stage.stop_publishing()
+        self._stage.run(self._stage.now + PUBLISH_EVERY_S)
+        self._stage.finish()
+        lives = [life for each in self._stage.subscribers for life in each.lives]
+        events = sum(len(received.events) for life in lives for received in life.ledger.values())
+        return Received(events, missed=0, repeated=0)

@@ -1,0 +1,302 @@
+"""Queueing: how others serve mobile subscribers, as MOPS describes it, to compare with. Not in the product.
+
+A broker keeps a queue for each subscriber that was there last and is away: a proxy that goes on subscribing
+for it. When the subscriber comes to another broker, that one subscribes, has the old broker hand the queue
+over, and ends the subscription there. Subscriptions travel by reverse path forwarding with covering: all want
+everything, so a neighbour is told of the first one behind a broker, and of the end of the last.
+The hand-over goes from broker to broker directly, which favours this side: on the tree it would pass others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, cast
+
+from tidemark.lab.figures.mops.roaming import PARENTS, PUBLISH_EVERY_S, Received, Tally
+from tidemark.lab.figures.simulated_overlay import STEADY
+from tidemark.sim.engine import Engine
+from tidemark.sim.network import Network
+from tidemark.sim.plan import SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """An event, by its number; for one subscriber when it is handed over."""
+
+    event: int
+    subscriber: int | None = None
+    kind: str = "notification"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeLink:
+    """Somebody behind the sender wants events."""
+
+    kind: str = "subscription"
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeLink:
+    """Nobody behind the sender does any more."""
+
+    kind: str = "unsubscription"
+
+
+@dataclass(frozen=True, slots=True)
+class AskQueue:
+    """A subscriber that was at the receiver is at the sender now: hand its queue over."""
+
+    subscriber: int
+    kind: str = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueGiven:
+    """That was all there was in the queue."""
+
+    subscriber: int
+    kind: str = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class EndProxy:
+    """The receiver need not subscribe for this subscriber any more."""
+
+    subscriber: int
+    kind: str = "unsubscription"
+
+
+Message = Notify | SubscribeLink | UnsubscribeLink | AskQueue | QueueGiven | EndProxy
+
+
+@dataclass
+class QueueBroker:
+    """One broker."""
+
+    name: str
+    neighbours: tuple[str, ...]
+    send: Callable[[str, Message], None]
+    deliver: Callable[[int, int], None]
+    #: subscriber -> its queue while it is away, None while it is here
+    places: dict[int, list[int] | None] = field(default_factory=dict)
+    #: neighbours that want events, and those that were told that somebody here or behind here does
+    wanting: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
+
+    def published(self, event: int, source: str | None = None) -> None:
+        """An event, from a publisher or a neighbour: to all who want it, or into their queues."""
+        for subscriber, queue in self.places.items():
+            if queue is None:
+                self.deliver(subscriber, event)
+            else:
+                queue.append(event)
+        for neighbour in sorted(self.wanting - {source}):
+            self.send(neighbour, Notify(event))
+
+    def arrived(self, subscriber: int, old: str | None) -> None:
+        """A subscriber is here."""
+        queue = self.places.get(subscriber) or []
+        self.places[subscriber] = None
+        self._subscribe()
+        for event in queue:
+            self.deliver(subscriber, event)
+        if old is not None and old != self.name:
+            self.send(old, AskQueue(subscriber))
+
+    def left(self, subscriber: int) -> None:
+        """It is away: its queue begins."""
+        self.places[subscriber] = []
+
+    def heard(self, sender: str, message: Message) -> None:
+        """A neighbour, or the broker where a subscriber is now, says something."""
+        match message:
+            case Notify(event, None):
+                self.published(event, sender)
+            case Notify(event, int(subscriber)):
+                self._handed_over(subscriber, event)
+            case SubscribeLink():
+                self.wanting.add(sender)
+                self._subscribe()
+            case UnsubscribeLink():
+                self.wanting.discard(sender)
+                self._subscribe()
+            case AskQueue(subscriber):
+                self._hand_over(sender, subscriber)
+                self.send(sender, QueueGiven(subscriber))
+            case QueueGiven(subscriber):
+                self.send(sender, EndProxy(subscriber))
+            case EndProxy(subscriber):
+                self._hand_over(sender, subscriber)  # what has come meanwhile
+                del self.places[subscriber]
+                self._subscribe()
+
+    def _handed_over(self, subscriber: int, event: int) -> None:
+        queue = self.places[subscriber]
+        if queue is None:
+            self.deliver(subscriber, event)
+        else:
+            queue.append(event)  # it has left again
+
+    def _hand_over(self, to: str, subscriber: int) -> None:
+        queue = self.places[subscriber]
+        assert queue is not None
+        self.places[subscriber] = []
+        for event in queue:
+            self.send(to, Notify(event, subscriber))
+
+    def _subscribe(self) -> None:
+        """Tell each neighbour whether somebody here, or behind another one, wants events."""
+        for neighbour in self.neighbours:
+            wants = bool(self.places or self.wanting - {neighbour})
+            if wants and neighbour not in self.told:
+                self.told.add(neighbour)
+                self.send(neighbour, SubscribeLink())
+            elif not wants and neighbour in self.told:
+                self.told.discard(neighbour)
+                self.send(neighbour, UnsubscribeLink())
+
+
+@dataclass
+class QueueSubscriber:
+    """A mobile subscriber: it remembers which broker it was at, and which events it has."""
+
+    side: QueueSide
+    number: int
+    place: str | None = None
+    is_here: bool = False
+    got: set[int] = field(default_factory=set)
+    repeated: int = 0
+    #: the first event that it must get
+    since: int | None = None
+
+    def come(self, at: str) -> None:
+        """Connect to this broker, and say which one it was at."""
+        self.side.came(self, at)
+
+    def leave(self) -> None:
+        """Disconnect."""
+        self.side.left(self)
+
+    def take(self, event: int) -> None:
+        """An event arrives."""
+        self.repeated += event in self.got
+        self.got.add(event)
+
+
+class QueueSide:
+    """All of it, on the simulator's network."""
+
+    name = "queues"
+
+    def __init__(self) -> None:
+        self._engine = Engine(0)
+        self.tally = Tally()
+        self._network = Network(self._engine, Random(1), lambda *_: None, self._arrive)
+        self._network.faults = STEADY
+        neighbours: dict[str, set[str]] = {name: set() for name in PARENTS}
+        for name, parent in PARENTS.items():
+            if parent is not None:
+                neighbours[name].add(parent)
+                neighbours[parent].add(name)
+        self._brokers = {
+            name: QueueBroker(name, tuple(sorted(near)), self._sender(name), self._deliverer(name))
+            for name, near in neighbours.items()
+        }
+        self._subscribers: list[QueueSubscriber] = []
+        self._events = 0
+        self._is_publishing = True
+
+    # The network.
+
+    def _sender(self, name: str) -> Callable[[str, Message], None]:
+        def send(receiver: str, message: Message) -> None:
+            # What ends a proxy counts where it arrives: there a subscriber would have said it in its place.
+            self.tally.passed(name, None, "control" if isinstance(message, EndProxy) else message.kind)
+            self.tally.passed(None, receiver, message.kind)
+            # The network carries anything: it looks inside only for what it treats as TCP would.
+            self._network.send(name, receiver, cast(Any, message))
+
+        return send
+
+    def _deliverer(self, name: str) -> Callable[[int, int], None]:
+        def deliver(subscriber: int, event: int) -> None:
+            self.tally.passed(name, None, "notification")
+            self._subscribers[subscriber].take(event)
+
+        return deliver
+
+    def _arrive(self, sender: str, receiver: str, message: Any) -> None:
+        self._brokers[receiver].heard(sender, message)
+
+    # People.
+
+    def at(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something at this time."""
+        self._engine.at(round(seconds * SECOND), action)
+
+    def run(self, until: float) -> None:
+        """Let time pass."""
+        self._engine.run(round(until * SECOND))
+
+    def roamer(self, number: int) -> QueueSubscriber:
+        """A subscriber of everything."""
+        assert number == len(self._subscribers)
+        self._subscribers.append(QueueSubscriber(self, number))
+        return self._subscribers[-1]
+
+    def came(self, subscriber: QueueSubscriber, at: str) -> None:
+        """A subscriber connects; unless its queue is here, that is a subscription."""
+        old, subscriber.place, subscriber.is_here = subscriber.place, at, True
+        if subscriber.since is None:
+            subscriber.since = self._events
+        self.tally.passed(None, at, "control" if old == at else "subscription")
+        self._brokers[at].arrived(subscriber.number, old)
+
+    def left(self, subscriber: QueueSubscriber) -> None:
+        """A subscriber says goodbye."""
+        assert subscriber.place is not None
+        subscriber.is_here = False
+        self.tally.passed(None, subscriber.place, "control")
+        self._brokers[subscriber.place].left(subscriber.number)
+
+    def publish_every(self, broker: str, seconds: float, first: float) -> None:
+        """A publisher."""
+
+        def publish() -> None:
+            if self._is_publishing:
+                self._events += 1
+                self.tally.passed(None, broker, "notification")
+                self._brokers[broker].published(self._events)
+                self._engine.after(round(seconds * SECOND), publish)
+
+        self.at(first, publish)
+
+    # What can be seen.
+
+    def stored(self, broker: str) -> int:
+        """Events in queues."""
+        return sum(len(queue) for queue in self._brokers[broker].places.values() if queue is not None)
+
+    def cached_bytes(self, broker: str) -> int:  # noqa: ARG002  (a side's signature)
+        """Nothing besides."""
+        return 0
+
+    def finish(self) -> Received:
+        """Everybody comes back to where it was."""
+        self._is_publishing = False
+        self._engine.run(self._engine.now + round(PUBLISH_EVERY_S * SECOND))
+        for subscriber in self._subscribers:
+            if subscriber.place is not None and not subscriber.is_here:
+                subscriber.come(subscriber.place)
+        self._engine.run(self._engine.now + SECOND)
+        # What was under way when a subscriber came for the first time may be its own or not.
+        wanted = [
+            set(range(each.since + 1, self._events + 1)) - {each.since + 1}
+            for each in self._subscribers
+            if each.since is not None
+        ]
+        came = [each for each in self._subscribers if each.since is not None]
+        missed = sum(len(want - each.got) for want, each in zip(wanted, came, strict=True))
+        return Received(sum(map(len, wanted)), missed, sum(each.repeated for each in came))

@@ -1,0 +1,267 @@
+"""RealStage: two broker processes, and publishers and subscribers of them in this one.
+
+Every subscriber has a connection of its own, holds its token, and checks as it goes: the events of a pubend
+are numbered, and it must get the ones it wants once and in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import time
+from typing import Any
+
+from tidemark.client.client import Client, connect
+from tidemark.client.events import Batch, Gap
+from tidemark.client.subscription import Subscription
+from tidemark.errors import ClientError
+from tidemark.lab.bench.processes.harness import DIRECTORY
+from tidemark.lab.processes.process_harness import BrokerPart, Stage
+from tidemark.ticks import CheckpointToken
+
+TOPIC = "lab.load"
+SCHEMA = "[n: long, kind: string, payload: bytes]"
+PAYLOAD = bytes(222)
+KINDS = "abcd"
+#: How often a publisher has its turn, and a subscriber acknowledges.
+TURN_SECONDS, ACK_SECONDS = 0.01, 0.1
+ASK_SECONDS = 1.0
+PATIENCE_SECONDS = 60.0
+
+
+class LoadPublisher:
+    """Publishes to one pubend at a rate, until told to stop; event n has the kind n modulo 4."""
+
+    def __init__(self, client: Client, rate: float) -> None:
+        self._client = client
+        self._rate = rate
+        self.published = 0
+        self._is_over = False
+
+    async def run(self) -> None:
+        """Until `stop`; returns when all is acknowledged."""
+        loop, under_way = asyncio.get_running_loop(), set[asyncio.Future[int | None]]()
+        begin = loop.time()
+        while not self._is_over:
+            while self.published < (loop.time() - begin) * self._rate:
+                kind = KINDS[self.published % len(KINDS)]
+                event = {"n": self.published, "kind": kind, "payload": PAYLOAD}
+                future = self._client.publish(TOPIC, event)
+                under_way.add(future)
+                future.add_done_callback(under_way.discard)
+                self.published += 1
+            await asyncio.sleep(TURN_SECONDS)
+        await asyncio.gather(*under_way)
+
+    def stop(self) -> None:
+        """No more events."""
+        self._is_over = True
+
+
+class LoadSubscriber:
+    """A subscriber of one kind of event, in all pubends; one that is not durable must not leave."""
+
+    def __init__(
+        self, name: str, kind: str, url: str, pubends: Sequence[str], *, is_durable: bool = True
+    ) -> None:
+        self._is_durable = is_durable
+        self.name = name
+        self.kind = kind
+        self._url = url
+        self._pubends = pubends
+        self._token: CheckpointToken | None = None
+        self._client: Client | None = None
+        self._task: asyncio.Task[None] | None = None
+        #: pubend -> number of the last event, and tick of the last event on this connection
+        self.last = dict.fromkeys(pubends, KINDS.index(kind) - len(KINDS))
+        self._told: dict[str, int] = {}
+        #: when it left and returned (time of day), while it has not caught up
+        self._left = 0.0
+        self._absence: tuple[float, float] | None = None
+        self.caught_up: Callable[[str, float, float, float], None] = lambda *_: None
+
+    @property
+    def is_catching_up(self) -> bool:
+        """It was away, and has not been told all up to its return."""
+        return self._absence is not None
+
+    async def come(self) -> None:
+        """Connect, and go on from its token."""
+        if self._left:
+            self._absence = self._left, time()
+        self._told.clear()
+        self._client = await connect(self._url, client=self.name, timeout=PATIENCE_SECONDS)
+        where = f"kind = '{self.kind}'"
+        if self._is_durable:
+            made = self._client.subscribe(TOPIC, where, durable=self.name, checkpoint=self._token)
+        else:
+            made = self._client.subscribe(TOPIC, where)
+        self._task = asyncio.create_task(self._read(await made))
+
+    async def started(self) -> None:
+        """Wait until it has started in every pubend."""
+        while self._token is None or not set(self._pubends) <= set(self._token):
+            await asyncio.sleep(TURN_SECONDS)
+
+    async def leave(self) -> None:
+        """Disconnect; what was not acknowledged is still in its token."""
+        self._left = time()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        if self._client is not None:
+            with suppress(ClientError):
+                await self._client.close(timeout=0)
+
+    async def _read(self, subscription: Subscription) -> None:
+        loop = asyncio.get_running_loop()
+        acknowledged = 0.0
+        while not set(self._pubends) <= set(subscription.checkpoint):
+            await asyncio.sleep(TURN_SECONDS)
+        self._token = subscription.checkpoint
+        async for item in subscription.batches():
+            self._take(item)
+            self._token = subscription.checkpoint
+            if self._is_durable and loop.time() - acknowledged > ACK_SECONDS:
+                acknowledged = loop.time()
+                await subscription.ack(self._token)
+
+    def _take(self, item: Batch | Gap) -> None:
+        assert isinstance(item, Batch), f"{self.name} was told of a gap"
+        for number in item.column("n").tolist():
+            expected = self.last[item.pubend] + len(KINDS)
+            assert number == expected, f"{self.name} at {item.pubend}: {number} instead of {expected}"
+            self.last[item.pubend] = number
+        self._told[item.pubend] = int(item.ticks[-1])
+        if self._absence is not None and len(self._told) == len(self._pubends):
+            left, returned = self._absence
+            if min(self._told.values()) >= returned * 1e6:
+                self._absence = None
+                self.caught_up(self.name, left, returned, time() - returned)
+
+    def failure(self) -> BaseException | None:
+        """What ended its reading, if something did."""
+        done = self._task is not None and self._task.done() and not self._task.cancelled()
+        return self._task.exception() if done and self._task is not None else None
+
+
+class RealStage:
+    """phb - shb as processes; `async with` starts them and ends everything."""
+
+    def __init__(self, pubends: Sequence[str], **settings: str) -> None:
+        """`settings` are those of both brokers, as `storage__durability="os"`."""
+        self._pubends = tuple(pubends)
+        self._settings = {name.replace("__", "."): value for name, value in settings.items()}
+        self.publishers: list[LoadPublisher] = []
+        self.subscribers: list[LoadSubscriber] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._clients: list[Client] = []
+
+    async def __aenter__(self) -> RealStage:
+        self._directory = TemporaryDirectory(
+            prefix="tidemark-lab-", dir=os.environ.get(DIRECTORY, "."), ignore_cleanup_errors=True
+        )
+        directory = Path(self._directory.name)
+        self._stage = Stage(directory)
+        topology = directory / "overlay.toml"
+        topology.write_text(self._topology())
+        self.phb, self.shb = (self._stage.placed_broker(name, topology) for name in ("phb", "shb"))
+        for broker in self.brokers:
+            for name, value in self._settings.items():
+                broker.arguments += ["--set", f"{name}={value}"]
+            await asyncio.to_thread(broker.start)
+        return self
+
+    @property
+    def brokers(self) -> tuple[BrokerPart, BrokerPart]:
+        """Publisher hosting, subscriber hosting."""
+        return self.phb, self.shb
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for subscriber in self.subscribers:
+            await subscriber.leave()
+        for client in self._clients:
+            await client.close(timeout=0)
+        await asyncio.to_thread(self._stage.__exit__, None, None, None)
+        self._directory.cleanup()
+
+    def _topology(self) -> str:
+        phb, shb = _free_port(), _free_port()
+        names = ", ".join(f'"{name}"' for name in self._pubends)
+        lines = ["[brokers.phb]", f'listen = "127.0.0.1:{phb}"', f"pubends = [{names}]"]
+        lines += ["[brokers.shb]", f'listen = "127.0.0.1:{shb}"', 'parent = "phb"']
+        return "\n".join(lines) + "\n"
+
+    async def client(self, broker: BrokerPart, **more: Any) -> Client:
+        """A client that is closed in the end."""
+        made = await connect(broker.url, timeout=PATIENCE_SECONDS, **more)
+        self._clients.append(made)
+        return made
+
+    async def populate(self, subscribers: int, events_a_second: float, *, are_durable: bool = True) -> None:
+        """Subscribers come and start, then publishers begin, one at each pubend."""
+        makers = [await self.client(self.phb, pubend=pubend) for pubend in self._pubends]
+        await makers[0].create_topic(TOPIC, SCHEMA)
+        for number in range(subscribers):
+            kind = KINDS[number % len(KINDS)]
+            self.subscribers.append(
+                LoadSubscriber(f"s{number}", kind, self.shb.url, self._pubends, is_durable=are_durable)
+            )
+        for subscriber in self.subscribers:
+            await subscriber.come()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for subscriber in self.subscribers:
+                await subscriber.started()
+        self.publishers = [LoadPublisher(each, events_a_second / len(makers)) for each in makers]
+        self._tasks += [asyncio.create_task(each.run()) for each in self.publishers]
+
+    async def ask(self, client: Client, what: str) -> list[dict[str, Any]] | None:
+        """An administrator's question; None if the broker does not answer."""
+        try:
+            answer: list[dict[str, Any]] = await client.ask(what, timeout=ASK_SECONDS)
+        except ClientError:
+            return None
+        return answer
+
+    async def finish(self) -> None:
+        """No more events; AssertionError unless everyone has got all of its own, once and in order."""
+        for publisher in self.publishers:
+            publisher.stop()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await asyncio.gather(*self._tasks)
+            while behind := [each for each in self.subscribers if not self._has_all(each)]:
+                failures = [failure for each in self.subscribers if (failure := each.failure())]
+                assert not failures, failures[0]
+                assert behind
+                await asyncio.sleep(TURN_SECONDS)
+
+    def _has_all(self, subscriber: LoadSubscriber) -> bool:
+        wanted = KINDS.index(subscriber.kind)
+        return all(
+            subscriber.last[pubend] + len(KINDS) >= _next_of(wanted, publisher.published)
+            for pubend, publisher in zip(self._pubends, self.publishers, strict=True)
+        )
+
+
+def _next_of(kind: int, number: int) -> int:
+    """The first event of a kind from this number on."""
+    return number + (kind - number) % len(KINDS)
+
+
+def cpu_seconds(broker: BrokerPart) -> float:
+    """Of all its threads, in the kernel too; to the nanosecond, which /proc/PID/stat is not."""
+    threads = Path(f"/proc/{broker.pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

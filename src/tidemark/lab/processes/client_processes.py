@@ -1,0 +1,270 @@
+"""Parties: a broker, a publisher, a subscriber, each a process that may be killed and started again.
+
+    python -m tidemark.lab.processes.client_processes publish --url URL --name desk --ledger desk.jsonl
+    --count 5000 --rate 400 python -m tidemark.lab.processes.client_processes subscribe --url URL --name audit
+    --ledger audit.sqlite --where "price > 10" python -m tidemark.lab.processes.client_processes broker --set
+    storage.data_dir=data
+
+A publisher that is started again first publishes, under their old numbers, the events whose outcome its
+ledger does not know; a durable subscriber goes on from the token in its ledger. `--die` is SIGKILL from the
+inside, for moments that nobody could hit from the outside. Each ends when the process that started it does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from tidemark.client.client import Client, connect
+from tidemark.client.events import Batch, Gap
+from tidemark.client.subscription import SERVER_KEPT, Subscription
+from tidemark.errors import ClientError
+from tidemark.lab.processes.ledger import Line, Publication
+from tidemark.lab.processes.ledger_writers import DurableBook, PlainBook, PublisherBook
+from tidemark.spark.audit.ledgers import SQLITE
+
+TOPIC = "trades.equity"
+SCHEMA = "[symbol: string, price: double, qty: int, note: string]"
+SYMBOLS = ("ACME", "AXLE", "BOLT", "CRAB", "DUNE")
+PUBEND = "main"
+
+#: Published and not acknowledged.
+UNDER_WAY_EVENTS_MAX = 200
+#: How often a publisher with a rate has its turn; how many events go at once without one.
+TURN_SECONDS = 0.05
+BURST_EVENTS = 100
+POLL_SECONDS = 0.01
+_PR_SET_PDEATHSIG = 1
+
+#: Where a party can be told to die.
+INTENDED = "intended"  # in the publisher's ledger, not sent
+ACKNOWLEDGED = "acknowledged"  # on the broker's disk, not in the publisher's ledger
+CONSUMED = "consumed"  # in the subscriber's transaction, not committed
+COMMITTED = "committed"  # committed, not acknowledged to the broker
+
+
+class Death:
+    """SIGKILL by one's own hand, at a place, at the first event from a number on; `N:PLACE`."""
+
+    def __init__(self, text: str) -> None:
+        number, _, self._place = text.partition(":")
+        self._number = int(number or 0)
+
+    def at(self, place: str, number: int) -> None:
+        """This place is reached with this event."""
+        if place == self._place and number >= self._number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def trade(publisher: str, number: int, padding: int = 0) -> Line:
+    """The fields of a publisher's nth event, the same each time; `padding` bytes larger than it must be."""
+    chance = Random(f"{publisher}-{number}")
+    return {
+        "symbol": chance.choice(SYMBOLS),
+        "price": round(chance.uniform(1, 100), 2),
+        "qty": chance.randrange(1, 1_000),
+        "note": padding * ".",
+    }
+
+
+class PublisherParty:
+    """Publishes up to a number of events, at a rate; what its ledger leaves open comes first."""
+
+    def __init__(self, given: argparse.Namespace, client: Client, book: PublisherBook) -> None:
+        self._given = given
+        self._client = client
+        self._book = book
+        self._death = Death(given.die)
+        self._under_way: set[asyncio.Future[int | None]] = set()
+        self._problem = ""
+
+    async def run(self) -> int:
+        """0 when everything is acknowledged, 1 when something is not known: start it again."""
+        self._send(self._book.unsettled)
+        while self._book.next_sequence <= self._given.count and not self._problem:
+            self._turn()
+            await asyncio.sleep(TURN_SECONDS if self._given.rate else 0)
+            while len(self._under_way) >= UNDER_WAY_EVENTS_MAX:
+                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        if self._problem:
+            print(self._problem, file=sys.stderr)
+        return 1 if self._problem else 0
+
+    def _turn(self) -> None:
+        first, given = self._book.next_sequence, self._given
+        many = max(1, round(given.rate * TURN_SECONDS)) if given.rate else BURST_EVENTS
+        until = min(first + many, given.count + 1)
+        made = self._book.intend(trade(given.name, each, given.padding) for each in range(first, until))
+        self._death.at(INTENDED, until - 1)
+        self._send(made)
+
+    def _send(self, publications: Iterable[Publication]) -> None:
+        for each in publications:
+            # Once one has failed the numbers behind it cannot be taken: they wait for the next life.
+            if self._problem:
+                return
+            try:
+                future = self._client.publish(
+                    each.topic, each.fields, key=each.key, sequence=each.sequence, timeout=self._given.timeout
+                )
+            except ClientError as error:
+                self._problem = str(error)
+                return
+            self._under_way.add(future)
+            future.add_done_callback(partial(self._settled, each))
+
+    def _settled(self, each: Publication, done: asyncio.Future[int | None]) -> None:
+        self._under_way.discard(done)
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            self._death.at(ACKNOWLEDGED, each.sequence)
+            self._book.settle(each, done.result())
+        else:
+            self._problem = str(error)
+            self._book.settle(each, None, reason=self._problem)
+
+
+class SubscriberParty:
+    """Consumes until it is told to leave."""
+
+    def __init__(self, given: argparse.Namespace, book: DurableBook | PlainBook) -> None:
+        self._given = given
+        self._book = book
+        self._death = Death(given.die)
+        self._events = 0
+
+    async def run(self, client: Client) -> None:
+        """Subscribe, and write down what comes."""
+        given, book = self._given, self._book
+        async with client.subscribe(
+            given.topic,
+            given.where,
+            durable=given.name if isinstance(book, DurableBook) else None,
+            checkpoint=book.checkpoint if isinstance(book, DurableBook) else SERVER_KEPT,
+            window_bytes_max=given.window,
+        ) as subscription:
+            while not set(given.pubends.split(",")) <= set(subscription.checkpoint):
+                await asyncio.sleep(POLL_SECONDS)
+            book.opened(given.topic, given.where, subscription.checkpoint)
+            async for item in subscription.batches():
+                await self._take(item, subscription)
+
+    async def _take(self, item: Batch | Gap, subscription: Subscription) -> None:
+        if isinstance(item, Batch):
+            self._events += len(item)
+        if isinstance(self._book, DurableBook):
+            self._book.stage(item, subscription.checkpoint)
+            self._death.at(CONSUMED, self._events)
+            self._book.commit()
+            self._death.at(COMMITTED, self._events)
+            await subscription.ack(subscription.checkpoint)
+        else:
+            self._book.record(item)
+        if self._given.slow:
+            await asyncio.sleep(self._given.slow)
+
+
+async def publish(given: argparse.Namespace) -> int:
+    """The publisher's process."""
+    book = PublisherBook(given.ledger, given.name, given.pubend, given.topic)
+    try:
+        client = await connect(
+            given.url,
+            client=given.name,
+            publisher=given.name,
+            pubend=given.pubend,
+            timeout=given.timeout,
+            connect_timeout=given.timeout,
+            ping=given.ping,
+        )
+        await client.create_topic(given.topic, SCHEMA)
+        code = await PublisherParty(given, client, book).run()
+        # Whatever did not go out in the time it had is left to the next life.
+        await client.close(timeout=0)
+    finally:
+        book.close()
+    return code
+
+
+async def subscribe(given: argparse.Namespace) -> int:
+    """The subscriber's process."""
+    is_durable = given.ledger.suffix == SQLITE
+    kind = DurableBook if is_durable else PlainBook
+    book = kind(given.ledger, given.name)
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        async with connect(
+            given.url,
+            client=given.name,
+            timeout=given.timeout,
+            connect_timeout=given.timeout,
+            ping=given.ping,
+        ) as client:
+            with suppress(asyncio.CancelledError):
+                await SubscriberParty(given, book).run(client)
+    finally:
+        book.close()
+    return 0
+
+
+def end_with_parent() -> None:
+    """However the one who started this process ends, this process ends too."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        sys.exit(1)
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    """The arguments of a publisher or a subscriber."""
+    parser = argparse.ArgumentParser(prog="python -m tidemark.lab.processes.client_processes")
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--url", required=True)
+    shared.add_argument("--name", required=True, help="of the publisher, or of the durable subscription")
+    shared.add_argument("--ledger", required=True, type=Path)
+    shared.add_argument("--topic", default=TOPIC)
+    shared.add_argument("--timeout", type=float, default=60.0, help="seconds, for any answer")
+    shared.add_argument("--ping", type=float, default=10.0, help="seconds of silence before asking")
+    shared.add_argument("--die", default="", metavar="N:PLACE", help="end by SIGKILL at the Nth event")
+    roles = parser.add_subparsers(dest="role", required=True)
+    one = roles.add_parser("publish", parents=[shared])
+    one.add_argument("--pubend", default=PUBEND)
+    one.add_argument("--count", type=int, required=True, help="events, those of former lives included")
+    one.add_argument("--rate", type=float, default=0.0, help="events a second; 0 is as fast as possible")
+    one.add_argument("--padding", type=int, default=0, help="bytes more than an event needs")
+    other = roles.add_parser("subscribe", parents=[shared])
+    other.add_argument("--where", default="")
+    other.add_argument("--pubends", default=PUBEND, help="the subscription must have started at these")
+    other.add_argument("--window", type=int, default=4 << 20, help="bytes that may be under way")
+    other.add_argument("--slow", type=float, default=0.0, help="seconds to rest after each delivery")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    """Be one of them; the exit code."""
+    end_with_parent()
+    if arguments[:1] == ["broker"]:
+        # The others start in half the time without it.
+        from tidemark.node.__main__ import main as node_main
+
+        return node_main(arguments[1:])
+    given = parsed(arguments)
+    return asyncio.run(publish(given) if given.role == "publish" else subscribe(given))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

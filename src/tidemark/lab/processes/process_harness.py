@@ -1,0 +1,355 @@
+"""Stage: a broker, publishers and subscribers as processes of their own, with their ledgers, in a directory.
+
+Everything that was started on a stage ends with it. A part that is killed can be started again and finds what
+it left: the broker its data directory and its port, a publisher and a subscriber their ledgers.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any
+
+from tidemark.lab.processes.ledger import Audit, audit
+from tidemark.spark.audit.ledgers import SQLITE
+
+#: The longest that anything here waits.
+PATIENCE_SECONDS = 60.0
+GOODBYE_SECONDS = 10.0
+POLL_SECONDS = 0.02
+#: An archive looks for events this often.
+ARCHIVE_INTERVAL = "500ms"
+
+
+class Part:
+    """A process that may be killed, paused and started again."""
+
+    #: what Python runs, and what it reads
+    module = "tidemark.lab.processes.client_processes"
+    stdin = subprocess.DEVNULL
+
+    def __init__(self, name: str, arguments: Sequence[str], log: Path) -> None:
+        self.name = name
+        self.log = log
+        #: what every life of it is told
+        self.arguments = list(arguments)
+        #: put before the command, to run it elsewhere than in this process's world
+        self.wrapper: list[str] = []
+        self.environment: Mapping[str, str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """It was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Of its last life."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, *more: str) -> None:
+        """Begin a life, with these arguments besides those of every life."""
+        assert not self.is_running
+        command = [*self.wrapper, sys.executable, "-m", self.module, *self.arguments, *more]
+        with self.log.open("ab") as said:
+            self._process = subprocess.Popen(
+                command, stdin=self.stdin, stdout=said, stderr=said, env=self.environment
+            )
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+        """Wait until it has ended by itself; its exit code."""
+        assert self._process is not None
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} does not end: {self.last_words}") from None
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: alive, and as good as dead to everyone else."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.signal(signal.SIGCONT)
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait(GOODBYE_SECONDS)
+
+    def end(self) -> None:
+        """Make sure that it has ended."""
+        if self.is_running:
+            with suppress(ProcessLookupError):
+                self.signal(signal.SIGCONT)
+                self.signal(signal.SIGTERM)
+            try:
+                self.wait(GOODBYE_SECONDS)
+            except AssertionError:
+                self.kill()
+
+    @property
+    def last_words(self) -> str:
+        """The last line that it said."""
+        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        return lines[-1] if lines else ""
+
+
+class BrokerPart(Part):
+    """A broker. Its port is the same in every life."""
+
+    def __init__(self, name: str, arguments: Sequence[str], log: Path, *, has_port: bool = False) -> None:
+        """`has_port`: the arguments say where it listens; otherwise it finds a port in its first life."""
+        super().__init__(name, ["broker", *arguments], log)
+        self.address = ""
+        self._has_port = has_port
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"tidemark://{self.address}"
+
+    def start(self, *more: str) -> None:
+        """Begin a life; returns when it listens."""
+        heard = self.log.stat().st_size if self.log.exists() else 0
+        listen = [] if self._has_port else ["--set", f"broker.listen={self.address or '127.0.0.1:0'}"]
+        super().start(*listen, *more)
+        wait_for(lambda: self._listens(heard), lambda: f"{self.name} does not start: {self.last_words}")
+
+    def _listens(self, heard: int) -> bool:
+        if not self.is_running:
+            raise AssertionError(f"{self.name} does not start: {self.last_words}")
+        for line in self.log.read_bytes()[heard:].splitlines(keepends=True):
+            if line.startswith(b"{") and line.endswith(b"\n") and json.loads(line)["text"] == "ready":
+                self.address = json.loads(line)["listen"]
+                return True
+        return False
+
+
+class PublisherPart(Part):
+    """A publisher and its ledger."""
+
+    def __init__(self, name: str, ledger: Path, count: int, arguments: Sequence[str]) -> None:
+        told = ["publish", "--name", name, "--ledger", str(ledger), "--count", str(count), *arguments]
+        super().__init__(name, told, ledger.with_suffix(".log"))
+        self.ledger = ledger
+        #: how many events it has to publish, over all its lives
+        self.count = count
+
+    @property
+    def acknowledged(self) -> int:
+        """Events whose acknowledgement is in the ledger."""
+        return self._count(b'"outcome": "acked"')
+
+    @property
+    def intended(self) -> int:
+        """Events that are in the ledger, published or about to be."""
+        return self._count(b'"what": "publish"')
+
+    def reached(self, acknowledged: int) -> None:
+        """Wait until so many are acknowledged."""
+        wait_for(lambda: self.acknowledged >= acknowledged, self._stuck)
+
+    def _stuck(self) -> str:
+        return f"{self.name} has only {self.acknowledged} acknowledged: {self.last_words}"
+
+    def _count(self, text: bytes) -> int:
+        return self.ledger.read_bytes().count(text) if self.ledger.exists() else 0
+
+
+class SubscriberPart(Part):
+    """A subscriber and its ledger."""
+
+    def __init__(self, name: str, ledger: Path, where: str, arguments: Sequence[str]) -> None:
+        told = ["subscribe", "--name", name, "--ledger", str(ledger), "--where", where, *arguments]
+        super().__init__(name, told, ledger.with_suffix(".log"))
+        self.ledger = ledger
+        self.where = where
+
+        self._lives = 0
+
+    def start(self, *more: str) -> None:
+        """Begin a life; returns at once, see `ready`."""
+        self._lives = self._count("subscriber") + self._count("returned")
+        super().start(*more)
+
+    def ready(self) -> None:
+        """Wait until the subscription has started."""
+        wait_for(lambda: self._count("subscriber") + self._count("returned") > self._lives, self._stuck)
+
+    def _stuck(self) -> str:
+        return f"{self.name} does not subscribe: {self.last_words}"
+
+    @property
+    def consumed(self) -> int:
+        """Events in the ledger."""
+        return self._count("event")
+
+    def consumed_upto(self, tick: int) -> int:
+        """Events in the ledger of a durable subscriber, up to a tick."""
+        assert self.ledger.suffix == SQLITE
+        with closing(sqlite3.connect(self.ledger)) as database:
+            rows = database.execute("SELECT line FROM ledger")
+            lines = [json.loads(line) for (line,) in rows]
+        return sum(line["what"] == "event" and line["tick"] <= tick for line in lines)
+
+    def _count(self, what: str) -> int:
+        if not self.ledger.exists():
+            return 0
+        text = f'"what": "{what}"'
+        if self.ledger.suffix != SQLITE:
+            return self.ledger.read_text().count(text)
+        with closing(sqlite3.connect(self.ledger)) as database:
+            try:
+                rows = database.execute("SELECT count(*) FROM ledger WHERE instr(line, ?)", (text,))
+                return int(rows.fetchone()[0])
+            except sqlite3.OperationalError:  # it is just being made
+                return 0
+
+
+class ArchivePart(Part):
+    """`tidemark pipeline archive`: it archives, and gives back what brokers have let go. Its log is JSON."""
+
+    module = "tidemark"
+    #: it ends when this is closed, and so with the one who started it
+    stdin = subprocess.PIPE
+
+    def __init__(self, name: str, path: Path, url: str, log: Path) -> None:
+        told = ["--path", str(path), "--broker", url, "--interval", ARCHIVE_INTERVAL, "--attached", "--json"]
+        super().__init__(name, ["pipeline", "archive", *told], log)
+        self.path = path
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+        """Wait until it has ended; its exit code."""
+        code = super().wait(seconds)
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return code
+
+    @property
+    def archived(self) -> int:
+        """Events, in all rounds that it told of."""
+        return sum(said["events"] for said in self._said() if "covered" in said)
+
+    @property
+    def recalled(self) -> int:
+        """How often a subscriber was given back what its broker had let go."""
+        return sum(said["recalled"] for said in self._said() if "recalled" in said)
+
+    def _said(self) -> list[dict[str, Any]]:
+        lines = self.log.read_bytes().splitlines(keepends=True) if self.log.exists() else []
+        return [json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n")]
+
+
+class Stage:
+    """`with Stage(directory) as stage:` ends every process that was started on it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.publishers: list[PublisherPart] = []
+        self.subscribers: list[SubscriberPart] = []
+        self._brokers: list[BrokerPart] = []
+        self._archives: list[ArchivePart] = []
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for part in (*self.subscribers, *self.publishers, *self._archives, *self._brokers):
+            part.end()
+
+    def broker(self, name: str = "broker", **settings: str) -> BrokerPart:
+        """A broker with these settings (`limits__ping="1s"`); not started yet."""
+        given = {
+            "broker.name": name,
+            "storage.data_dir": str(self.directory / name),
+            "http.listen": "",
+            "log.format": "json",
+            **{key.replace("__", "."): value for key, value in settings.items()},
+        }
+        arguments = [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
+        part = BrokerPart(name, arguments, self.directory / f"{name}.log", has_port="broker.listen" in given)
+        self._brokers.append(part)
+        return part
+
+    def placed_broker(self, name: str, topology: Path) -> BrokerPart:
+        """A broker of a topology file."""
+        arguments = ["--config", str(topology), "--broker", name, "--set", "log.format=json"]
+        part = BrokerPart(name, arguments, self.directory / f"{name}.log", has_port=True)
+        self._brokers.append(part)
+        return part
+
+    def archive(self, url: str, name: str = "archive") -> ArchivePart:
+        """The archive of a broker; not started yet."""
+        part = ArchivePart(name, self.directory / name, url, self.directory / f"{name}.log")
+        self._archives.append(part)
+        return part
+
+    def publisher(self, name: str, url: str, count: int, *arguments: str) -> PublisherPart:
+        """A publisher of so many events; not started yet."""
+        ledger = self.directory / f"{name}.publisher.jsonl"
+        part = PublisherPart(name, ledger, count, ["--url", url, *arguments])
+        self.publishers.append(part)
+        return part
+
+    def subscriber(
+        self, name: str, url: str, where: str = "", *arguments: str, durable: bool = True
+    ) -> SubscriberPart:
+        """A subscriber; not started yet."""
+        ledger = self.directory / f"{name}.subscriber{SQLITE if durable else '.jsonl'}"
+        part = SubscriberPart(name, ledger, where, ["--url", url, *arguments])
+        self.subscribers.append(part)
+        return part
+
+    def subscribe(self) -> None:
+        """Start all subscribers that were made, together, and wait until they are ready."""
+        for part in self.subscribers:
+            part.start()
+        for part in self.subscribers:
+            part.ready()
+
+    def audit(self) -> Audit:
+        """The ledgers as they are now."""
+        publishers = [part.ledger for part in self.publishers if part.ledger.exists()]
+        return audit(publishers, [part.ledger for part in self.subscribers])
+
+    def settled(self, seconds: float = PATIENCE_SECONDS) -> Audit:
+        """The audit once nothing is missing any more; as it is when the time is over."""
+        until = monotonic() + seconds
+        while (found := self.audit()).total("lost") and monotonic() < until:
+            sleep(10 * POLL_SECONDS)
+        return found
+
+
+def wait_for(
+    condition: Callable[[], bool], problem: Callable[[], str], seconds: float = PATIENCE_SECONDS
+) -> None:
+    """Wait until it holds; AssertionError with the problem if it does not in time."""
+    until = monotonic() + seconds
+    while not condition():
+        if monotonic() > until:
+            raise AssertionError(problem())
+        sleep(POLL_SECONDS)
