@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 from tidemark.broker.broker import Broker
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
-from tidemark.sim.machine import Machine
-from tidemark.sim.network import LinkFaults
-from tidemark.sim.oracle import is_caught_up, judge
-from tidemark.sim.plan import SECOND, Plan
-from tidemark.sim.publisher import Publisher
-from tidemark.sim.subscriber import Kind, Subscriber
-from tidemark.sim.world import World
+from tidemark.sim.judging.oracle import is_caught_up, judge
+from tidemark.sim.swarm.plan import SECOND, Plan
+from tidemark.sim.world.machine import Machine
+from tidemark.sim.world.network import LinkFaults
+from tidemark.sim.world.publisher import Publisher
+from tidemark.sim.world.subscriber import Kind, Subscriber
+from tidemark.sim.world.world import World
 from tidemark.ticks import Thresholds
 from tidemark.wire.frames import ClientFrame, Interest, Knowledge, Nack, PeerFrame, Published, Range
 

@@ -25,8 +25,8 @@ from tidemark.broker.effects import (
 )
 from tidemark.errors import DiskFullError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
-from tidemark.sim.diskthread import SYNC_US_MAX, DiskThread
-from tidemark.sim.engine import Engine
+from tidemark.sim.world.disk_thread import SYNC_US_MAX, DiskThread
+from tidemark.sim.world.engine import Engine
 
 
 def events(tick: int) -> EventBatch:

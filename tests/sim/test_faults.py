@@ -10,10 +10,10 @@ import pytest
 
 from tests.sim.scenario import Halfway, Scenario
 from tidemark.broker.publishing.pubend import PubendPolicy
-from tidemark.sim.network import LinkFaults
-from tidemark.sim.oracle import judge
-from tidemark.sim.plan import SECOND
-from tidemark.sim.violation import ViolationError
+from tidemark.sim.judging.ground_truth import ViolationError
+from tidemark.sim.judging.oracle import judge
+from tidemark.sim.swarm.plan import SECOND
+from tidemark.sim.world.network import LinkFaults
 from tidemark.ticks import RangeSet, Thresholds
 from tidemark.wire.frames import AckExpected, Deliver, Knowledge, Nack, Refused, Release
 

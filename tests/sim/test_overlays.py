@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.scenario import Scenario
 from tidemark.broker.overlay.layout import pair
-from tidemark.sim.oracle import judge_routes
+from tidemark.sim.judging.oracle import judge_routes
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import Interest, Nack, Release, Unfollow
 

@@ -8,10 +8,10 @@ import pytest
 
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.sim.command import find_planted
-from tidemark.sim.hunt import Catch, hunt
-from tidemark.sim.planted import BUGS, planted
-from tidemark.sim.report import describe_catches, render_catches
-from tidemark.sim.swarm import try_seed
+from tidemark.sim.swarm.hunt import Catch, hunt
+from tidemark.sim.swarm.planted import BUGS, planted
+from tidemark.sim.swarm.report import describe_catches, render_catches
+from tidemark.sim.swarm.swarm import try_seed
 
 #: bug -> a small world that finds it; `./run sim --planted NAME` finds others when worlds have changed
 FINDS = {

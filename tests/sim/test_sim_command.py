@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tidemark.cli import main
 from tidemark.sim import command
-from tidemark.sim.swarm import Outcome
+from tidemark.sim.swarm.swarm import Outcome
 
 
 def sim(*arguments: str) -> Any:

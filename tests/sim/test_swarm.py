@@ -13,12 +13,12 @@ import pytest
 
 from tidemark.broker.counters import COUNTED
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
-from tidemark.sim.engine import Engine
-from tidemark.sim.oracle import judge
-from tidemark.sim.report import FAULTS, Report
-from tidemark.sim.subscriber import Received, Subscriber
-from tidemark.sim.swarm import Outcome, Run, run_many, run_seed
-from tidemark.sim.violation import ViolationError
+from tidemark.sim.judging.ground_truth import ViolationError
+from tidemark.sim.judging.oracle import judge
+from tidemark.sim.swarm.report import FAULTS, Report
+from tidemark.sim.swarm.swarm import Outcome, Run, run_many, run_seed
+from tidemark.sim.world.engine import Engine
+from tidemark.sim.world.subscriber import Received, Subscriber
 from tidemark.wire.frames import Deliver, Gap, Knowledge
 
 #: Small worlds that between them meet nearly all that brokers count, and every fault.
@@ -86,7 +86,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 
 def test_a_run_does_not_depend_on_the_hash_seed() -> None:
-    program = "from tidemark.sim.swarm import run_seed; print(run_seed(147).digest)"
+    program = "from tidemark.sim.swarm.swarm import run_seed; print(run_seed(147).digest)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -14,8 +14,8 @@ import pytest
 from tests.sim.scenario import Halfway, Scenario
 from tidemark.broker.effects import PeerFrameReceived
 from tidemark.broker.publishing.pubend import PubendPolicy
-from tidemark.sim.oracle import is_caught_up
-from tidemark.sim.plan import SECOND
+from tidemark.sim.judging.oracle import is_caught_up
+from tidemark.sim.swarm.plan import SECOND
 from tidemark.ticks import Thresholds
 from tidemark.wire.frames import Acked, Gap, Hello, Knowledge, Nack, Published
 

@@ -94,7 +94,7 @@ def sim(
     tidemark sim --planted all
     """
     from tidemark.sim import command
-    from tidemark.sim.planted import BUGS
+    from tidemark.sim.swarm.planted import BUGS
 
     if planted is not None and planted not in (*BUGS, "all"):
         raise click.UsageError(f"there is no planted bug {planted!r}; choose all or one of {', '.join(BUGS)}")

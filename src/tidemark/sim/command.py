@@ -17,13 +17,13 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tidemark.sim.hunt import Catch, hunt
-from tidemark.sim.planted import BUGS
-from tidemark.sim.report import Report, describe_catches, render_catches, replay_command
-from tidemark.sim.swarm import Outcome, run_many, try_seed
-from tidemark.sim.trace import Trace
-from tidemark.sim.workers import in_order
-from tidemark.sim.world import START
+from tidemark.sim.swarm.hunt import Catch, hunt
+from tidemark.sim.swarm.planted import BUGS
+from tidemark.sim.swarm.report import Report, describe_catches, render_catches, replay_command
+from tidemark.sim.swarm.swarm import Outcome, run_many, try_seed
+from tidemark.sim.swarm.workers import in_order
+from tidemark.sim.world.trace import Trace
+from tidemark.sim.world.world import START
 
 INTERRUPTED = 130
 

@@ -12,7 +12,7 @@ from tidemark.lab.figures.drawing import HINT, can_draw
 from tidemark.lab.figures.experiment import Experiment
 from tidemark.lab.figures.laboratory import Outcome, collect
 from tidemark.lab.figures.laboratory import run as run_experiment
-from tidemark.sim.violation import ViolationError
+from tidemark.sim.judging.ground_truth import ViolationError
 
 DOCS = Path("docs")
 

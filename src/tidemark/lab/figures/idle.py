@@ -19,7 +19,7 @@ from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tabl
 from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage
 from tidemark.lab.figures.table import Table
 from tidemark.node.config.settings import LinksSection
-from tidemark.sim.plan import SECOND, Plan
+from tidemark.sim.swarm.plan import SECOND, Plan
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.frames import PeerFrame, Ping, Pong
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tidemark.sim.network import LinkFaults
-from tidemark.sim.oracle import is_caught_up, judge
-from tidemark.sim.plan import SECOND, Plan
-from tidemark.sim.publisher import Publisher
-from tidemark.sim.subscriber import Subscriber
-from tidemark.sim.world import World
+from tidemark.sim.judging.oracle import is_caught_up, judge
+from tidemark.sim.swarm.plan import SECOND, Plan
+from tidemark.sim.world.network import LinkFaults
+from tidemark.sim.world.publisher import Publisher
+from tidemark.sim.world.subscriber import Subscriber
+from tidemark.sim.world.world import World
 from tidemark.wire.frames import Answer, Ask, ClientFrame, Deliver, PeerFrame
 
 #: Links take this long, in microseconds, and lose nothing unless an experiment says so.

@@ -12,7 +12,7 @@ from typing import Protocol
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
 from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage, Witness
 from tidemark.lab.figures.table import Table
-from tidemark.sim.plan import SECOND, Plan
+from tidemark.sim.swarm.plan import SECOND, Plan
 from tidemark.wire.frames import Deliver, Nack, PeerFrame
 
 RELAYS = ("b1", "b2")

@@ -24,7 +24,7 @@ from tidemark.lab.figures.dsn03.figures import (
 )
 from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage, Witness
 from tidemark.lab.figures.table import Table
-from tidemark.sim.plan import Plan
+from tidemark.sim.swarm.plan import Plan
 from tidemark.wire.frames import Deliver
 
 COMING = Coming(events_a_second=400, subscribers=20, seconds=100, every_seconds=60, away_seconds=5)

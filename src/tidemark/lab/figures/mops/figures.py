@@ -30,7 +30,7 @@ from tidemark.lab.figures.mops.roaming import (
 )
 from tidemark.lab.figures.mops.roaming import Tables as RoamingTables
 from tidemark.lab.figures.table import Numbers, Table, mean_by
-from tidemark.sim.workers import in_order
+from tidemark.sim.swarm.workers import in_order
 
 METHOD = """
 Seven brokers in a tree, a publisher at each, and subscribers of everything that come to a random broker and

@@ -13,7 +13,7 @@ from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.mops.roaming import PARENTS, PUBLISH_EVERY_S, VALIDITY_MS, Received, Tally
 from tidemark.lab.figures.simulated_overlay import STEADY, SimStage, Witness
-from tidemark.sim.plan import Plan
+from tidemark.sim.swarm.plan import Plan
 from tidemark.wire.frames import (
     ClientFrame,
     Deliver,

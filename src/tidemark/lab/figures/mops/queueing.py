@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from tidemark.lab.figures.mops.roaming import PARENTS, PUBLISH_EVERY_S, Received, Tally
 from tidemark.lab.figures.simulated_overlay import STEADY
-from tidemark.sim.engine import Engine
-from tidemark.sim.network import Network
-from tidemark.sim.plan import SECOND
+from tidemark.sim.swarm.plan import SECOND
+from tidemark.sim.world.engine import Engine
+from tidemark.sim.world.network import Network
 
 
 @dataclass(frozen=True, slots=True)

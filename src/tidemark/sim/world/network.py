@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tidemark.sim.engine import Action, Engine
+from tidemark.sim.world.engine import Action, Engine
 from tidemark.wire.frames import Claim, Hello, Interest, Links, PeerFrame, Topic, Unfollow
 
 #: What travels as over TCP.

@@ -93,3 +93,8 @@ class Facts:
 @cache
 def _pattern(text: str) -> TopicPattern:
     return TopicPattern.parse(text)
+
+
+#: MERGED ViolationError: a promise of the protocol was not kept.
+class ViolationError(AssertionError):
+    """An invariant of the protocol does not hold."""

@@ -11,9 +11,9 @@ from dataclasses import replace
 from random import Random
 
 from tidemark.broker.overlay.layout import Layout, pair
-from tidemark.sim.overlays import BROKERS_MAX, bundle_of, spanning_tree
-from tidemark.sim.plan import Plan
-from tidemark.sim.world import World
+from tidemark.sim.swarm.plan import Plan
+from tidemark.sim.world.overlays import BROKERS_MAX, bundle_of, spanning_tree
+from tidemark.sim.world.world import World
 
 
 class Reformer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from tidemark.sim.violation import ViolationError
+from tidemark.sim.judging.ground_truth import ViolationError
 
 Action = Callable[[], None]
 #: A world in which more happens is in a storm: frames beget frames. Others have some ten thousand.

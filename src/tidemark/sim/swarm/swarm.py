@@ -10,18 +10,18 @@ from functools import partial
 from hashlib import sha256
 from random import Random
 
-from tidemark.sim.mischief import Mischiefs
-from tidemark.sim.network import LinkFaults
-from tidemark.sim.oracle import is_caught_up, judge, judge_routes
-from tidemark.sim.pipeline import Pipeline
-from tidemark.sim.plan import SECOND, plan_of, with_history
-from tidemark.sim.planted import planted
-from tidemark.sim.publisher import Publisher
-from tidemark.sim.subscriber import Subscriber
-from tidemark.sim.trace import Trace
-from tidemark.sim.violation import ViolationError
-from tidemark.sim.workers import in_order
-from tidemark.sim.world import World
+from tidemark.sim.judging.ground_truth import ViolationError
+from tidemark.sim.judging.oracle import is_caught_up, judge, judge_routes
+from tidemark.sim.swarm.faults import Mischiefs
+from tidemark.sim.swarm.plan import SECOND, plan_of, with_history
+from tidemark.sim.swarm.planted import planted
+from tidemark.sim.swarm.workers import in_order
+from tidemark.sim.world.network import LinkFaults
+from tidemark.sim.world.pipeline import Pipeline
+from tidemark.sim.world.publisher import Publisher
+from tidemark.sim.world.subscriber import Subscriber
+from tidemark.sim.world.trace import Trace
+from tidemark.sim.world.world import World
 
 SELECTORS = (
     "",

@@ -9,9 +9,9 @@ from random import Random
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
-from tidemark.sim.network import LinkFaults
-from tidemark.sim.overlays import overlay_of, tree_of
-from tidemark.sim.publisher import FOR_EVER, LONG_MS, SHORT_MS
+from tidemark.sim.world.network import LinkFaults
+from tidemark.sim.world.overlays import overlay_of, tree_of
+from tidemark.sim.world.publisher import FOR_EVER, LONG_MS, SHORT_MS
 from tidemark.ticks import Thresholds
 
 SECOND = 1_000_000

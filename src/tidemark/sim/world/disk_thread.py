@@ -26,7 +26,7 @@ from tidemark.broker.effects import (
 )
 from tidemark.errors import DiskFailedError, DiskFullError
 from tidemark.persistence.store import Store
-from tidemark.sim.engine import Action, Engine
+from tidemark.sim.world.engine import Action, Engine
 from tidemark.storage.log.record import CATALOGUE_STREAM, HEADER_BYTES, seed_of
 from tidemark.storage.log.scan import scan
 from tidemark.storage.log.segment import SEGMENT_HEADER_BYTES, parse_name

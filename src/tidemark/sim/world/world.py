@@ -12,17 +12,16 @@ from tidemark.broker.effects import PubendState
 from tidemark.broker.overlay.layout import Layout, pair
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
-from tidemark.sim.engine import Engine
-from tidemark.sim.facts import Facts
-from tidemark.sim.machine import Machine
-from tidemark.sim.network import Network
-from tidemark.sim.oracle import Watch
-from tidemark.sim.pipeline import Pipeline
-from tidemark.sim.plan import SECOND, Plan
-from tidemark.sim.publisher import Publisher
-from tidemark.sim.subscriber import Subscriber
-from tidemark.sim.trace import Trace
-from tidemark.sim.violation import ViolationError
+from tidemark.sim.judging.ground_truth import Facts, ViolationError
+from tidemark.sim.judging.oracle import Watch
+from tidemark.sim.swarm.plan import SECOND, Plan
+from tidemark.sim.world.engine import Engine
+from tidemark.sim.world.machine import Machine
+from tidemark.sim.world.network import Network
+from tidemark.sim.world.pipeline import Pipeline
+from tidemark.sim.world.publisher import Publisher
+from tidemark.sim.world.subscriber import Subscriber
+from tidemark.sim.world.trace import Trace
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import ClientFrame, Deliver, Gap, Knowledge, PeerFrame, Range, Refused
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tidemark.broker.streams.window import rows_within
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.sim.violation import ViolationError
+from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.ticks import CheckpointToken, RangeSet
 from tidemark.wire.frames import (
     Answer,
@@ -34,7 +34,7 @@ from tidemark.wire.frames import (
 )
 
 if TYPE_CHECKING:
-    from tidemark.sim.world import World
+    from tidemark.sim.world.world import World
 
 RETRY_US = 200_000
 FETCH_BYTES = 2_000

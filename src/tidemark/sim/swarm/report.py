@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.broker.counters import COUNTED
-from tidemark.sim.hunt import Catch
-from tidemark.sim.planted import BUGS
-from tidemark.sim.swarm import Outcome
+from tidemark.sim.swarm.hunt import Catch
+from tidemark.sim.swarm.planted import BUGS
+from tidemark.sim.swarm.swarm import Outcome
 
 #: What can go wrong, as the worlds name it, and what it means.
 FAULTS = {

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidemark.broker.overlay.routing import Routing
-from tidemark.sim.subscriber import Life, Received, Subscriber
-from tidemark.sim.violation import ViolationError
+from tidemark.sim.judging.ground_truth import ViolationError
+from tidemark.sim.world.subscriber import Life, Received, Subscriber
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import Deliver, Gap, Knowledge
 
 if TYPE_CHECKING:
-    from tidemark.sim.world import World
+    from tidemark.sim.world.world import World
 
 
 @dataclass

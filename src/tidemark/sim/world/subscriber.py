@@ -15,8 +15,8 @@ from random import Random
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.message.batches.batch import EventBatch
-from tidemark.sim.publisher import RETRY_US
-from tidemark.sim.violation import ViolationError
+from tidemark.sim.judging.ground_truth import ViolationError
+from tidemark.sim.world.publisher import RETRY_US
 from tidemark.ticks import TICK_MAX, CheckpointToken
 from tidemark.wire.frames import (
     Ack,
@@ -33,7 +33,7 @@ from tidemark.wire.frames import (
 )
 
 if TYPE_CHECKING:
-    from tidemark.sim.world import World
+    from tidemark.sim.world.world import World
 
 Kind = Literal["holds", "leaves", "passes"]
 #: How far before its time a subscriber may want to begin.

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from tidemark.sim.plan import SECOND, Plan
-from tidemark.sim.reforms import Reformer
-from tidemark.sim.world import World
+from tidemark.sim.swarm.plan import SECOND, Plan
+from tidemark.sim.swarm.topology_changes import Reformer
+from tidemark.sim.world.world import World
 
 #: A fault that ends by itself lasts no longer than this.
 LASTS_US_MAX = 800_000

@@ -10,11 +10,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
-from tidemark.sim.violation import ViolationError
+from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.wire.frames import ClientFrame, Publish, Published, Refused, Topic
 
 if TYPE_CHECKING:
-    from tidemark.sim.world import World
+    from tidemark.sim.world.world import World
 
 RETRY_US = 300_000
 #: Validities, in milliseconds: for ever, long enough never to pass, and such that they often do.

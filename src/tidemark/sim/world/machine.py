@@ -33,12 +33,12 @@ from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import DiskFailedError, DiskFullError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
-from tidemark.sim.diskthread import DiskThread
-from tidemark.sim.engine import Engine
+from tidemark.sim.world.disk_thread import DiskThread
+from tidemark.sim.world.engine import Engine
 from tidemark.wire.frames import ClientFrame, PeerFrame, Range
 
 if TYPE_CHECKING:
-    from tidemark.sim.world import World
+    from tidemark.sim.world.world import World
 
 #: A broker that could not start because of its disk is started again after so many microseconds.
 START_AGAIN_US = 200_000

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.sim.planted import BUGS
-from tidemark.sim.swarm import try_seed
+from tidemark.sim.swarm.planted import BUGS
+from tidemark.sim.swarm.swarm import try_seed
 
 
 @dataclass(frozen=True, slots=True)

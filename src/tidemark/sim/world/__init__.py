@@ -1,0 +1,1 @@
+"""A simulated world: machines, links, disks, publishers and subscribers on simulated time."""
