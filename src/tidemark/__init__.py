@@ -13,11 +13,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tidemark import queue, sync
-    from tidemark.client.acks import Transaction
     from tidemark.client.checkpoints import CheckpointStore, DbApiCheckpoints, SqliteCheckpoints
     from tidemark.client.client import Client, connect, listen
     from tidemark.client.events import Batch, Event, Gap
-    from tidemark.client.subscription import Subscription
+    from tidemark.client.subscribing.acks import Transaction
+    from tidemark.client.subscribing.subscription import Subscription
     from tidemark.errors import (
         ClientError,
         ClosedError,
@@ -43,10 +43,10 @@ _HOMES = {
     "RefusedError": "tidemark.errors",
     "Schema": "tidemark.message.schema",
     "SqliteCheckpoints": "tidemark.client.checkpoints",
-    "Subscription": "tidemark.client.subscription",
+    "Subscription": "tidemark.client.subscribing.subscription",
     "TidemarkError": "tidemark.errors",
     "TimedOutError": "tidemark.errors",
-    "Transaction": "tidemark.client.acks",
+    "Transaction": "tidemark.client.subscribing.acks",
     "connect": "tidemark.client.client",
     "listen": "tidemark.client.client",
 }

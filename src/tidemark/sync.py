@@ -19,19 +19,19 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from tidemark.client import client as asynchronous
-from tidemark.client.acks import Transaction as AsyncTransaction
 from tidemark.client.client import FETCH_BYTES, ConnectOptions
 from tidemark.client.events import Batch, Event, Gap
-from tidemark.client.loopthread import LoopThread
-from tidemark.client.starts import Start
-from tidemark.client.subscription import (
+from tidemark.client.loop_thread import LoopThread
+from tidemark.client.subscribing.acks import Transaction as AsyncTransaction
+from tidemark.client.subscribing.start_position import Start
+from tidemark.client.subscribing.subscription import (
     CLOSE_SECONDS,
     SERVER_KEPT,
     WINDOW_BYTES_MAX,
     AckMode,
     ServerKept,
 )
-from tidemark.client.subscription import Subscription as AsyncSubscription
+from tidemark.client.subscribing.subscription import Subscription as AsyncSubscription
 from tidemark.errors import ClosedError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema

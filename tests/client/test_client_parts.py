@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import tidemark
-from tidemark.client.addresses import Address, parse_url
-from tidemark.client.backoff import Backoff
+from tidemark.client.connecting.addresses import Address, parse_url
+from tidemark.client.connecting.backoff import Backoff
 from tidemark.errors import ConfigError
 
 

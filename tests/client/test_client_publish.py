@@ -11,8 +11,8 @@ import tidemark
 from tests.client.connected import connected
 from tests.client.fake_broker import FakeBroker
 from tests.waiting import bounded
-from tidemark.client import publisher as publisher_module
 from tidemark.client.client import Client
+from tidemark.client.publishing import publisher as publisher_module
 from tidemark.errors import ClientError, EncodeError, RefusedError, SchemaError
 from tidemark.message import BatchBuilder, Schema, Shape
 from tidemark.wire.frames import Frame, Publish, Refused, Topic

@@ -14,7 +14,7 @@ import tidemark
 from tests.client.connected import numbers, publish
 from tests.live_node import config_at
 from tests.waiting import bounded, until
-from tidemark.client.pushlink import PushLink
+from tidemark.client.connecting.push_link import PushLink
 from tidemark.errors import ConfigError
 from tidemark.node import server as server_module
 from tidemark.node.leases import leases as leases_module

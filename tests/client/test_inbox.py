@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.client.inbox import NOT_KEPT, RECONNECTED, RELEASED, Inbox
+from tidemark.client.subscribing.inbox import NOT_KEPT, RECONNECTED, RELEASED, Inbox
 from tidemark.errors import WireError
 from tidemark.message import BatchBuilder, EventBatch, Schema, Shape
 from tidemark.wire.frames import Deliver, Gap

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tidemark.client.loopthread import LoopThread
+from tidemark.client.loop_thread import LoopThread
 from tidemark.errors import ClosedError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.client.outgoing import SEAL_BYTES, Receipt, Stream
+from tidemark.client.publishing.outgoing import SEAL_BYTES, Receipt, Stream
 from tidemark.errors import ClientError, TidemarkError
 from tidemark.message import Schema, Shape
 from tidemark.message.batches.batch import EventBatch

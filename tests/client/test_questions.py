@@ -10,7 +10,7 @@ from tests.client.connected import connected
 from tests.client.fake_broker import FakeBroker
 from tests.waiting import bounded, until
 from tidemark.client.client import Client
-from tidemark.client.questions import Questions, lost
+from tidemark.client.connecting.pending_requests import Questions, lost
 from tidemark.errors import ClosedError, NotConnectedError, RefusedError
 from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.client.starts import check_start, starting_token, tick_before
+from tidemark.client.subscribing.start_position import check_start, starting_token, tick_before
 from tidemark.errors import ClientError, RefusedError
 from tidemark.ticks import CheckpointToken
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidemark.admin.connection import ANSWER_SECONDS, connect
-from tidemark.client.addresses import parse_url
+from tidemark.client.connecting.addresses import parse_url
 from tidemark.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:

@@ -10,18 +10,18 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
-from tidemark.client.acks import Acks, Transaction
-from tidemark.client.addresses import Address, addresses_in, parse_listen, parse_url
-from tidemark.client.backoff import Backoff
-from tidemark.client.connection import PING_SECONDS
-from tidemark.client.link import Link, closed
-from tidemark.client.outgoing import Ticks
-from tidemark.client.publisher import Options, Publisher, options
-from tidemark.client.pushlink import PushLink
-from tidemark.client.questions import Questions, lost
+from tidemark.client.connecting.addresses import Address, addresses_in, parse_listen, parse_url
+from tidemark.client.connecting.backoff import Backoff
+from tidemark.client.connecting.connection import PING_SECONDS
+from tidemark.client.connecting.link import Link, closed
+from tidemark.client.connecting.pending_requests import Questions, lost
+from tidemark.client.connecting.push_link import PushLink
+from tidemark.client.publishing.outgoing import Ticks
+from tidemark.client.publishing.publisher import Options, Publisher, options
 from tidemark.client.recalls import Recalls
-from tidemark.client.starts import Start, check_start, starting_token
-from tidemark.client.subscription import (
+from tidemark.client.subscribing.acks import Acks, Transaction
+from tidemark.client.subscribing.start_position import Start, check_start, starting_token
+from tidemark.client.subscribing.subscription import (
     CLOSE_SECONDS,
     SERVER_KEPT,
     WINDOW_BYTES_MAX,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.client.inbox import Cursor
+from tidemark.client.subscribing.inbox import Cursor
 from tidemark.client.topics import Topics
 from tidemark.message.batches.batch import EventBatch, Shape
 from tidemark.message.batches.columns import Column, Decimals, Spans

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from tidemark.client.link import Link
+from tidemark.client.connecting.link import Link
 from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import Line, Offer, Range, Recalled, RecallMore, RecallOver
 from tidemark.wire.frames import Recall as RecallFrame

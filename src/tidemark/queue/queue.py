@@ -17,8 +17,8 @@ from types import TracebackType
 
 from tidemark.client import client as clients
 from tidemark.client.client import Client
-from tidemark.client.loopthread import LoopThread
-from tidemark.client.subscription import CLOSE_SECONDS
+from tidemark.client.loop_thread import LoopThread
+from tidemark.client.subscribing.subscription import CLOSE_SECONDS
 from tidemark.errors import (
     ClientError,
     ClosedError,

@@ -13,7 +13,7 @@ from typing import Any
 
 from tidemark.client.client import Client
 from tidemark.client.events import Event, Gap
-from tidemark.client.subscription import Subscription
+from tidemark.client.subscribing.subscription import Subscription
 from tidemark.errors import RefusedError, TidemarkError, TimedOutError
 from tidemark.queue.messages import Message, from_fields
 from tidemark.ticks import CheckpointToken

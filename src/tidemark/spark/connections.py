@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from tidemark import sync
-from tidemark.client.addresses import SCHEME, parse_url
-from tidemark.client.backoff import Backoff
+from tidemark.client.connecting.addresses import SCHEME, parse_url
+from tidemark.client.connecting.backoff import Backoff
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, TidemarkError, TimedOutError
 from tidemark.wire.frames import Fetched
 

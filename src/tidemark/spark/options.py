@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Literal, TypeVar
 
-from tidemark.client.addresses import parse_url
+from tidemark.client.connecting.addresses import parse_url
 from tidemark.errors import ConfigError, TidemarkError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern, parse_topic

@@ -18,7 +18,7 @@ from typing import Any
 
 from tidemark.client.client import Client, connect
 from tidemark.client.events import Batch, Gap
-from tidemark.client.subscription import Subscription
+from tidemark.client.subscribing.subscription import Subscription
 from tidemark.errors import ClientError
 from tidemark.lab.bench.processes.harness import DIRECTORY
 from tidemark.lab.processes.process_harness import BrokerPart, Stage

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidemark.client.addresses import SCHEME, parse_url
 from tidemark.client.client import Client, connect
+from tidemark.client.connecting.addresses import SCHEME, parse_url
 from tidemark.errors import TidemarkError
 from tidemark.spark.archive.reader import Snapshot
 from tidemark.spark.archive.state import FOLDER

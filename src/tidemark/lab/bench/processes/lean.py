@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from tidemark.client.addresses import parse_url
+from tidemark.client.connecting.addresses import parse_url
 from tidemark.lab.bench.processes.delivery_record import Ledger
 from tidemark.lab.bench.system.load import TOPIC, selector
 from tidemark.ticks import CheckpointToken

@@ -6,7 +6,7 @@ from time import monotonic_ns
 
 from tidemark.client.client import Client, connect
 from tidemark.client.events import Event
-from tidemark.client.subscription import Subscription
+from tidemark.client.subscribing.subscription import Subscription
 from tidemark.lab.bench.system.load import TOPIC
 
 

@@ -17,10 +17,10 @@ from ipaddress import ip_address
 from secrets import token_hex
 from typing import Any
 
-from tidemark.client.addresses import Address
-from tidemark.client.backoff import Backoff
-from tidemark.client.connection import Connection
-from tidemark.client.link import HANDSHAKE_SECONDS, Link
+from tidemark.client.connecting.addresses import Address
+from tidemark.client.connecting.backoff import Backoff
+from tidemark.client.connecting.connection import Connection
+from tidemark.client.connecting.link import HANDSHAKE_SECONDS, Link
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, TidemarkError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (

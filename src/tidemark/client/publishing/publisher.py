@@ -15,9 +15,9 @@ from hashlib import blake2b
 from math import ceil
 from typing import Any, NamedTuple
 
-from tidemark.client.backoff import Backoff
-from tidemark.client.link import Link, closed
-from tidemark.client.outgoing import Receipt, Stream, Ticks
+from tidemark.client.connecting.backoff import Backoff
+from tidemark.client.connecting.link import Link, closed
+from tidemark.client.publishing.outgoing import Receipt, Stream, Ticks
 from tidemark.client.topics import Topics
 from tidemark.errors import (
     ClientError,

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from tidemark.client.addresses import Address
-from tidemark.client.backoff import Backoff
-from tidemark.client.connection import PING_SECONDS, Connection
+from tidemark.client.connecting.addresses import Address
+from tidemark.client.connecting.backoff import Backoff
+from tidemark.client.connecting.connection import PING_SECONDS, Connection
 from tidemark.errors import ClosedError, NotConnectedError, RefusedError, TidemarkError, VersionError
 from tidemark.wire.frames import ClientFrame, Connect, Resume, Welcome
 from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol
 
-from tidemark.client.link import Link
+from tidemark.client.connecting.link import Link
 from tidemark.errors import RefusedError, TimedOutError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Credit, Refused

@@ -15,11 +15,11 @@ from time import time_ns
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from tidemark.client.acks import Acks
+from tidemark.client.connecting.link import Link
 from tidemark.client.events import Batch, Event, Gap, Rows
-from tidemark.client.inbox import NOT_KEPT, RECONNECTED, Cursor, Inbox
-from tidemark.client.link import Link
-from tidemark.client.starts import Start
+from tidemark.client.subscribing.acks import Acks
+from tidemark.client.subscribing.inbox import NOT_KEPT, RECONNECTED, Cursor, Inbox
+from tidemark.client.subscribing.start_position import Start
 from tidemark.client.topics import Topics
 from tidemark.errors import ClientError, ClosedError, RefusedError, TidemarkError, TimedOutError
 from tidemark.ticks import CheckpointToken

@@ -1,0 +1,1 @@
+"""Connecting: addresses, sockets, links that are made again, and requests that wait for an answer."""

@@ -1,0 +1,1 @@
+"""Publishing: events in numbered batches, sent again until they are on disk."""

@@ -1,0 +1,1 @@
+"""Subscribing: what was delivered, how far the application has got, and acknowledgements."""
