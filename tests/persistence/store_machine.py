@@ -18,8 +18,8 @@ from tidemark.broker.effects import (
 )
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.persistence.store import Store
-from tidemark.storage.memorydisk import MemoryDisk, lose_all
-from tidemark.storage.memorytables import MemoryTables
+from tidemark.storage.disk.memory_disk import MemoryDisk, lose_all
+from tidemark.storage.tables.memory_tables import MemoryTables
 from tidemark.ticks import CheckpointToken
 
 SEGMENT = 1_500

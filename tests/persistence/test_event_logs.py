@@ -18,7 +18,7 @@ from tidemark.broker.effects import (
 from tidemark.errors import DiskFailedError
 from tidemark.persistence import event_logs
 from tidemark.persistence.store import ALARMS_MAX
-from tidemark.storage.memorydisk import MemoryDisk
+from tidemark.storage.disk.memory_disk import MemoryDisk
 from tidemark.ticks import TICK_MIN
 
 

@@ -26,9 +26,9 @@ from tidemark.broker.effects import (
 )
 from tidemark.errors import DirectoryLockedError
 from tidemark.persistence.store import Store
-from tidemark.storage.memorydisk import PowerLossError, by_chance, keep_all, lose_all
-from tidemark.storage.realdisk import RealDisk
-from tidemark.storage.sqlitetables import SqliteTables
+from tidemark.storage.disk.memory_disk import PowerLossError, by_chance, keep_all, lose_all
+from tidemark.storage.disk.real_disk import RealDisk
+from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Topic
 

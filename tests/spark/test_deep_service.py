@@ -27,7 +27,7 @@ from tidemark.spark.deep import spool as deep_spool
 from tidemark.spark.deep.plan import union
 from tidemark.spark.deep.service import DeepService
 from tidemark.spark.deep.tasks import within
-from tidemark.storage.realdisk import RealDisk
+from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import CheckpointToken, RangeSet
 from tidemark.wire.frames import Line
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.storage.disk.memory_disk import MemoryDisk, PowerLossError
 from tidemark.storage.log.identity import RESERVE
-from tidemark.storage.memorydisk import MemoryDisk, PowerLossError
-from tidemark.storage.volume import LogVolume
+from tidemark.storage.log.volume import LogVolume
 
 IDENTITY = 0x1234_5678_9ABC_DEF0
 SMALL_SEGMENT = 1_500

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tidemark.storage.memorydisk import Choice, MemoryDisk, keep_all
+from tidemark.storage.disk.memory_disk import Choice, MemoryDisk, keep_all
+from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs import Filtered, PersistentFiltering, openblock
-from tidemark.storage.volume import LogVolume
 from tidemark.ticks import Range, Tick
 
 Truth = Mapping[Tick, frozenset[int]]

@@ -1,4 +1,4 @@
-"""Both disks keep the contract of `storage.disk`."""
+"""Both disks keep the contract of `storage.disk.disk`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from tidemark.errors import DamagedError, DirectoryLockedError, DiskFailedError, DiskFullError
-from tidemark.storage import realdisk
-from tidemark.storage.disk import Disk
-from tidemark.storage.memorydisk import MemoryDisk, PowerLossError, by_chance, keep_all, lose_all
-from tidemark.storage.realdisk import RealDisk
+from tidemark.storage.disk import real_disk
+from tidemark.storage.disk.disk import Disk
+from tidemark.storage.disk.memory_disk import MemoryDisk, PowerLossError, by_chance, keep_all, lose_all
+from tidemark.storage.disk.real_disk import RealDisk
 
 
 @pytest.fixture(params=["real", "memory"])
@@ -125,7 +125,7 @@ def test_errors_of_the_system_are_told_apart(tmp_path: Path, monkeypatch: pytest
         disk.create("a")
     with pytest.raises(DiskFailedError):
         disk.open("missing")
-    monkeypatch.setattr(realdisk, "_datasync", fail)
+    monkeypatch.setattr(real_disk, "_datasync", fail)
     with pytest.raises(DiskFailedError):
         file.sync()
     monkeypatch.setattr(os, "pread", fail)
@@ -224,7 +224,7 @@ def test_space_is_set_aside_for_small_writes_with_a_sync_each_and_nobody_sees_it
         file.append([b"%0300d" % number], as_one=True)
         file.sync()
         assert (file.size(), file.pread(0, 1 << 20)) == (len(written), written)
-    assert len(written) < path.stat().st_size <= len(written) + realdisk.SET_ASIDE_BYTES
+    assert len(written) < path.stat().st_size <= len(written) + real_disk.SET_ASIDE_BYTES
     assert path.read_bytes().rstrip(b"\0") == written.rstrip(b"\0")
     file.close()
     assert path.read_bytes() == written

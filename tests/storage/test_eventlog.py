@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.storage.log_steps import events, open_volume, ticks_of
 from tidemark.errors import DiskFailedError, DiskFullError
-from tidemark.storage import eventlog, publishers
-from tidemark.storage.eventlog import EventLog
-from tidemark.storage.memorydisk import MemoryDisk, keep_all, lose_all
-from tidemark.storage.publishers import Published, Publishers, decode_publishers
-from tidemark.storage.volume import LogVolume
+from tidemark.storage.disk.memory_disk import MemoryDisk, keep_all, lose_all
+from tidemark.storage.events import event_log, publishers
+from tidemark.storage.events.event_log import EventLog
+from tidemark.storage.events.publishers import Published, Publishers, decode_publishers
+from tidemark.storage.log.volume import LogVolume
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 SEGMENT = 2_000
@@ -168,8 +168,8 @@ def test_what_a_publisher_sent_last_survives_the_chopping_of_all_its_events() ->
 def test_recovery_replays_what_follows_the_last_snapshot(
     limit: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eventlog, *limit)
-    monkeypatch.setattr(eventlog, "_BYTES_PER_PUBLISHER", 1)
+    monkeypatch.setattr(event_log, *limit)
+    monkeypatch.setattr(event_log, "_BYTES_PER_PUBLISHER", 1)
     disk, volume, log = log_of()
     for number in range(1, 60):
         log.append(events([number * 10], publisher=f"p{number % 7}"), f"p{number % 7}", number)

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from tests.storage.log_steps import copy_of, events, open_volume, run_until_power_loss, ticks_of
-from tidemark.storage.eventlog import EventLog, PubendState
-from tidemark.storage.memorydisk import MemoryDisk, by_chance, keep_all, lose_all
-from tidemark.storage.publishers import Published
-from tidemark.storage.volume import LogVolume
+from tidemark.storage.disk.memory_disk import MemoryDisk, by_chance, keep_all, lose_all
+from tidemark.storage.events.event_log import EventLog, PubendState
+from tidemark.storage.events.publishers import Published
+from tidemark.storage.log.volume import LogVolume
 from tidemark.ticks import TICK_MIN
 
 SEGMENT = 1_500

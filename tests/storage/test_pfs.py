@@ -11,10 +11,10 @@ import pytest
 
 from tests.storage.pfs_world import World, small_blocks
 from tidemark.errors import DiskFailedError, DiskFullError, UnknownFormatError
-from tidemark.storage.memorydisk import MemoryDisk, PowerLossError, by_chance, lose_all
+from tidemark.storage.disk.memory_disk import MemoryDisk, PowerLossError, by_chance, lose_all
+from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs import Missed, PersistentFiltering
 from tidemark.storage.pfs.record import decode
-from tidemark.storage.volume import LogVolume
 from tidemark.ticks import NO_TICKS
 
 EMPTY: frozenset[int] = frozenset()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.storage.pfs_world import Truth, World, small_blocks, ticks_in
-from tidemark.storage.memorydisk import by_chance
+from tidemark.storage.disk.memory_disk import by_chance
 
 LAST = 200
 SUBSCRIBERS = range(1, 6)

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import DamagedError, DirectoryLockedError, DiskFullError, UnknownFormatError
-from tidemark.storage.memorytables import MemoryTables
-from tidemark.storage.sqlitetables import SqliteTables
-from tidemark.storage.subscription import SelectorVersion, Subscription
-from tidemark.storage.tablerows import sealed
-from tidemark.storage.tables import INCARNATION, PfsMark, Tables, TopicRow
+from tidemark.storage.tables.memory_tables import MemoryTables
+from tidemark.storage.tables.rows import sealed
+from tidemark.storage.tables.sqlite_tables import SqliteTables
+from tidemark.storage.tables.subscription import SelectorVersion, Subscription
+from tidemark.storage.tables.tables import INCARNATION, PfsMark, Tables, TopicRow
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.storage.log_steps import IDENTITY, SMALL_SEGMENT, open_volume
 from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
+from tidemark.storage.disk.memory_disk import MemoryDisk, keep_all
+from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.rows import RowTable
-from tidemark.storage.memorydisk import MemoryDisk, keep_all
-from tidemark.storage.realdisk import RealDisk
-from tidemark.storage.volume import LogVolume
+from tidemark.storage.log.volume import LogVolume
 
 
 def test_records_of_many_streams_are_read_by_index() -> None:

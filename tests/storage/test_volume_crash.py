@@ -10,8 +10,8 @@ import pytest
 
 from tests.storage.log_steps import open_volume, run_until_power_loss
 from tidemark.errors import DiskFailedError
-from tidemark.storage.memorydisk import MemoryDisk, by_chance, keep_all, lose_all
-from tidemark.storage.volume import LogVolume
+from tidemark.storage.disk.memory_disk import MemoryDisk, by_chance, keep_all, lose_all
+from tidemark.storage.log.volume import LogVolume
 
 CRASHES: list[Callable[[int], Callable[[int], int]]] = [
     lambda _: lose_all,

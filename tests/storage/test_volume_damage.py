@@ -8,10 +8,10 @@ import pytest
 
 from tests.storage.log_steps import copy_of, open_volume
 from tidemark.errors import DamagedError
+from tidemark.storage.disk.memory_disk import MemoryDisk, keep_all, lose_all
 from tidemark.storage.log.damage import Damage
 from tidemark.storage.log.record import HEADER_BYTES
-from tidemark.storage.memorydisk import MemoryDisk, keep_all, lose_all
-from tidemark.storage.volume import LogVolume
+from tidemark.storage.log.volume import LogVolume
 
 SEGMENT = 900
 

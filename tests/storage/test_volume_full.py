@@ -8,9 +8,9 @@ import pytest
 
 from tests.storage.log_steps import open_volume
 from tidemark.errors import DiskFullError
+from tidemark.storage.disk.memory_disk import MemoryDisk, lose_all
 from tidemark.storage.log.reserve import RESERVE_BYTES
-from tidemark.storage.memorydisk import MemoryDisk, lose_all
-from tidemark.storage.volume import LogVolume
+from tidemark.storage.log.volume import LogVolume
 
 SEGMENT = 1_000
 

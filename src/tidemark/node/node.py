@@ -37,8 +37,8 @@ from tidemark.node.server import Server, hosted
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import OF_FILE, Topology
 from tidemark.persistence.store import Store
-from tidemark.storage.realdisk import RealDisk
-from tidemark.storage.sqlitetables import SqliteTables
+from tidemark.storage.disk.real_disk import RealDisk
+from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.ticks import Thresholds
 
 #: A disk that is at one thing for longer is not healthy.

@@ -23,8 +23,8 @@ from tidemark.broker.effects import (
     ReadLog,
 )
 from tidemark.errors import DiskFullError
-from tidemark.storage.eventlog import EventLog
-from tidemark.storage.volume import LogVolume
+from tidemark.storage.events.event_log import EventLog
+from tidemark.storage.log.volume import LogVolume
 from tidemark.ticks import Tick
 
 #: Appended and not synced. The volume holds as much again, for what the logs write on their own account.

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from tidemark.broker.effects import AppendPfs, ChopPfs, PfsRead, PfsSynced, ReadPfs, Sets
 from tidemark.errors import DiskFailedError, DiskFullError
 from tidemark.persistence.patient_sync import PatientSync
+from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs.filtering import PersistentFiltering
-from tidemark.storage.volume import LogVolume
 from tidemark.ticks import Tick
 
 #: Appended and not synced; more while the disk is full, and the broker stops.

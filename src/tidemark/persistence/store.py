@@ -45,10 +45,10 @@ from tidemark.errors import StorageError
 from tidemark.persistence.event_logs import EventLogs
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.persistence.table_store import TableStore
-from tidemark.storage.disk import Disk
-from tidemark.storage.log.segment import SEGMENT_BYTES
-from tidemark.storage.tables import Tables
-from tidemark.storage.volume import READ_BYTES, LogVolume
+from tidemark.storage.disk.disk import Disk
+from tidemark.storage.log.segments.segment import SEGMENT_BYTES
+from tidemark.storage.log.volume import READ_BYTES, LogVolume
+from tidemark.storage.tables.tables import Tables
 from tidemark.ticks import Tick
 
 #: The latest are kept.

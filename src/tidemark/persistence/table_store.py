@@ -19,8 +19,8 @@ from tidemark.broker.effects import (
 from tidemark.broker.hosting.host import SavedSubscription
 from tidemark.errors import DiskFailedError
 from tidemark.persistence.patient_sync import PatientSync
-from tidemark.storage.subscription import SelectorVersion, Subscription
-from tidemark.storage.tables import INCARNATION, SUBSCRIBERS, Tables, TopicRow
+from tidemark.storage.tables.subscription import SelectorVersion, Subscription
+from tidemark.storage.tables.tables import INCARNATION, SUBSCRIBERS, Tables, TopicRow
 from tidemark.ticks import CheckpointToken, Tick
 from tidemark.wire.frames import Topic
 

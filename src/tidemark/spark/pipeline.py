@@ -26,7 +26,7 @@ from tidemark.spark.archive.state import FOLDER, Round
 from tidemark.spark.connections import Brokers, urls_of
 from tidemark.spark.deep.service import DeepService
 from tidemark.spark.deep.thread import DeepThread
-from tidemark.storage.realdisk import LOCK
+from tidemark.storage.disk.real_disk import LOCK
 from tidemark.ticks import TICK_MIN
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tidemark.errors import StorageError, UnknownFormatError
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.text import to_text
 from tidemark.node.topology.topology import Topology
-from tidemark.storage.realdisk import LOCK, RealDisk
+from tidemark.storage.disk.real_disk import LOCK, RealDisk
 
 VERSION_FILE = "version"
 VERSION_FILE_NEW = "version.new"

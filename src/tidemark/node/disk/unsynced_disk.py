@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from tidemark.storage.realdisk import RealDisk, RealFile
+from tidemark.storage.disk.real_disk import RealDisk, RealFile
 
 
 class LaxDisk(RealDisk):

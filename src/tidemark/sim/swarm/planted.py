@@ -24,8 +24,8 @@ from tidemark.broker.publishing.release import NOBODY, Hosts
 from tidemark.broker.streams.interest_coverage import Soundness
 from tidemark.broker.streams.stream import Stream
 from tidemark.persistence.pfs_store import PfsStore
-from tidemark.storage.eventlog import EventLog
-from tidemark.storage.log.scan import _Scanner
+from tidemark.storage.events.event_log import EventLog
+from tidemark.storage.log.segments.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity
 
 #: whose attribute is replaced, its name, and by what

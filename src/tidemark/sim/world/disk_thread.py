@@ -27,11 +27,11 @@ from tidemark.broker.effects import (
 from tidemark.errors import DiskFailedError, DiskFullError
 from tidemark.persistence.store import Store
 from tidemark.sim.world.engine import Action, Engine
+from tidemark.storage.disk.memory_disk import MemoryDisk, PowerLossError, by_chance
 from tidemark.storage.log.record import CATALOGUE_STREAM, HEADER_BYTES, seed_of
-from tidemark.storage.log.scan import scan
-from tidemark.storage.log.segment import SEGMENT_HEADER_BYTES, parse_name
-from tidemark.storage.memorydisk import MemoryDisk, PowerLossError, by_chance
-from tidemark.storage.memorytables import MemoryTables
+from tidemark.storage.log.segments.scan import scan
+from tidemark.storage.log.segments.segment import SEGMENT_HEADER_BYTES, parse_name
+from tidemark.storage.tables.memory_tables import MemoryTables
 
 SEGMENT_BYTES = 8 << 10
 READ_BYTES = 8 << 10

@@ -56,7 +56,7 @@ from tidemark.spark.archive.table import (
     roots_in,
 )
 from tidemark.spark.connections import Brokers, urls_of
-from tidemark.storage.realdisk import RealDisk
+from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
 
 if TYPE_CHECKING:

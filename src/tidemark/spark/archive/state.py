@@ -19,7 +19,7 @@ from typing import Any
 from tidemark.errors import DamagedError, StorageError, UnknownFormatError
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
-from tidemark.storage.realdisk import RealDisk
+from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 

@@ -30,7 +30,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from tidemark.errors import DamagedError, DiskFailedError, DiskFullError, StorageError
 from tidemark.spark.archive.layout import Layout
 from tidemark.spark.archive.state import FOLDER
-from tidemark.storage.realdisk import RealDisk
+from tidemark.storage.disk.real_disk import RealDisk
 
 #: Commits between two checkpoints of the log.
 CHECKPOINT_COMMITS = 50

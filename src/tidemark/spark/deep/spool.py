@@ -29,7 +29,7 @@ from tidemark.message.batches.batch import EventBatch, Shape, from_rows
 from tidemark.message.batches.columns import Bytes, Ints, Spans
 from tidemark.message.batches.spans import joined
 from tidemark.spark.archive.table import disk_errors
-from tidemark.storage.realdisk import RealDisk
+from tidemark.storage.disk.real_disk import RealDisk
 
 #: A part of an answer has about so many bytes of events, or one event.
 PART_BYTES = 256 << 10

@@ -1,1 +1,1 @@
-"""The inside of the log volume: records, segments, recovery. `storage.volume` is the door."""
+"""The inside of the log volume: records, segments, recovery. `storage.log.volume` is the door."""

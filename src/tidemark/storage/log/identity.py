@@ -9,9 +9,9 @@ from contextlib import suppress
 from struct import Struct
 
 from tidemark.errors import DamagedError, StorageError, UnknownFormatError
-from tidemark.storage.disk import Disk
+from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.checksum import crc32c
-from tidemark.storage.log.segment import VERSION, parse_name, read_all
+from tidemark.storage.log.segments.segment import VERSION, parse_name, read_all
 
 VOLUME = "volume"
 RESERVE = "reserve"

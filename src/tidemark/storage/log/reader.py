@@ -9,8 +9,8 @@ import numpy as np
 from tidemark.errors import DamagedError
 from tidemark.storage.log.record import HEADER_BYTES, header_at, payload_at
 from tidemark.storage.log.rows import Rows
-from tidemark.storage.log.segment import read_record
-from tidemark.storage.log.segments import Segments
+from tidemark.storage.log.segments.open_segments import Segments
+from tidemark.storage.log.segments.segment import read_record
 
 #: Bytes of other streams that are read along rather than making another call.
 _GAP_BYTES_MAX = 4_096

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidemark.errors import DamagedError
-from tidemark.storage.disk import Disk
+from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.catalogue import Entry, decode_catalogue
 from tidemark.storage.log.damage import Damage
 from tidemark.storage.log.record import CATALOGUE_STREAM
-from tidemark.storage.log.scan import Region
-from tidemark.storage.log.segment import (
+from tidemark.storage.log.segments.open_segments import Segments
+from tidemark.storage.log.segments.scan import Region
+from tidemark.storage.log.segments.segment import (
     Contents,
     newborn,
     parse_name,
@@ -26,9 +27,8 @@ from tidemark.storage.log.segment import (
     read_record,
     segment_name,
 )
-from tidemark.storage.log.segments import Segments
+from tidemark.storage.log.segments.tail import Tail
 from tidemark.storage.log.stream import LogStream
-from tidemark.storage.log.tail import Tail
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tidemark.errors import DiskFullError
-from tidemark.storage.disk import Disk
+from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.identity import RESERVE
 
 RESERVE_BYTES = 256 << 10

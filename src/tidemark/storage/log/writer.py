@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidemark.storage.disk import Disk
+from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.catalogue import Entry, encode_catalogue
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.record import CATALOGUE_STREAM, record_bytes
 from tidemark.storage.log.recovery import Recovered
-from tidemark.storage.log.segments import Segments
+from tidemark.storage.log.segments.open_segments import Segments
+from tidemark.storage.log.segments.tail import Tail
 from tidemark.storage.log.stream import Pending
-from tidemark.storage.log.tail import Tail
 
 
 class Writer:

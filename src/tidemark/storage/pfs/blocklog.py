@@ -14,9 +14,9 @@ import numpy as np
 
 from tidemark.errors import DecodeError, UnknownFormatError
 from tidemark.message.batches.batch import Buffer
+from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs.columns import Columns
 from tidemark.storage.pfs.record import Index, Record, Summary, decode, encode
-from tidemark.storage.volume import LogVolume
 from tidemark.ticks import RangeSet
 
 #: More than this does not wait in the volume for the owner's next sync.

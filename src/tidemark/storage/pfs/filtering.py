@@ -27,13 +27,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs.blocklog import BlockLog
 from tidemark.storage.pfs.cache import CACHE_BYTES_MAX, BlockCache
 from tidemark.storage.pfs.openblock import Members
 from tidemark.storage.pfs.reading import Missed, read_missed
 from tidemark.storage.pfs.record import Ids
 from tidemark.storage.pfs.stream import FilteredStream
-from tidemark.storage.volume import LogVolume
 from tidemark.ticks import Range, Tick, Ticks
 
 #: A call reads no more blocks than this, so that no one waits long for the disk because of another.

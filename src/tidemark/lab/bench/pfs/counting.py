@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from tidemark.message.batches.batch import Buffer
-from tidemark.storage.realdisk import RealDisk, RealFile
+from tidemark.storage.disk.real_disk import RealDisk, RealFile
 
 
 class CountingDisk(RealDisk):

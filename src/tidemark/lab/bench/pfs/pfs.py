@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from tidemark.lab.bench.measure import check_exact, collector_off
 from tidemark.lab.bench.pfs.counting import CountingDisk
 from tidemark.lab.bench.report import Goal, Measurement, Section
+from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs import PersistentFiltering
-from tidemark.storage.volume import LogVolume
 from tidemark.ticks import Ticks
 
 PUBEND = "p1"

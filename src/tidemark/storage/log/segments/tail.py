@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidemark.errors import DiskFullError
 from tidemark.message.batches.batch import Buffer
-from tidemark.storage.disk import Disk, File
+from tidemark.storage.disk.disk import Disk, File
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.record import (
     ALIGNMENT,
@@ -17,7 +17,7 @@ from tidemark.storage.log.record import (
     seed_of,
 )
 from tidemark.storage.log.rows import NO_ROWS, Rows, RowTable
-from tidemark.storage.log.segment import (
+from tidemark.storage.log.segments.segment import (
     SEGMENT_HEADER_BYTES,
     encode_segment_header,
     encode_trailer,

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidemark.storage.subscription import SUBSCRIBER_MAX, Subscription
+from tidemark.storage.tables.subscription import SUBSCRIBER_MAX, Subscription
 from tidemark.ticks import TICK_MIN, CheckpointToken, Tick
 
 #: subscriber -> {pubend: tick}

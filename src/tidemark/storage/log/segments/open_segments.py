@@ -10,10 +10,10 @@ from collections import OrderedDict
 
 import numpy as np
 
-from tidemark.storage.disk import Disk, File
+from tidemark.storage.disk.disk import Disk, File
 from tidemark.storage.log.record import seed_of
 from tidemark.storage.log.rows import Words
-from tidemark.storage.log.segment import quarantine_name, segment_name
+from tidemark.storage.log.segments.segment import quarantine_name, segment_name
 
 FILES_OPEN_MAX = 64
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.errors import DiskFullError
-from tidemark.storage.tables import Contents, Tables
+from tidemark.storage.tables.tables import Contents, Tables
 
 
 class MemoryTables(Tables):

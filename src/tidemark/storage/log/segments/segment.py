@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from struct import Struct
 
 from tidemark.errors import DamagedError, UnknownFormatError
-from tidemark.storage.disk import File
+from tidemark.storage.disk.disk import File
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.record import FOOTER_STREAM, HEADER_BYTES, header_at, payload_at, seed_of
 from tidemark.storage.log.rows import Rows
-from tidemark.storage.log.scan import Region, scan
+from tidemark.storage.log.segments.scan import Region, scan
 
 VERSION = 1
 SEGMENT_BYTES = 64 << 20

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from zlib import crc32
 
-from tidemark.storage.subscription import SelectorVersion, Subscription
-from tidemark.storage.tables import Contents, PfsMark, Positions, TopicRow
+from tidemark.storage.tables.subscription import SelectorVersion, Subscription
+from tidemark.storage.tables.tables import Contents, PfsMark, Positions, TopicRow
 from tidemark.ticks import CheckpointToken
 
 #: The columns of a row in the order of SCHEMA, without the checksum.

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tidemark.message.batches.batch import EventBatch
-from tidemark.storage.eventrecord import (
+from tidemark.storage.events.publishers import Published, Publishers, decode_publishers
+from tidemark.storage.events.record import (
     Marks,
     decode_events,
     decode_marks,
@@ -24,8 +25,7 @@ from tidemark.storage.eventrecord import (
     encode_marks,
     encode_resume,
 )
-from tidemark.storage.publishers import Published, Publishers, decode_publishers
-from tidemark.storage.volume import READ_BYTES, LogVolume, Record
+from tidemark.storage.log.volume import READ_BYTES, LogVolume, Record
 from tidemark.ticks.ranges import RangeSet
 from tidemark.ticks.tick import TICK_MIN, Range, Tick
 

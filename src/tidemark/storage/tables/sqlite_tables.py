@@ -23,7 +23,7 @@ from tidemark.errors import (
     TokenError,
     UnknownFormatError,
 )
-from tidemark.storage.tablerows import (
+from tidemark.storage.tables.rows import (
     SCHEMA,
     SUBSCRIBER_COLUMN,
     Row,
@@ -33,7 +33,7 @@ from tidemark.storage.tablerows import (
     rows_of,
     sealed,
 )
-from tidemark.storage.tables import Contents, Tables
+from tidemark.storage.tables.tables import Contents, Tables
 
 #: "TMSH", and the version of `tablerows.SCHEMA`
 APPLICATION = 0x544D5348

@@ -24,7 +24,7 @@ import numpy as np
 
 from tidemark.errors import DamagedError, DiskFailedError, DiskFullError
 from tidemark.message.batches.batch import Buffer
-from tidemark.storage.disk import Disk
+from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.catalogue import MARK_MIN, STREAM_NAME_BYTES_MAX, Entry
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.damage import Damage
@@ -34,7 +34,7 @@ from tidemark.storage.log.record import RECORD_BYTES_MAX
 from tidemark.storage.log.recovery import Recovered, recover
 from tidemark.storage.log.reserve import Reserve
 from tidemark.storage.log.rows import Rows
-from tidemark.storage.log.segment import SEGMENT_BYTES, segment_name
+from tidemark.storage.log.segments.segment import SEGMENT_BYTES, segment_name
 from tidemark.storage.log.stream import LogStream, Pending
 from tidemark.storage.log.writer import Writer
 

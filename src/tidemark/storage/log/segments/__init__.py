@@ -1,0 +1,1 @@
+"""Segment files of the log volume: their format, the one being written, and reading them."""

@@ -1,0 +1,1 @@
+"""The tables of a subscriber hosting broker, in SQLite or in memory."""
