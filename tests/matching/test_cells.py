@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.matching.index import cells as module
-from tidemark.matching.index.cells import Cells
+from tidemark.matching.index.trie import cells as module
+from tidemark.matching.index.trie.cells import Cells
 
 KEYS = st.tuples(st.integers(0, 3), st.one_of(st.integers(0, 40), st.integers(0, 2**64 - 1)))
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidemark.matching.index.grid import LEVEL_MAX, LEVEL_STEP, Grid, grid_for
-from tidemark.matching.index.probes import Probes
+from tidemark.matching.index.trie.grid import LEVEL_MAX, LEVEL_STEP, Grid, grid_for
+from tidemark.matching.index.trie.probes import Probes
 
 KEYS = st.one_of(st.integers(1, 2**64 - 1), st.integers(0, 62).map(lambda bit: (1 << bit) + 1))
 

@@ -17,7 +17,8 @@ from tests.matching.agreement import ScatteredColumns
 from tests.matching.dict_columns import DictColumns
 from tests.matching.selector_strategies import TYPES as USUAL_TYPES
 from tests.matching.selector_strategies import Event, SimpleFields, events, matches, trees
-from tidemark.matching.index import descent, index, matchsets, rules, trie
+from tidemark.matching.index import index, match_sets, rules
+from tidemark.matching.index.trie import descent, trie
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import EVERYTHING, Selector
 from tidemark.matching.selectors.tree import Node
@@ -165,7 +166,7 @@ def test_the_memory_bounds_change_nothing(selectors: list[Node], rows: list[Even
         mock.patch.object(index, "ROWS_AT_ONCE_MAX", 4),
         mock.patch.object(descent, "PIECE_CANDIDATES", 2),
         mock.patch.object(rules, "MEMBERS_AT_ONCE_MAX", 2),
-        mock.patch.object(matchsets, "MATCH_SETS_MAX", 1),
+        mock.patch.object(match_sets, "MATCH_SETS_MAX", 1),
         splitting(1),
     ):
         matcher = Matcher(FIELDS)
@@ -376,7 +377,7 @@ def test_numbers_of_forgotten_sets_are_not_used_for_others() -> None:
     for subscriber in range(8):
         matcher.add(subscriber, Selector.parse(f"price > {subscriber}", PRICES))
     seen: set[int] = set()
-    with mock.patch.object(matchsets, "MATCH_SETS_MAX", 4):
+    with mock.patch.object(match_sets, "MATCH_SETS_MAX", 4):
         for upto in range(1, 9):
             found = matcher.match(prices(*[value + 0.5 for value in range(upto)])).tolist()
             assert [matcher.members(number).tolist() for number in found] == [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidemark.matching.index.arrays import spread
 from tidemark.matching.index.postings import Postings
-from tidemark.matching.index.thresholds import WHOLE_LENGTH_MAX, Thresholds
+from tidemark.matching.index.trie.thresholds import WHOLE_LENGTH_MAX, Thresholds
 
 CHANGES = st.lists(st.tuples(st.sampled_from("aaaaddc"), st.integers(0, 4), st.integers(0, 9)), max_size=150)
 

@@ -17,9 +17,9 @@ from tests.matching.selector_strategies import values
 from tidemark.matching.forms.clauses import Absent, Constraint, Interval, OneOf, Present
 from tidemark.matching.forms.constraints import admits, interval, one_of
 from tidemark.matching.forms.domains import domain_value
-from tidemark.matching.index.grid import grid_for
 from tidemark.matching.index.keys import EVERY_ROW, Keys
 from tidemark.matching.index.ranges import WORD_BYTES, WORDS_MAX, ranges_of
+from tidemark.matching.index.trie.grid import grid_for
 from tidemark.message.batches.columns import Column
 from tidemark.message.types import (
     BOOLEAN,

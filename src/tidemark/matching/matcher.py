@@ -23,7 +23,7 @@ from tidemark.matching.index.boxes import Side
 from tidemark.matching.index.conditions import Conditions, Truths
 from tidemark.matching.index.index import BoxIndex
 from tidemark.matching.index.keys import Keys
-from tidemark.matching.index.matchsets import MatchSets
+from tidemark.matching.index.match_sets import MatchSets
 from tidemark.matching.index.plans import Plan, explained, plans_of, said_type
 from tidemark.matching.index.rules import Rules
 from tidemark.matching.selectors.render import render

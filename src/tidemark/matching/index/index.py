@@ -14,10 +14,10 @@ import numpy as np
 from tidemark.matching.index.arrays import Index, Words, spread
 from tidemark.matching.index.boxes import Boxes, Side
 from tidemark.matching.index.conditions import Conditions, Truths
-from tidemark.matching.index.descent import Candidates
 from tidemark.matching.index.keys import EVERY_ROW
 from tidemark.matching.index.ranges import HIGHEST, LOWEST
-from tidemark.matching.index.trie import Trie
+from tidemark.matching.index.trie.descent import Candidates
+from tidemark.matching.index.trie.trie import Trie
 from tidemark.message.batches.columns import Bools
 
 #: Rows looked up together, and candidates found for them: they bound the memory that a batch needs.

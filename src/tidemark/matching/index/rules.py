@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.matching.index.arrays import Ids, Index, Words, grown, spread
-from tidemark.matching.index.matchsets import DIGEST_BYTES
+from tidemark.matching.index.match_sets import DIGEST_BYTES
 from tidemark.matching.index.postings import Postings
 from tidemark.matching.selectors.selector import paths_of
 from tidemark.matching.selectors.tree import Node

@@ -20,13 +20,13 @@ import numpy as np
 
 from tidemark.matching.index.arrays import Index, Words, grown
 from tidemark.matching.index.boxes import HEAD, Boxes, Side
-from tidemark.matching.index.cells import Cells
 from tidemark.matching.index.dense import Dense
-from tidemark.matching.index.grid import Grid, grid_for
-from tidemark.matching.index.ladders import Ladders
 from tidemark.matching.index.postings import Postings
-from tidemark.matching.index.probes import Probes
 from tidemark.matching.index.ranges import HIGHEST, LOWEST
+from tidemark.matching.index.trie.cells import Cells
+from tidemark.matching.index.trie.grid import Grid, grid_for
+from tidemark.matching.index.trie.ladders import Ladders
+from tidemark.matching.index.trie.probes import Probes
 
 #: A longer list is split, if its boxes have sides left to split by. The root's may be longer: checking every
 #: event against a few boxes side by side (`dense`) costs less than going down a trie at all.

@@ -12,7 +12,7 @@ from tidemark.matching.index.arrays import Index, Words, grown
 from tidemark.matching.index.boxes import HEAD, Head, Side
 from tidemark.matching.index.postings import Postings
 from tidemark.matching.index.ranges import HIGHEST, LOWEST
-from tidemark.matching.index.thresholds import Thresholds
+from tidemark.matching.index.trie.thresholds import Thresholds
 
 _MIDDLE = 2**63
 

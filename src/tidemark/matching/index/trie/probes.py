@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from tidemark.matching.index.arrays import Index, Words, grown
-from tidemark.matching.index.grid import Grid
 from tidemark.matching.index.postings import Postings
+from tidemark.matching.index.trie.grid import Grid
 
 
 class Probes:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tidemark.matching.index.arrays import Index, Words, spread
 from tidemark.matching.index.postings import Postings
-from tidemark.matching.index.trie import NO_NODE, ROOT, Trie
+from tidemark.matching.index.trie.trie import NO_NODE, ROOT, Trie
 
 #: Candidates checked at a time. Arrays of 128 KiB and more may be got from the operating system, and given
 #: back, each time: checking 17,000 at once took half as long again as in two pieces.
