@@ -16,9 +16,9 @@ from tests.message.value_strategies import records, values
 from tests.type_strategies import atomics
 from tidemark.errors import MessageError
 from tidemark.message.batches.scatter import is_flat_record
-from tidemark.message.foreign.arrow import arrow_schema
-from tidemark.message.foreign.arrow_batch import as_read, from_record_batch, to_record_batch
-from tidemark.message.foreign.arrow_values import to_arrow_value
+from tidemark.message.foreign.arrow.batches import as_read, from_record_batch, to_record_batch
+from tidemark.message.foreign.arrow.types import arrow_schema
+from tidemark.message.foreign.arrow.values import to_arrow_value
 from tidemark.message.schema import Schema
 from tidemark.message.types import Atomic, Field, Tuple, optional
 

@@ -13,11 +13,11 @@ from tests.type_strategies import events, types, values_of
 from tidemark.errors import EncodeError, MessageError
 from tidemark.message.batches.columns import Spans
 from tidemark.message.batches.gather import Messages
-from tidemark.message.foreign.arrow import arrow_schema, arrow_type
-from tidemark.message.foreign.arrow_batch import as_read
-from tidemark.message.foreign.arrow_gather import NotColumnarError, field_array
-from tidemark.message.foreign.arrow_scatter import encode_arrays, is_columnar
-from tidemark.message.foreign.arrow_values import to_arrow_value
+from tidemark.message.foreign.arrow.batches import as_read
+from tidemark.message.foreign.arrow.gather import NotColumnarError, field_array
+from tidemark.message.foreign.arrow.scatter import encode_arrays, is_columnar
+from tidemark.message.foreign.arrow.types import arrow_schema, arrow_type
+from tidemark.message.foreign.arrow.values import to_arrow_value
 from tidemark.message.members import members
 from tidemark.message.schema import Schema
 from tidemark.message.types import Tuple

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from tests.type_strategies import dynamic_values, events, plain_types, same, tuples, types, values_of
 from tidemark.errors import DecodeError, EncodeError, SchemaError
 from tidemark.message.evolve import UnknownCase
-from tidemark.message.foreign.arrow import (
+from tidemark.message.foreign.arrow.types import (
     arrow_schema,
     arrow_type,
     from_arrow_schema,
     from_arrow_value,
     to_arrow_value,
 )
-from tidemark.message.foreign.jsontext import from_json_text, to_json_text
+from tidemark.message.foreign.json.text import from_json_text, to_json_text
 from tidemark.message.foreign.references import write_out
 from tidemark.message.parse import parse, parse_type
 from tidemark.message.text import type_text

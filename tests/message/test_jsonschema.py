@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.type_strategies import events, types
 from tidemark.errors import SchemaError
-from tidemark.message.foreign.jsonschema import from_json_schema, to_json_schema
+from tidemark.message.foreign.json.schema import from_json_schema, to_json_schema
 from tidemark.message.members import split_option
 from tidemark.message.parse import parse
 from tidemark.message.text import schema_text

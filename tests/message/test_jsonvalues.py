@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from tidemark.errors import EncodeError
-from tidemark.message.foreign.jsonvalues import value_of_json, values_of_lines
+from tidemark.message.foreign.json.values import value_of_json, values_of_lines
 from tidemark.message.schema import Schema
 
 SCHEMA = Schema.parse(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import DecodeError, EncodeError, SchemaError
-from tidemark.message.foreign.pyclass import Float32, Int32, from_dataclass, from_value, to_value
+from tidemark.message.foreign.dataclasses import Float32, Int32, from_dataclass, from_value, to_value
 from tidemark.message.schema import Schema
 from tidemark.message.text import schema_text
 

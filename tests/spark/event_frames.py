@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.message.foreign.arrow import arrow_type
+from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.types import Field, Path, Tuple, Type, optional
 
 #: Expressions in one job: more, and Spark compiles one method longer than Java likes.

@@ -20,7 +20,7 @@ from tidemark.errors import TranslationError
 from tidemark.matching.selectors.check import check
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.render import render
-from tidemark.message.foreign.arrow import arrow_type
+from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.schema import Schema
 from tidemark.message.types import STRING, Dynamic
 from tidemark.spark.pushdown.filters import from_arrow_expression

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tidemark.errors import TranslationError
-from tidemark.message.foreign.arrow import arrow_schema
+from tidemark.message.foreign.arrow.types import arrow_schema
 from tidemark.message.schema import Schema
 from tidemark.message.types import Path
 from tidemark.spark.columns import EventColumns

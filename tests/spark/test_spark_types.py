@@ -14,8 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
 from tests.type_strategies import events, types
-from tidemark.message.foreign.arrow import arrow_schema, from_arrow_value, to_arrow_value
-from tidemark.message.foreign.jsontext import from_json_text, to_json_text
+from tidemark.message.foreign.arrow.types import arrow_schema, from_arrow_value, to_arrow_value
+from tidemark.message.foreign.json.text import from_json_text, to_json_text
 from tidemark.message.parse import parse_type
 from tidemark.message.types import Type
 from tidemark.spark.types import spark_schema, spark_type

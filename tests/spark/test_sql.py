@@ -15,8 +15,8 @@ from tidemark.matching.selectors.parser import NESTING_LEVELS_MAX, parse
 from tidemark.matching.selectors.render import render
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.selectors.tree import And, Compare, FieldRef, Literal, Node
-from tidemark.message.foreign.arrow import arrow_schema
-from tidemark.message.foreign.arrow_values import to_arrow_value
+from tidemark.message.foreign.arrow.types import arrow_schema
+from tidemark.message.foreign.arrow.values import to_arrow_value
 from tidemark.message.schema import Schema, value_at
 from tidemark.message.types import STRING, Dynamic, List, Path, Reference, Type, decimal
 from tidemark.spark.columns import EventColumns

@@ -56,7 +56,7 @@ def explain(selector: str, file: Path, events: Path | None, as_json: bool) -> No
 
 
 def _events(file: Path | None, schema: Any) -> list[Any]:
-    from tidemark.message.foreign.jsonvalues import values_of_lines
+    from tidemark.message.foreign.json.values import values_of_lines
 
     return [] if file is None else values_of_lines(file.read_text(), schema)
 

@@ -101,7 +101,7 @@ def topic_show(name: str, url: str, as_json: bool) -> None:
 
 def read_schema(given: str) -> Schema:
     """A schema as text of the schema language, or in a file."""
-    from tidemark.message.foreign.jsonschema import from_json_schema
+    from tidemark.message.foreign.json.schema import from_json_schema
     from tidemark.message.schema import Schema
 
     file = Path(given)

@@ -211,7 +211,7 @@ class Batch:
 
     def to_arrow(self, names: Sequence[str] | None = None) -> pa.RecordBatch:
         """The fields (all, or those named) and headers as an Arrow record batch; needs pyarrow."""
-        from tidemark.message.foreign.arrow_batch import to_record_batch
+        from tidemark.message.foreign.arrow.batches import to_record_batch
 
         return to_record_batch(self.columns, names)
 

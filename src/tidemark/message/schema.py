@@ -16,8 +16,8 @@ from tidemark.message.codec.encode import Encoder
 from tidemark.message.codec.flat import Flat, LeafNode, Node, VariantNode, held
 from tidemark.message.codec.layout import FORMAT
 from tidemark.message.codec.many import many_accessor
+from tidemark.message.foreign.dataclasses import from_dataclass, to_value
 from tidemark.message.foreign.infer import infer
-from tidemark.message.foreign.pyclass import from_dataclass, to_value
 from tidemark.message.parse import parse, parse_type
 from tidemark.message.text import schema_text, type_text
 from tidemark.message.types import STRING, Atomic, Dynamic, List, Path, Type, path_text

@@ -1,4 +1,4 @@
-"""Where the fields of events lie among the columns that `message.foreign.arrow` gives them, and back.
+"""Where the fields of events lie among the columns that `message.foreign.arrow.types` gives them, and back.
 
 A field's column has the field's own path but for one case: what is chosen in a variant and may itself be None
 is a field `value` of a struct, so that choosing it shows. Headers are columns by their own names.

@@ -22,8 +22,8 @@ from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
 from tidemark.message.batches.reader import Reader
-from tidemark.message.foreign.arrow import arrow_type
-from tidemark.message.foreign.arrow_batch import as_read, to_record_batch
+from tidemark.message.foreign.arrow.batches import as_read, to_record_batch
+from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.foreign.infer import merge_shapes
 from tidemark.message.foreign.references import write_out
 from tidemark.message.members import members

@@ -1,4 +1,4 @@
-"""Spark types of natural types: those of the Arrow types that `tidemark.message.foreign.arrow` gives.
+"""Spark types of natural types: those of the Arrow types that `tidemark.message.foreign.arrow.types` gives.
 
 Going through Arrow keeps the two the same by construction; Spark compares them exactly when a data source
 hands over record batches. pyspark is only imported when something is asked for.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidemark.message.foreign.arrow import arrow_schema, arrow_type
+from tidemark.message.foreign.arrow.types import arrow_schema, arrow_type
 from tidemark.message.types import Type
 
 if TYPE_CHECKING:

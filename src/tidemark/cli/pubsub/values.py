@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidemark.errors import EncodeError, MessageError
-from tidemark.message.foreign.jsonvalues import value_of_json
+from tidemark.message.foreign.json.values import value_of_json
 from tidemark.message.members import cases, members, split_option
 from tidemark.message.types import Atomic, Kind, Reference, Tuple, Type, Variant
 

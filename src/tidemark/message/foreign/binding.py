@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from tidemark.errors import DecodeError, EncodeError, MessageError
+from tidemark.message.error_path import within
 from tidemark.message.foreign.references import Named
-from tidemark.message.place import within
 from tidemark.message.types import EMPTY, Atomic, Dynamic, Field, List, Tuple, Type, Variant, optional
 
 

@@ -16,9 +16,9 @@ from functools import reduce
 from typing import Any, assert_never
 
 from tidemark.errors import EncodeError, SchemaError
-from tidemark.message.foreign.pyclass import from_dataclass
+from tidemark.message.error_path import name_problem, within
+from tidemark.message.foreign.dataclasses import from_dataclass
 from tidemark.message.foreign.references import write_out
-from tidemark.message.place import name_problem, within
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import assert_never
 
 from tidemark.errors import SchemaError
-from tidemark.message.place import name_problem
+from tidemark.message.error_path import name_problem
 from tidemark.message.text import KEYWORDS
 from tidemark.message.types import Atomic, Dynamic, Field, List, Reference, Tuple, Type, Variant
 

@@ -15,8 +15,8 @@ from typing import cast
 
 import pyarrow as pa
 
-from tidemark.message.foreign.arrow import arrow_type
-from tidemark.message.foreign.arrow_batch import as_read
+from tidemark.message.foreign.arrow.batches import as_read
+from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.members import members
 from tidemark.message.schema import Schema
 from tidemark.message.types import Tuple

@@ -20,7 +20,7 @@ from tidemark.message.batches.batch import EventBatch, Shape, from_rows
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 from tidemark.message.batches.reader import Reader
 from tidemark.message.batches.spans import joined
-from tidemark.message.foreign.arrow_batch import from_record_batch, to_record_batch
+from tidemark.message.foreign.arrow.batches import from_record_batch, to_record_batch
 from tidemark.message.schema import Schema
 from tidemark.spark.archive.layout import HEADERS, Layout, columns_of, fields_of, laid_out
 

@@ -18,8 +18,8 @@ from tidemark.matching.forms.clauses import Absent, Clause, Constraint, Interval
 from tidemark.matching.forms.normal import normalise
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.selectors.tree import HEADERS
-from tidemark.message.foreign.arrow import arrow_type
-from tidemark.message.foreign.arrow_batch import as_read
+from tidemark.message.foreign.arrow.batches import as_read
+from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.members import members, split_option
 from tidemark.message.registry import TopicSchemas
 from tidemark.message.schema import Schema

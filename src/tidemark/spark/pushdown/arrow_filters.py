@@ -16,7 +16,7 @@ from tidemark.errors import TranslationError
 from tidemark.matching.forms.domains import type_at
 from tidemark.matching.selectors.tree import FALSE, HEADERS, And, CompareOp, Literal, Node, Or
 from tidemark.message.batches.columns import FieldTypes
-from tidemark.message.foreign.arrow import arrow_type
+from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.types import DOUBLE, FLOAT, INT, LONG, Atomic, Path, path_text
 from tidemark.spark.pushdown.column_tests import Test, TextOp, is_writable, joined, selector
 from tidemark.spark.pushdown.substrait import Call, Column, Constant, OneOf, Part, read_expression

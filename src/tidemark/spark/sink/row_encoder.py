@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 
 from tidemark.errors import EncodeError, SchemaError
 from tidemark.message.batches.batch import EventBatch
-from tidemark.message.foreign.arrow import arrow_type
-from tidemark.message.foreign.arrow_batch import from_record_batch
+from tidemark.message.foreign.arrow.batches import from_record_batch
+from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.members import members, split_option
 from tidemark.message.schema import Schema
 from tidemark.message.text import type_text

@@ -48,7 +48,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidemark.errors import ConfigError
-from tidemark.message.foreign.arrow import from_arrow_schema
+from tidemark.message.foreign.arrow.types import from_arrow_schema
 from tidemark.message.schema import Schema
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink.publishing import chosen_pubend, commit, publish_record, topic_schema

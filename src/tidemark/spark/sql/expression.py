@@ -4,7 +4,7 @@ What the expression promises, so that it can be put anywhere, also under a NOT:
 - it never fails at run time, in ANSI mode or out of it: sums that overflow and division by zero are NULL;
 - it depends on no setting of the session (see `spark.sql.text`);
 - NaN, which Spark orders above all numbers, is NULL wherever it is compared.
-Columns are those of `tidemark.message.foreign.arrow`; headers are columns by their own names.
+Columns are those of `tidemark.message.foreign.arrow.types`; headers are columns by their own names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrow types of natural types. Values are in `message.foreign.arrow_values`, whose functions are here too.
+"""Arrow types of natural types. Values are in `message.foreign.arrow.values`, whose functions are here too.
 
 | type                         | Arrow                                                                 |
 |------------------------------|-----------------------------------------------------------------------|
@@ -14,7 +14,7 @@
 | another variant              | struct of one nullable child for each case but the absent one; nullable |
 |                              | if it has that. A case whose own value may be None is a struct of one  |
 |                              | field `value`, so that choosing it shows                               |
-| dynamic, a reference         | string of JSON text as `message.foreign.jsontext` writes it |
+| dynamic, a reference         | string of JSON text as `message.foreign.json.text` writes it |
 
 References are JSON text because only those that recur should be left: `references.write_out` replaces the
 others. These are exactly the types that Spark's own conversion gives (`tidemark.spark.types`).
@@ -26,9 +26,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, assert_never
 
 from tidemark.errors import SchemaError
-from tidemark.message.foreign.arrow_values import case_type, from_arrow_value, to_arrow_value
+from tidemark.message.error_path import name_problem
+from tidemark.message.foreign.arrow.values import case_type, from_arrow_value, to_arrow_value
 from tidemark.message.members import Member, cases, members, split_option
-from tidemark.message.place import name_problem
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,

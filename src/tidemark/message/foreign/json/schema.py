@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 from urllib.parse import quote
 
-from tidemark.message.foreign.jsonreader import from_json_schema
+from tidemark.message.foreign.json.reader import from_json_schema
 from tidemark.message.members import cases, members, split_option
 from tidemark.message.types import (
     Atomic,

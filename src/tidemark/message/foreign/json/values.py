@@ -15,8 +15,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from tidemark.errors import EncodeError, MessageError
+from tidemark.message.error_path import within
 from tidemark.message.members import cases, members, split_option
-from tidemark.message.place import within
 from tidemark.message.schema import Schema
 from tidemark.message.types import Atomic, Dynamic, Kind, List, Reference, Tuple, Type, Variant
 

@@ -32,8 +32,8 @@ from tidemark.message.codec.flat import (
     code_finder,
     held,
 )
-from tidemark.message.foreign.arrow_columns import bitmap, column_array
-from tidemark.message.foreign.jsontext import to_json_text
+from tidemark.message.foreign.arrow.columns import bitmap, column_array
+from tidemark.message.foreign.json.text import to_json_text
 from tidemark.message.members import cases, members, split_option
 from tidemark.message.schema import Schema
 from tidemark.message.types import (

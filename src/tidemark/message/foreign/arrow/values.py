@@ -1,6 +1,6 @@
 """Decoded values as Arrow holds them in Python (`to_pylist`, `pa.array`), and back.
 
-The types are those of `message.foreign.arrow`. Values are as `decode` gives them; both directions keep
+The types are those of `message.foreign.arrow.types`. Values are as `decode` gives them; both directions keep
 every value that the table in `message.types` has. What differs from the message's own value: a variant has
 all its cases as keys, a tuple without fields is True, a dynamic value is JSON text. Only a case that the
 reader's schema does not know goes one way: no child is set.
@@ -13,10 +13,10 @@ from datetime import UTC
 from typing import Any, assert_never
 
 from tidemark.errors import DecodeError, EncodeError, MessageError
+from tidemark.message.error_path import within
 from tidemark.message.evolve import UnknownCase
-from tidemark.message.foreign.jsontext import from_json_text, to_json_text
+from tidemark.message.foreign.json.text import from_json_text, to_json_text
 from tidemark.message.members import Member, cases, members, split_option
-from tidemark.message.place import within
 from tidemark.message.types import (
     TIMESTAMP,
     Atomic,

@@ -1,4 +1,4 @@
-"""Reading JSON Schema (2020-12). The module `message.foreign.jsonschema` says what becomes what.
+"""Reading JSON Schema (2020-12). The module `message.foreign.json.schema` says what becomes what.
 
 Keywords that only narrow a value are read past; those that would change its shape and are not supported are
 a SchemaError with their JSON pointer. A document of any size costs bounded time.
@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from tidemark.errors import EncodeError, SchemaError
+from tidemark.message.error_path import name_problem
 from tidemark.message.foreign.infer import infer_many, merge, or_absent
 from tidemark.message.foreign.references import Named
-from tidemark.message.place import name_problem
 from tidemark.message.types import (
     ABSENT,
     BOOLEAN,

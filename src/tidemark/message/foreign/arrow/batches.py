@@ -2,7 +2,7 @@
 
 Fields move as arrays: gathered, joined, or scattered for all rows at once. Nested ones do so, too, when all
 rows are of the reader's own schema; else they are converted value by value, by the same rules, those of
-`message.foreign.arrow`.
+`message.foreign.arrow.types`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tidemark.message.batches.batch import EventBatch, Shape, from_messages
 from tidemark.message.batches.columns import Column, Spans
 from tidemark.message.batches.reader import BatchColumns, absent_column
 from tidemark.message.batches.scatter import encode_columns, is_flat_record
-from tidemark.message.foreign.arrow import arrow_type
-from tidemark.message.foreign.arrow_columns import array_column, column_array
-from tidemark.message.foreign.arrow_gather import NotColumnarError, field_array
-from tidemark.message.foreign.arrow_scatter import encode_arrays, is_columnar
-from tidemark.message.foreign.arrow_values import from_arrow_value, to_arrow_value
+from tidemark.message.foreign.arrow.columns import array_column, column_array
+from tidemark.message.foreign.arrow.gather import NotColumnarError, field_array
+from tidemark.message.foreign.arrow.scatter import encode_arrays, is_columnar
+from tidemark.message.foreign.arrow.types import arrow_type
+from tidemark.message.foreign.arrow.values import from_arrow_value, to_arrow_value
 from tidemark.message.members import members, split_option
 from tidemark.message.schema import Schema
 from tidemark.message.types import (

@@ -29,8 +29,8 @@ from tidemark.message.codec.flat import (
     TupleNode,
     VariantNode,
 )
-from tidemark.message.foreign.arrow_columns import array_column
-from tidemark.message.foreign.jsontext import from_json_text
+from tidemark.message.foreign.arrow.columns import array_column
+from tidemark.message.foreign.json.text import from_json_text
 from tidemark.message.members import split_option
 from tidemark.message.schema import Schema
 from tidemark.message.types import Atomic, Dynamic, Path, Reference, Type, path_text

@@ -26,6 +26,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tidemark.errors import DecodeError, EncodeError, SchemaError
+from tidemark.message.error_path import name_problem, within
 from tidemark.message.foreign.binding import (
     AnyBinding,
     AtomBinding,
@@ -40,7 +41,6 @@ from tidemark.message.foreign.binding import (
 )
 from tidemark.message.foreign.references import Named
 from tidemark.message.parse import parse_type
-from tidemark.message.place import name_problem, within
 from tidemark.message.types import (
     ABSENT,
     BOOLEAN,
@@ -174,7 +174,7 @@ class _Annotation:
             return self._enumeration({member.value: member for member in annotation})
         reader = self._readers().get(origin)
         if reader is None:
-            self._fail(f"{annotation!r} has no type in a message (see tidemark.message.foreign.pyclass)")
+            self._fail(f"{annotation!r} has no type in a message (see tidemark.message.foreign.dataclasses)")
         return reader(args)
 
     def _readers(self) -> dict[Any, Callable[[tuple[Any, ...]], Binding]]:

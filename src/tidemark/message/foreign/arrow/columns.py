@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tidemark.errors import EncodeError
 from tidemark.message.batches.columns import Bools, Column, Decimals, Spans
 from tidemark.message.batches.spans import joined
-from tidemark.message.foreign.arrow import arrow_type, from_arrow_schema
+from tidemark.message.foreign.arrow.types import arrow_type, from_arrow_schema
 from tidemark.message.text import type_text
 from tidemark.message.types import Atomic, Kind, Path, Tuple, path_text
 

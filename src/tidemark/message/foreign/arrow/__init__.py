@@ -1,0 +1,1 @@
+"""Arrow: types of natural types, and events as record batches and back."""

@@ -1,0 +1,1 @@
+"""JSON: JSON Schema as natural schemas, and values as JSON text and back."""
