@@ -1,4 +1,4 @@
-"""Latecomers: what a subscriber gets of the time before its broker knew it, and of what pubends let go."""
+"""CatchupStreams: what a subscriber gets of the time before its broker knew it, and of what was let go."""
 
 from __future__ import annotations
 
@@ -149,11 +149,11 @@ def test_the_last_event_before_a_change_is_matched_by_what_was_wanted_then_also_
     at.gone(1)
     host = at.broker._host
     subscription = host.subscriptions[1]
-    host.latecomers._audience.add(99, "t", "n = 0")
+    host.catchup_streams._audience.add(99, "t", "n = 0")
     subscription.desires.append(type(subscription.desires[0])("t", "n = 0", 99, 0, {"p": before + 1}))
     one = batch(before + 1, values=[5])
     assert base < before + 1
-    assert host.latecomers._chosen("p", 1, one).tolist() == [True]
+    assert host.catchup_streams._chosen("p", 1, one).tolist() == [True]
 
 
 # From a pubend that is elsewhere.
@@ -246,7 +246,7 @@ def test_what_was_let_go_is_recalled_from_the_archive_once_there_is_one_to_ask()
     at, before = released()
     frames = come(at, before)
     assert not any(isinstance(frame, Gap) for frame in frames)
-    assert at.broker._host.latecomers.recalls.waiting == 1
+    assert at.broker._host.catchup_streams.recalls.waiting == 1
     recall = recall_of(at.do(PIPELINE, Offer(4)))
     assert recall == Recall(
         recall.ticket,

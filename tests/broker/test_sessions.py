@@ -1,4 +1,4 @@
-"""Reception: who may subscribe and who is refused, whose connection counts, when what is confirmed."""
+"""Sessions: who may subscribe and who is refused, whose connection counts, when what is confirmed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any
 import click
 import pytest
 
-from tidemark.admin.broker_snapshot import Survey, lags_of, rates_between
+from tidemark.admin.broker_snapshot import BrokerSnapshot, lags_of, rates_between
 from tidemark.admin.health_checks import (
     Limits,
     State,
@@ -282,7 +282,7 @@ METRICS = {
 
 
 def test_top_shows_rates_alarms_and_how_many_are_not_shown() -> None:
-    survey = Survey(
+    snapshot = BrokerSnapshot(
         1.0,
         status(alarms=["the archive is away"]),
         METRICS,
@@ -294,7 +294,7 @@ def test_top_shows_rates_alarms_and_how_many_are_not_shown() -> None:
         subscriptions=[subscription(f"s{n}", n) for n in range(12)],
         rates=rates_between({"events_published": 500}, METRICS, 2.0),
     )
-    text = click.unstyle(draw_top(survey))
+    text = click.unstyle(draw_top(snapshot))
     for part in (
         "published       250   1,000",
         "! the archive is away",

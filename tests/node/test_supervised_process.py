@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.node.process import supervised_process as module
-from tidemark.node.process.supervised_process import DELAY_SECONDS_MAX, LONG_LIFE_SECONDS, Companion
+from tidemark.node.process.supervised_process import DELAY_SECONDS_MAX, LONG_LIFE_SECONDS, SupervisedProcess
 
 PATIENCE_SECONDS = 20.0
 
@@ -43,11 +43,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def started(clock: Clock) -> Iterator[Callable[[str], Companion]]:
-    made: list[Companion] = []
+def started(clock: Clock) -> Iterator[Callable[[str], SupervisedProcess]]:
+    made: list[SupervisedProcess] = []
 
-    def start(text: str) -> Companion:
-        made.append(Companion("test", python(text), clock=clock))
+    def start(text: str) -> SupervisedProcess:
+        made.append(SupervisedProcess("test", python(text), clock=clock))
         made[-1].look()
         return made[-1]
 
@@ -56,14 +56,14 @@ def started(clock: Clock) -> Iterator[Callable[[str], Companion]]:
         each.stop()
 
 
-def looked(companion: Companion) -> bool:
+def looked(companion: SupervisedProcess) -> bool:
     """Whether it has been seen to end."""
     companion.look()
     return companion.pid is None
 
 
 def test_one_that_ends_is_started_again_later_each_time(
-    started: Callable[[str], Companion], clock: Clock
+    started: Callable[[str], SupervisedProcess], clock: Clock
 ) -> None:
     companion = started("raise SystemExit(7)")
     for delay in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, DELAY_SECONDS_MAX, DELAY_SECONDS_MAX):
@@ -82,7 +82,7 @@ def test_one_that_ends_is_started_again_later_each_time(
 
 
 def test_it_is_stopped_in_order_and_not_started_again(
-    started: Callable[[str], Companion], clock: Clock, tmp_path: Path
+    started: Callable[[str], SupervisedProcess], clock: Clock, tmp_path: Path
 ) -> None:
     file = tmp_path / "said"
     companion = started(
@@ -100,7 +100,7 @@ def test_it_is_stopped_in_order_and_not_started_again(
 
 
 def test_one_that_does_not_stop_is_killed(
-    started: Callable[[str], Companion], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    started: Callable[[str], SupervisedProcess], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(module, "STOP_SECONDS_MAX", 0.1)
     file = tmp_path / "ready"
@@ -114,7 +114,7 @@ def test_one_that_does_not_stop_is_killed(
 
 
 def test_a_command_that_is_not_there_is_tried_again(clock: Clock) -> None:
-    companion = Companion("test", ["/nowhere/at/all"], clock=clock)
+    companion = SupervisedProcess("test", ["/nowhere/at/all"], clock=clock)
     companion.look()
     assert companion.pid is None
     clock.now += 1.0
@@ -126,8 +126,8 @@ def test_its_input_closes_when_whoever_started_it_is_gone(tmp_path: Path) -> Non
     file = tmp_path / "ended"
     inner = f"import sys, pathlib; sys.stdin.read(); pathlib.Path({str(file)!r}).touch()"
     outer = (
-        "import os, sys, time; from tidemark.node.process.supervised_process import Companion\n"
-        f"each = Companion('test', [sys.executable, '-c', {inner!r}]); each.look(); os._exit(9)"
+        "import os, sys, time; from tidemark.node.process.supervised_process import SupervisedProcess\n"
+        f"each = SupervisedProcess('test', [sys.executable, '-c', {inner!r}]); each.look(); os._exit(9)"
     )
     assert subprocess.run(python(outer), check=False, timeout=PATIENCE_SECONDS).returncode == 9
     eventually(file.exists)

@@ -14,7 +14,14 @@ from tidemark.errors import ConfigError, NotConnectedError
 from tidemark.spark import connections
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.connections import Supervised, SupervisedAll, merged_topics, supervised, together, urls_of
+from tidemark.spark.connections import (
+    RetryingClient,
+    RetryingClients,
+    merged_topics,
+    supervised,
+    together,
+    urls_of,
+)
 from tidemark.spark.options import source_options
 from tidemark.spark.pipeline import status
 from tidemark.spark.source.scan import Planner, Scan, view_of
@@ -129,7 +136,7 @@ def test_a_source_reads_the_pubends_of_all_brokers(nodes: list[LiveNode], tmp_pa
     assert sorted(found) == ticks
     # All have to be there: what one of them hosts must not be left out in silence.
     nodes[1].stop()
-    with pytest.raises(NotConnectedError), SupervisedAll(urls_of(both), 0.2) as asked:
+    with pytest.raises(NotConnectedError), RetryingClients(urls_of(both), 0.2) as asked:
         asked.ask("pubends")
     del tmp_path
 
@@ -138,8 +145,8 @@ def test_urls_are_told_from_addresses_that_stand_in_for_each_other() -> None:
     one, two = "tidemark://a:1,b:2", "tidemark://c"
     assert urls_of(one) == (one,)
     assert urls_of(f"{one}, {two}") == urls_of([one, two]) == urls_of([one, two, one]) == (one, two)
-    assert isinstance(supervised(one, 1.0), Supervised)
-    assert isinstance(supervised(f"{one},{two}", 1.0), SupervisedAll)
+    assert isinstance(supervised(one, 1.0), RetryingClient)
+    assert isinstance(supervised(f"{one},{two}", 1.0), RetryingClients)
     for wrong in ("", "http://a", f"{one},tidemark://:", []):
         with pytest.raises(ConfigError):
             urls_of(wrong)

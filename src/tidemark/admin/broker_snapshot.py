@@ -1,4 +1,4 @@
-"""A survey: what one broker says of itself at one moment, and the rates between two of them."""
+"""A snapshot: what one broker says of itself at one moment, and the rates between two of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class BrokerSnapshot:
     """Answers that belong together."""
 
     #: monotonic seconds
@@ -24,7 +24,7 @@ class Survey:
     pubends: Sequence[Mapping[str, Any]] = ()
     streams: Sequence[Mapping[str, Any]] = ()
     subscriptions: Sequence[Mapping[str, Any]] = ()
-    #: counter -> how much it grew a second; empty for the first survey
+    #: counter -> how much it grew a second; empty for the first snapshot
     rates: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -33,8 +33,8 @@ class Survey:
         return lags_of(self.subscriptions)
 
 
-def take(tm: Client, before: Survey | None = None) -> Survey:
-    """Ask everything; with the survey `before`, rates since then too."""
+def take(tm: Client, before: BrokerSnapshot | None = None) -> BrokerSnapshot:
+    """Ask everything; with the snapshot `before`, rates since then too."""
     answers = {
         what: tm.ask(what, timeout=ANSWER_SECONDS)
         for what in ("status", "metrics", "pubends", "streams", "subscriptions")
@@ -44,7 +44,7 @@ def take(tm: Client, before: Survey | None = None) -> Survey:
     # Another incarnation counts from the start again.
     if before is not None and before.status["incarnation"] == answers["status"]["incarnation"]:
         rates = rates_between(before.metrics, answers["metrics"], at - before.at)
-    return Survey(at, rates=rates, **answers)
+    return BrokerSnapshot(at, rates=rates, **answers)
 
 
 def rates_between(

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidemark.broker.effects import Outbox, SendClient
 from tidemark.broker.hosting.host import Host
-from tidemark.broker.hosting.sessions import Reception
+from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.hosting.subscription import Subscription
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import Hosts
@@ -38,14 +38,14 @@ class Admin:
     def __init__(
         self,
         host: Host,
-        reception: Reception,
+        reception: Sessions,
         registry: Registry,
         pubends: Mapping[str, Pubend],
         hosts: Mapping[str, Hosts],
         out: Outbox,
     ) -> None:
         self._host = host
-        self._reception = reception
+        self._sessions = reception
         self._registry = registry
         self._pubends = pubends
         self._hosts = hosts
@@ -150,7 +150,7 @@ class Admin:
                 "told": subscription.told.get(pubend),
                 "lag_us": lag,
                 "catching_up": subscription.id in constream.catchups,
-                "recall": self._host.latecomers.recalls.state(pubend, subscription.id),
+                "recall": self._host.catchup_streams.recalls.state(pubend, subscription.id),
             }
         return {
             "name": subscription.name,
@@ -166,7 +166,7 @@ class Admin:
 
     def _named(self, given: Arguments) -> Subscription:
         name = given.get("name")
-        found = self._reception.find(name) if isinstance(name, str) else None
+        found = self._sessions.find(name) if isinstance(name, str) else None
         if found is None:
             raise AdminError("unknown", f"there is no subscription {name!r} at this broker")
         return found
@@ -175,7 +175,7 @@ class Admin:
         subscription = self._named(given)
         if subscription.client is not None and not given.get("force"):
             raise AdminError("taken", f"{subscription.name!r} is connected: stop it first, or force it")
-        self._reception.expel(subscription)
+        self._sessions.expel(subscription)
         return {"removed": subscription.name}
 
     def _seek(self, given: Arguments) -> dict[str, Any]:

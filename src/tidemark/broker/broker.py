@@ -42,7 +42,7 @@ from tidemark.broker.effects import (
 )
 from tidemark.broker.hosting.host import Host, HostPolicy, SavedSubscription
 from tidemark.broker.hosting.recalls import Recalls
-from tidemark.broker.hosting.sessions import Reception
+from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.hosting.subscription import Subscription
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.overlay import Overlay
@@ -194,7 +194,7 @@ class Broker:
         self._topics.recover(recovered.topics)
         last = {name: state.last for name, state in recovered.pubends.items()}
         self._host.recover(recovered.subscriptions, recovered.delivered, last)
-        self._reception = Reception(
+        self._sessions = Sessions(
             config.name,
             self._host,
             registry,
@@ -204,8 +204,8 @@ class Broker:
             lambda: sorted(self._overlay.lives),
             self._hold,
         )
-        self._reception.claim_again()
-        self._admin = Admin(self._host, self._reception, registry, self._pubends, self._hosts, self._out)
+        self._sessions.claim_again()
+        self._admin = Admin(self._host, self._sessions, registry, self._pubends, self._hosts, self._out)
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
@@ -217,7 +217,7 @@ class Broker:
     @property
     def recalls(self) -> Recalls:
         """What the archive is asked for."""
-        return self._host.latecomers.recalls
+        return self._host.catchup_streams.recalls
 
     def handle(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
         """Take one stimulus; what is to be done about it.
@@ -230,7 +230,7 @@ class Broker:
         """The first part of `handle`, which answers publishers; nothing else may come before `settle`."""
         self._now = self._host.now = self._fetching.now = now
         self._wall = self._host.wall = wall
-        self._host.latecomers.now, self._host.latecomers.wall = now, wall
+        self._host.catchup_streams.now, self._host.catchup_streams.wall = now, wall
         self._overlay.now = now
         self._dispatch(stimulus)
         self._is_woken = isinstance(stimulus, Woken)
@@ -256,11 +256,11 @@ class Broker:
 
     def hosts(self, name: str) -> bool:
         """A subscription of this name is here, if only until another broker has it for sure."""
-        return self._reception.find(name) is not None
+        return self._sessions.find(name) is not None
 
     def known_from(self, name: str, pubend: str) -> int | None:
         """From where on the stream of a pubend here accounts for a subscriber; None when it does not."""
-        found = self._reception.find(name)
+        found = self._sessions.find(name)
         return found.known.get(pubend) if found is not None else None
 
     def stream(self, pubend: str) -> Stream | None:
@@ -286,9 +286,9 @@ class Broker:
             case ClientFrameReceived(client, frame):
                 self._client_frame(client, frame)
             case ClientGone(client):
-                self._reception.gone(client)
+                self._sessions.gone(client)
                 self._fetching.gone(client)
-                self._host.latecomers.recalls.gone(client)
+                self._host.catchup_streams.recalls.gone(client)
             case LinkUp(peer):
                 self._overlay.link_up(peer)
             case LinkDown(peer):
@@ -310,7 +310,7 @@ class Broker:
             case LogFetched():
                 self._fetching.read(stimulus)
             case PfsRead():
-                self._host.latecomers.read(stimulus)
+                self._host.catchup_streams.read(stimulus)
             case RoutesChanged(layout, pubends):
                 self._change(layout, pubends)
             case HostRemoved(host):
@@ -339,7 +339,7 @@ class Broker:
             case Links():
                 self._overlay.linked(peer, frame)
             case Claim():
-                self._reception.moves.heard(peer, frame)
+                self._sessions.handover.heard(peer, frame)
             case Topic():
                 self._topics.heard(peer, frame)
             case Fetch():
@@ -389,7 +389,7 @@ class Broker:
     def _greet(self, peer: str) -> None:
         """A neighbour is there, and may have been away."""
         self._topics.tell_all(peer)
-        self._reception.moves.tell_all(peer)
+        self._sessions.handover.tell_all(peer)
 
     def _attached(self, pubend: str) -> None:
         """Its stream comes from another neighbour, which knows nothing of what is behind this broker."""
@@ -424,13 +424,13 @@ class Broker:
             case Publish():
                 self._publish(client, frame)
             case Ack():
-                self._reception.acknowledge(client, frame)
+                self._sessions.acknowledge(client, frame)
             case Credit():
-                self._reception.grant(client, frame)
+                self._sessions.grant(client, frame)
             case Subscribe():
-                self._reception.subscribe(client, frame)
+                self._sessions.subscribe(client, frame)
             case Unsubscribe():
-                self._reception.unsubscribe(client, frame)
+                self._sessions.unsubscribe(client, frame)
             case Topic():
                 self._topics.declare(client, frame)
             case Describe():

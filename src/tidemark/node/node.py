@@ -25,7 +25,7 @@ from tidemark.node.config.loading import moved
 from tidemark.node.config.settings import Config, RetentionSection
 from tidemark.node.config.units import Address
 from tidemark.node.disk.data_directory import DataDirectory
-from tidemark.node.disk.unsynced_disk import LaxDisk
+from tidemark.node.disk.unsynced_disk import UnsyncedDisk
 from tidemark.node.http import HttpServer, Response
 from tidemark.node.links import Links
 from tidemark.node.local_link import Neighbourhood
@@ -287,7 +287,7 @@ class Node:
 
 def open_store(config: Config, directory: DataDirectory) -> Store:
     """The storage of a data directory."""
-    kind = RealDisk if config.storage.durability == "sync" else LaxDisk
+    kind = RealDisk if config.storage.durability == "sync" else UnsyncedDisk
     tables = SqliteTables(directory.part("tables") / TABLES_FILE)
     try:
         return Store(

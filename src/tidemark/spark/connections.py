@@ -1,8 +1,8 @@
 """Connections of the pipeline: one broker asked until it answers, and several brokers read as one.
 
 The client looks for a lost broker by itself, but a question that was under way when the broker was lost
-fails. `Supervised` asks such a question again, with a back-off, until `retry_seconds` have passed without an
-answer, and then raises one clear error. Use it only for questions that may be asked twice.
+fails. `RetryingClient` asks such a question again, with a back-off, until `retry_seconds` have passed without
+an answer, and then raises one clear error. Use it only for questions that may be asked twice.
 
 One URL may name addresses that stand in for each other, `tidemark://a:7676,b:7676`. Whole URLs after each
 other, `tidemark://a:7676,tidemark://b:7676`, are brokers with pubends of their own, each of which has to be
@@ -39,7 +39,7 @@ ANSWER_SECONDS = 60.0
 _log = logging.getLogger("tidemark.archive")
 
 
-class Supervised:
+class RetryingClient:
     """Questions to one broker, asked until they are answered."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Supervised:
         self._pubend = pubend
         self._client: sync.Client | None = None
 
-    def __enter__(self) -> Supervised:
+    def __enter__(self) -> RetryingClient:
         return self
 
     def __exit__(
@@ -174,17 +174,17 @@ class Asked(Protocol):
 def supervised(broker: str, retry_seconds: float) -> Asked:
     """One connection, or one for each broker, that outlasts an absence of so many seconds."""
     urls = urls_of(broker)
-    return Supervised(urls[0], retry_seconds) if len(urls) == 1 else SupervisedAll(urls, retry_seconds)
+    return RetryingClient(urls[0], retry_seconds) if len(urls) == 1 else RetryingClients(urls, retry_seconds)
 
 
-class SupervisedAll:
+class RetryingClients:
     """Questions to several brokers: all answer, or it fails; a pubend is read from its host."""
 
     def __init__(self, urls: Sequence[str], retry_seconds: float) -> None:
-        self._brokers = {url: Supervised(url, retry_seconds) for url in urls}
+        self._brokers = {url: RetryingClient(url, retry_seconds) for url in urls}
         self._hosts: dict[str, str] = {}
 
-    def __enter__(self) -> SupervisedAll:
+    def __enter__(self) -> RetryingClients:
         return self
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""Latecomers: the subscribers of a host that are behind the constream, and how they catch up.
+"""CatchupStreams: the subscribers of a host that are behind the constream, and how they catch up.
 
 Each has a catchup stream per pubend. The PFS says what matched, the window or the pubend has the events; what
 the subscriber wants of before its time here is fetched from the pubend's log, and what pubends have let go is
@@ -17,7 +17,7 @@ from tidemark.broker.counters import Counters
 from tidemark.broker.effects import Outbox, PfsRead, ReadPfs
 from tidemark.broker.hosting.catchup import CHUNK_EVENTS_MAX, Catchup
 from tidemark.broker.hosting.constream import Constream
-from tidemark.broker.hosting.delivery import Telling
+from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.subscription import Subscription
 from tidemark.broker.publishing.fetching import Fetching
@@ -31,7 +31,7 @@ from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import Fetched, Range
 
 
-class Latecomers:
+class CatchupStreams:
     """All catchup streams of one host."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Latecomers:
         subscriptions: Mapping[int, Subscription],
         constreams: Mapping[str, Constream],
         audience: Audience,
-        telling: Telling,
+        telling: Delivery,
         fetching: Fetching,
         out: Outbox,
         counters: Counters,
@@ -50,7 +50,7 @@ class Latecomers:
         self._subscriptions = subscriptions
         self._constreams = constreams
         self._audience = audience
-        self._telling = telling
+        self._delivery = telling
         self._fetching = fetching
         self._out = out
         self._counters = counters
@@ -131,7 +131,7 @@ class Latecomers:
             if gap is None or (self._recall and not catchup.is_given_up):
                 break
             catchup.skip(gap)
-            self._telling.gap(pubend, subscription, gap)
+            self._delivery.gap(pubend, subscription, gap)
         known = subscription.known.get(pubend)
         if known is None or (pubend, subscription.id) in self._fetches:
             return  # nobody can say yet what it lacks, or it is on its way
@@ -155,7 +155,7 @@ class Latecomers:
         if batch is not None:
             self._counters["events_expired"] += batch.count - (alive.count if alive is not None else 0)
             self.recalls.told(pubend, subscription.id, len(batch.body))
-        self._telling.tell(subscription, pubend, subscription.told[pubend], upto, alive)
+        self._delivery.tell(subscription, pubend, subscription.told[pubend], upto, alive)
 
     # What lies before: not in the PFS here, or not at the pubend any more.
 

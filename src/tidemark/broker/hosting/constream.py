@@ -25,7 +25,7 @@ FEW_MEMBERS = 16
 FOUND_MAX = 1_024
 
 
-class Force:
+class ActiveSelectors:
     """Which member speaks for which subscriber at one pubend; a member that is not in force for none."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Constream:
     starting: dict[int, int] = field(default_factory=dict)
     #: changes that have come into force here and are not on disk yet: nothing moves before they are
     changing: int = 0
-    force: Force = field(default_factory=Force)
+    active: ActiveSelectors = field(default_factory=ActiveSelectors)
     #: subscriber -> its private stream while it is behind
     catchups: dict[int, Catchup] = field(default_factory=dict)
     #: the least that any durable subscriber has released, None when it has to be found again
@@ -121,7 +121,7 @@ class Constream:
         """A member is gone."""
         self.waiting.pop(member, None)
         self.starting.pop(member, None)
-        self.force.clear(member)
+        self.active.clear(member)
 
     def expected(self, tag: int, base: int, upto: int, versions: dict[int, int]) -> None:
         """Knowledge of `(base, upto]` accounts for interest up to `tag`: who waited for that may start there.

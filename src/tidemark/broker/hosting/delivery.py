@@ -1,4 +1,4 @@
-"""Telling: what a subscriber is told, and what that costs it."""
+"""Delivery: what a subscriber is told, and what that costs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import ClientFrame, Deliver, Gap, Subscribed
 
 
-class Telling:
+class Delivery:
     """Speaks to the subscribers of one host, and notes what each has been told."""
 
     def __init__(self, out: Outbox, counters: Counters) -> None:

@@ -1,4 +1,4 @@
-"""Moves: which broker hosts a durable subscription, when its subscriber goes from one to another.
+"""Handover: which broker hosts a durable subscription, when its subscriber goes from one to another.
 
 A subscriber shows its name, its selector and its token to any broker. That one takes the subscription over
 and claims it, under an epoch that is higher than any it has heard of; the claim spreads through the overlay.
@@ -49,7 +49,7 @@ class Desk(Protocol):
         """Make sure that every pubend holds what it has not consumed, then `done`."""
 
 
-class Moves:
+class Handover:
     """The claims that one broker has made and heard."""
 
     def __init__(

@@ -24,9 +24,9 @@ from tidemark.broker.effects import (
     Wish,
 )
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
-from tidemark.broker.hosting.catchup_streams import Latecomers
+from tidemark.broker.hosting.catchup_streams import CatchupStreams
 from tidemark.broker.hosting.constream import Constream, Piece
-from tidemark.broker.hosting.delivery import Telling
+from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.match_log import MatchLog
 from tidemark.broker.hosting.subscription import Desire, Subscription
 from tidemark.broker.publishing.fetching import Fetching
@@ -67,7 +67,7 @@ class SavedSubscription:
 
 
 class Host:
-    """All subscribers of a broker: their streams. Who they are and what they ask for is the Reception's."""
+    """All subscribers of a broker: their streams. Who they are and what they ask for is the Sessions's."""
 
     def __init__(
         self,
@@ -102,16 +102,16 @@ class Host:
         self._next_member = 1
         self._match_log = MatchLog(out, pfs_commit)
         #: pubends that have to be looked at before the stimulus is done with
-        self._moves: dict[str, None] = {}
+        self._dirty_pubends: dict[str, None] = {}
         self.acknowledgements = Acknowledgements(
             self.subscriptions, self.constreams, out, tables_commit, self._outlive
         )
-        self._telling = Telling(out, counters)
-        self.latecomers = Latecomers(
+        self._delivery = Delivery(out, counters)
+        self.catchup_streams = CatchupStreams(
             self.subscriptions,
             self.constreams,
             self._audience,
-            self._telling,
+            self._delivery,
             fetching,
             out,
             counters,
@@ -161,9 +161,9 @@ class Host:
     def part(self, pubend: str) -> None:
         """A pubend is no more; what was acknowledged of it stays as it is."""
         for number in list(self.constreams[pubend].catchups):
-            self.latecomers.end(pubend, number)
+            self.catchup_streams.end(pubend, number)
         del self.constreams[pubend]
-        self._moves.pop(pubend, None)
+        self._dirty_pubends.pop(pubend, None)
         for subscription in self.subscriptions.values():
             subscription.told.pop(pubend, None)
 
@@ -197,7 +197,7 @@ class Host:
                 # Recovered: the constream comes by again.
                 tick = max(desire.since[pubend], subscription.known[pubend])
                 constream.starting[desire.member] = tick
-                self._moves[pubend] = None
+                self._dirty_pubends[pubend] = None
             else:
                 constream.waiting[desire.member] = TICK_MIN
 
@@ -265,23 +265,23 @@ class Host:
         for pubend, start in subscription.starts.items():
             if self._is_started(subscription, pubend):
                 subscription.told[pubend] = token.get(pubend, start)
-        self._telling.registered(subscription)
+        self._delivery.registered(subscription)
         for pubend in list(subscription.told):
             # What it wanted before, it has acknowledged once, and nobody remembers what that was.
-            self._telling.gap(pubend, subscription, subscription.starts[pubend])
+            self._delivery.gap(pubend, subscription, subscription.starts[pubend])
             self._go_on(pubend, subscription)
 
     def disconnect(self, subscription: Subscription) -> None:
         """A subscriber's connection is gone."""
         subscription.leave()
         for pubend in self.constreams:
-            self.latecomers.end(pubend, subscription.id)
+            self.catchup_streams.end(pubend, subscription.id)
 
     def grant(self, subscription: Subscription, count: int) -> None:
         """A subscriber can take this many bytes more."""
         subscription.credit += count
         for pubend in self.constreams:
-            self.latecomers.call(pubend, subscription.id)
+            self.catchup_streams.call(pubend, subscription.id)
 
     def _is_started(self, subscription: Subscription, pubend: str) -> bool:
         """It has a start there that is on disk, so that it may be told."""
@@ -300,21 +300,21 @@ class Host:
             constream.begin(base)
         if constream.waiting:
             constream.expected(tag, base, upto, self._versions)
-        self._moves[pubend] = None
+        self._dirty_pubends[pubend] = None
 
     def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
         """Something that was asked for arrived: for the constream, or for some who catch up."""
-        self.latecomers.answered(pubend, base, upto, batch, damaged)
-        self._moves[pubend] = None
+        self.catchup_streams.answered(pubend, base, upto, batch, damaged)
+        self._dirty_pubends[pubend] = None
 
     def lost(self, pubend: str) -> None:
         """History was let go: those who still wanted it get a gap."""
-        self.latecomers.call_all(pubend)
+        self.catchup_streams.call_all(pubend)
 
     def learnt(self) -> None:
         """A topic has become known: what waited for it can go on."""
         for pubend in self.constreams:
-            self._moves[pubend] = None
+            self._dirty_pubends[pubend] = None
 
     def delivered(self, pubend: str) -> int | None:
         """Up to where the window is not needed here any more; None when nobody is here."""
@@ -322,10 +322,10 @@ class Host:
 
     def settle(self) -> None:
         """Do all that the stimulus has made possible. Each step may make more possible."""
-        while self._moves or self.latecomers.settle():
-            if self._moves:
-                pubend = next(iter(self._moves))
-                del self._moves[pubend]
+        while self._dirty_pubends or self.catchup_streams.settle():
+            if self._dirty_pubends:
+                pubend = next(iter(self._dirty_pubends))
+                del self._dirty_pubends[pubend]
                 self._move(pubend, self.constreams[pubend])
 
     # The constream.
@@ -375,7 +375,7 @@ class Host:
             constream.forget(other.member)
             # What never was in force here is passed over: it holds for no tick.
             other.since.setdefault(pubend, desire.since[pubend])
-        constream.force.set(desire.member, subscription.id, durable=subscription.durable)
+        constream.active.set(desire.member, subscription.id, durable=subscription.durable)
         constream.held = None
         if recovered:
             return
@@ -401,15 +401,15 @@ class Host:
         constream = self.constreams[pubend]
         if changed:
             constream.changing -= 1
-            self._moves[pubend] = None
+            self._dirty_pubends[pubend] = None
         subscription = self.subscriptions.get(number)
         if subscription is None:
             return
         desire.kept.add(pubend)
         self._begin(number, pubend)
-        self.latecomers.call(pubend, number)  # if it came with a token: now it is known what that lacks
+        self.catchup_streams.call(pubend, number)  # if it came with a token: now it is known what that lacks
         if changed and subscription.client is not None:
-            self._telling.registered(subscription)
+            self._delivery.registered(subscription)
 
     def _begin(self, number: int, pubend: str) -> None:
         """A subscriber that has started is told so; it goes on from there."""
@@ -417,7 +417,7 @@ class Host:
         if subscription is None or subscription.client is None or pubend in subscription.told:
             return
         start = subscription.starts[pubend]
-        self._telling.tell(subscription, pubend, start, start, None)
+        self._delivery.tell(subscription, pubend, start, start, None)
         self._go_on(pubend, subscription)
 
     def _go_on(self, pubend: str, subscription: Subscription) -> None:
@@ -429,10 +429,10 @@ class Host:
             self._counters["tokens_ahead"] += delivered is not None and told > delivered
             return
         if subscription.durable:
-            self.latecomers.begin(pubend, subscription.id, told)
+            self.catchup_streams.begin(pubend, subscription.id, told)
         else:
             assert delivered is not None
-            self._telling.gap(pubend, subscription, delivered)
+            self._delivery.gap(pubend, subscription, delivered)
 
     def _deliver(self, pubend: str, constream: Constream, piece: Piece) -> None:
         self._match_log.write(pubend, constream, piece)
@@ -443,7 +443,7 @@ class Host:
         rows_of: dict[int, list[int]] = {}
         for at, (rows, members) in enumerate(piece.matches):
             self._counters["events_matched"] += len(rows)
-            for number in constream.force.chosen(members).tolist():
+            for number in constream.active.chosen(members).tolist():
                 rows_of.setdefault(number, []).append(at)
         parts: dict[tuple[int, ...], EventBatch] = {}
         for number, chosen in rows_of.items():
@@ -473,7 +473,7 @@ class Host:
             self._counters["catchups_slow"] += 1
             self._go_on(pubend, subscription)
             return
-        self._telling.tell(subscription, pubend, told, upto, part)
+        self._delivery.tell(subscription, pubend, told, upto, part)
 
     def _break(self, pubend: str, constream: Constream, upto: int) -> None:
         """What lies up to `upto` is L and was never matched: a gap for everyone, and unknown to the PFS."""
@@ -485,16 +485,16 @@ class Host:
             if self.is_live(subscription, pubend):
                 told = subscription.told[pubend]
                 if told < base:  # silence, of which it was not worth telling before
-                    self._telling.tell(subscription, pubend, told, base, None)
-                self._telling.gap(pubend, subscription, upto)
+                    self._delivery.tell(subscription, pubend, told, base, None)
+                self._delivery.gap(pubend, subscription, upto)
 
     # Time and release.
 
     def wake(self, now: int) -> None:
         """Silence to those who lag, acknowledgements to the tables, and another try where something waits."""
         for pubend in self.constreams:
-            self._moves[pubend] = None
-            self.latecomers.call_all(pubend)
+            self._dirty_pubends[pubend] = None
+            self.catchup_streams.call_all(pubend)
         self._fetching.wake(now)
         if now - self._silence_at >= self._policy.silence:
             self._silence_at = now
@@ -512,7 +512,7 @@ class Host:
                 continue
             for subscription in self.subscriptions.values():
                 if self.is_live(subscription, pubend) and subscription.told[pubend] < min(last, delivered):
-                    self._telling.tell(subscription, pubend, subscription.told[pubend], delivered, None)
+                    self._delivery.tell(subscription, pubend, subscription.told[pubend], delivered, None)
 
 
 def _part(batch: EventBatch, rows: list[Rows]) -> EventBatch:

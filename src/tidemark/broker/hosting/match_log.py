@@ -35,7 +35,7 @@ class MatchLog:
         sets: list[Subscribers] = []
         members: dict[int, Subscribers] = {}
         for rows, who in piece.matches:
-            durable = constream.force.chosen(who, durable=True)
+            durable = constream.active.chosen(who, durable=True)
             if len(durable):
                 number = self._number(durable)
                 members[number] = durable

@@ -1,4 +1,4 @@
-"""Reception: the subscribers of a broker as clients - who they are, what they ask for, what they are told.
+"""Sessions: the subscribers of a broker as clients - who they are, what they ask for, what they are told.
 
 A name is one subscription; the newer connection of a name wins. A durable subscription is there from the
 moment it is on disk until it is ended; another one ends with its connection.
@@ -12,7 +12,7 @@ from functools import partial
 
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import Outbox, SendClient
-from tidemark.broker.hosting.handover import Moves
+from tidemark.broker.hosting.handover import Handover
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.subscription import WISHES_MAX, Desire, Subscription
 from tidemark.errors import SelectorError, TidemarkError
@@ -24,7 +24,7 @@ from tidemark.ticks import TICK_MAX, CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
 
 
-class Reception:
+class Sessions:
     """All subscriptions by name, and the connections they have."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Reception:
     ) -> None:
         """`next_subscriber`: no subscriber ever had this number or a higher one.
 
-        `peers`: the neighbours that are there now. `hold`: see moves.Desk.
+        `peers`: the neighbours that are there now. `hold`: see handover.Desk.
         """
         self._host = host
         self._registry = registry
@@ -48,7 +48,7 @@ class Reception:
         self._counters = counters
         self._by_name = {each.name: each for each in host.subscriptions.values()}
         self._by_client: dict[int, set[int]] = {}
-        self.moves = Moves(me, self, out, counters, peers)
+        self.handover = Handover(me, self, out, counters, peers)
         self.hold = hold
         self._next_id = max([next_subscriber, *(number + 1 for number in host.subscriptions)])
 
@@ -110,7 +110,7 @@ class Reception:
     def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
         subscription = Subscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
-        subscription.made_at = self.moves.next_epoch(frame.name, self._came(frame))
+        subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame))
         if frame.token is not None:
             subscription.epoch = subscription.made_at
         self._next_id += 1
@@ -143,7 +143,7 @@ class Reception:
         if is_there and subscription.client is None:
             self._connect(client, frame, subscription)
         if subscription.epoch:
-            self.moves.claim(subscription)
+            self.handover.claim(subscription)
 
     def _came(self, frame: Subscribe) -> int:
         """When it came, by its own clock: whichever brokers it goes to, that one goes forward."""
@@ -203,7 +203,7 @@ class Reception:
             reason = "it is connected elsewhere: close that first"
             self._refuse(client, frame.name, "taken", reason, "unsubscribe")
         else:
-            self.moves.ended(subscription)
+            self.handover.ended(subscription)
             self.remove(subscription)
             ended = partial(self._out.add, SendClient(client, Unsubscribed(frame.name)))
             self._host.after_save(ended)
@@ -213,7 +213,7 @@ class Reception:
         if subscription.client is not None:
             reason = "an administrator has removed this subscription"
             self._refuse(subscription.client, subscription.name, "unknown", reason)
-        self.moves.ended(subscription)
+        self.handover.ended(subscription)
         self.remove(subscription)
 
     def remove(self, subscription: Subscription) -> None:
@@ -256,7 +256,7 @@ class Reception:
         """The subscription of this name."""
         return self._by_name.get(name)
 
-    # Moving to another broker and back; see moves.Desk.
+    # Moving to another broker and back; see handover.Desk.
 
     def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
         """Put it on disk."""
@@ -275,7 +275,7 @@ class Reception:
         """After a crash: what came from other brokers may not have settled."""
         for subscription in self._by_name.values():
             if subscription.epoch:
-                self.moves.claim(subscription)
+                self.handover.claim(subscription)
 
     def _of(self, client: int, name: str) -> Subscription | None:
         subscription = self._by_name.get(name)

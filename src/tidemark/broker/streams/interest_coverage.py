@@ -1,4 +1,4 @@
-"""Soundness: for which interest the silence in a window can be believed (TRAPS 1, 3).
+"""InterestCoverage: for which interest the silence in a window can be believed (TRAPS 1, 3).
 
 A window's S at a tick says that nothing there was wanted when that was learnt. First-time knowledge carries
 the version of interest it accounts for, and versions only grow with the ticks; so from a tick on everything
@@ -14,7 +14,7 @@ from tidemark.ticks import TICK_MAX, RangeSet
 from tidemark.wire.frames import Range
 
 
-class Soundness:
+class InterestCoverage:
     """Of one stream's window, at a broker that does not host the pubend."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Soundness:
         """From which tick on everything accounts for this version; TICK_MAX when nothing does yet."""
         return next((tick for reached, tick in self._steps if reached >= version), TICK_MAX)
 
-    def sound(self, known: Iterable[Range], version: int) -> list[Range]:
+    def covered(self, known: Iterable[Range], version: int) -> list[Range]:
         """The parts of what is known whose silence accounts for this version, in order."""
         since = self.since(version)
         firm = self._firm.copy() if version <= self._firm_version else RangeSet()

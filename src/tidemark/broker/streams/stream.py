@@ -4,9 +4,9 @@ Knowledge comes in from upstream - the neighbour that is followed, or the pubend
 the neighbours that follow and to the subscribers here. First-time knowledge is passed on at once, holes or
 not; answers go only to those who asked. All of it is soft state: a broker that lost it asks again.
 
-The window's silence holds for what was wanted when it was learnt (`soundness`). A follower asks with the
-version of interest that it attached with, and is answered from the window only where that is accounted for;
-for the rest upstream is asked, although something is known of it here.
+The window's silence holds for what was wanted when it was learnt (`interest_coverage`). A follower asks with
+the version of interest that it attached with, and is answered from the window only where that is accounted
+for; for the rest upstream is asked, although something is known of it here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import LogRead, Outbox, ReadLog, SendPeer
 from tidemark.broker.streams.interest import HERE, STARTED_ONLY, Interests
-from tidemark.broker.streams.interest_coverage import Soundness
+from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.window import PIECE_BYTES, Window, rows_within, unexpired
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants
@@ -82,7 +82,7 @@ class Stream:
         self._version = 0
         #: first-time knowledge that accounts for what was told it then has come
         self._is_settled = False
-        self._soundness = Soundness()
+        self._coverage = InterestCoverage()
         #: Asked for by neighbours (or here) and not yet answered.
         self._wants: Wants[str] = Wants()
         #: asker -> the version that an answer has to account for
@@ -140,7 +140,7 @@ class Stream:
                 self._is_settled = True
                 self._curiosity.ask_again()
             self._version = version
-            accounts = self._soundness.learnt(version, base, self.window.end)
+            accounts = self._coverage.learnt(version, base, self.window.end)
         keep = self.listener is None or not self.window.is_full
         if keep:
             self.window.learn(base, upto, batch)
@@ -197,7 +197,7 @@ class Stream:
             return
         accounts = None if self.is_hosted else version
         self.window.learn(base, upto, batch, damaged)
-        self._soundness.answered(version, base, upto)
+        self._coverage.answered(version, base, upto)
         tags = self._interests.tags(self.pubend, accounts)
         for asker, ranges in self._take(base, upto, accounts).items():
             for first, last in ranges:
@@ -232,7 +232,7 @@ class Stream:
         if lost <= self.window.knowledge.lost:
             return
         self.window.lose(lost)
-        self._soundness.lose(lost)
+        self._coverage.lose(lost)
         self.position = max(self.position, lost)
         self._curiosity.answered(TICK_MIN, lost)
         for asker in self._wants.take(TICK_MIN, lost):
@@ -257,7 +257,7 @@ class Stream:
             self._counters["nacks_dropped"] += 1
             return
         if need:
-            self._soundness.need(need)
+            self._coverage.need(need)
         missing = self._give_known(asker, ranges, need)
         is_higher = need > max(self._needs.values(), default=0)
         self._needs[asker] = max(self._needs.get(asker, 0), need)
@@ -269,7 +269,7 @@ class Stream:
                 self._curiosity.answered(base, upto)
             asked = missing
         # Who asks for what was before its time here has come over from elsewhere, and is seldom alone.
-        since = self._soundness.since(need) if need else TICK_MIN
+        since = self._coverage.since(need) if need else TICK_MIN
         for base, upto in asked:
             self._ask(base, upto, now if patient or base < since else now - self._gct)
 
@@ -297,7 +297,7 @@ class Stream:
                 continue
             known = self.window.knowledge.known.parts(base, upto)
             if need:
-                known = self._soundness.sound(known, need)
+                known = self._coverage.covered(known, need)
             self._counters["answers_cached"] += bool(known)
             for first, last in known:
                 self._give_window(asker, first, last, tag)

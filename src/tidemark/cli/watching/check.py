@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tidemark.admin import health_checks
-from tidemark.admin.broker_snapshot import Survey, take
+from tidemark.admin.broker_snapshot import BrokerSnapshot, take
 from tidemark.admin.connection import connect
 from tidemark.admin.health_checks import Finding, Limits, State
 from tidemark.cli.options import BROKER, JSON, duration
@@ -48,22 +48,22 @@ def check(warning: float | None, critical: float | None, url: str, as_json: bool
 def _look(url: str, limits: Limits) -> tuple[list[Finding], dict[str, float]]:
     try:
         with connect(url) as tm:
-            survey = take(tm)
+            snapshot = take(tm)
     except TidemarkError as error:
         return [Finding("broker", State.CRITICAL, str(error))], {}
     findings = [
-        health_checks.judge_broker(survey.status, _problems(survey.status["http"])),
-        health_checks.judge_links(survey.status),
-        health_checks.judge_disk(survey.metrics),
-        health_checks.judge_lag(survey.lags, limits),
+        health_checks.judge_broker(snapshot.status, _problems(snapshot.status["http"])),
+        health_checks.judge_links(snapshot.status),
+        health_checks.judge_disk(snapshot.metrics),
+        health_checks.judge_lag(snapshot.lags, limits),
     ]
-    return findings, _numbers(survey)
+    return findings, _numbers(snapshot)
 
 
-def _numbers(survey: Survey) -> dict[str, float]:
-    lag = survey.lags[0]["lag_seconds"] if survey.lags else None
+def _numbers(snapshot: BrokerSnapshot) -> dict[str, float]:
+    lag = snapshot.lags[0]["lag_seconds"] if snapshot.lags else None
     names = ("clients", "disk_backlog_bytes", "disk_busy_seconds", "queued_bytes")
-    return {"lag_seconds": lag or 0.0} | {name: survey.metrics[name] for name in names}
+    return {"lag_seconds": lag or 0.0} | {name: snapshot.metrics[name] for name in names}
 
 
 def _problems(address: str | None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tidemark.admin.broker_snapshot import Survey
+from tidemark.admin.broker_snapshot import BrokerSnapshot
 from tidemark.admin.numbers import show_bytes, show_seconds
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.output import table
@@ -37,14 +37,14 @@ def draw_lags(lags: Sequence[Mapping[str, Any]]) -> str:
     return table(("subscription", "state", "lag"), rows, right=[2])
 
 
-def draw_top(survey: Survey) -> str:
+def draw_top(snapshot: BrokerSnapshot) -> str:
     """The whole broker on a page."""
-    hidden = len(survey.lags) - SUBSCRIPTIONS_SHOWN_MAX
+    hidden = len(snapshot.lags) - SUBSCRIPTIONS_SHOWN_MAX
     parts = [
-        _head(survey),
-        _counters(survey),
-        _pubends(survey),
-        draw_lags(survey.lags[:SUBSCRIPTIONS_SHOWN_MAX]) + (f"\n({hidden} more)" if hidden > 0 else ""),
+        _head(snapshot),
+        _counters(snapshot),
+        _pubends(snapshot),
+        draw_lags(snapshot.lags[:SUBSCRIPTIONS_SHOWN_MAX]) + (f"\n({hidden} more)" if hidden > 0 else ""),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -83,8 +83,8 @@ def _state(lag: Mapping[str, Any]) -> str:
     return click.style("catching up", fg="cyan") if lag["catching_up"] else click.style("live", fg="green")
 
 
-def _head(survey: Survey) -> str:
-    status, metrics = survey.status, survey.metrics
+def _head(snapshot: BrokerSnapshot) -> str:
+    status, metrics = snapshot.status, snapshot.metrics
     colour = "green" if status["state"] == "running" else "red"
     alarms = "".join(click.style(f"\n! {each}", fg="red") for each in status["alarms"])
     return (
@@ -98,23 +98,23 @@ def _head(survey: Survey) -> str:
     )
 
 
-def _counters(survey: Survey) -> str:
+def _counters(snapshot: BrokerSnapshot) -> str:
     rows = [
         (
             title,
-            f"{survey.rates[name]:,.0f}" if name in survey.rates else "-",
-            f"{survey.metrics[name]:,.0f}",
+            f"{snapshot.rates[name]:,.0f}" if name in snapshot.rates else "-",
+            f"{snapshot.metrics[name]:,.0f}",
         )
         for name, title in COUNTERS.items()
-        if name in survey.metrics
+        if name in snapshot.metrics
     ]
     return table(("events", "a second", "in all"), rows, right=[1, 2])
 
 
-def _pubends(survey: Survey) -> str:
-    hosted = {each["pubend"]: each for each in survey.pubends}
+def _pubends(snapshot: BrokerSnapshot) -> str:
+    hosted = {each["pubend"]: each for each in snapshot.pubends}
     rows = []
-    for stream in survey.streams:
+    for stream in snapshot.streams:
         mine = hosted.get(stream["pubend"])
         rows.append(
             (

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tidemark.admin.broker_snapshot import Survey, take
+from tidemark.admin.broker_snapshot import BrokerSnapshot, take
 from tidemark.admin.connection import connect
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
@@ -50,12 +50,12 @@ def top(once: bool, interval: float, url: str, as_json: bool) -> None:
                 return
 
 
-def _described(survey: Survey) -> dict[str, Any]:
+def _described(snapshot: BrokerSnapshot) -> dict[str, Any]:
     return {
-        "status": survey.status,
-        "metrics": survey.metrics,
-        "rates": {name: round(rate, 3) for name, rate in survey.rates.items()},
-        "pubends": survey.pubends,
-        "streams": survey.streams,
-        "lags": survey.lags,
+        "status": snapshot.status,
+        "metrics": snapshot.metrics,
+        "rates": {name: round(rate, 3) for name, rate in snapshot.rates.items()},
+        "pubends": snapshot.pubends,
+        "streams": snapshot.streams,
+        "lags": snapshot.lags,
     }

@@ -1,1 +1,1 @@
-"""Real processes under test: brokers and clients that may be killed, their ledgers, a faulty proxy, Spark engines."""
+"""Real processes under test: brokers and clients that may be killed, ledgers, a faulty proxy, engines."""

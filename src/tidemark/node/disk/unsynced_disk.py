@@ -1,4 +1,4 @@
-"""LaxDisk: the disk of `durability = "os"`. What is written is the operating system's to keep.
+"""UnsyncedDisk: the disk of `durability = "os"`. What is written is the operating system's to keep.
 
 It survives a crash of the process and not one of the machine. Names are still synced, which is rare.
 """
@@ -10,21 +10,21 @@ import os
 from tidemark.storage.disk.real_disk import RealDisk, RealFile
 
 
-class LaxDisk(RealDisk):
+class UnsyncedDisk(RealDisk):
     """A directory whose files are not synced."""
 
     def create(self, name: str) -> RealFile:
         """A new, empty file."""
-        return _LaxFile(self._at(name), os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        return _UnsyncedFile(self._at(name), os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
     def open(self, name: str, *, uncached: bool = False) -> RealFile:
         """A file that is there."""
-        file = _LaxFile(self._at(name), os.O_RDWR)
+        file = _UnsyncedFile(self._at(name), os.O_RDWR)
         if uncached:
             file.forget_cache()
         return file
 
 
-class _LaxFile(RealFile):
+class _UnsyncedFile(RealFile):
     def sync(self) -> None:
         """Leave it to the system."""

@@ -18,7 +18,7 @@ from typing import Any
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import DEFAULT, Config
 from tidemark.node.config.units import Address, show_duration, show_retain
-from tidemark.node.process.supervised_process import Companion
+from tidemark.node.process.supervised_process import SupervisedProcess
 from tidemark.node.topology.topology import Topology
 
 PACKAGES = ("deltalake", "pyarrow", "pyspark")
@@ -40,12 +40,12 @@ def missing() -> str | None:
     return None if has_java else "Java"
 
 
-def archive_of(config: Config, listen: Address) -> Companion:
+def archive_of(config: Config, listen: Address) -> SupervisedProcess:
     """The archive of one broker, which listens there."""
     return _companion([listen], config.archive_path(), config)
 
 
-def archive_of_all(file: Path, names: Sequence[str], path: Path) -> Companion | None:
+def archive_of_all(file: Path, names: Sequence[str], path: Path) -> SupervisedProcess | None:
     """One archive for all brokers of a topology; None if none hosts a pubend.
 
     Those without pubends are for subscribers, who may want history back.
@@ -64,13 +64,13 @@ def settings_for_all(file: Path, names: Sequence[str]) -> Mapping[str, Mapping[s
     return found
 
 
-def _of_topology(topology: Topology, path: Path, config: Config) -> Companion | None:
+def _of_topology(topology: Topology, path: Path, config: Config) -> SupervisedProcess | None:
     brokers = topology.brokers.values()
     has_pubends = any(each.pubends for each in brokers)
     return _companion([each.listen for each in brokers], path, config) if has_pubends else None
 
 
-def _companion(hosts: Sequence[Address], path: Path, config: Config) -> Companion:
+def _companion(hosts: Sequence[Address], path: Path, config: Config) -> SupervisedProcess:
     urls = [f"tidemark://{Address(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
     section = config.archive
     retain = [] if section.retain is None else ["--retain", show_retain(section.retain)]
@@ -81,7 +81,7 @@ def _companion(hosts: Sequence[Address], path: Path, config: Config) -> Companio
         *retain,
         *(argument for url in urls for argument in ("--broker", url)),
     ]
-    return Companion("archive", command)
+    return SupervisedProcess("archive", command)
 
 
 class ArchiveWatch:

@@ -25,7 +25,7 @@ from tidemark.node.config.settings import Config
 from tidemark.node.local_link import Neighbourhood
 from tidemark.node.logs import Log, configure
 from tidemark.node.node import Node
-from tidemark.node.process.supervised_process import LOOK_SECONDS, Companion
+from tidemark.node.process.supervised_process import LOOK_SECONDS, SupervisedProcess
 
 DONE = 0
 NOT_STARTED = 1
@@ -45,7 +45,7 @@ log = Log("process")
 def run(
     *configs: Config,
     ready: Callable[[Node], None] | None = None,
-    beside: Callable[[Node], Companion] | None = None,
+    beside: Callable[[Node], SupervisedProcess] | None = None,
 ) -> int:
     """Run brokers until they are told to stop; the exit code. `ready` is called once each of them listens.
 
@@ -61,7 +61,7 @@ def run(
 async def _run(
     configs: Sequence[Config],
     ready: Callable[[Node], None] | None,
-    beside: Callable[[Node], Companion] | None,
+    beside: Callable[[Node], SupervisedProcess] | None,
 ) -> int:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ async def _not_started() -> int:
     return NOT_STARTED
 
 
-async def _live(node: Node, told: asyncio.Event, companion: Companion | None) -> int:
+async def _live(node: Node, told: asyncio.Event, companion: SupervisedProcess | None) -> int:
     """One broker, until it is told to stop, is removed from the overlay, or fails; then its exit code."""
     waiting = told.wait() if companion is None else _together(told, companion)
     ends = [asyncio.ensure_future(each) for each in (waiting, node.removed.wait())]
@@ -110,7 +110,7 @@ async def _live(node: Node, told: asyncio.Event, companion: Companion | None) ->
     return await _failed(node)
 
 
-async def _together(told: asyncio.Event, companion: Companion) -> None:
+async def _together(told: asyncio.Event, companion: SupervisedProcess) -> None:
     """Look after a companion until told to stop."""
     while not told.is_set():
         companion.look()

@@ -23,7 +23,7 @@ STOP_SECONDS_MAX = 10.0
 log = Log("companion")
 
 
-class Companion:
+class SupervisedProcess:
     """One process, and its successors."""
 
     def __init__(

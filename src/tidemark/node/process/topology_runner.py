@@ -12,7 +12,7 @@ from types import FrameType
 
 from tidemark.node.config.loading import processes_of
 from tidemark.node.logs import Log, configure
-from tidemark.node.process.supervised_process import Companion
+from tidemark.node.process.supervised_process import SupervisedProcess
 
 #: How often the processes are looked at, and how long they have to stop.
 LOOK_SECONDS = 0.1
@@ -23,7 +23,7 @@ log = Log("topology")
 def run_topology(
     path: str | Path,
     settings: Mapping[str, Mapping[str, str]] | None = None,
-    companion: Companion | None = None,
+    companion: SupervisedProcess | None = None,
 ) -> int:
     """Start every process of a topology file and wait; the exit code is the first that is not 0.
 

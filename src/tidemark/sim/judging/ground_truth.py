@@ -14,6 +14,10 @@ from tidemark.matching.topics import TopicPattern
 from tidemark.message.schema import Schema
 
 
+class ViolationError(AssertionError):
+    """An invariant of the protocol does not hold."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """One event as its publisher made it."""
@@ -93,8 +97,3 @@ class Facts:
 @cache
 def _pattern(text: str) -> TopicPattern:
     return TopicPattern.parse(text)
-
-
-#: MERGED ViolationError: a promise of the protocol was not kept.
-class ViolationError(AssertionError):
-    """An invariant of the protocol does not hold."""

@@ -15,13 +15,13 @@ from unittest.mock import patch
 from tidemark.broker.broker import Broker
 from tidemark.broker.hosting import catchup_streams, constream
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
-from tidemark.broker.hosting.catchup_streams import Latecomers
+from tidemark.broker.hosting.catchup_streams import CatchupStreams
 from tidemark.broker.hosting.constream import Constream
-from tidemark.broker.hosting.handover import Moves
+from tidemark.broker.hosting.handover import Handover
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import NOBODY, Hosts
-from tidemark.broker.streams.interest_coverage import Soundness
+from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.stream import Stream
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.storage.events.event_log import EventLog
@@ -123,11 +123,11 @@ def _leave_out_in_doubt() -> list[Patch]:
 
 
 def _answer_before_the_version() -> list[Patch]:
-    def bold(self: Soundness, known: Any, version: int) -> list[Any]:
+    def bold(self: InterestCoverage, known: Any, version: int) -> list[Any]:
         del self, version
         return list(known)
 
-    return [(Soundness, "sound", bold)]
+    return [(InterestCoverage, "covered", bold)]
 
 
 def _reroute_that_skips() -> list[Patch]:
@@ -209,7 +209,7 @@ def _change_at_a_moment() -> list[Patch]:
 
 def _rewind_who_is_ahead() -> list[Patch]:
     def trusting(self: Host, pubend: str, subscription: Any, upto: int, part: Any) -> None:
-        self._telling.tell(subscription, pubend, subscription.told[pubend], upto, part)
+        self._delivery.tell(subscription, pubend, subscription.told[pubend], upto, part)
 
     return [(Host, "_feed", trusting)]
 
@@ -221,21 +221,21 @@ def _tell_and_catch_up() -> list[Patch]:
         is_slow, told = subscription.credit <= 0, subscription.told[pubend]
         feed(self, pubend, subscription, upto, part)
         if is_slow and subscription.durable and told < part.ticks[0]:
-            self._telling.tell(subscription, pubend, told, upto, part)
+            self._delivery.tell(subscription, pubend, told, upto, part)
 
     return [(Host, "_feed", both)]
 
 
 def _join_before_the_end() -> list[Patch]:
-    catch_up = Latecomers._catch_up
+    catch_up = CatchupStreams._catch_up
 
-    def early(self: Latecomers, pubend: str, subscription: Any, catchup: Any) -> None:
+    def early(self: CatchupStreams, pubend: str, subscription: Any, catchup: Any) -> None:
         catch_up(self, pubend, subscription, catchup)
         stream = self._constreams[pubend]
         if subscription.id in stream.catchups and (stream.delivered or 0) - catchup.position < 50_000:
             del stream.catchups[subscription.id]
 
-    return [(Latecomers, "_catch_up", early)]
+    return [(CatchupStreams, "_catch_up", early)]
 
 
 def _deliver_the_expired() -> list[Patch]:
@@ -268,7 +268,7 @@ def _unknown_is_silence() -> list[Patch]:
 
 
 def _no_fencing() -> list[Patch]:
-    return [(Moves, "_yield", lambda *_, **__: None)]
+    return [(Handover, "_yield", lambda *_, **__: None)]
 
 
 def _do_not_hold_who_moved() -> list[Patch]:

@@ -124,7 +124,7 @@ class _Run:
         self, lines: DataFrame, of: Sequence[Ledger], named: Sequence[FieldPath]
     ) -> dict[FieldPath, list[str]]:
         """Of which types the values of fields are; an error if a line cannot be read."""
-        row = self._sql(audit_plan.survey(named), lines=lines).collect()[0]
+        row = self._sql(audit_plan.snapshot(named), lines=lines).collect()[0]
         if row["broken"] is not None:
             path = of[row["broken"]["ledger"]].path
             reason = f"{row['broken']['reason']} (in the line at {row['broken']['at']})"

@@ -207,7 +207,7 @@ FROM {{ordered}} WHERE verdict = 'delivered' AND {column} IS NOT NULL GROUP BY b
 """
 
 
-def survey(paths: Sequence[Path]) -> str:
+def snapshot(paths: Sequence[Path]) -> str:
     """A line that cannot be read, if there is one, and of which types the values at `paths` are."""
     kinds = [
         f"bool_or({value_column(number, kind)} IS NOT NULL) AS {value_column(number, kind)}"

@@ -16,7 +16,7 @@ from tidemark.client.client import connect
 from tidemark.errors import ConfigError, RefusedError, StorageError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
-from tidemark.spark.connections import CONNECT_SECONDS_MAX, Supervised
+from tidemark.spark.connections import CONNECT_SECONDS_MAX, RetryingClient
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink.staging import Record, Staged, Staging, in_order
 
@@ -77,7 +77,7 @@ def _finish(staging: Staging, record: Record, publish: Publish) -> None:
 def publish_record(options: SinkOptions, staging: Staging, record: Record) -> None:
     """Every event of the record is at the broker when this returns: once, however often it is called."""
     sequence = record.first
-    with Supervised(
+    with RetryingClient(
         options.broker, options.retry_seconds, publisher=record.publisher, pubend=record.pubend
     ) as broker:
         for group in _grouped(batch for part in record.parts for batch in staging.read(part)):
@@ -91,7 +91,7 @@ def _grouped(batches: Iterator[EventBatch]) -> Iterator[list[EventBatch]]:
         yield group
 
 
-def _publish(broker: Supervised, group: list[EventBatch], sequence: int, staging: Staging) -> None:
+def _publish(broker: RetryingClient, group: list[EventBatch], sequence: int, staging: Staging) -> None:
     try:
         broker.run(lambda client: client.publish_batches(group, sequence=sequence))
     except RefusedError as error:
@@ -112,7 +112,7 @@ def chosen_pubend(options: SinkOptions) -> ChoosePubend:
     def choose(publisher: str, before: str | None) -> str:
         if options.pubend is not None or before is not None:
             return options.pubend or before or ""
-        with Supervised(options.broker, options.retry_seconds) as broker:
+        with RetryingClient(options.broker, options.retry_seconds) as broker:
             hosted: list[str] = [each["pubend"] for each in broker.ask("pubends")]
         if not hosted:
             raise ConfigError("the broker hosts no pubend: name another one", key="broker")
@@ -127,7 +127,7 @@ def topic_schema(options: SinkOptions, columns: Callable[[], Schema]) -> Schema:
     The newest version of a declared topic. In an open one, or one that nobody has declared, the columns are a
     shape of their own, which becomes known here.
     """
-    with Supervised(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
+    with RetryingClient(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
         topics = {each["topic"]: each for each in broker.ask("topics")}
     found = topics.get(options.topic)
     if found is not None and not found["open"]:

@@ -1,4 +1,6 @@
-"""A process of a bench that publishes or subscribes: `python -m tidemark.lab.bench.processes.worker ROLE ARGUMENTS`.
+"""A process of a bench that publishes or subscribes.
+
+It is started as `python -m tidemark.lab.bench.processes.worker ROLE ARGUMENTS`.
 
 Requests come in on standard input, one JSON array a line, `[what, arguments]`; each is answered with a line:
 `{"answer": ...}`, or `{"wrong": why}`. It ends with its input, or with whoever has started it.
