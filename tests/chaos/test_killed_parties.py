@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.verdicts import assert_exact, both_gave_up, started
 from tidemark.lab.processes.client_processes import ACKNOWLEDGED, COMMITTED, CONSUMED, INTENDED
-from tidemark.lab.processes.process_harness import Stage, wait_for
+from tidemark.lab.processes.process_harness import ProcessHarness, wait_for
 
 pytestmark = pytest.mark.chaos
 
@@ -16,21 +16,23 @@ EVENTS = 1_200
 PACE = ("--rate", "1500")
 
 
-def test_a_broker_that_is_killed_three_times_under_load_loses_and_repeats_nothing(stage: Stage) -> None:
-    broker = started(stage)
-    every = stage.subscriber("all", broker.url)
-    stage.subscriber("cheap", broker.url, "price < 30")
-    stage.subscriber("acme", broker.url, "symbol = 'ACME' AND qty > 100")
-    stage.subscriber("passing", broker.url, durable=False)
-    stage.subscribe()
-    publisher = stage.publisher("desk", broker.url, EVENTS, *PACE)
+def test_a_broker_that_is_killed_three_times_under_load_loses_and_repeats_nothing(
+    harness: ProcessHarness,
+) -> None:
+    broker = started(harness)
+    every = harness.subscriber("all", broker.url)
+    harness.subscriber("cheap", broker.url, "price < 30")
+    harness.subscriber("acme", broker.url, "symbol = 'ACME' AND qty > 100")
+    harness.subscriber("passing", broker.url, durable=False)
+    harness.subscribe()
+    publisher = harness.publisher("desk", broker.url, EVENTS, *PACE)
     publisher.start()
     for quarter in (1, 2, 3):
         wait_for(lambda n=quarter: every.consumed >= n * EVENTS // 4, lambda: "nothing comes")  # type: ignore[misc]
         broker.kill()
         broker.start()
     assert publisher.wait() == 0
-    found = stage.settled()
+    found = harness.settled()
     passing = found.accounts.pop()
     assert_exact(found, EVENTS)
     # A subscription that is not durable misses what it was not there for, and is told what.
@@ -39,16 +41,18 @@ def test_a_broker_that_is_killed_three_times_under_load_loses_and_repeats_nothin
     assert 1 <= passing.gaps <= 3
 
 
-def test_a_subscriber_that_is_killed_mid_delivery_goes_on_where_its_ledger_ends(stage: Stage) -> None:
-    broker = started(stage)
-    stage.subscriber("steady", broker.url, "qty > 500")
-    stage.subscribe()
-    fragile = [stage.subscriber(place, broker.url, "price < 60") for place in (CONSUMED, COMMITTED)]
+def test_a_subscriber_that_is_killed_mid_delivery_goes_on_where_its_ledger_ends(
+    harness: ProcessHarness,
+) -> None:
+    broker = started(harness)
+    harness.subscriber("steady", broker.url, "qty > 500")
+    harness.subscribe()
+    fragile = [harness.subscriber(place, broker.url, "price < 60") for place in (CONSUMED, COMMITTED)]
     for part in fragile:
         part.start("--die", f"200:{part.name}")
     for part in fragile:
         part.ready()
-    publisher = stage.publisher("desk", broker.url, EVENTS, *PACE)
+    publisher = harness.publisher("desk", broker.url, EVENTS, *PACE)
     publisher.start()
     for part in fragile:
         assert part.wait() == -signal.SIGKILL
@@ -57,14 +61,14 @@ def test_a_subscriber_that_is_killed_mid_delivery_goes_on_where_its_ledger_ends(
     assert publisher.wait() == 0
     for part in fragile:
         part.start()
-    assert_exact(stage.settled(), EVENTS)
+    assert_exact(harness.settled(), EVENTS)
 
 
-def test_a_publisher_that_is_killed_publishes_nothing_twice(stage: Stage) -> None:
-    broker = started(stage)
-    stage.subscriber("all", broker.url)
-    stage.subscribe()
-    fragile = [stage.publisher(place, broker.url, EVENTS, *PACE) for place in (INTENDED, ACKNOWLEDGED)]
+def test_a_publisher_that_is_killed_publishes_nothing_twice(harness: ProcessHarness) -> None:
+    broker = started(harness)
+    harness.subscriber("all", broker.url)
+    harness.subscribe()
+    fragile = [harness.publisher(place, broker.url, EVENTS, *PACE) for place in (INTENDED, ACKNOWLEDGED)]
     for number in (EVENTS // 4, EVENTS // 2):
         for part in fragile:
             part.start("--die", f"{number}:{part.name}")
@@ -72,19 +76,19 @@ def test_a_publisher_that_is_killed_publishes_nothing_twice(stage: Stage) -> Non
     for part in fragile:
         part.start()
     assert [part.wait() for part in fragile] == [0, 0]
-    assert_exact(stage.settled(), 2 * EVENTS)
+    assert_exact(harness.settled(), 2 * EVENTS)
 
 
-def test_what_a_publisher_never_learned_appears_once_or_not_at_all(stage: Stage) -> None:
-    broker = started(stage)
-    stage.subscriber("one", broker.url)
-    stage.subscriber("other", broker.url)
-    stage.subscribe()
+def test_what_a_publisher_never_learned_appears_once_or_not_at_all(harness: ProcessHarness) -> None:
+    broker = started(harness)
+    harness.subscriber("one", broker.url)
+    harness.subscriber("other", broker.url)
+    harness.subscribe()
     for place in (INTENDED, ACKNOWLEDGED):
-        publisher = stage.publisher(f"desk-{place}", broker.url, EVENTS, *PACE)
+        publisher = harness.publisher(f"desk-{place}", broker.url, EVENTS, *PACE)
         publisher.start("--die", f"{EVENTS // 4}:{place}")
         assert publisher.wait() == -signal.SIGKILL
-    found = stage.settled()
+    found = harness.settled()
     assert found.published >= EVENTS // 2
     assert found.is_clean, found.as_dict()
     one, other = found.accounts
@@ -92,11 +96,11 @@ def test_what_a_publisher_never_learned_appears_once_or_not_at_all(stage: Stage)
     assert one.delivered == other.delivered >= EVENTS // 4
 
 
-def test_everybody_is_killed_at_once_and_nothing_is_lost(stage: Stage) -> None:
-    broker = started(stage)
-    subscriber = stage.subscriber("all", broker.url)
-    stage.subscribe()
-    publisher = stage.publisher("desk", broker.url, EVENTS, *PACE)
+def test_everybody_is_killed_at_once_and_nothing_is_lost(harness: ProcessHarness) -> None:
+    broker = started(harness)
+    subscriber = harness.subscriber("all", broker.url)
+    harness.subscribe()
+    publisher = harness.publisher("desk", broker.url, EVENTS, *PACE)
     publisher.start()
     publisher.reached(EVENTS // 2)
     for part in (broker, publisher, subscriber):
@@ -105,15 +109,15 @@ def test_everybody_is_killed_at_once_and_nothing_is_lost(stage: Stage) -> None:
     publisher.start()
     assert publisher.wait() == 0
     subscriber.start()
-    assert_exact(stage.settled(), EVENTS)
+    assert_exact(harness.settled(), EVENTS)
 
 
-def test_a_broker_that_was_paused_past_every_timeout_goes_on(stage: Stage) -> None:
-    broker = started(stage)
+def test_a_broker_that_was_paused_past_every_timeout_goes_on(harness: ProcessHarness) -> None:
+    broker = started(harness)
     impatient = ("--ping", "0.3")
-    subscriber = stage.subscriber("all", broker.url, "", *impatient)
-    stage.subscribe()
-    publisher = stage.publisher("desk", broker.url, EVENTS, *PACE, *impatient)
+    subscriber = harness.subscriber("all", broker.url, "", *impatient)
+    harness.subscribe()
+    publisher = harness.publisher("desk", broker.url, EVENTS, *PACE, *impatient)
     publisher.start()
     for third in (1, 2):
         publisher.reached(third * EVENTS // 3)
@@ -121,15 +125,15 @@ def test_a_broker_that_was_paused_past_every_timeout_goes_on(stage: Stage) -> No
         both_gave_up(third, publisher, subscriber)
         broker.resume()
     assert publisher.wait() == 0
-    assert_exact(stage.settled(), EVENTS)
+    assert_exact(harness.settled(), EVENTS)
 
 
-def test_a_subscriber_that_was_paused_holds_up_nobody_and_gets_everything(stage: Stage) -> None:
-    broker = started(stage)
-    quick = stage.subscriber("quick", broker.url)
-    sleeper = stage.subscriber("sleeper", broker.url)
-    stage.subscribe()
-    publisher = stage.publisher("desk", broker.url, EVENTS, *PACE)
+def test_a_subscriber_that_was_paused_holds_up_nobody_and_gets_everything(harness: ProcessHarness) -> None:
+    broker = started(harness)
+    quick = harness.subscriber("quick", broker.url)
+    sleeper = harness.subscriber("sleeper", broker.url)
+    harness.subscribe()
+    publisher = harness.publisher("desk", broker.url, EVENTS, *PACE)
     publisher.start()
     wait_for(lambda: sleeper.consumed > EVENTS // 8, lambda: "nothing is delivered")
     sleeper.pause()
@@ -137,4 +141,4 @@ def test_a_subscriber_that_was_paused_holds_up_nobody_and_gets_everything(stage:
     wait_for(lambda: quick.consumed == EVENTS, lambda: "a paused subscriber holds up another one")
     assert sleeper.consumed < EVENTS
     sleeper.resume()
-    assert_exact(stage.settled(), EVENTS)
+    assert_exact(harness.settled(), EVENTS)

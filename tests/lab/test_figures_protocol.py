@@ -9,7 +9,7 @@ from tidemark.broker.overlay.routing import Routing
 from tidemark.lab.figures import idle
 from tidemark.lab.figures.dsn02 import figures as dsn02
 from tidemark.lab.figures.dsn02 import overhead
-from tidemark.lab.figures.dsn02.overlay import HOSTS, PUBENDS, RELAYS, SimOverlay, layout_of
+from tidemark.lab.figures.dsn02.overlay import HOSTS, PUBENDS, RELAYS, SimulatedFailures, layout_of
 from tidemark.lab.figures.dsn03 import figures as dsn03
 from tidemark.lab.figures.dsn03 import simulated as dsn03_simulated
 from tidemark.lab.figures.experiment import Figure, Tables
@@ -21,7 +21,7 @@ def by_name(tables: Sequence[Table]) -> Tables:
 
 
 def held(figure: Figure, tables: Tables) -> list[bool | None]:
-    return [finding.holds for finding in figure.judge(tables)]
+    return [finding.holds for finding in figure.compare(tables)]
 
 
 def quiet(_: str) -> None:
@@ -43,12 +43,12 @@ def test_after_a_crash_delivery_goes_on_where_it_was_and_release_waits_for_the_s
     assert len(tables[dsn03.RETURNS].rows) == dsn03_simulated.CRASH_QUICK.subscribers
 
 
-def one_relay() -> SimOverlay:
-    return SimOverlay(layout_of(("b1",)), 40)
+def one_relay() -> SimulatedFailures:
+    return SimulatedFailures(layout_of(("b1",)), 40)
 
 
-def two_relays() -> SimOverlay:
-    return SimOverlay(layout_of(), 40)
+def two_relays() -> SimulatedFailures:
+    return SimulatedFailures(layout_of(), 40)
 
 
 def ways(pubend: str) -> set[str]:
@@ -85,7 +85,7 @@ def test_nacks_are_consolidated_also_where_every_host_takes_its_own_ways() -> No
     effort = dsn02.Effort(40, before=1, stalled=1, down=2, after=2)
     pubends = ("q1", "q2", "q3", "q4")
     assert any(len(ways(pubend)) > 1 for pubend in pubends)
-    tables = by_name(dsn02.relay_crashes(SimOverlay(layout_of(pubends=pubends), 40), effort))
+    tables = by_name(dsn02.relay_crashes(SimulatedFailures(layout_of(pubends=pubends), 40), effort))
     assert held(dsn02.FIGURE_7, tables)[2]
 
 

@@ -27,7 +27,7 @@ from tidemark.matching.topics import TopicPattern
 from tidemark.spark.audit.ledger_lines import decoded, lookup
 from tidemark.spark.audit.ledgers import SQLITE, unpublished
 from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report
-from tidemark.spark.audit.report import Account as Summary
+from tidemark.spark.audit.report import Account as AccountSummary
 from tidemark.ticks.tick import TICK_MAX, TICK_MIN
 
 Line = dict[str, Any]
@@ -75,7 +75,7 @@ class Publication:
 
 
 @dataclass(slots=True)
-class Account:
+class SubscriberAccount:
     """How one subscriber fared."""
 
     subscriber: str
@@ -100,9 +100,9 @@ class Account:
         """Exactly once and in order; gaps are told, so they are not a fault."""
         return not any(getattr(self, fault) for fault in FAULTS)
 
-    def summary(self) -> Summary:
+    def summary(self) -> AccountSummary:
         """In numbers, with a few keys."""
-        found = Summary(self.subscriber, self.topic, self.where)
+        found = AccountSummary(self.subscriber, self.topic, self.where)
         for name in COUNTS:
             setattr(found, name, _count(getattr(self, name)))
         for fault in FAULTS:
@@ -117,7 +117,7 @@ class Audit:
 
     published: int
     acknowledged: int
-    accounts: list[Account]
+    accounts: list[SubscriberAccount]
 
     @property
     def is_clean(self) -> bool:
@@ -198,12 +198,12 @@ def _learn_ticks(publications: dict[str, Publication], received: Iterable[list[L
         following[whose] = each.upto - 1
 
 
-def _account(lines: list[Line], publications: Mapping[str, Publication]) -> Account | None:
+def _account(lines: list[Line], publications: Mapping[str, Publication]) -> SubscriberAccount | None:
     """The account of one subscriber; None of one that never got as far as subscribing."""
     opened = next((line for line in lines if line["what"] == "subscriber"), None)
     if opened is None:
         return None
-    account = Account(opened["subscriber"], opened["topic"], opened["where"])
+    account = SubscriberAccount(opened["subscriber"], opened["topic"], opened["where"])
     expected = _expected(opened, publications)
     gaps = [line for line in lines if line["what"] == "gap"]
     got = _check_events(account, lines, expected, publications)
@@ -230,7 +230,7 @@ def _expected(opened: Line, publications: Mapping[str, Publication]) -> dict[str
 
 
 def _check_events(
-    account: Account,
+    account: SubscriberAccount,
     lines: Iterable[Line],
     expected: Mapping[str, Publication],
     publications: Mapping[str, Publication],

@@ -20,7 +20,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from tidemark.lab.bench.processes.broker_process import PROFILE
-from tidemark.lab.bench.processes.shared_counters import Board
+from tidemark.lab.bench.processes.shared_counters import SharedCounters
 
 #: Where the data directories go; the working directory if it is not set. Must not be in memory.
 DIRECTORY = "TIDEMARK_BENCH_DIR"
@@ -32,7 +32,7 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class Process:
+class BenchProcess:
     """A process of ours."""
 
     def __init__(self, module: str, arguments: list[str], said: Path) -> None:
@@ -79,7 +79,7 @@ class Process:
         return AssertionError(f"{what} {' '.join(last)}".strip())
 
 
-class BrokerProcess(Process):
+class BenchBroker(BenchProcess):
     """A broker that listens; `url` is where."""
 
     def __init__(self, directory: Path, durability: str, **more: str) -> None:
@@ -119,7 +119,7 @@ class BrokerProcess(Process):
         return sum(max(stat.st_size, stat.st_blocks * 512) for stat in stats)
 
 
-class Worker(Process):
+class WorkerProcess(BenchProcess):
     """A process that publishes or subscribes, on request: see `worker`."""
 
     def __init__(self, role: str, arguments: dict[str, Any], said: Path) -> None:
@@ -129,19 +129,19 @@ class Worker(Process):
 
     def ask(self, what: str, **arguments: Any) -> Any:
         """Request something and wait until it is done; the answer."""
-        self.tell(what, **arguments)
-        return self.hear()
+        self.request(what, **arguments)
+        return self.answer()
 
-    def tell(self, what: str, **arguments: Any) -> None:
+    def request(self, what: str, **arguments: Any) -> None:
         """Request something; `hear` the answer later."""
         if not self._is_ready:
             self._is_ready = True
-            self.hear()
+            self.answer()
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([what, arguments]).encode() + b"\n")
         self.process.stdin.flush()
 
-    def hear(self, seconds: float = PATIENCE_SECONDS) -> Any:
+    def answer(self, seconds: float = PATIENCE_SECONDS) -> Any:
         """The answer; AssertionError if something was wrong, or it does not come."""
         assert self.process.stdout is not None
         descriptor, until = self.process.stdout.fileno(), monotonic() + seconds
@@ -159,16 +159,16 @@ class Worker(Process):
         return answer["answer"]
 
 
-class Bed:
-    """What a case runs in: `with Bed() as bed:` ends all its processes and removes its files."""
+class BenchTestbed:
+    """What a case runs in: `with BenchTestbed() as testbed:` ends all its processes and removes its files."""
 
     def __init__(self) -> None:
         self.path = Path(mkdtemp(prefix="tidemark-bench-", dir=os.environ.get(DIRECTORY, ".")))
-        self.board = Board(self.path / "board")
-        self._processes: list[Process] = []
+        self.counters = SharedCounters(self.path / "counters")
+        self._processes: list[BenchProcess] = []
         self._before: Any = None
 
-    def __enter__(self) -> Bed:
+    def __enter__(self) -> BenchTestbed:
         self._before = signal.signal(signal.SIGTERM, _stop)
         return self
 
@@ -186,22 +186,22 @@ class Bed:
         shutil.rmtree(self.path, ignore_errors=True)
         signal.signal(signal.SIGTERM, self._before)
 
-    def broker(self, durability: str, **settings: str) -> BrokerProcess:
+    def broker(self, durability: str, **settings: str) -> BenchBroker:
         """A broker; the same data directory each time."""
-        broker = BrokerProcess(self.path / "data", durability, **settings)
+        broker = BenchBroker(self.path / "data", durability, **settings)
         self._processes.append(broker)
         broker.wait()
         return broker
 
-    def worker(self, role: str, **arguments: Any) -> Worker:
+    def worker(self, role: str, **arguments: Any) -> WorkerProcess:
         """A worker; it is ready by the time that something is asked of it."""
         number = len(self._processes)
-        given = {"board": str(self.path / "board"), **arguments}
-        worker = Worker(role, given, self.path / f"worker-{number}.log")
+        given = {"counters": str(self.path / "counters"), **arguments}
+        worker = WorkerProcess(role, given, self.path / f"worker-{number}.log")
         self._processes.append(worker)
         return worker
 
-    def end(self, process: Process) -> None:
+    def end(self, process: BenchProcess) -> None:
         """End one of the processes now."""
         self._processes.remove(process)
         process.end()
@@ -217,11 +217,11 @@ def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS)
     return True
 
 
-def all_of(workers: list[Worker], what: str, **arguments: Any) -> list[Any]:
+def all_of(workers: list[WorkerProcess], what: str, **arguments: Any) -> list[Any]:
     """Request the same of several at once; their answers."""
     for worker in workers:
-        worker.tell(what, **arguments)
-    return [worker.hear() for worker in workers]
+        worker.request(what, **arguments)
+    return [worker.answer() for worker in workers]
 
 
 def events_a_frame(checked: list[Any]) -> float:

@@ -30,7 +30,7 @@ NEWS_SECONDS = 5.0
 GOODBYE_SECONDS = 10.0
 
 
-class SparkJudge:
+class SparkAuditProcess:
     """`with SparkJudge(log) as judge:` ends its process, and Spark's with it."""
 
     def __init__(self, log: Path) -> None:
@@ -41,7 +41,7 @@ class SparkJudge:
         self._process.start()
         theirs.close()
 
-    def __enter__(self) -> SparkJudge:
+    def __enter__(self) -> SparkAuditProcess:
         return self
 
     def __exit__(
