@@ -14,7 +14,8 @@ from http import HTTPStatus
 from secrets import randbits
 from time import time, time_ns
 
-from tidemark.broker.broker import Broker, BrokerConfig
+from tidemark.broker.broker import Broker
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import HostRemoved, PubendState, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy

@@ -6,7 +6,8 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
-from tidemark.broker.broker import Broker, BrokerConfig
+from tidemark.broker.broker import Broker
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import (
     AppendEvents,
     ClientFrameReceived,

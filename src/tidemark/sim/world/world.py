@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 
-from tidemark.broker.broker import BrokerConfig
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import PubendState
 from tidemark.broker.overlay.layout import Layout, pair
 from tidemark.message.batches.batch import EventBatch
