@@ -101,8 +101,8 @@ class Broker:
         self.config = config
         self._turn = turn = Turn()
         self.counters = turn.counters
-        #: where publishers are to go, while nothing new is taken here; "" otherwise
-        self.elsewhere = ""
+        #: what publishers are told while this broker takes nothing new from them; "" while it does
+        self._drain_notice = config.drain_notice
         self._woken_at = 0
         #: the stimulus that is being handled is the passing of time
         self._is_woken = False
@@ -237,7 +237,8 @@ class Broker:
                 self._fetching.read(stimulus)
             case PfsRead():
                 self._host.catchup_streams.read(stimulus)
-            case RoutesChanged(layout, pubends):
+            case RoutesChanged(layout, pubends, drain_notice):
+                self._drain_notice = drain_notice
                 self._change(layout, pubends)
             case HostRemoved(host):
                 self._reports.remove_host(host)
@@ -362,8 +363,8 @@ class Broker:
         if problem is not None:
             self.counters["publishes_refused"] += 1
             self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, "schema", problem)))
-        elif self.elsewhere and not pubend.has(frame):
-            pubend.turn_away(client, frame, self.elsewhere)
+        elif self._drain_notice and not pubend.has(frame):
+            pubend.turn_away(client, frame, self._drain_notice)
         else:
             pubend.received(client, frame)
 

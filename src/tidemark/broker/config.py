@@ -32,3 +32,6 @@ class BrokerConfig:
     return_delay: int = 1_000 * MILLISECOND
     #: what a neighbour wanted whose link is gone is asked for on for so long
     linger: int = 10_000 * MILLISECOND
+    #: what publishers are told while this broker takes nothing new from them, "" while it does; as for the
+    #: layout, `RoutesChanged` brings later ones
+    drain_notice: str = ""
