@@ -14,7 +14,8 @@ from http import HTTPStatus
 from secrets import randbits
 from time import time, time_ns
 
-from tidemark.broker.broker import Broker, BrokerConfig
+from tidemark.broker.broker import Broker
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import HostRemoved, PubendState, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy
@@ -33,7 +34,7 @@ from tidemark.node.logs import Log
 from tidemark.node.metrics import Metrics
 from tidemark.node.process.archiving import ArchiveWatch
 from tidemark.node.runtime import Runtime
-from tidemark.node.server import Server, hosted
+from tidemark.node.server import Server, drain_notice, hosted
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import OF_FILE, Topology
 from tidemark.persistence.store import Store
@@ -226,7 +227,12 @@ class Node:
             return
         removed = sorted(self._brokers - set(topology.brokers))
         self._brokers = set(topology.brokers)
-        self.runtime.give([RoutesChanged(topology.layout(), states), *map(HostRemoved, removed)])
+        self.runtime.give(
+            [
+                RoutesChanged(topology.layout(), states, drain_notice(topology, name)),
+                *map(HostRemoved, removed),
+            ]
+        )
         self.server.change(topology)
         self._links.change(topology.calls(name))
 
@@ -351,4 +357,5 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
         config.limits.window,
         pfs_sync=thresholds.pfs_sync,
+        drain_notice=drain_notice(config.topology, name),
     )
