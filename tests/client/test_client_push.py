@@ -20,7 +20,7 @@ from tidemark.node import server as server_module
 from tidemark.node.leases import leases as leases_module
 from tidemark.node.node import Node
 from tidemark.wire.codec import encode
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Pushing, Refused
 
 PARKS_SOON = {"subscribers__rest": "50ms"}
@@ -136,7 +136,7 @@ async def test_a_caller_with_a_wrong_key_is_turned_away(tmp_path: Path) -> None:
             assert isinstance(push.link, PushLink)
             reader, writer = await asyncio.open_connection(*push.link.listens_at)
             writer.writelines(bytes(piece) for piece in encode(Pushing("tidemark", "0" * 32)))
-            answer = Decoder().feed(await reader.read())
+            answer = FrameDecoder().feed(await reader.read())
             assert [type(frame) for frame in answer] == [Refused]
             writer.close()
             assert node.server.leases.parked == 1

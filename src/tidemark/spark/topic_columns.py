@@ -21,7 +21,7 @@ from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.message.batches.reader import Reader
+from tidemark.message.batches.reader import TopicReader
 from tidemark.message.foreign.arrow.batches import as_read, to_record_batch
 from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.foreign.infer import merge_shapes
@@ -78,8 +78,8 @@ class Viewer:
         self.view = view
         self._ask = ask
         self._registry = _registry(view.topics)
-        self._reader = Reader(Schema.parse(view.schema), self._registry.schemas, is_open=True)
-        self._matchers: dict[str, tuple[Reader, Matcher | None]] = {}
+        self._reader = TopicReader(Schema.parse(view.schema), self._registry.schemas, is_open=True)
+        self._matchers: dict[str, tuple[TopicReader, Matcher | None]] = {}
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -132,7 +132,7 @@ class Viewer:
             return np.zeros(batch.count, np.bool_)
         return cast(Bools, matcher.match(reader.columns(batch)) != 0)
 
-    def _matcher(self, topic: str) -> tuple[Reader, Matcher | None]:
+    def _matcher(self, topic: str) -> tuple[TopicReader, Matcher | None]:
         """What chooses the topic's events; None if none is chosen, as its fields do not fit the selector."""
         found, reader = self._matchers.get(topic), self._registry.topics[topic].reader
         if found is None or found[0] is not reader:
