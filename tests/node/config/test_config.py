@@ -24,7 +24,7 @@ from tidemark.node.config.units import (
     show_size,
 )
 
-DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+DOCS = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def written(tmp_path: Path, text: str) -> Path:
