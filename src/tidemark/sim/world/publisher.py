@@ -22,7 +22,7 @@ FOR_EVER, LONG_MS, SHORT_MS = 0, 3_600_000, 150
 
 
 @dataclass
-class Publisher:
+class SimPublisher:
     """One publisher and what it knows to be safe."""
 
     world: World
@@ -58,7 +58,7 @@ class Publisher:
             }
             topic = self.chance.choice(self.topics)
             validity = self.chance.choice(self.validities)
-            message = self.world.facts.add(topic, event, validity)
+            message = self.world.ground_truth.add(topic, event, validity)
             shape = Shape(topic, self.world.schema.fingerprint)
             builder.add(shape, message, publisher=self.name, validity_ms=validity)
         first = self._sequence - count + 1
