@@ -16,17 +16,18 @@ from typing import Generic, TypeVar
 
 from tidemark.wire.json_objects import JsonObject, read_json
 
-T = TypeVar("T")
+#: the type of an answer
+Answered = TypeVar("Answered")
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
+class Question(Generic[Answered]):
     """A question of administrators, and the type of its answer."""
 
     what: str
-    answer: type[T]
+    answer: type[Answered]
 
-    def read(self, found: object) -> T:
+    def read(self, found: object) -> Answered:
         """Return the answer of what `json.loads` made of its text; WireError if it is no such answer."""
         return read_json(self.answer, found)
 
