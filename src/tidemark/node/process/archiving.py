@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import DEFAULT, Config
 from tidemark.node.config.units import SocketAddress, show_duration, show_retain
 from tidemark.node.process.supervised_process import SupervisedProcess
 from tidemark.node.topology.topology import Topology
+from tidemark.wire.answers import PubendStatus
 
 PACKAGES = ("deltalake", "pyarrow", "pyspark")
 #: What `up` takes in place of the defaults while there is an archive: events stay until it has them, and what
@@ -93,16 +93,16 @@ class ArchiveWatch:
         #: pubend -> how far the archive had got, and since when it has got no further
         self._stuck: dict[str, tuple[int, float]] = {}
 
-    def look(self, pubend: Mapping[str, Any]) -> str | None:
+    def look(self, pubend: PubendStatus) -> str | None:
         """What to say of a pubend as it describes itself; None if all is well."""
-        name, archived, last = pubend["pubend"], pubend["archived"], pubend["last_event"]
-        if archived is None or last is None or last <= archived or last <= (pubend["lost"] or last - 1):
+        name, archived, last = pubend.pubend, pubend.archived, pubend.last_event
+        if archived is None or last is None or last <= archived or last <= (pubend.lost or last - 1):
             self._stuck.pop(name, None)
             return None
         before = self._stuck.get(name)
         if before is None or before[0] != archived:
             before = self._stuck[name] = archived, self._clock()
-        is_over = self._max_bytes is not None and pubend["bytes"] > self._max_bytes
+        is_over = self._max_bytes is not None and pubend.bytes > self._max_bytes
         is_late = self._clock() - before[1] >= BEHIND_SECONDS_MAX
         if not is_late and not (is_over and self._clock() - before[1] >= BEHIND_SECONDS_MAX / 10):
             return None

@@ -45,7 +45,7 @@ class TopologyChanger:
         layout = self._world.layout
         draining = layout.draining - set(layout.pubends.values())
         if draining != layout.draining:
-            self._world.reform(replace(layout, draining=draining), self._chance)
+            self._world.change_topology(replace(layout, draining=draining), self._chance)
 
     def _drain(self, layout: Layout) -> Layout:
         """A broker is to be drained, or not any more."""

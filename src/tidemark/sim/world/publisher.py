@@ -109,7 +109,7 @@ class SimPublisher:
             case Refused(_, _, code, _) if code in ("full", "sequence", "draining"):
                 # There is nowhere else to go with events of this pubend: also to a broker that is being
                 # drained they are offered again, until it takes them.
-                self.world.faults["turned_away"] += code == "draining"
+                self.world.fault_counts["turned_away"] += code == "draining"
                 self._again()
             case _:
                 raise ViolationError(f"{self.name} got {frame}")
