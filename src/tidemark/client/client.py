@@ -10,15 +10,15 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
-from tidemark.client.connecting.addresses import Address, addresses_in, parse_listen, parse_url
+from tidemark.client.connecting.addresses import SocketAddress, addresses_in, parse_listen, parse_url
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.connection import PING_SECONDS
 from tidemark.client.connecting.link import Link, closed
-from tidemark.client.connecting.pending_requests import Questions, lost
+from tidemark.client.connecting.pending_requests import PendingRequests, lost
 from tidemark.client.connecting.push_link import PushLink
 from tidemark.client.publishing.outgoing import Ticks
-from tidemark.client.publishing.publisher import Options, Publisher, options
-from tidemark.client.recalls import Recalls
+from tidemark.client.publishing.publisher import EventOptions, Publisher, options
+from tidemark.client.recalls import IncomingRecalls
 from tidemark.client.subscribing.acks import Acks, Transaction
 from tidemark.client.subscribing.start_position import Start, check_start, starting_token
 from tidemark.client.subscribing.subscription import (
@@ -30,7 +30,7 @@ from tidemark.client.subscribing.subscription import (
     Subscription,
     check_arguments,
 )
-from tidemark.client.topics import Topics
+from tidemark.client.topics import ClientTopics
 from tidemark.errors import (
     ClientError,
     NotConnectedError,
@@ -67,7 +67,7 @@ CONNECT_SECONDS = 10.0
 LEASE_SECONDS = 60.0
 #: Read from the log for one answer of `fetch`.
 FETCH_BYTES = 4 << 20
-_PLAIN = Options()
+_PLAIN = EventOptions()
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -90,7 +90,7 @@ class ConnectOptions(TypedDict, total=False):
 def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
     """A client of the brokers at `tidemark://host:port[,host:port...]`; `async with` or `await` connects it.
 
-    It stays connected to one of them, and goes on where it was after every break. Options: `client`,
+    It stays connected to one of them, and goes on where it was after every break. EventOptions: `client`,
     `publisher`, `pubend`, `timeout`, `connect_timeout` and `ping`, see ConnectOptions.
     """
     return Client(url, **options)
@@ -125,7 +125,7 @@ class Client:
         timeout: float = TIMEOUT_SECONDS,
         connect_timeout: float = CONNECT_SECONDS,
         ping: float = PING_SECONDS,
-        push: tuple[Address, int] | None = None,
+        push: tuple[SocketAddress, int] | None = None,
     ) -> None:
         """See ConnectOptions; `push`: listen there, and hold a lease of so many seconds."""
         self._addresses = parse_url(url)
@@ -142,7 +142,7 @@ class Client:
         self._unsubscribing: dict[str, asyncio.Future[None]] = {}
         #: of those, what was sent again: it may be done already
         self._unsubscribed_again: set[str] = set()
-        self._recalls: Recalls | None = None
+        self._recalls: IncomingRecalls | None = None
 
     # Opening and closing.
 
@@ -151,9 +151,9 @@ class Client:
         if self._is_open:
             return self
         self.link = self._made_link()
-        self.topics = Topics(self.link.send)
+        self.topics = ClientTopics(self.link.send)
         self.acks = Acks(self.link)
-        self._questions = Questions(self.link.send)
+        self._requests = PendingRequests(self.link.send)
         self._publisher = Publisher(
             self.link,
             self.topics,
@@ -169,8 +169,8 @@ class Client:
             Subscribed: self._subscribed,
             Acked: self.acks.acked,
             Topic: self.topics.answered,
-            Answer: self._questions.answered,
-            Fetched: self._questions.answered,
+            Answer: self._requests.answered,
+            Fetched: self._requests.answered,
             Unsubscribed: self._unsubscribed,
             Refused: self._refused,
         }
@@ -231,7 +231,7 @@ class Client:
         self.acks.close()
         if self._recalls is not None:
             self._recalls.close()
-        self._questions.void(closed)
+        self._requests.void(closed)
         for future in self._unsubscribing.values():
             if not future.done():
                 future.set_exception(closed())
@@ -391,7 +391,7 @@ class Client:
     async def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any:
         """Ask what administrators ask, `await tm.ask("status")`; the answer is what its JSON says."""
         self._welcome()
-        asked = self._questions.ask(what, json.dumps(arguments))
+        asked = self._requests.ask(what, json.dumps(arguments))
         return json.loads(await self._within(asked, f"the answer to {what!r}", timeout))
 
     async def fetch(
@@ -411,11 +411,11 @@ class Client:
         its `damaged` ranges, are gone. Nothing is held for who reads like this: subscribe for that.
         """
         self._welcome()
-        asked = self._questions.fetch(pubend, base, upto, pattern, where, bytes_max)
+        asked = self._requests.fetch(pubend, base, upto, pattern, where, bytes_max)
         fetched: Fetched = await self._within(asked, f"what lies beyond {base} of {pubend!r}", timeout)
         return fetched
 
-    def offer(self, recalls_max: int) -> Recalls:
+    def offer(self, recalls_max: int) -> IncomingRecalls:
         """For pipelines: answer, from an archive, what brokers do not have any more; iterate over recalls.
 
         The broker has at most `recalls_max` of them under way. Offered once a client, and again by itself
@@ -424,7 +424,7 @@ class Client:
         self._check_open()
         assert self._recalls is None, "a client offers once"
         assert recalls_max > 0
-        recalls = self._recalls = Recalls(self.link, recalls_max)
+        recalls = self._recalls = IncomingRecalls(self.link, recalls_max)
         self._handlers |= {Recall: recalls.recall, RecallMore: recalls.more, RecallOver: recalls.over}
         recalls.up()
         return recalls
@@ -482,7 +482,7 @@ class Client:
             subscription.down()
         if self._recalls is not None:
             self._recalls.down()
-        self._questions.void(lost)
+        self._requests.void(lost)
 
     def _writable(self) -> None:
         self._publisher.writable()
@@ -537,7 +537,7 @@ class Client:
                 if future is not None and not future.done():
                     future.set_exception(_refusal(frame))
             case "ask" | "fetch":
-                self._questions.refused(frame)
+                self._requests.refused(frame)
             case _:
                 raise _refusal(frame)
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.client.subscribing.inbox import Cursor
-from tidemark.client.topics import Topics
+from tidemark.client.subscribing.inbox import InboxCursor
+from tidemark.client.topics import ClientTopics
 from tidemark.message.batches.batch import EventBatch, Shape
 from tidemark.message.batches.columns import Column, Decimals, Spans
 from tidemark.message.batches.reader import BatchColumns
@@ -49,7 +49,7 @@ class Event:
 
     __slots__ = ("_row", "_rows")
 
-    def __init__(self, rows: Rows, row: int) -> None:
+    def __init__(self, rows: EventRows, row: int) -> None:
         self._rows = rows
         self._row = row
 
@@ -125,12 +125,12 @@ class Event:
         return f"<Event of {self.topic} at {self.pubend}:{self.tick}>"
 
 
-class Rows:
+class EventRows:
     """The events of one piece. What is read per event is turned into plain lists once."""
 
     __slots__ = ("_bounds", "_data", "_of_row", "batch", "cursor", "pubend", "topics")
 
-    def __init__(self, cursor: Cursor, topics: Topics) -> None:
+    def __init__(self, cursor: InboxCursor, topics: ClientTopics) -> None:
         assert cursor.piece.batch is not None
         self.cursor = cursor
         self.topics = topics
@@ -161,7 +161,7 @@ class Rows:
 class Batch:
     """All there is for the subscriber in `(base, upto]` of a pubend, as arrays."""
 
-    def __init__(self, rows: Rows, first: int = 0) -> None:
+    def __init__(self, rows: EventRows, first: int = 0) -> None:
         """`first`: rows before it were handed out one by one."""
         piece = rows.cursor.piece
         self._rows = rows

@@ -1,4 +1,4 @@
-"""Reader: the messages of one topic, one at a time; what was handed out stays in hand until it is consumed.
+"""TopicReader: the messages of one topic, one at a time. A message stays in hand until it is consumed.
 
 A message goes from the subscription into the hand, and from there to the application, again if it was given
 back. Only when it is consumed - its token is in the state file - does the broker hear of it.
@@ -30,7 +30,7 @@ class InHand:
     token: CheckpointToken
 
 
-class Reader:
+class TopicReader:
     """One topic of a queue. Whoever holds `lock` uses it."""
 
     def __init__(self, topic: str, client: Client, subscription: Subscription) -> None:

@@ -1,4 +1,4 @@
-"""Questions: what was asked of a broker and not answered. An answer finds its question by the ticket.
+"""PendingRequests: what was asked of a broker and not answered. An answer finds its question by the ticket.
 
 They are void with the connection: whoever waits then is told, and asks again if that does no harm.
 """
@@ -13,7 +13,7 @@ from tidemark.errors import NotConnectedError, RefusedError, TidemarkError
 from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
 
 
-class Questions:
+class PendingRequests:
     """Those of one client."""
 
     def __init__(self, send: Callable[[Ask | Fetch], None]) -> None:

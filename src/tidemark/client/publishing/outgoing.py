@@ -54,7 +54,7 @@ class Receipt:
             self.promise.set_result(ticks[0] if self.is_single else ticks)
 
 
-class Outgoing:
+class OutgoingBatch:
     """One batch: open, sealed, sent."""
 
     __slots__ = ("batch", "builder", "bytes", "count", "first", "receipts")
@@ -73,7 +73,7 @@ class Outgoing:
         return self.first + self.count - 1
 
 
-class Stream:
+class PublisherStream:
     """One publisher's events for one pubend."""
 
     def __init__(self, publisher: str, pubend: str, first: int = 1, *, is_named: bool = False) -> None:
@@ -85,8 +85,8 @@ class Stream:
         #: refusals in a row
         self.refusals = 0
         self.refusal: TidemarkError | None = None
-        self._open = Outgoing(first)
-        self._sealed: deque[Outgoing] = deque()
+        self._open = OutgoingBatch(first)
+        self._sealed: deque[OutgoingBatch] = deque()
         #: how many of the sealed have been sent on this connection
         self._sent = 0
         #: acknowledged in this life
@@ -147,7 +147,7 @@ class Stream:
             if batch.batch is None:
                 batch.batch = batch.builder.build()
             self._sealed.append(batch)
-            self._open = Outgoing(self.next)
+            self._open = OutgoingBatch(self.next)
 
     # Out.
 
@@ -187,7 +187,7 @@ class Stream:
         self._acknowledged = max(self._acknowledged, sequence)
         return freed
 
-    def _ticks(self, outgoing: Outgoing, receipt: Receipt, sequence: int, tick: int) -> Ticks:
+    def _ticks(self, outgoing: OutgoingBatch, receipt: Receipt, sequence: int, tick: int) -> Ticks:
         """A batch gets consecutive ticks, so its last tells all; unless a part is from a former life."""
         end = receipt.first + receipt.count
         if outgoing.last != sequence:
@@ -220,5 +220,5 @@ class Stream:
                 receipt.promise.set_exception(error)
         self._sealed.clear()
         self._sent = 0
-        self._open = Outgoing(self.next)
+        self._open = OutgoingBatch(self.next)
         return freed

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.link import Link, closed
-from tidemark.client.publishing.outgoing import Receipt, Stream, Ticks
-from tidemark.client.topics import Topics
+from tidemark.client.publishing.outgoing import PublisherStream, Receipt, Ticks
+from tidemark.client.topics import ClientTopics
 from tidemark.errors import (
     ClientError,
     EncodeError,
@@ -51,7 +51,7 @@ _UNKNOWN = (
 )
 
 
-class Options(NamedTuple):
+class EventOptions(NamedTuple):
     """What goes with an event besides its fields."""
 
     key: bytes = b""
@@ -67,7 +67,7 @@ class _Waiting:
 
     topic: str
     value: Any
-    options: Options
+    options: EventOptions
     receipt: Receipt
 
 
@@ -77,7 +77,7 @@ class Publisher:
     def __init__(
         self,
         link: Link,
-        topics: Topics,
+        topics: ClientTopics,
         *,
         publisher: str,
         is_named: bool,
@@ -92,9 +92,9 @@ class Publisher:
         self._pinned = pubend
         self._backoff = backoff
         #: by pubend; each has a publisher id of its own, so that a refusal names one
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[str, PublisherStream] = {}
         self._streams_made = 0
-        self._current: Stream | None = None
+        self._current: PublisherStream | None = None
         self._bytes = 0
         self._waiting: deque[_Waiting] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -108,7 +108,9 @@ class Publisher:
 
     # Publishing.
 
-    def publish(self, topic: str, value: Any, options: Options, timeout: float) -> asyncio.Future[int | None]:
+    def publish(
+        self, topic: str, value: Any, options: EventOptions, timeout: float
+    ) -> asyncio.Future[int | None]:
         """Queue one event; the future has its tick once it is on disk."""
         self._check_open()
         future: asyncio.Future[int | None] = self._loop.create_future()
@@ -129,7 +131,7 @@ class Publisher:
         return future
 
     async def publish_many(
-        self, topic: str, values: Iterable[Any], options: Options, timeout: float
+        self, topic: str, values: Iterable[Any], options: EventOptions, timeout: float
     ) -> Ticks:
         """Publish in order; the ticks once all are on disk."""
         self._check_open()
@@ -164,7 +166,7 @@ class Publisher:
         self._soon(deadline)
         return await future
 
-    def _add(self, encoded: tuple[Shape, bytes], options: Options, receipt: Receipt) -> None:
+    def _add(self, encoded: tuple[Shape, bytes], options: EventOptions, receipt: Receipt) -> None:
         shape, message = encoded
         size = PRELUDE.size + len(message) + len(options.key)
         if size > EVENT_BYTES_MAX:
@@ -182,7 +184,7 @@ class Publisher:
         )
         self._soon(receipt.deadline)
 
-    def _stream(self, sequence: int | None = None) -> Stream:
+    def _stream(self, sequence: int | None = None) -> PublisherStream:
         """Where events go now: the pubend stays the same as long as its broker is there."""
         stream = self._current
         if stream is None:
@@ -209,12 +211,12 @@ class Publisher:
         # Publishers spread over the pubends, and each finds its own again.
         return self._pinned or max(hosted, key=lambda pubend: _weight(self._publisher, pubend))
 
-    def _make_stream(self, pubend: str, first: int) -> Stream:
+    def _make_stream(self, pubend: str, first: int) -> PublisherStream:
         self._streams_made += 1
         name = self._publisher
         if not self._is_named and self._streams_made > 1:
             name = f"{name}.{self._streams_made}"
-        stream = Stream(name, pubend, first if self._is_named else 1, is_named=self._is_named)
+        stream = PublisherStream(name, pubend, first if self._is_named else 1, is_named=self._is_named)
         self._streams[pubend] = stream
         return stream
 
@@ -341,7 +343,7 @@ class Publisher:
             else:
                 self._give_up(stream, error)
 
-    def _later(self, stream: Stream, refusal: RefusedError | None) -> None:
+    def _later(self, stream: PublisherStream, refusal: RefusedError | None) -> None:
         """Send all of it again after a while."""
         stream.refusal = refusal or stream.refusal
         if self._retry is None:
@@ -353,7 +355,7 @@ class Publisher:
             stream.rewind()
         self.writable()
 
-    def _give_up(self, stream: Stream, error: TidemarkError | None) -> None:
+    def _give_up(self, stream: PublisherStream, error: TidemarkError | None) -> None:
         """Its numbers are of no use any more: what comes next goes under another publisher id."""
         self._bytes -= stream.abandon(error)
         self._streams.pop(stream.pubend, None)
@@ -388,7 +390,7 @@ class Publisher:
         if deadlines:
             self._watch(min(deadlines))
 
-    def _overdue(self, stream: Stream) -> TidemarkError:
+    def _overdue(self, stream: PublisherStream) -> TidemarkError:
         if isinstance(stream.refusal, RefusedError):
             said = stream.refusal
             return RefusedError(
@@ -436,7 +438,7 @@ class Publisher:
             raise closed()
 
 
-def options(key: str | bytes, priority: int, validity: float | None, sequence: int | None) -> Options:
+def options(key: str | bytes, priority: int, validity: float | None, sequence: int | None) -> EventOptions:
     """Checked arguments of publish(); EncodeError says what is wrong with one."""
     raw = key.encode() if isinstance(key, str) else bytes(key)
     if len(raw) > KEY_BYTES_MAX:
@@ -448,7 +450,7 @@ def options(key: str | bytes, priority: int, validity: float | None, sequence: i
         raise EncodeError(
             f"a validity is more than 0 and at most {VALIDITY_MS_MAX // 1_000} s, not {validity}"
         )
-    return Options(raw, priority, milliseconds, sequence)
+    return EventOptions(raw, priority, milliseconds, sequence)
 
 
 def _weight(publisher: str, pubend: str) -> bytes:

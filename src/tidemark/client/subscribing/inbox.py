@@ -29,7 +29,7 @@ RECONNECTED = "reconnected"
 NOT_KEPT = "not kept"
 
 
-class Piece:
+class InboxEntry:
     """A stretch `(base, upto]` of one pubend: events, a gap, or silence."""
 
     __slots__ = ("base", "batch", "pubend", "reason", "upto")
@@ -55,12 +55,12 @@ class Piece:
         return len(self.batch.body) if self.batch is not None else 0
 
 
-class Cursor:
+class InboxCursor:
     """The piece that is being handed out. `done` rows are consumed, `out` rows handed out."""
 
     __slots__ = ("before", "done", "out", "piece", "positions")
 
-    def __init__(self, piece: Piece, before: dict[str, int]) -> None:
+    def __init__(self, piece: InboxEntry, before: dict[str, int]) -> None:
         self.piece = piece
         #: handed out before this piece, all pubends
         self.before = before
@@ -91,10 +91,10 @@ class Inbox:
         self._heard: set[str] = set()
         #: pubends of which the broker has said where the subscription stands
         self.started: set[str] = set()
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[InboxEntry] = deque()
         #: pubend -> its last piece that waits
-        self._last: dict[str, Piece] = {}
-        self.cursor: Cursor | None = None
+        self._last: dict[str, InboxEntry] = {}
+        self.cursor: InboxCursor | None = None
         #: bytes waiting or being handed out
         self._bytes = 0
         #: bytes consumed and not granted again yet
@@ -136,13 +136,13 @@ class Inbox:
 
     def delivered(self, frame: Deliver, *, missed: str) -> bool:
         """A Deliver came; is there something to hand out? `missed` says why, if something lies in between."""
-        return self._arrived(Piece(frame.pubend, frame.base, frame.upto, frame.batch), missed)
+        return self._arrived(InboxEntry(frame.pubend, frame.base, frame.upto, frame.batch), missed)
 
     def let_go(self, frame: GapFrame, *, missed: str) -> bool:
         """A Gap came."""
-        return self._arrived(Piece(frame.pubend, frame.base, frame.upto, reason=RELEASED), missed)
+        return self._arrived(InboxEntry(frame.pubend, frame.base, frame.upto, reason=RELEASED), missed)
 
-    def _arrived(self, piece: Piece, missed: str) -> bool:
+    def _arrived(self, piece: InboxEntry, missed: str) -> bool:
         pubend = piece.pubend
         known = self._received.get(pubend)
         if known is None:
@@ -153,26 +153,26 @@ class Inbox:
         if piece.base > known:
             if not is_first:
                 raise WireError(f"{pubend}: told up to {known}, then from {piece.base}: a frame is missing")
-            self._wait(Piece(pubend, known, piece.base, reason=missed))
+            self._wait(InboxEntry(pubend, known, piece.base, reason=missed))
         elif piece.base < known:
             piece = self._rest(piece, known)
         if piece.upto > piece.base:
             self._wait(piece)
         return piece.base > known or not piece.is_silence
 
-    def _rest(self, piece: Piece, known: int) -> Piece:
+    def _rest(self, piece: InboxEntry, known: int) -> InboxEntry:
         """The part of a piece beyond what is here already; the credit of what is dropped is owed."""
         if piece.upto <= known:
-            rest = Piece(piece.pubend, known, known)
+            rest = InboxEntry(piece.pubend, known, known)
         elif piece.batch is None:
-            rest = Piece(piece.pubend, known, piece.upto, reason=piece.reason)
+            rest = InboxEntry(piece.pubend, known, piece.upto, reason=piece.reason)
         else:
             rows = piece.batch.ticks > known
-            rest = Piece(piece.pubend, known, piece.upto, piece.batch.take(rows) if rows.any() else None)
+            rest = InboxEntry(piece.pubend, known, piece.upto, piece.batch.take(rows) if rows.any() else None)
         self._owed += piece.bytes - rest.bytes
         return rest
 
-    def _wait(self, piece: Piece) -> None:
+    def _wait(self, piece: InboxEntry) -> None:
         pubend = piece.pubend
         self._received[pubend] = piece.upto
         if piece.is_silence:
@@ -194,7 +194,7 @@ class Inbox:
         """The events that `take` would give next, silence and gaps aside: their schemas may be needed."""
         return next((piece.batch for piece in self._pieces if not piece.is_silence), None)
 
-    def take(self) -> Cursor | None:
+    def take(self) -> InboxCursor | None:
         """The application wants more: what it had is consumed. None when nothing waits."""
         self._retire()
         while self._pieces:
@@ -202,7 +202,7 @@ class Inbox:
             if self._last.get(piece.pubend) is piece:
                 del self._last[piece.pubend]
             if not piece.is_silence:
-                self.cursor = Cursor(piece, dict(self._handed))
+                self.cursor = InboxCursor(piece, dict(self._handed))
                 return self.cursor
             self._handed[piece.pubend] = piece.upto
         return None

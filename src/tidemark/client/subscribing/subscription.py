@@ -16,11 +16,11 @@ from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from tidemark.client.connecting.link import Link
-from tidemark.client.events import Batch, Event, Gap, Rows
+from tidemark.client.events import Batch, Event, EventRows, Gap
 from tidemark.client.subscribing.acks import Acks
-from tidemark.client.subscribing.inbox import NOT_KEPT, RECONNECTED, Cursor, Inbox
+from tidemark.client.subscribing.inbox import NOT_KEPT, RECONNECTED, Inbox, InboxCursor
 from tidemark.client.subscribing.start_position import Start
-from tidemark.client.topics import Topics
+from tidemark.client.topics import ClientTopics
 from tidemark.errors import ClientError, ClosedError, RefusedError, TidemarkError, TimedOutError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Credit, Deliver, Refused, Subscribe, Subscribed, Unsubscribe
@@ -46,7 +46,7 @@ class Owner(Protocol):
     """What a subscription needs of its client."""
 
     link: Link
-    topics: Topics
+    topics: ClientTopics
     acks: Acks
     timeout: float
 
@@ -104,7 +104,7 @@ class Subscription:
         self._told: dict[str, int] = {}
         self._opened: asyncio.Future[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._rows: Rows | None = None
+        self._rows: EventRows | None = None
         self._error: TidemarkError | None = None
         self._is_closed = False
 
@@ -235,7 +235,7 @@ class Subscription:
         cursor.out = len(cursor.positions)
         return Batch(self._rows, first) if self._rows is not None else self._gap(cursor)
 
-    def _gap(self, cursor: Cursor) -> Gap:
+    def _gap(self, cursor: InboxCursor) -> Gap:
         piece = cursor.piece
         token = CheckpointToken({**cursor.before, piece.pubend: piece.upto})
         return Gap(piece.pubend, piece.base, piece.upto, piece.reason, token)
@@ -256,7 +256,7 @@ class Subscription:
             cursor = self._inbox.take()
             self._consumed()
             if cursor is not None:
-                self._rows = Rows(cursor, self._owner.topics) if cursor.piece.batch is not None else None
+                self._rows = EventRows(cursor, self._owner.topics) if cursor.piece.batch is not None else None
                 return True
             await self._more()
 
