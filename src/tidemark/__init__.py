@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from tidemark.client.checkpoints import CheckpointStore, DbApiCheckpoints, SqliteCheckpoints
     from tidemark.client.client import Client, ConnectOptions, connect, listen
     from tidemark.client.events import Batch, Event, Gap
-    from tidemark.client.subscribing.acks import Transaction
+    from tidemark.client.subscribing.arguments import SERVER_KEPT, AckMode, ServerKept
     from tidemark.client.subscribing.start_position import Start
-    from tidemark.client.subscribing.subscription import SERVER_KEPT, AckMode, ServerKept, Subscription
+    from tidemark.client.subscribing.subscription import Subscription
+    from tidemark.client.subscribing.transaction import Transaction
     from tidemark.errors import (
         ClientError,
         ClosedError,
@@ -119,9 +120,10 @@ _HOMES = {
     "tidemark.client.checkpoints": ("CheckpointStore", "DbApiCheckpoints", "SqliteCheckpoints"),
     "tidemark.client.client": ("Client", "ConnectOptions", "connect", "listen"),
     "tidemark.client.events": ("Batch", "Event", "Gap"),
-    "tidemark.client.subscribing.acks": ("Transaction",),
+    "tidemark.client.subscribing.arguments": ("SERVER_KEPT", "AckMode", "ServerKept"),
     "tidemark.client.subscribing.start_position": ("Start",),
-    "tidemark.client.subscribing.subscription": ("SERVER_KEPT", "AckMode", "ServerKept", "Subscription"),
+    "tidemark.client.subscribing.subscription": ("Subscription",),
+    "tidemark.client.subscribing.transaction": ("Transaction",),
     "tidemark.message.batches.batch": ("BatchBuilder", "EventBatch", "Shape"),
     "tidemark.message.schema": ("Schema",),
     "tidemark.ticks.token": ("CheckpointToken",),

@@ -10,7 +10,7 @@ from tests.client.connected import connected
 from tests.client.fake_broker import FakeBroker
 from tests.waiting import bounded, until
 from tidemark.client.client import Client
-from tidemark.client.connecting.pending_requests import PendingRequests, lost
+from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost
 from tidemark.errors import ClosedError, NotConnectedError, RefusedError
 from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
 
@@ -32,7 +32,7 @@ async def test_answers_come_in_any_order_and_those_that_nobody_waits_for_are_let
     assert await two == fetched
     with pytest.raises(RefusedError, match="no such question"):
         await one
-    requests.void(lost)
+    requests.fail_all(connection_lost)
     requests.answered(Answer(3, "too late"))
     with pytest.raises(NotConnectedError, match="not known"):
         await three

@@ -34,7 +34,7 @@ def recall(ticket: int, base: int = 0, upto: int = 100, credit: int = 50) -> Rec
 
 async def offered(broker: FakeBroker, tm: Client, *frames: Frame, recalls_max: int = 8) -> IncomingRecalls:
     """An offer that the broker has heard, and answered with these frames."""
-    recalls = tm.offer(recalls_max)
+    recalls = tm._offer(recalls_max)
     await until(lambda: broker.of(Offer) == [Offer(recalls_max)])
     for frame in frames:
         broker.sessions[0].send(frame)
@@ -114,7 +114,7 @@ async def test_a_break_ends_all_recalls_and_offers_again(broker: FakeBroker, tm:
 async def test_iterating_ends_when_the_client_is_closed() -> None:
     async with FakeBroker() as broker:
         tm = await tidemark.connect(broker.url)
-        recalls = tm.offer(8)
+        recalls = tm._offer(8)
         rest = asyncio.create_task(_all(recalls))
         await asyncio.sleep(0.02)
         await tm.close()

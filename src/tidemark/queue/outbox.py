@@ -61,7 +61,7 @@ class MessageOutbox:
 
     async def encode(self, topic: str, fields: dict[str, Any], timeout: float) -> tuple[Shape, bytes]:
         """The message in its topic's schema, which the broker knows then: it can be sent whenever."""
-        topics = self._client.topics
+        topics = self._client._topics
         found = topics.encode(topic, fields)
         try:
             async with asyncio.timeout(timeout):

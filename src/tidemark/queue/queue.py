@@ -111,7 +111,7 @@ class Queue:
             # The next subscribe or unsubscribe of the topic, or the next start, tries again.
             with suppress(ClientError):
                 self._end(topic)
-        welcome = self._client.link.welcome
+        welcome = self._client._link.welcome
         self._publisher, self._pubend = self._state.putting(welcome.pubends if welcome is not None else ())
         self._former = self._state.outbox()
         self._former_puts = self._state.puts

@@ -86,7 +86,7 @@ class TopicReader:
         goal: dict[str, int] = {}
         empty = 0
         try:
-            async with asyncio.timeout(self._client.timeout):
+            async with asyncio.timeout(self._client._timeout):
                 while empty < 2:
                     streams, mine = await asyncio.gather(
                         self._client.ask("streams"),
