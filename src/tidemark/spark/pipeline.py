@@ -303,7 +303,7 @@ def _count(client: sync.Client, pubend: str, base: int, at: Mapping[str, Any]) -
     last = at["last_event"]
     if last is None or last <= base:
         return 0
-    first = client.fetch(pubend, base, at["position"], bytes_max=COUNTED_BYTES)
+    first = client._fetch(pubend, base, at["position"], bytes_max=COUNTED_BYTES)
     if first.batch is None or first.upto >= last:
         return 0 if first.batch is None else first.batch.count
     # Events are taken to come evenly.

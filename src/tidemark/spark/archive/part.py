@@ -118,7 +118,7 @@ def fetched(client: sync.Client, task: Task) -> Iterator[Fetched]:
     """All answers for a range, one after the other; the next is on its way while one is worked on."""
 
     def ask(base: int) -> Fetched:
-        return client.fetch(task.pubend, base, task.upto, bytes_max=FETCH_BYTES, timeout=FETCH_SECONDS)
+        return client._fetch(task.pubend, base, task.upto, bytes_max=FETCH_BYTES, timeout=FETCH_SECONDS)
 
     if task.base >= task.upto:
         return
