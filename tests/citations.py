@@ -159,7 +159,15 @@ def all_names() -> Names:
     for folder in ("src", "tests"):
         for module in sorted((ROOT / folder).rglob("*.py")):
             names.add(ast.parse(module.read_text()))
+            names.used.update((module.stem, module.parent.name))
     return names
+
+
+@cache
+def settings() -> dict[str, set[str]]:
+    """The sections of a broker's configuration, and the settings of each."""
+    classes = names_of(ROOT / "src/tidemark/node/config/settings.py").classes
+    return {name.removesuffix("Section").lower(): found for name, found in classes.items()}
 
 
 def broken_names(page: Path) -> list[str]:
@@ -183,8 +191,8 @@ def _is_there(quoted: str) -> bool:
     if first.startswith("tidemark"):
         path = ROOT / "src" / name.replace(".", "/")
         return path.is_dir() or path.with_suffix(".py").is_file() or all_names().has(member)
-    if first:  # a setting, or an attribute of something that is named before
-        return {*name.split(".")} <= all_names().used | all_names().top
+    if first:  # a setting, if not a file's or a topic's name
+        return member in settings().get(first, {member})
     if re.fullmatch(r"[A-Z][A-Za-z]*[a-z][A-Za-z]*", name) or name.isupper():
         return len(name) < 3 or all_names().has(name)
     return name in all_names().used | all_names().top if "_" in name or is_call else True
