@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.small_archive import Event, SmallArchive
+from tests.spark.archive.small_archive import Event, SmallArchive
 from tidemark.spark import history
 from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.archive.table import DataFile

@@ -12,7 +12,7 @@ from tidemark.spark.deep.service import DeepService
 from tidemark.spark.deep.thread import DeepThread
 from tidemark.ticks import TICK_MIN
 
-MANUAL = Path(__file__).parents[2] / "docs" / "spark.md"
+MANUAL = Path(__file__).parents[3] / "docs" / "spark.md"
 
 
 def test_the_program_of_deep_catch_up_runs(tmp_path: Path) -> None:

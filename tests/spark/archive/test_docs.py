@@ -11,7 +11,7 @@ import pytest
 from tests.live_node import live_node
 from tidemark import sync
 
-MANUAL = Path(__file__).parents[2] / "docs" / "spark.md"
+MANUAL = Path(__file__).parents[3] / "docs" / "spark.md"
 
 
 def programs(title: str) -> list[str]:

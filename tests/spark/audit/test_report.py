@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkRuntimeError
 
-from tests.spark.ledger_samples import write_ledger
-from tests.spark.ledger_witnesses import WITNESSES
+from tests.spark.audit.ledger_samples import write_ledger
+from tests.spark.audit.ledger_witnesses import WITNESSES
 from tidemark.cli import main
 from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit import audit as job

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.spark.ledger_witnesses import WITNESSES, Witness
+from tests.spark.audit.ledger_witnesses import WITNESSES, Witness
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.live_node import LiveNode, live_node
-from tests.spark.test_sink_on_broker import published
+from tests.spark.sink.test_on_broker import published
 from tidemark import sync
 
 pytestmark = pytest.mark.spark

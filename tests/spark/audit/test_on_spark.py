@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark.ledger_samples import Case, make_cases, witnesses_by_name, write, write_ledger
-from tests.spark.ledger_witnesses import WITNESSES
+from tests.spark.audit.ledger_samples import Case, make_cases, witnesses_by_name, write, write_ledger
+from tests.spark.audit.ledger_witnesses import WITNESSES
 from tidemark.errors import ConfigError, UnknownFormatError
 from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit.audit import audit
@@ -20,7 +20,7 @@ from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report
 pytestmark = pytest.mark.spark
 
 CASES = 40
-MANUAL = Path(__file__).parents[2] / "docs" / "spark.md"
+MANUAL = Path(__file__).parents[3] / "docs" / "spark.md"
 
 
 def judged_alone(cases: list[Case], directory: Path) -> single.Audit:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.live_node import LiveNode, live_node
-from tests.spark.engine_jobs import EVENTS, SCHEMA, expected, run_jobs
+from tests.spark.engine.engine_jobs import EVENTS, SCHEMA, expected, run_jobs
 from tidemark import sync
 from tidemark.errors import TidemarkError
 from tidemark.lab.processes.engines import _Daemon, connect_server, local_cluster, standalone

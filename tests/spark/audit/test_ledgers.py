@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.spark.ledger_samples import make_case, write_ledger
+from tests.spark.audit.ledger_samples import make_case, write_ledger
 from tidemark.errors import ConfigError, UnknownFormatError
 from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit import ledger_lines, ledgers

@@ -1,4 +1,4 @@
-"""The single-process audit says of each witness what a person says; test_audit_on_spark asks Spark."""
+"""The single-process audit says of each witness what a person says; `test_on_spark` asks Spark."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.ledger_samples import write_ledger
-from tests.spark.ledger_witnesses import WITNESSES, Witness
+from tests.spark.audit.ledger_samples import write_ledger
+from tests.spark.audit.ledger_witnesses import WITNESSES, Witness
 from tidemark.lab.processes import ledger as single
 
 

@@ -12,7 +12,7 @@ from tests.live_node import live_node
 from tidemark import sync
 from tidemark.spark import options
 
-MANUAL = Path(__file__).parents[2] / "docs" / "spark.md"
+MANUAL = Path(__file__).parents[3] / "docs" / "spark.md"
 
 
 def chapter(title: str) -> str:
