@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from tidemark import sync
 from tidemark.errors import DiskFullError, NotConnectedError, TimedOutError
 from tidemark.spark.archive.archive import SMALL_ROUND_BYTES_MAX, Archive
-from tidemark.spark.archive.compaction import Retain
+from tidemark.spark.archive.compaction import ArchiveRetention
 from tidemark.spark.archive.reader import Snapshot, snapshot
 from tidemark.spark.archive.state import FOLDER, Round
-from tidemark.spark.connections import Brokers, urls_of
+from tidemark.spark.connections import ArchiveBrokers, urls_of
 from tidemark.spark.deep.service import DeepService
 from tidemark.spark.deep.thread import DeepThread
 from tidemark.storage.disk.real_disk import LOCK
@@ -54,7 +54,7 @@ def run_archive(
     sleep: Callable[[float], bool],
     interval: float = INTERVAL_SECONDS,
     once: bool = False,
-    retain: Retain | None = None,
+    retain: ArchiveRetention | None = None,
     master: str = "local[*]",
     serve: bool = False,
 ) -> None:
@@ -63,7 +63,7 @@ def run_archive(
     Tells of each round, of what it waits for, {"waiting": reason}, and that it does no more, {"waiting": ""}.
     With `serve` the brokers get back from it what they do not have any more; each scan is told of, too.
     """
-    spark = _Spark(master)
+    spark = _IdleEndingSession(master)
     deep = _deep(broker, path, spark, tell) if serve and not once else nullcontext()
     with spark, Archive(broker, path, session=spark.session, retain=retain) as archive, deep as serving:
         problem = ""
@@ -101,7 +101,7 @@ def run_serve(
     master: str = "local[*]",
 ) -> None:
     """Give brokers back what they do not have any more, until `sleep` says to stop."""
-    spark = _Spark(master)
+    spark = _IdleEndingSession(master)
     with spark, _deep(broker, path, spark, tell) as serving:
         while sleep(INTERVAL_SECONDS):
             assert serving is not None
@@ -110,7 +110,7 @@ def run_serve(
 
 
 def _deep(
-    broker: str | Sequence[str], path: Path, spark: _Spark, tell: Tell
+    broker: str | Sequence[str], path: Path, spark: _IdleEndingSession, tell: Tell
 ) -> AbstractContextManager[DeepThread | None]:
     return DeepThread(DeepService(urls_of(broker), path, sessions=spark.lent, tell=tell))
 
@@ -122,7 +122,7 @@ def _pause(done: Round | None, once: bool, problem: str, interval: float) -> flo
     return 0.0 if once or done.bytes > SMALL_ROUND_BYTES_MAX // 2 else interval
 
 
-class _Spark:
+class _IdleEndingSession:
     """A session that is there while there is much to do."""
 
     def __init__(self, master: str) -> None:
@@ -133,7 +133,7 @@ class _Spark:
         self._users = 0
         self._lock = Lock()
 
-    def __enter__(self) -> _Spark:
+    def __enter__(self) -> _IdleEndingSession:
         return self
 
     def __exit__(
@@ -240,7 +240,7 @@ def _pubends(
     """Of each pubend how far behind the archive is; and the brokers that do not answer."""
     if broker is None:
         return [_pubend(taken, name, None, None) for name in sorted(taken.state.covered)], {}
-    brokers = Brokers(urls_of(broker), patience=STATUS_CONNECT_SECONDS)
+    brokers = ArchiveBrokers(urls_of(broker), patience=STATUS_CONNECT_SECONDS)
     try:
         there = {each["pubend"]: each for each in _told(brokers)}
         found = [
@@ -251,7 +251,7 @@ def _pubends(
         brokers.close()
 
 
-def _told(brokers: Brokers) -> list[dict[str, Any]]:
+def _told(brokers: ArchiveBrokers) -> list[dict[str, Any]]:
     """What those say that answer; nothing, if none does."""
     try:
         return brokers.pubends()
@@ -260,7 +260,7 @@ def _told(brokers: Brokers) -> list[dict[str, Any]]:
 
 
 def _pubend(
-    taken: Snapshot, name: str, at: Mapping[str, Any] | None, brokers: Brokers | None
+    taken: Snapshot, name: str, at: Mapping[str, Any] | None, brokers: ArchiveBrokers | None
 ) -> dict[str, Any]:
     covered = taken.state.covered.get(name)
     found = {

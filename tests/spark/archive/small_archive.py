@@ -12,8 +12,8 @@ import numpy as np
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
-from tidemark.spark.archive.layout import Layout, fields_of
-from tidemark.spark.archive.state import State, Topics, save_state, save_topics
+from tidemark.spark.archive.layout import ArchiveLayout, fields_of
+from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, save_state, save_topics
 from tidemark.spark.archive.table import ArchiveTable, root_of
 from tidemark.spark.archive.writer import PartWriter
 from tidemark.ticks import CheckpointToken
@@ -32,11 +32,11 @@ class SmallArchive:
     def __init__(self, path: Path) -> None:
         self.path = path
         described = [{"topic": name, "open": False, "schemas": [SCHEMA.text]} for name in TOPICS]
-        self._topics = Topics(described)
-        self._layout = Layout().extended(fields_of(SCHEMA).items())
+        self._topics = ArchiveTopics(described)
+        self._layout = ArchiveLayout().extended(fields_of(SCHEMA).items())
         roots = sorted({root_of(name) for name in TOPICS})
         self._tables = {root: ArchiveTable.to_write(path, root, self._layout) for root in roots}
-        self.state = State()
+        self.state = ArchiveState()
         save_topics(path, self._topics)
         save_state(path, self.state)
 
@@ -53,7 +53,7 @@ class SmallArchive:
         token = self.state.covered.merge(CheckpointToken(covered))
         self.say(replace(self.state, batch=batch, covered=token))
 
-    def say(self, state: State) -> None:
+    def say(self, state: ArchiveState) -> None:
         """The archive is in this state now."""
         save_state(self.path, state)
         self.state = state

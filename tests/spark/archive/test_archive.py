@@ -17,7 +17,7 @@ from tidemark.spark.archive import archive as archive_module
 from tidemark.spark.archive import compaction as archive_compaction
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.archive.compaction import Retain
+from tidemark.spark.archive.compaction import ArchiveRetention
 from tidemark.spark.archive.state import load_state
 from tidemark.spark.archive.table import ArchiveTable, folder_of
 from tidemark.ticks import TICK_MAX, TICK_MIN
@@ -157,7 +157,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     elif where == "before the report":
         monkeypatch.setattr(Archive, "_report", crash)
     else:
-        monkeypatch.setattr(archive_compaction.Keeper, "keep", crash)
+        monkeypatch.setattr(archive_compaction.Maintenance, "keep", crash)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_what_is_older_than_wanted_goes_and_says_so(node: LiveNode, tm: sync.Cli
         archive.round()
         time.sleep(0.3)
     new = publish(tm, 3, 3)
-    with Archive(node.url, path, retain=Retain(seconds=0.25)) as archive:
+    with Archive(node.url, path, retain=ArchiveRetention(seconds=0.25)) as archive:
         archive.round()
     assert events_in(path) == sorted(new)
     released = load_state(path).released

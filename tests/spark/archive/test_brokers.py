@@ -17,14 +17,14 @@ from tidemark.spark.archive.archive import Archive
 from tidemark.spark.connections import (
     RetryingClient,
     RetryingClients,
+    merged_pubends,
     merged_topics,
-    supervised,
-    together,
+    retrying_client,
     urls_of,
 )
 from tidemark.spark.options import source_options
 from tidemark.spark.pipeline import status
-from tidemark.spark.source.scan import Planner, Scan, view_of
+from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 
@@ -105,13 +105,13 @@ def test_brokers_with_pubends_of_one_name_are_no_overlay(tmp_path: Path) -> None
 
 def test_pubends_that_nobody_archives_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with live_node(tmp_path / "one") as one:
-        asked = connections.Brokers([one.url])
+        asked = connections.ArchiveBrokers([one.url])
         try:
             asked.pubends()
             assert not caplog.records
             asked._hosted = None
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(connections, "together", lambda _: [{"pubend": "other"}])
+                patch.setattr(connections, "merged_pubends", lambda _: [{"pubend": "other"}])
                 asked.pubends()
                 asked.pubends()
         finally:
@@ -125,7 +125,7 @@ def test_a_source_reads_the_pubends_of_all_brokers(nodes: list[LiveNode], tmp_pa
     ticks = sorted(publish(nodes[0], 6) + publish(nodes[1], 4))
     both = ",".join(node.url for node in nodes)
     options = source_options({"broker": both, "topic": "trades"})
-    scan = Scan(options, view_of(options))
+    scan = SourceScan(options, topic_columns_of(options))
     planner = Planner(scan)
     try:
         parts = planner.everything()
@@ -145,8 +145,8 @@ def test_urls_are_told_from_addresses_that_stand_in_for_each_other() -> None:
     one, two = "tidemark://a:1,b:2", "tidemark://c"
     assert urls_of(one) == (one,)
     assert urls_of(f"{one}, {two}") == urls_of([one, two]) == urls_of([one, two, one]) == (one, two)
-    assert isinstance(supervised(one, 1.0), RetryingClient)
-    assert isinstance(supervised(f"{one},{two}", 1.0), RetryingClients)
+    assert isinstance(retrying_client(one, 1.0), RetryingClient)
+    assert isinstance(retrying_client(f"{one},{two}", 1.0), RetryingClients)
     for wrong in ("", "http://a", f"{one},tidemark://:", []):
         with pytest.raises(ConfigError):
             urls_of(wrong)
@@ -156,7 +156,7 @@ def test_answers_of_several_brokers_become_one() -> None:
     def pubend(name: str) -> dict[str, Any]:
         return {"pubend": name}
 
-    assert together([("u", [pubend("b")]), ("v", [pubend("a")])]) == [
+    assert merged_pubends([("u", [pubend("b")]), ("v", [pubend("a")])]) == [
         {"pubend": "a", "broker": "v"},
         {"pubend": "b", "broker": "u"},
     ]

@@ -18,7 +18,7 @@ from tidemark.errors import EventsLostError
 from tidemark.spark.archive import compaction as archive_compaction
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.archive.compaction import Keeper, Retain, horizon_of, mergeable
+from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance, horizon_of, mergeable
 from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.archive.state import load_state
 from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of, log_of
@@ -60,14 +60,14 @@ def file(tick: int, size: int, batch: int = 1) -> DataFile:
 
 def test_as_much_goes_as_is_older_or_over_the_size() -> None:
     files = [file(30, 100), file(10, 100), file(20, 100)]
-    assert horizon_of(files, Retain(), 1.0) is None
-    assert horizon_of(files, Retain(bytes=300), 1.0) is None
-    assert horizon_of(files, Retain(bytes=299), 1.0) == 10
-    assert horizon_of(files, Retain(bytes=199), 1.0) == 20
-    assert horizon_of(files, Retain(bytes=1), 1.0) == 30
-    assert horizon_of(files, Retain(seconds=1.0), 1.000015) == 15
-    assert horizon_of(files, Retain(seconds=1.0, bytes=199), 1.000015) == 20
-    assert horizon_of([], Retain(bytes=1), 1.0) is None
+    assert horizon_of(files, ArchiveRetention(), 1.0) is None
+    assert horizon_of(files, ArchiveRetention(bytes=300), 1.0) is None
+    assert horizon_of(files, ArchiveRetention(bytes=299), 1.0) == 10
+    assert horizon_of(files, ArchiveRetention(bytes=199), 1.0) == 20
+    assert horizon_of(files, ArchiveRetention(bytes=1), 1.0) == 30
+    assert horizon_of(files, ArchiveRetention(seconds=1.0), 1.000015) == 15
+    assert horizon_of(files, ArchiveRetention(seconds=1.0, bytes=199), 1.000015) == 20
+    assert horizon_of([], ArchiveRetention(bytes=1), 1.0) is None
 
 
 def test_what_goes_over_the_size_is_an_explicit_gap_for_every_reader(
@@ -83,7 +83,7 @@ def test_what_goes_over_the_size_is_an_explicit_gap_for_every_reader(
     sizes = [each.bytes for each in snapshot(path).files["t"]]
     reading = archive_reader.read(path, "main", TICK_MIN, TICK_MAX)
     begun = next(reading)
-    with Archive(node.url, path, retain=Retain(bytes=sum(sizes[2:]) + 10)) as archive:
+    with Archive(node.url, path, retain=ArchiveRetention(bytes=sum(sizes[2:]) + 10)) as archive:
         assert archive.round() is None
     # Whoever was reading reads on: its files stay for a while.
     assert [int(tick) for batch in (begun, *reading) for tick in batch.ticks] == everything
@@ -116,7 +116,7 @@ def test_history_grows_old_without_new_events_too(node: LiveNode, tm: sync.Clien
     now = 0.0
     with Archive(node.url, path) as archive:
         archive.round()
-        keeper = Keeper(archive, Retain(seconds=0.05), clock=lambda: now)
+        keeper = Maintenance(archive, ArchiveRetention(seconds=0.05), clock=lambda: now)
         time.sleep(0.1)
         keeper.keep(is_changed=False)
         assert ticks_in(path) == []
@@ -244,7 +244,7 @@ def test_the_sweep_leaves_what_readers_may_still_read(
     with Archive(node.url, path) as archive:
         archive.round()
         now: dict[str, Any] = {"t": 0.0}
-        keeper = Keeper(archive, Retain(bytes=1), clock=lambda: now["t"])
+        keeper = Maintenance(archive, ArchiveRetention(bytes=1), clock=lambda: now["t"])
         keeper.keep(is_changed=True)
         assert len(list(folder_of(path, "t").glob("*.parquet"))) == 1
         monkeypatch.setattr(archive_compaction, "GRACE_SECONDS", -1.0)

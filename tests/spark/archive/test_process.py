@@ -24,7 +24,7 @@ from tidemark.spark import connections
 from tidemark.spark.archive import archive as archive_module
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.archive.plan import Task, backlog, divided, lost_before
+from tidemark.spark.archive.plan import FetchTask, backlog, divided, lost_before
 from tidemark.spark.pipeline import run_archive, status
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
@@ -193,27 +193,27 @@ def pubend(**more: Any) -> dict[str, Any]:
 
 
 def test_only_pubends_with_new_events_are_read() -> None:
-    assert backlog([pubend()], CheckpointToken({"a": 40})) == [Task("a", 40, 100, 1000)]
-    assert backlog([pubend(lost=50)], CheckpointToken({"a": 40})) == [Task("a", 50, 100, 1000)]
+    assert backlog([pubend()], CheckpointToken({"a": 40})) == [FetchTask("a", 40, 100, 1000)]
+    assert backlog([pubend(lost=50)], CheckpointToken({"a": 40})) == [FetchTask("a", 50, 100, 1000)]
     assert backlog([pubend()], CheckpointToken({"a": 90})) == []
     assert backlog([pubend(last_event=None)], CheckpointToken()) == []
     assert backlog([pubend(position=80)], CheckpointToken({"a": 80})) == []
 
 
 def test_what_is_gone_is_told_from_silence() -> None:
-    assert lost_before([pubend(lost=50)], CheckpointToken({"a": 40})) == [Task("a", 40, 50)]
-    assert lost_before([pubend(lost=50)], CheckpointToken()) == [Task("a", TICK_MIN, 50)]
+    assert lost_before([pubend(lost=50)], CheckpointToken({"a": 40})) == [FetchTask("a", 40, 50)]
+    assert lost_before([pubend(lost=50)], CheckpointToken()) == [FetchTask("a", TICK_MIN, 50)]
     assert lost_before([pubend(lost=95)], CheckpointToken({"a": 90})) == []
     assert lost_before([pubend()], CheckpointToken()) == []
 
 
 def test_parts_tile_the_first_of_a_range() -> None:
-    parts = divided(Task("a", TICK_MIN, 1000, 800), 0, 400, 100)
+    parts = divided(FetchTask("a", TICK_MIN, 1000, 800), 0, 400, 100)
     assert [(part.base, part.upto) for part in parts] == [
         (TICK_MIN, 125),
         (125, 250),
         (250, 375),
         (375, 500),
     ]
-    assert divided(Task("a", 10, 20, 5), 0, 400, 100) == [Task("a", 10, 20, 2)]
-    assert [part.upto for part in divided(Task("a", 10, 12, 10_000), 10, 1 << 40, 1)] == [11, 12]
+    assert divided(FetchTask("a", 10, 20, 5), 0, 400, 100) == [FetchTask("a", 10, 20, 2)]
+    assert [part.upto for part in divided(FetchTask("a", 10, 12, 10_000), 10, 1 << 40, 1)] == [11, 12]

@@ -15,9 +15,9 @@ from tidemark.errors import DamagedError
 from tidemark.spark.archive import archive as archive_module
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.archive.compaction import Retain
+from tidemark.spark.archive.compaction import ArchiveRetention
 from tidemark.spark.archive.recovery import recovered
-from tidemark.spark.archive.state import State, load_state
+from tidemark.spark.archive.state import ArchiveState, load_state
 from tidemark.spark.archive.table import ArchiveTable
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
@@ -132,7 +132,7 @@ def test_of_a_round_that_did_not_end_the_state_before_it_is_found(
 
 def test_what_was_let_go_stays_a_gap_when_the_state_is_made_again(place: Place) -> None:
     place.archive("a")
-    place.archive("a", retain=Retain(bytes=1))
+    place.archive("a", retain=ArchiveRetention(bytes=1))
     released = load_state(place.path).released
     assert released is not None
     damaged(place.state)
@@ -142,7 +142,7 @@ def test_what_was_let_go_stays_a_gap_when_the_state_is_made_again(place: Place) 
 
 
 def test_an_archive_without_tables_has_nothing_to_say(tmp_path: Path) -> None:
-    assert recovered(tmp_path) == State()
+    assert recovered(tmp_path) == ArchiveState()
 
 
 def test_damaged_topics_are_read_from_their_copy(place: Place) -> None:

@@ -15,14 +15,14 @@ from tests.type_strategies import events, types, values_of
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.message.types import Tuple
-from tidemark.spark.archive.layout import HEADERS, Layout, fields_of, merge_types
+from tidemark.spark.archive.layout import HEADERS, ArchiveLayout, fields_of, merge_types
 from tidemark.spark.archive.rows import to_events, to_rows
 
 TRADE = Schema.parse("[symbol: string, price: double, qty: int?, note: bytes?]")
 
 
-def layout_for(*schemas: Schema) -> Layout:
-    return Layout().extended(field for schema in schemas for field in fields_of(schema).items())
+def layout_for(*schemas: Schema) -> ArchiveLayout:
+    return ArchiveLayout().extended(field for schema in schemas for field in fields_of(schema).items())
 
 
 def ticked(builder: BatchBuilder, first: int = 1) -> EventBatch:
@@ -120,12 +120,12 @@ def test_events_of_a_schema_that_nobody_knows_are_kept_whole() -> None:
 
 
 def test_fields_of_one_name_and_unlike_types_have_columns_of_their_own() -> None:
-    layout = Layout().extended([("price", pa.int32()), ("Price", pa.int32()), ("price", pa.string())])
+    layout = ArchiveLayout().extended([("price", pa.int32()), ("Price", pa.int32()), ("price", pa.string())])
     assert layout.schema.names[len(HEADERS) :] == ["price", "Price@2", "price@3"]
     assert layout.place("price", pa.string()) == "price@3"
     assert layout.place("price", pa.int64()) is None
     assert layout.extended([("price", pa.int64())]).place("price", pa.int64()) == "price@4"
-    assert Layout().extended([("_tick", pa.int64()), ("a b.c@2", pa.int64())]).schema.names[-2:] == [
+    assert ArchiveLayout().extended([("_tick", pa.int64()), ("a b.c@2", pa.int64())]).schema.names[-2:] == [
         "_tick@2",
         "a%20b%2Ec%402",
     ]
@@ -134,7 +134,7 @@ def test_fields_of_one_name_and_unlike_types_have_columns_of_their_own() -> None
 def test_structs_grow_in_place() -> None:
     a = pa.struct([("x", pa.int32())])
     b = pa.struct([("y", pa.list_(pa.field("element", a)))])
-    layout = Layout().extended([("s", a), ("s", b)])
+    layout = ArchiveLayout().extended([("s", a), ("s", b)])
     assert layout.schema.names[-1] == "s"
     assert layout.place("s", a) == layout.place("s", b) == "s"
     assert layout.extended([("s", b)]) is layout

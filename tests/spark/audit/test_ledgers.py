@@ -17,13 +17,13 @@ from tidemark.errors import ConfigError, UnknownFormatError
 from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit import ledger_lines, ledgers
 from tidemark.spark.audit.ledger_lines import compact, decoded, is_same, lookup, value_column
-from tidemark.spark.audit.ledgers import Ledger
+from tidemark.spark.audit.ledgers import LedgerFile
 
 GAP = {"what": "gap", "subscriber": "s", "pubend": "main", "base": 1, "upto": 2, "reason": "away"}
 
 
 def rows_of(path: Path, paths: list[tuple[str, ...]] | None = None) -> list[dict[str, Any]]:
-    hands = ledgers.packed(ledgers.parts(Ledger(3, "x", path)))
+    hands = ledgers.packed(ledgers.parts(LedgerFile(3, "x", path)))
     batches = [batch for hand in hands for batch in ledger_lines.read(hand, paths or [])]
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
@@ -193,5 +193,5 @@ def test_the_same_ledger_twice_is_refused(tmp_path: Path) -> None:
 def test_small_parts_share_a_task_and_large_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledgers, "PART_BYTES_MAX", 10)
     sizes = [0, 4, 4, 4, 10, 1, 30, 1]
-    hands = ledgers.packed(ledgers.Part(0, "", 0, 0, size) for size in sizes)
+    hands = ledgers.packed(ledgers.LedgerPart(0, "", 0, 0, size) for size in sizes)
     assert [[part.size_bytes for part in hand] for hand in hands] == [[0, 4, 4], [4], [10], [1], [30], [1]]

@@ -15,7 +15,7 @@ from tidemark.errors import ConfigError, UnknownFormatError
 from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit.audit import audit
 from tidemark.spark.audit.ledgers import gather
-from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report
+from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, AuditReport
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +46,7 @@ def counted(account: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def verdicts(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, single.Audit]:
+def verdicts(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[AuditReport, single.Audit]:
     """Many worlds in one directory, told apart by their topics: one run of Spark judges them all."""
     directory = tmp_path_factory.mktemp("ledgers")
     random = Random(7)
@@ -56,7 +56,7 @@ def verdicts(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Repo
     return audit(spark, gather(directory)), judged_alone(cases, directory / "alone")
 
 
-def test_both_audits_count_the_same_of_every_subscriber(verdicts: tuple[Report, single.Audit]) -> None:
+def test_both_audits_count_the_same_of_every_subscriber(verdicts: tuple[AuditReport, single.Audit]) -> None:
     report, alone = verdicts
     assert (report.published, report.acknowledged) == (alone.published, alone.acknowledged)
     assert [counted(each) for each in report.accounts] == [counted(each) for each in alone.accounts]
@@ -64,14 +64,14 @@ def test_both_audits_count_the_same_of_every_subscriber(verdicts: tuple[Report, 
     assert report.idle
 
 
-def test_the_audit_judges_each_witness_as_a_person_does(verdicts: tuple[Report, single.Audit]) -> None:
+def test_the_audit_judges_each_witness_as_a_person_does(verdicts: tuple[AuditReport, single.Audit]) -> None:
     accounts = {account.subscriber: account for account in verdicts[0].accounts}
     for name, witness in witnesses_by_name().items():
         account = accounts[f"{name}s{len(witness.got) - 1}"]
         assert (account.keys, account.in_gaps) == (witness.faults(name), witness.in_gaps), witness
 
 
-def test_both_audits_name_the_same_events(verdicts: tuple[Report, single.Audit]) -> None:
+def test_both_audits_name_the_same_events(verdicts: tuple[AuditReport, single.Audit]) -> None:
     report, alone = verdicts
     for mine, theirs in zip(report.accounts, alone.accounts, strict=True):
         for fault in FAULTS:
@@ -80,7 +80,7 @@ def test_both_audits_name_the_same_events(verdicts: tuple[Report, single.Audit])
             assert set(named) <= set(all_of_them)
 
 
-def test_gaps_are_counted_by_reason(verdicts: tuple[Report, single.Audit]) -> None:
+def test_gaps_are_counted_by_reason(verdicts: tuple[AuditReport, single.Audit]) -> None:
     report, alone = verdicts
     reasons = report.reasons()
     assert reasons.keys() == {"lost", "away"}
@@ -88,7 +88,7 @@ def test_gaps_are_counted_by_reason(verdicts: tuple[Report, single.Audit]) -> No
     assert sum(events for _, events in reasons.values()) == alone.total("in_gaps")
 
 
-def test_latency_is_from_line_to_line(verdicts: tuple[Report, single.Audit]) -> None:
+def test_latency_is_from_line_to_line(verdicts: tuple[AuditReport, single.Audit]) -> None:
     report, _ = verdicts
     assert report.latency is not None
     assert report.latencies is not None

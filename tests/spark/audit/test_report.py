@@ -22,16 +22,18 @@ from tidemark.cli import main
 from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit import audit as job
 from tidemark.spark.audit.html import bar_chart, page
-from tidemark.spark.audit.report import Account, Bars, Latency, Report
+from tidemark.spark.audit.report import AuditReport, Histogram, Latency, SubscriberAccount
 
 LATENCY = Latency(3, 900, {"p50": 1500, "p90": 2000, "p99": 2500, "p999": 2500}, 2500)
-GOOD = Account("<good>", "trades", "price < 5 & 'x'", matched=3, delivered=3, latency=LATENCY)
-BAD = Account(
+GOOD = SubscriberAccount("<good>", "trades", "price < 5 & 'x'", matched=3, delivered=3, latency=LATENCY)
+BAD = SubscriberAccount(
     "bad", "trades", "", matched=5, delivered=2, lost=1, wrong=2, gaps=1, in_gaps=2,
     keys={"lost": ["desk-1"], "wrong": ["desk-[2]", "desk-3"]}, reasons={"released": (1, 2)},
 )  # fmt: skip
-CLEAN = Report(3, 3, [GOOD], [], LATENCY, Bars([0.5, 1, 2, 4], [1, 0, 2]), Bars([0.0, 5e5, 1e6], [2, 1]))
-FAULTY = Report(9, 8, [GOOD, BAD], ["idler"], None, None, None)
+CLEAN = AuditReport(
+    3, 3, [GOOD], [], LATENCY, Histogram([0.5, 1, 2, 4], [1, 0, 2]), Histogram([0.0, 5e5, 1e6], [2, 1])
+)
+FAULTY = AuditReport(9, 8, [GOOD, BAD], ["idler"], None, None, None)
 
 
 def test_counts_have_the_names_of_the_single_process_audit() -> None:
@@ -49,11 +51,11 @@ def test_a_report_adds_up() -> None:
 
 
 def test_gaps_alone_are_no_fault() -> None:
-    assert replace(CLEAN, accounts=[Account("s", "t", "", gaps=3, in_gaps=9)]).is_clean
+    assert replace(CLEAN, accounts=[SubscriberAccount("s", "t", "", gaps=3, in_gaps=9)]).is_clean
 
 
 @pytest.mark.parametrize("report", [CLEAN, FAULTY], ids=["clean", "faulty"])
-def test_the_page_needs_nothing_else_and_is_well_formed(report: Report) -> None:
+def test_the_page_needs_nothing_else_and_is_well_formed(report: AuditReport) -> None:
     text = page(report)
     assert not any(word in text for word in ("<script", "http:", "https:", "src=", "@import", "url("))
     assert "&lt;good&gt;" in text
@@ -74,7 +76,7 @@ def test_the_page_says_what_is_wrong() -> None:
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=80))
 def test_a_chart_has_a_bar_for_every_count_and_stays_in_its_frame(counts: list[int]) -> None:
-    bars = Bars([float(at) for at in range(len(counts) + 1)], counts)
+    bars = Histogram([float(at) for at in range(len(counts) + 1)], counts)
     chart = ET.fromstring(bar_chart(bars, str, "a & b"))
     rects = [each for each in chart.iter() if each.tag == "rect"]
     assert len(rects) == sum(count > 0 for count in counts)
@@ -92,7 +94,7 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(monkeypatch: pytest.MonkeyPatch, report: Report, *arguments: str) -> Any:
+def run(monkeypatch: pytest.MonkeyPatch, report: AuditReport, *arguments: str) -> Any:
     """The command without a JVM: this is what the audit finds."""
     monkeypatch.setattr(job, "run", lambda *_: report)
     return CliRunner().invoke(main, ["pipeline", "audit", *arguments], env={"COLUMNS": "200"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tidemark.spark.engine.plain_errors import told
+from tidemark.spark.engine import plain_errors
 from tidemark.spark.engine.session import session
 
 if __name__ == "__main__":
@@ -15,7 +15,7 @@ if __name__ == "__main__":
         try:
             spark.read.format("tidemark").options(topic="numbers", retrySeconds="0.2", **options).load()
         except Exception as error:
-            print(f"{name}: {told(error)}", flush=True)
+            print(f"{name}: {plain_errors.own_error_text(error)}", flush=True)
     query = (
         spark.readStream.format("tidemark")
         .options(broker=broker, topic="numbers", retrySeconds="0.5")

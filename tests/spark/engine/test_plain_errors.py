@@ -36,12 +36,12 @@ def hooked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_our_error_is_found_in_sparks() -> None:
     hint = "selectr: there is no such option here: did you mean selector?"
-    assert plain_errors.told(RuntimeError(OF_SPARK)) == hint
-    assert plain_errors.told(ConfigError("is required", key="broker")) == "broker: is required"
+    assert plain_errors.own_error_text(RuntimeError(OF_SPARK)) == hint
+    assert plain_errors.own_error_text(ConfigError("is required", key="broker")) == "broker: is required"
     expected = "no selector has the character '%' outside quotes (at character 3)\n  n % 2 = 0\n    ^"
-    assert plain_errors.told(RuntimeError(SEVERAL_LINES)) == expected
-    assert plain_errors.told(RuntimeError("of another make")) is None
-    assert plain_errors.told(RuntimeError("it says: tidemark.errors is a module")) is None
+    assert plain_errors.own_error_text(RuntimeError(SEVERAL_LINES)) == expected
+    assert plain_errors.own_error_text(RuntimeError("of another make")) is None
+    assert plain_errors.own_error_text(RuntimeError("it says: tidemark.errors is a module")) is None
 
 
 @pytest.mark.usefixtures("hooked")

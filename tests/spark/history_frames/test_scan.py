@@ -14,7 +14,7 @@ from tidemark.spark import history
 from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.archive.table import DataFile
 from tidemark.spark.history_frames.scan import TableScan
-from tidemark.spark.topic_columns import make_view
+from tidemark.spark.topic_columns import make_topic_columns
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 LOCAL, WORLD = "news.local", "news.world"
@@ -48,8 +48,8 @@ def reads(
 ) -> list[tuple[list[int], str]]:
     """Which rounds are read together, and with which condition."""
     taken = snapshot(archive)
-    view = make_view(taken.topics.described, topic, selector, None, gaps=False)
-    scan = TableScan(taken, "news", taken.topics, view, base, upto)
+    topic_columns = make_topic_columns(taken.topics.described, topic, selector, None, gaps=False)
+    scan = TableScan(taken, "news", taken.topics, topic_columns, base, upto)
     return [([each.batches[0] for each in files], condition) for files, condition in scan.reads()]
 
 
@@ -90,8 +90,8 @@ def test_bounds_that_are_not_there_or_not_of_topics_that_are_wanted_prove_nothin
     first = taken.files["news"][0]
     changed_file: DataFile = replace(first, **changed)
     doubtful = replace(taken, files={"news": (changed_file,)})
-    view = make_view(taken.topics.described, LOCAL, "", None, gaps=False)
-    ((_, condition),) = TableScan(doubtful, "news", taken.topics, view, TICK_MIN, TICK_MAX).reads()
+    topic_columns = make_topic_columns(taken.topics.described, LOCAL, "", None, gaps=False)
+    ((_, condition),) = TableScan(doubtful, "news", taken.topics, topic_columns, TICK_MIN, TICK_MAX).reads()
     assert "`_topic` IN ('news.local')" in condition
 
 

@@ -17,7 +17,7 @@ from tidemark.errors import ConfigError, NotConnectedError, RefusedError, Schema
 from tidemark.message.schema import Schema
 from tidemark.spark.options import sink_options
 from tidemark.spark.sink.sink import Sink, checked_sink
-from tidemark.spark.sink.staging import Staged
+from tidemark.spark.sink.staging import StagedFile
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 ROWS = StructType([StructField("n", IntegerType(), False), StructField("text", StringType())])
@@ -45,7 +45,7 @@ def sink(node: LiveNode, path: Path, schema: StructType = ROWS, **given: str) ->
     return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # as it comes to a task
 
 
-def stage(made: Sink, partition: int, numbers: range, name: str = "query") -> Staged:
+def stage(made: Sink, partition: int, numbers: range, name: str = "query") -> StagedFile:
     records = pa.RecordBatch.from_pydict({"n": list(numbers), "text": [f"k{n}" for n in numbers]})
     return made.stage(
         name, partition, iter([records.cast(pa.schema([("n", pa.int32()), ("text", pa.string())]))])

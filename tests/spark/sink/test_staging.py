@@ -11,7 +11,7 @@ import pytest
 from tidemark.errors import DamagedError, StorageError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.spark.sink.publishing import commit
-from tidemark.spark.sink.staging import STAGED_SECONDS_MAX, Record, Staged, Staging
+from tidemark.spark.sink.staging import STAGED_SECONDS_MAX, BatchRecord, StagedFile, Staging
 
 
 def events(*names: str) -> EventBatch:
@@ -29,7 +29,7 @@ class Pubend:
         self.next: dict[str, int] = {}
         self.dies_after: int | None = None
 
-    def publish(self, staging: Staging, record: Record) -> None:
+    def publish(self, staging: Staging, record: BatchRecord) -> None:
         sequence = record.first
         for part in record.parts:
             for batch in staging.read(part):
@@ -54,7 +54,7 @@ def staging(tmp_path: Path) -> Staging:
     return Staging(tmp_path / "deep" / "query")
 
 
-def run(staging: Staging, pubend: Pubend, batch: int, *parts: Staged, where: str = "main") -> None:
+def run(staging: Staging, pubend: Pubend, batch: int, *parts: StagedFile, where: str = "main") -> None:
     commit(staging, "q", batch, parts, lambda *_: where, pubend.publish)
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_file_is_not_published(staging: Staging, at: int) -> None:
 
 def test_a_file_of_another_machine_says_what_to_do(staging: Staging, pubend: Pubend) -> None:
     with pytest.raises(StorageError, match="share"):
-        run(staging, pubend, 0, Staged("000000-elsewhere.events", 0, (1,)))
+        run(staging, pubend, 0, StagedFile("000000-elsewhere.events", 0, (1,)))
 
 
 def test_batches_follow_each_other_in_the_order_of_their_partitions(staging: Staging, pubend: Pubend) -> None:
@@ -144,7 +144,7 @@ def test_a_batch_that_died_before_its_record_is_what_it_is_the_next_time(
 def test_a_kill_between_the_last_event_and_the_mark_adds_nothing(
     staging: Staging, pubend: Pubend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(_: Staging, record: Record) -> None:
+    def killed(_: Staging, record: BatchRecord) -> None:
         raise KeyboardInterrupt(record)
 
     with monkeypatch.context() as patch:
@@ -161,8 +161,8 @@ def test_of_two_drivers_the_second_publishes_what_the_first_has_recorded(
     staging: Staging, pubend: Pubend
 ) -> None:
     mine, theirs = staging.stage(0, [events("a", "b")]), staging.stage(0, [events("b", "a")])
-    first = staging.record(Record(0, "p", "main", 1, (mine,)))
-    assert staging.record(Record(0, "other", "main", 1, (theirs,))) == first
+    first = staging.record(BatchRecord(0, "p", "main", 1, (mine,)))
+    assert staging.record(BatchRecord(0, "other", "main", 1, (theirs,))) == first
     run(staging, pubend, 0, theirs)
     assert pubend.log == ["a", "b"]
 
@@ -170,7 +170,7 @@ def test_of_two_drivers_the_second_publishes_what_the_first_has_recorded(
 def test_a_driver_whose_files_another_has_published_is_content(staging: Staging) -> None:
     part = staging.stage(0, [events("a")])
 
-    def overtaken(place: Staging, record: Record) -> None:
+    def overtaken(place: Staging, record: BatchRecord) -> None:
         place.mark_published(record)
         list(place.read(part))
 

@@ -18,7 +18,7 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.options import source_options
 from tidemark.spark.source import scan as scan_module
-from tidemark.spark.source.scan import Planner, Scan, view_of
+from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
 from tidemark.spark.topic_columns import arrow_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
@@ -49,13 +49,13 @@ def publish(tm: sync.Client, first: int, last: int, topic: str = "trades") -> li
     return [tick for tick in ticks if tick is not None]
 
 
-def scan(node: LiveNode, **given: str) -> Scan:
+def scan(node: LiveNode, **given: str) -> SourceScan:
     options = source_options({"broker": node.url, "topic": "trades", "retrySeconds": "10", **given})
-    made = Scan(options, view_of(options))
+    made = SourceScan(options, topic_columns_of(options))
     return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # as it comes to a task
 
 
-def rows(scan: Scan) -> list[dict[str, Any]]:
+def rows(scan: SourceScan) -> list[dict[str, Any]]:
     planner = Planner(scan)
     try:
         parts = planner.everything()
@@ -63,7 +63,7 @@ def rows(scan: Scan) -> list[dict[str, Any]]:
         planner.close()
     found = [record for part in parts for record in scan.read(part)]
     for record in found:
-        assert record.schema == arrow_columns(scan.view)
+        assert record.schema == arrow_columns(scan.topic_columns)
     return [row for record in found for row in record.to_pylist()]
 
 
@@ -99,7 +99,7 @@ def test_events_of_older_and_of_newer_versions_are_read_by_one_schema(
     tm.publish("trades", {"a": 3, "b": "y", "c": 1.0})
     got = [(row["a"], row["b"]) for row in rows(query)]
     assert got == [(1, None), (2, "x"), (3, "y")]
-    assert "c" in scan(node).view.columns
+    assert "c" in scan(node).topic_columns.names
 
 
 def test_topics_of_a_pattern_are_read_together_where_the_selector_fits(

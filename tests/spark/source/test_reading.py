@@ -13,7 +13,7 @@ from tidemark.errors import EventsLostError, TimedOutError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.spark.source import reading
 from tidemark.spark.source.partitions import TickRange
-from tidemark.spark.source.reading import Archive, Lost, NoArchive, RangeReader
+from tidemark.spark.source.reading import LostRange, NoArchive, RangeReader, ReleasedHistory
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 from tidemark.wire.frames import Fetched
@@ -81,22 +81,22 @@ class FakeArchive:
                 yield made
 
 
-def reader(broker: FakeBroker, archive: Archive) -> RangeReader:
+def reader(broker: FakeBroker, archive: ReleasedHistory) -> RangeReader:
     return RangeReader(broker, archive, "t", "x > 1", lambda each: each)
 
 
-def read(broker: FakeBroker, archive: Archive, base: int, upto: int) -> tuple[list[int], list[Range]]:
+def read(broker: FakeBroker, archive: ReleasedHistory, base: int, upto: int) -> tuple[list[int], list[Range]]:
     """Ticks in the order they came, and what is lost; both in the order of ticks."""
     ticks: list[int] = []
     gaps: list[Range] = []
     at = base
     for item in reader(broker, archive).read(TickRange("p", base, upto)):
         first, last = (
-            (item.base + 1, item.upto) if isinstance(item, Lost) else (item.ticks[0], item.ticks[-1])
+            (item.base + 1, item.upto) if isinstance(item, LostRange) else (item.ticks[0], item.ticks[-1])
         )
         assert at < first <= last
         at = last
-        if isinstance(item, Lost):
+        if isinstance(item, LostRange):
             gaps.append((item.base, item.upto))
         else:
             ticks += item.ticks.tolist()

@@ -18,7 +18,7 @@ from tidemark.cli.watching.screen import watch
 from tidemark.errors import ConfigError, TidemarkError
 
 if TYPE_CHECKING:
-    from tidemark.spark.archive.compaction import Retain
+    from tidemark.spark.archive.compaction import ArchiveRetention
 
 #: Where `tidemark up` keeps it.
 ARCHIVE_DEFAULT = "tidemark-data/archive"
@@ -187,15 +187,15 @@ def serve(
         run_serve(urls, path, tell=tell, sleep=interrupts.sleep, master=master)
 
 
-def _retained(text: str) -> Retain:
+def _retained(text: str) -> ArchiveRetention:
     from tidemark.node.config.units import parse_retain
-    from tidemark.spark.archive.compaction import Retain
+    from tidemark.spark.archive.compaction import ArchiveRetention
 
     try:
         found = parse_retain(text)
     except ConfigError as error:
         raise click.BadParameter(error.reason, param_hint="--retain") from None
-    return Retain(None if found.age is None else found.age / 1e6, found.size)
+    return ArchiveRetention(None if found.age is None else found.age / 1e6, found.size)
 
 
 @pipeline.command()

@@ -24,11 +24,11 @@ from tidemark.client.connecting.addresses import SCHEME, parse_url
 from tidemark.errors import TidemarkError
 from tidemark.spark.archive.reader import Snapshot
 from tidemark.spark.archive.state import FOLDER
-from tidemark.spark.deep.plan import taken
-from tidemark.spark.deep.request import Asked, Request
-from tidemark.spark.deep.shared_scan import Scan
+from tidemark.spark.deep.plan import current_snapshot
+from tidemark.spark.deep.request import OpenRecall, Request
+from tidemark.spark.deep.shared_scan import SharedScan
 from tidemark.spark.deep.spool import SliceReader, Spool
-from tidemark.spark.deep.tasks import Found
+from tidemark.spark.deep.tasks import SliceResult
 from tidemark.spark.deep.waves import Sessions, read_wave
 from tidemark.ticks import TICK_MIN
 
@@ -78,7 +78,7 @@ class DeepService:
         self._spool_bytes_max = spool_bytes_max
         self._behind_seconds_max = behind_seconds_max
         self._waiting: list[Request] = []
-        self._scans: deque[Scan] = deque()
+        self._scans: deque[SharedScan] = deque()
         self._came = asyncio.Event()
         self._tasks: dict[Request, asyncio.Task[None]] = {}
         #: kept here, for a loop holds them weakly
@@ -123,7 +123,7 @@ class DeepService:
         async for recall in client.offer(RECALLS_MAX):
             self.recalled(recall)
 
-    def recalled(self, recall: Asked) -> None:
+    def recalled(self, recall: OpenRecall) -> None:
         """Something is wanted from the archive, for the first time."""
         self.counters["recalls"] += 1
         self._add(Request(recall, self._spool))
@@ -165,7 +165,7 @@ class DeepService:
 
     async def _turn(self) -> None:
         """Begin a scan for those who wait, if one more may be, and read a wave of one."""
-        found = await asyncio.to_thread(taken, self._path)
+        found = await asyncio.to_thread(current_snapshot, self._path)
         if len(self._scans) < SCANS_MAX:
             self._gather(found)
         if not self._scans:
@@ -193,7 +193,7 @@ class DeepService:
                 self._hold(each, now)
         if ready:
             self.counters["scans"] += 1
-            self._scans.append(Scan(ready, found))
+            self._scans.append(SharedScan(ready, found))
             for each in ready:
                 self._answer(each)
 
@@ -211,7 +211,7 @@ class DeepService:
         )
         self._spawn(_tell_gone(request))
 
-    async def _wave(self, scan: Scan, found: Snapshot) -> None:
+    async def _wave(self, scan: SharedScan, found: Snapshot) -> None:
         parts = scan.wave(found)
         if not parts:
             return
@@ -230,7 +230,7 @@ class DeepService:
                 self._spool.release(reader)
         self._spool.sweep(prefix, [each.name for each in came])
 
-    def _opened(self, found: Found) -> SliceReader | None:
+    def _opened(self, found: SliceResult) -> SliceReader | None:
         return self._spool.opened(found.name) if found.name else None
 
     def _give_up(self) -> None:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from tidemark.spark.deep.slice_reader import read_slice
-from tidemark.spark.deep.tasks import Found, Slice, Work
+from tidemark.spark.deep.tasks import ScanWork, Slice, SliceResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,9 @@ SPARK_BYTES_MIN = 16 << 20
 Sessions = Callable[[], "AbstractContextManager[SparkSession]"]
 
 
-def read_wave(work: Work, parts: Sequence[Slice], prefix: str, sessions: Sessions | None) -> list[Found]:
+def read_wave(
+    work: ScanWork, parts: Sequence[Slice], prefix: str, sessions: Sessions | None
+) -> list[SliceResult]:
     """What was found in each of the slices."""
     full = [each for each in parts if each.files]
     size = sum(each.bytes for each in full)
@@ -34,10 +36,10 @@ def read_wave(work: Work, parts: Sequence[Slice], prefix: str, sessions: Session
     else:
         found = [read_slice(work, each, prefix) for each in full]
     of_part = dict(zip(map(id, full), found, strict=True))
-    return [of_part.get(id(each), Found()) for each in parts]
+    return [of_part.get(id(each), SliceResult()) for each in parts]
 
 
-def _on_spark(spark: SparkSession, work: Work, parts: Sequence[Slice], prefix: str) -> list[Found]:
+def _on_spark(spark: SparkSession, work: ScanWork, parts: Sequence[Slice], prefix: str) -> list[SliceResult]:
     """Each slice a task of its own."""
     import pyarrow as pa
 
@@ -49,5 +51,5 @@ def _on_spark(spark: SparkSession, work: Work, parts: Sequence[Slice], prefix: s
 
     count = len(parts)
     rows = spark.range(0, count, 1, count).mapInArrow(run, "slice long, found string").collect()
-    found = {row["slice"]: Found.from_json(row["found"]) for row in rows}
+    found = {row["slice"]: SliceResult.from_json(row["found"]) for row in rows}
     return [found[number] for number in range(count)]

@@ -22,18 +22,18 @@ import pyarrow as pa
 
 from tidemark.errors import ConfigError, EventsLostError
 from tidemark.matching.topics import TopicPattern
-from tidemark.spark.archive.layout import Layout
+from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.reader import Snapshot, snapshot
-from tidemark.spark.archive.scan import Wanted
+from tidemark.spark.archive.scan import WantedRange
 from tidemark.spark.archive.scan import scan as scan_files
-from tidemark.spark.archive.state import Topics
+from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile
-from tidemark.spark.connections import CONNECT_SECONDS_MAX, supervised
+from tidemark.spark.connections import CONNECT_SECONDS_MAX, retrying_client
 from tidemark.spark.history_frames.scan import TableScan
 from tidemark.spark.options import RETRY_SECONDS, SourceOptions
 from tidemark.spark.source.partitions import TickRange
-from tidemark.spark.source.scan import Planner, Scan, archive_beside
-from tidemark.spark.topic_columns import View, Viewer, arrow_columns, make_view
+from tidemark.spark.source.scan import Planner, SourceScan, archive_beside
+from tidemark.spark.topic_columns import TopicColumnReader, TopicColumns, arrow_columns, make_topic_columns
 from tidemark.spark.types import spark_fields
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
@@ -74,14 +74,14 @@ def history(
     base = TICK_MIN if since is None else to_tick(since) - 1
     upto = TICK_MAX if until is None else to_tick(until) - 1
     taken = None if archive is None else snapshot(archive)
-    topics, pubends = _asked(broker, Topics([]) if taken is None else taken.topics)
-    view = make_view(topics.described, topic, selector, columns, gaps=False)
+    topics, pubends = _asked(broker, ArchiveTopics([]) if taken is None else taken.topics)
+    topic_columns = make_topic_columns(topics.described, topic, selector, columns, gaps=False)
     _tell_gaps(gaps_of(taken, pubends, base, upto), fail_on_gap)
-    frames = [] if taken is None else _archived(spark, taken, topics, view, base, upto)
+    frames = [] if taken is None else _archived(spark, taken, topics, topic_columns, base, upto)
     if broker is not None:
-        frames += _live(spark, broker, taken, view, pubends, base, upto)
+        frames += _live(spark, broker, taken, topic_columns, pubends, base, upto)
     if not frames:
-        return spark.createDataFrame([], _spark_struct(arrow_columns(view)))
+        return spark.createDataFrame([], _spark_struct(arrow_columns(topic_columns)))
     return reduce(lambda a, b: a.unionByName(b), frames)
 
 
@@ -99,13 +99,18 @@ def to_tick(time: Time) -> int:
 
 
 def _archived(
-    spark: SparkSession, taken: Snapshot, topics: Topics, view: View, base: int, upto: int
+    spark: SparkSession,
+    taken: Snapshot,
+    topics: ArchiveTopics,
+    topic_columns: TopicColumns,
+    base: int,
+    upto: int,
 ) -> list[DataFrame]:
     if taken.state.released is not None:
         base = max(base, taken.state.released)
     frames = []
-    for root in taken.roots(TopicPattern.parse(view.pattern)):
-        scan = TableScan(taken, root, topics, view, base, upto)
+    for root in taken.roots(TopicPattern.parse(topic_columns.pattern)):
+        scan = TableScan(taken, root, topics, topic_columns, base, upto)
         for files, condition in scan.reads():
             table = spark.read.schema(_spark_struct(taken.layouts[root].schema)).parquet(
                 *_paths(taken, files)
@@ -114,7 +119,7 @@ def _archived(
         if scan.files:
             paths = _paths(taken, scan.files)
             frames += [
-                _matched(spark, taken, root, replace(view, pattern=topic.topic), paths, base, upto)
+                _matched(spark, taken, root, replace(topic_columns, pattern=topic.topic), paths, base, upto)
                 for topic in scan.untold
             ]
     return frames
@@ -125,30 +130,41 @@ def _paths(taken: Snapshot, files: Sequence[DataFile]) -> list[str]:
 
 
 def _matched(
-    spark: SparkSession, taken: Snapshot, root: str, view: View, paths: list[str], base: int, upto: int
+    spark: SparkSession,
+    taken: Snapshot,
+    root: str,
+    topic_columns: TopicColumns,
+    paths: list[str],
+    base: int,
+    upto: int,
 ) -> DataFrame:
     """For conditions that SQL has no words for, say on a dynamic field: the matcher that brokers use."""
     pubends, described, layout = list(taken.state.covered), taken.topics.described, taken.layouts[root]
     columns = layout.schema.serialize().to_pybytes()
 
     def run(numbers: Iterator[Any]) -> Iterator[Any]:
-        viewer, schemas = Viewer(view, lambda: described), Topics(described).schemas
-        held = Layout(pa.ipc.read_schema(pa.py_buffer(columns)))
+        column_reader, schemas = (
+            TopicColumnReader(topic_columns, lambda: described),
+            ArchiveTopics(described).schemas,
+        )
+        held = ArchiveLayout(pa.ipc.read_schema(pa.py_buffer(columns)))
         files = [paths[number] for batch in numbers for number in batch.column(0).to_pylist()]
         for pubend, file in product(pubends, files):
-            wanted = Wanted(pubend, base, upto, TopicPattern.parse(view.pattern))
+            wanted = WantedRange(pubend, base, upto, TopicPattern.parse(topic_columns.pattern))
             for batch in scan_files([Path(file)], wanted, schemas, held):
-                if (chosen := viewer.chosen(batch)) is not None:
-                    yield viewer.records(pubend, chosen)
+                if (chosen := column_reader.chosen(batch)) is not None:
+                    yield column_reader.records(pubend, chosen)
 
-    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(run, _spark_struct(arrow_columns(view)))
+    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(
+        run, _spark_struct(arrow_columns(topic_columns))
+    )
 
 
 def _live(
     spark: SparkSession,
     broker: str,
     taken: Snapshot | None,
-    view: View,
+    topic_columns: TopicColumns,
     pubends: list[dict[str, Any]],
     base: int,
     upto: int,
@@ -159,7 +175,9 @@ def _live(
     if not end:
         return []
     path = None if taken is None else str(taken.path.absolute())
-    scan = Scan(SourceOptions(broker, view.pattern, view.selector, archive=path), view)
+    scan = SourceScan(
+        SourceOptions(broker, topic_columns.pattern, topic_columns.selector, archive=path), topic_columns
+    )
     planner = Planner(scan)
     try:
         parts = planner.partitions(start, end)
@@ -221,21 +239,21 @@ def tail(
     return CheckpointToken(start), CheckpointToken(end)
 
 
-def _fetched(spark: SparkSession, scan: Scan, parts: list[TickRange]) -> DataFrame:
+def _fetched(spark: SparkSession, scan: SourceScan, parts: list[TickRange]) -> DataFrame:
     def run(numbers: Iterator[Any]) -> Iterator[Any]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 yield from scan.read(parts[number])
 
     count = len(parts)
-    return spark.range(0, count, 1, count).mapInArrow(run, _spark_struct(arrow_columns(scan.view)))
+    return spark.range(0, count, 1, count).mapInArrow(run, _spark_struct(arrow_columns(scan.topic_columns)))
 
 
-def _asked(broker: str | None, known: Topics) -> tuple[Topics, list[dict[str, Any]]]:
+def _asked(broker: str | None, known: ArchiveTopics) -> tuple[ArchiveTopics, list[dict[str, Any]]]:
     """Every topic there is, and the pubends of the broker."""
     if broker is None:
         return known, []
-    with supervised(broker, CONNECT_SECONDS_MAX) as asked:
+    with retrying_client(broker, CONNECT_SECONDS_MAX) as asked:
         pubends = asked.ask("pubends")
         return known.merged(asked.ask("topics")), pubends
 

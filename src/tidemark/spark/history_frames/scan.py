@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.schema import Schema
 from tidemark.spark.archive.reader import Snapshot
-from tidemark.spark.archive.state import Topics
+from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile, root_of
 from tidemark.spark.history_frames.sql import (
     could_match,
@@ -22,11 +22,11 @@ from tidemark.spark.history_frames.sql import (
     of_topics_text,
 )
 from tidemark.spark.sql.text import column_text, string_text
-from tidemark.spark.topic_columns import HEADERS, View
+from tidemark.spark.topic_columns import HEADERS, TopicColumns
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 
-class Read(NamedTuple):
+class FileRead(NamedTuple):
     """Files that are read together."""
 
     files: list[DataFile]
@@ -37,37 +37,45 @@ class Read(NamedTuple):
 class TableScan:
     """What is wanted of one table, and how to ask for it."""
 
-    def __init__(self, taken: Snapshot, root: str, topics: Topics, view: View, base: int, upto: int) -> None:
+    def __init__(
+        self,
+        taken: Snapshot,
+        root: str,
+        topics: ArchiveTopics,
+        topic_columns: TopicColumns,
+        base: int,
+        upto: int,
+    ) -> None:
         self._layout = taken.layouts[root]
-        self._view = view
+        self._topic_columns = topic_columns
         self._base = base
         self._upto = upto
-        pattern = TopicPattern.parse(view.pattern)
+        pattern = TopicPattern.parse(topic_columns.pattern)
         #: every topic that the table may have events of: the archive knows a topic before its first event
         self._known = [name for name in topics.names if root_of(name) == root]
         self._topics = [topics[name] for name in self._known if pattern.matches(name)]
         #: `untold` are topics that SQL cannot ask
-        self._texts, self.untold = matching_texts(self._layout, self._topics, view.selector)
+        self._texts, self.untold = matching_texts(self._layout, self._topics, topic_columns.selector)
         self.files = [each for each in taken.files[root] if self._could_have(each)]
 
-    def reads(self) -> list[Read]:
+    def reads(self) -> list[FileRead]:
         """What has the rows of all topics but those in `untold`, each row once."""
         if not self._texts:
             return []
         found: dict[str, list[DataFile]] = {}
         for file in self.files:
             found.setdefault(self._condition(file), []).append(file)
-        return [Read(files, condition) for condition, files in found.items()]
+        return [FileRead(files, condition) for condition, files in found.items()]
 
     def columns(self) -> list[str]:
         """What to select."""
-        types = member_types(Schema.parse(self._view.schema))
+        types = member_types(Schema.parse(self._topic_columns.schema))
         versions = {each.fingerprint: each for topic in self._topics for each in topic.versions}.values()
         texts = {
             name: column_text((name,))
             if name in HEADERS
             else field_text(self._layout, versions, name, types[name])
-            for name in self._view.columns
+            for name in self._topic_columns.names
         }
         if "_time" in texts:
             texts["_time"] = "timestamp_micros(`_tick`)"
@@ -103,4 +111,6 @@ class TableScan:
         low, high = file.bounds["_tick"]
         if high <= self._base or low > self._upto:
             return False
-        return any(could_match(file, self._layout, topic, self._view.selector) for topic in self._topics)
+        return any(
+            could_match(file, self._layout, topic, self._topic_columns.selector) for topic in self._topics
+        )

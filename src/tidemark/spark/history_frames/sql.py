@@ -24,7 +24,7 @@ from tidemark.message.members import members, split_option
 from tidemark.message.registry import TopicSchemas
 from tidemark.message.schema import Schema
 from tidemark.message.types import Dynamic, Path, Reference, Tuple, Type
-from tidemark.spark.archive.layout import Layout, loose
+from tidemark.spark.archive.layout import ArchiveLayout, loose
 from tidemark.spark.archive.table import DataFile
 from tidemark.spark.columns import EventColumns
 from tidemark.spark.sql.expression import to_spark_sql
@@ -33,7 +33,7 @@ from tidemark.spark.sql.text import column_text, long_text, string_text
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def field_text(layout: Layout, versions: Iterable[Schema], name: str, wanted: Type) -> str:
+def field_text(layout: ArchiveLayout, versions: Iterable[Schema], name: str, wanted: Type) -> str:
     """The field `name` of events of these schemas as the type that a reader wants."""
     ways: dict[str, list[int]] = {}
     for schema in versions:
@@ -50,7 +50,7 @@ def field_text(layout: Layout, versions: Iterable[Schema], name: str, wanted: Ty
     return f"CASE {' '.join(cases)} END"
 
 
-def condition_text(layout: Layout, topic: TopicSchemas, selector: str) -> str | None:
+def condition_text(layout: ArchiveLayout, topic: TopicSchemas, selector: str) -> str | None:
     """The condition that is true for the rows of the topic's events that match; None if none ever does."""
     try:
         tree = Selector.parse(selector, topic.reader).tree
@@ -71,7 +71,7 @@ def condition_text(layout: Layout, topic: TopicSchemas, selector: str) -> str | 
 
 
 def matching_texts(
-    layout: Layout, topics: Sequence[TopicSchemas], selector: str
+    layout: ArchiveLayout, topics: Sequence[TopicSchemas], selector: str
 ) -> tuple[dict[str, list[str]], list[TopicSchemas]]:
     """condition -> the topics whose rows it chooses among, and the topics that SQL cannot ask.
 
@@ -98,7 +98,7 @@ def of_topics_text(texts: Mapping[str, Sequence[str]]) -> str:
     return f"({' OR '.join(parts)})"
 
 
-def could_match(file: DataFile, layout: Layout, topic: TopicSchemas, selector: str) -> bool:
+def could_match(file: DataFile, layout: ArchiveLayout, topic: TopicSchemas, selector: str) -> bool:
     """May a file have events of the topic that match? False only if its bounds say so."""
     topics = file.bounds.get("_topic")
     if topics is not None and not topics[0] <= topic.topic <= topics[1]:
@@ -188,7 +188,7 @@ def _shapes(fingerprints: Sequence[int]) -> str:
     return ", ".join(long_text(each - 2**64 if each >= 2**63 else each) for each in fingerprints)
 
 
-def _could_hold(clause: Clause, file: DataFile, layout: Layout, topic: TopicSchemas) -> bool:
+def _could_hold(clause: Clause, file: DataFile, layout: ArchiveLayout, topic: TopicSchemas) -> bool:
     types = member_types(topic.reader.schema)
     for path, constraint in clause.constraints:
         if len(path) > 1 or path[0] not in types:
