@@ -14,6 +14,7 @@ from tidemark.errors import ConfigError, NotConnectedError
 from tidemark.spark import connections
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
+from tidemark.spark.archive.status import status
 from tidemark.spark.connections import (
     RetryingClient,
     RetryingClients,
@@ -23,7 +24,6 @@ from tidemark.spark.connections import (
     urls_of,
 )
 from tidemark.spark.options import source_options
-from tidemark.spark.pipeline import status
 from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
@@ -63,8 +63,8 @@ def test_one_archive_serves_several_brokers_and_waits_for_none(
             with sync.connect(node.url) as tm:
                 assert tm.ask("pubends")[0]["archived"] >= ticks[name][-1]
         found = status(path, urls)
-        assert [each["lag_events"] for each in found["pubends"]] == [0, 0]
-        assert found["away"] == {}
+        assert [each.lag_events for each in found.pubends] == [0, 0]
+        assert found.away == {}
         nodes[1].stop()
         archive.disconnect()
         ticks["east"] += publish(nodes[0], 5)
@@ -76,7 +76,7 @@ def test_one_archive_serves_several_brokers_and_waits_for_none(
         assert archive.round() is not None
         assert archive.away == {}
     assert {name: ticks_in(path, name) for name in ticks} == ticks
-    assert status(path, urls)["lag_events"] == 0
+    assert status(path, urls).lag_events == 0
 
 
 def test_the_status_is_there_without_the_brokers(nodes: list[LiveNode], tmp_path: Path) -> None:
@@ -86,11 +86,12 @@ def test_the_status_is_there_without_the_brokers(nodes: list[LiveNode], tmp_path
         archive.round()
     publish(nodes[0], 4)
     found = status(path, nodes[0].url)
-    assert (found["lag_events"], found["pubends"][0]["lag_events"]) == (4, 4)
-    assert found["lag_seconds"] > 0
+    assert (found.lag_events, found.pubends[0].lag_events) == (4, 4)
+    assert found.lag_seconds is not None
+    assert found.lag_seconds > 0
     nodes[0].stop()
     found = status(path, nodes[0].url)
-    assert (found["events"], found["lag_events"], list(found["away"])) == (3, None, [nodes[0].url])
+    assert (found.events, found.lag_events, list(found.away)) == (3, None, [nodes[0].url])
 
 
 def test_brokers_with_pubends_of_one_name_are_no_overlay(tmp_path: Path) -> None:

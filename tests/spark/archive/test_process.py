@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from tidemark.spark.archive import archive as archive_module
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.plan import FetchTask, backlog, divided, lost_before
-from tidemark.spark.pipeline import run_archive, status
+from tidemark.spark.archive.status import status
+from tidemark.spark.pipeline import run_archive
+from tidemark.spark.reports import PipelineReport, RoundEnded, Waiting
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 COMMAND = (sys.executable, "-c", "from tidemark.cli import main; main()", "pipeline", "archive")
@@ -99,7 +102,7 @@ def test_the_commands_archive_and_say_how_it_goes(node: LiveNode, tmp_path: Path
     assert "t0" in tidemark("status", "--offline")
     # The test's own process has the lock, and so is the one that is named.
     with Archive(node.url, tmp_path / "archive"):
-        assert status(tmp_path / "archive", None)["process"] is not None
+        assert status(tmp_path / "archive", None).process is not None
         shown = CliRunner().invoke(
             main, ["pipeline", "archive", "--once", "--path", str(tmp_path / "archive"), "--broker", node.url]
         )
@@ -109,7 +112,7 @@ def test_the_commands_archive_and_say_how_it_goes(node: LiveNode, tmp_path: Path
 
 
 def test_a_broker_that_is_away_is_waited_for(node: LiveNode, tmp_path: Path) -> None:
-    said: list[Mapping[str, Any]] = []
+    said: list[PipelineReport] = []
     with sync.connect(node.url) as tm:
         ticks = publish(tm, 10)
     node.stop()
@@ -119,7 +122,7 @@ def test_a_broker_that_is_away_is_waited_for(node: LiveNode, tmp_path: Path) -> 
         pauses.append(seconds)
         if len(pauses) == 1:
             node.start()
-        return not any("events" in each for each in said)
+        return not any(isinstance(each, RoundEnded) for each in said)
 
     path = tmp_path / "archive"
     with pytest.MonkeyPatch.context() as patch:
@@ -128,14 +131,17 @@ def test_a_broker_that_is_away_is_waited_for(node: LiveNode, tmp_path: Path) -> 
         node.stop()
         with pytest.raises(NotConnectedError):
             run_archive(node.url, path, tell=said.append, sleep=sleep, once=True)
-    assert [each.get("waiting") for each in said][1:] == ["", None]
-    assert "no broker answered" in said[0]["waiting"]
+    assert isinstance(said[0], Waiting)
+    assert "no broker answered" in said[0].waiting
+    assert said[1] == Waiting("")
+    assert isinstance(said[2], RoundEnded)
+    assert len(said) == 3
     assert ticks_in(path) == ticks
 
 
 def test_a_full_disk_is_waited_out_and_leaves_nothing_behind(node: LiveNode, tmp_path: Path) -> None:
     path = tmp_path / "archive"
-    said: list[Mapping[str, Any]] = []
+    said: list[PipelineReport] = []
     with sync.connect(node.url) as tm:
         ticks = publish(tm, 10)
     with pytest.MonkeyPatch.context() as patch:
@@ -149,7 +155,8 @@ def test_a_full_disk_is_waited_out_and_leaves_nothing_behind(node: LiveNode, tmp
 
         patch.setattr("tidemark.spark.archive.writer.pq.ParquetWriter.write_table", full)
         run_archive(node.url, path, tell=said.append, sleep=sleep)
-    assert "No space left" in said[0]["waiting"]
+    assert isinstance(said[0], Waiting)
+    assert "No space left" in said[0].waiting
     run_archive(node.url, path, tell=said.append, sleep=lambda _: True, once=True)
     assert ticks_in(path) == ticks
 
@@ -175,7 +182,7 @@ def test_a_large_round_is_written_by_tasks_of_spark(
     path = tmp_path / "archive"
     with sync.connect(node.url) as tm:
         ticks = [tick for _ in range(20) for tick in publish(tm, 40)]
-        with Archive(node.url, path, session=lambda: spark) as archive:
+        with Archive(node.url, path, sessions=lambda: nullcontext(spark)) as archive:
             done = archive.round()
             assert done is not None
             assert done.events == 800

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def run_jobs(spark: Any, broker: str, path: Path) -> dict[str, Any]:
     source = spark.read.format("tidemark").option("broker", broker)
     numbers = source.option("topic", "numbers").option("selector", "n >= 10").load()
     read = numbers.selectExpr("count(*)", "sum(n)").first()
-    with Archive(broker, path / "archive", session=lambda: spark) as archive:
+    with Archive(broker, path / "archive", sessions=lambda: nullcontext(spark)) as archive:
         archived = archive.round()
         assert archived is not None
     copy = (

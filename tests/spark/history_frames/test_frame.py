@@ -16,7 +16,7 @@ from tidemark.spark import history
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.history_frames.frame import tail, to_tick
-from tidemark.spark.history_frames.scan import TableScan
+from tidemark.spark.history_frames.scan import HistoryQuery, TableScan
 from tidemark.spark.topic_columns import make_topic_columns
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
@@ -119,7 +119,7 @@ def test_files_that_cannot_have_it_are_passed_over(place: Place) -> None:
 
     def files(selector: str, base: int = TICK_MIN, upto: int = TICK_MAX) -> int:
         topic_columns = make_topic_columns(taken.topics.described, "trades.us", selector, None, gaps=False)
-        return len(TableScan(taken, "trades", taken.topics, topic_columns, base, upto).files)
+        return len(TableScan(taken, "trades", taken.topics, HistoryQuery(topic_columns, base, upto)).files)
 
     assert files("") == 2
     assert files("price > 30") == 1

@@ -13,7 +13,7 @@ from tests.spark.archive.small_archive import Event, SmallArchive
 from tidemark.spark import history
 from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.archive.table import DataFile
-from tidemark.spark.history_frames.scan import TableScan
+from tidemark.spark.history_frames.scan import HistoryQuery, TableScan
 from tidemark.spark.topic_columns import make_topic_columns
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
@@ -49,7 +49,7 @@ def reads(
     """Which rounds are read together, and with which condition."""
     taken = snapshot(archive)
     topic_columns = make_topic_columns(taken.topics.described, topic, selector, None, gaps=False)
-    scan = TableScan(taken, "news", taken.topics, topic_columns, base, upto)
+    scan = TableScan(taken, "news", taken.topics, HistoryQuery(topic_columns, base, upto))
     return [([each.batches[0] for each in files], condition) for files, condition in scan.reads()]
 
 
@@ -91,7 +91,9 @@ def test_bounds_that_are_not_there_or_not_of_topics_that_are_wanted_prove_nothin
     changed_file: DataFile = replace(first, **changed)
     doubtful = replace(taken, files={"news": (changed_file,)})
     topic_columns = make_topic_columns(taken.topics.described, LOCAL, "", None, gaps=False)
-    ((_, condition),) = TableScan(doubtful, "news", taken.topics, topic_columns, TICK_MIN, TICK_MAX).reads()
+    ((_, condition),) = TableScan(
+        doubtful, "news", taken.topics, HistoryQuery(topic_columns, TICK_MIN, TICK_MAX)
+    ).reads()
     assert "`_topic` IN ('news.local')" in condition
 
 

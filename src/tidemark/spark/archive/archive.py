@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidemark.errors import DamagedError, DirectoryLockedError, NotConnectedError
 from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance
@@ -56,11 +56,9 @@ from tidemark.spark.archive.table import (
     roots_in,
 )
 from tidemark.spark.connections import ArchiveBrokers, urls_of
+from tidemark.spark.engine.tasks import SessionLender, run_tasks
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: A round in the driver takes about so much.
 SMALL_ROUND_BYTES_MAX = 64 << 20
@@ -81,13 +79,13 @@ class Archive:
         broker: str | Sequence[str],
         path: str | Path,
         *,
-        session: Callable[[], SparkSession] | None = None,
+        sessions: SessionLender | None = None,
         retain: ArchiveRetention | None = None,
     ) -> None:
-        """`session` gives a Spark session when there is much to do; without `retain` all is kept for ever."""
+        """`sessions` lends a Spark session for large rounds; without `retain` all history is kept."""
         self.path = Path(path)
         self._brokers = ArchiveBrokers(urls_of(broker))
-        self._session = session
+        self._sessions = sessions
         self._disk = RealDisk(self.path / FOLDER)
         self._lock()
         try:
@@ -188,12 +186,12 @@ class Archive:
     def _read(self, tasks: Sequence[FetchTask], batch: int) -> PartResult:
         if not tasks:
             return PartResult()
-        if self._session is not None and sum(task.bytes for task in tasks) >= BACKLOG_BYTES_MIN:
+        if self._sessions is not None and sum(task.bytes for task in tasks) >= BACKLOG_BYTES_MIN:
             parts = [part for task in tasks for part in self._divided(task, len(tasks))]
             # The broker may hold much that is archived already.
             if sum(task.bytes for task in parts) >= BACKLOG_BYTES_MIN:
                 each = [self._part([task], batch, number) for number, task in enumerate(parts)]
-                return _together(_on_spark(self._session(), each))
+                return _together(_run_on_spark(each, self._sessions))
         part = self._part(tasks, batch, 0)
         return run_part(replace(part, bytes_max=SMALL_ROUND_BYTES_MAX), self._brokers.client, self._topics)
 
@@ -285,18 +283,9 @@ class Archive:
                 _log.warning("%s: removed %d files of a round that was interrupted", table.folder, removed)
 
 
-def _on_spark(spark: SparkSession, parts: Sequence[RoundPart]) -> list[PartResult]:
-    """Each part a task of its own; what they have done, in the order of the parts."""
-    import pyarrow as pa
-
-    def run(numbers: Any) -> Any:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield pa.record_batch([pa.array([run_part_alone(parts[number]).to_json()])], names=["done"])
-
-    count = len(parts)
-    rows = spark.range(0, count, 1, count).mapInArrow(run, "done string").collect()
-    done = [PartResult.from_json(row["done"]) for row in rows]
+def _run_on_spark(parts: Sequence[RoundPart], sessions: SessionLender) -> list[PartResult]:
+    """The results of the parts, in their order, each read and written by a Spark task of its own."""
+    done = run_tasks(parts, run_part_alone, PartResult.from_json, sessions)
     for part, each in zip(parts, done, strict=True):
         # Then what lies beyond must not be committed either: what is covered has no holes.
         if any(each.reached[task.pubend] < task.upto for task in part.tasks):

@@ -28,6 +28,7 @@ from tidemark.spark.audit.selectors import (
     selector_groups,
     translated,
 )
+from tidemark.spark.engine.tasks import frame_of_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,8 +125,8 @@ class _AuditRun:
         parts = [part for ledger in of for part in ledgers.parts(ledger)]
         hands = ledgers.packed(parts)
         schema = ", ".join(f"{name} {type_}" for name, type_ in ledger_lines.columns(named).items())
-        tasks = self._spark.range(0, len(hands), 1, max(len(hands), 1))
-        return tasks.mapInArrow(_PartReader(hands, named), schema)
+        read = _PartReader(hands, named)
+        return frame_of_tasks(self._spark, len(hands), read, schema)
 
     def _survey(
         self, lines: DataFrame, of: Sequence[LedgerFile], named: Sequence[FieldPath]
@@ -226,16 +227,14 @@ class _AuditRun:
 
 
 class _PartReader:
-    """Run by tasks: the lines of the parts that the rows of a batch number."""
+    """Run by tasks: the lines of the ledger parts that belong to the task of a number."""
 
     def __init__(self, hands: list[list[LedgerPart]], named: Sequence[FieldPath]) -> None:
         self._hands = hands
         self._named = named
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from ledger_lines.read(self._hands[number], self._named)
+    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
+        return ledger_lines.read(self._hands[number], self._named)
 
 
 class _SelectorEvaluator:

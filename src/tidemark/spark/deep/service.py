@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ from tidemark.spark.deep.request import OpenRecall, Request
 from tidemark.spark.deep.shared_scan import SharedScan
 from tidemark.spark.deep.spool import SliceReader, Spool
 from tidemark.spark.deep.tasks import SliceResult
-from tidemark.spark.deep.waves import Sessions, read_wave
+from tidemark.spark.deep.waves import read_wave
+from tidemark.spark.engine.tasks import SessionLender
+from tidemark.spark.reports import ReportTaker
 from tidemark.ticks import TICK_MIN
 
 #: Of one broker: recalls under way.
@@ -48,9 +50,6 @@ LOOK_SECONDS = 0.5
 #: After something failed.
 RETRY_SECONDS = 5.0
 
-#: Says what happened, as something that JSON can hold.
-Tell = Callable[[Mapping[str, Any]], None]
-
 log = logging.getLogger("tidemark.deep")
 
 
@@ -62,8 +61,8 @@ class DeepService:
         urls: Sequence[str],
         path: Path,
         *,
-        sessions: Sessions | None = None,
-        tell: Tell = lambda _: None,
+        sessions: SessionLender | None = None,
+        tell: ReportTaker = lambda _: None,
         spool_bytes_max: int = SPOOL_BYTES_MAX,
         behind_seconds_max: float = BEHIND_SECONDS_MAX,
     ) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.spark.archive.reader import Snapshot
@@ -18,6 +17,7 @@ from tidemark.spark.deep.plan import SLICE_BYTES, slices, union
 from tidemark.spark.deep.request import ReadRange, Request
 from tidemark.spark.deep.spool import SliceReader
 from tidemark.spark.deep.tasks import ScanWork, Slice, WantedLine
+from tidemark.spark.reports import ScanEnded
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 
@@ -59,15 +59,10 @@ class SharedScan:
         """There is nothing left to read."""
         return not self._goals
 
-    def summary(self) -> dict[str, Any]:
-        """What came of it, once it is done: how many recalls it was for, and what was read for them."""
-        return {
-            "recalled": self._served,
-            "waves": self.waves,
-            "events": self.events,
-            "bytes": self.bytes,
-            "seconds": time.monotonic() - self._began,
-        }
+    def summary(self) -> ScanEnded:
+        """The report of the scan, once it is done."""
+        seconds = time.monotonic() - self._began
+        return ScanEnded(self._served, self.waves, self.events, self.bytes, seconds)
 
     def wave(self, found: Snapshot) -> list[Slice]:
         """What to read next, of each pubend in order."""
