@@ -1,4 +1,4 @@
-"""What the chaos tests share: a stage for real processes, and what they all expect of the ledgers."""
+"""What the chaos tests share: a harness for real processes, and what they all expect of the ledgers."""
 
 from __future__ import annotations
 

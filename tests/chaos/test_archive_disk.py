@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
+from tests.chaos.ledger_checks import assert_audit_is_exact, assert_exact, started
 from tests.chaos.test_full_disk import SMALL_DISK, can_mount
-from tests.chaos.verdicts import assert_audit_is_exact, assert_exact, started
 from tidemark import sync
 from tidemark.lab.processes.ledger import audit
 from tidemark.lab.processes.ledger_writers import PublisherLedger, opening

@@ -8,7 +8,7 @@ from time import sleep, time_ns
 
 import pytest
 
-from tests.chaos.verdicts import assert_exact
+from tests.chaos.ledger_checks import assert_exact
 from tidemark.lab.processes.ledger import read
 from tidemark.lab.processes.process_harness import ManagedBroker, ProcessHarness
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.verdicts import assert_audit_is_exact, assert_exact, started
+from tests.chaos.ledger_checks import assert_audit_is_exact, assert_exact, started
 from tests.ports import free_ports
 from tidemark import sync
 from tidemark.lab.processes.process_harness import ManagedProcess, ProcessHarness, wait_for

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.verdicts import assert_exact, both_gave_up, started
+from tests.chaos.ledger_checks import assert_exact, both_gave_up, started
 from tests.ports import free_ports
 from tidemark.lab.processes.process_harness import ManagedSubscriber, ProcessHarness, wait_for
 from tidemark.lab.processes.proxy import Proxy

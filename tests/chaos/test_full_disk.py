@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.verdicts import assert_exact
+from tests.chaos.ledger_checks import assert_exact
 from tidemark.lab.processes.ledger import read
 from tidemark.lab.processes.process_harness import ManagedBroker, ManagedPublisher, ProcessHarness, wait_for
 
@@ -109,4 +109,4 @@ def test_a_full_disk_refuses_publishers_serves_subscribers_and_recovers(
 
 
 def why(part: ManagedPublisher) -> str:
-    return next(line["reason"] for line in read(part.ledger) if line.get("outcome") == "unknown")
+    return next(str(line["reason"]) for line in read(part.ledger) if line.get("outcome") == "unknown")

@@ -19,7 +19,7 @@ from time import monotonic, sleep
 import pytest
 
 from tests.chaos.copying_query import BATCH_EVENTS, SCHEMA
-from tests.chaos.verdicts import QUICK_JAVA, assert_command_finds_exact, started
+from tests.chaos.ledger_checks import QUICK_JAVA, assert_command_finds_exact, started
 from tidemark import sync
 from tidemark.lab.processes.engines import local_cluster
 from tidemark.lab.processes.ledger_writers import PublisherLedger

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.chaos.verdicts import assert_exact
+from tests.chaos.ledger_checks import assert_exact
 from tests.ports import free_ports
 from tidemark import sync
 from tidemark.cli import main

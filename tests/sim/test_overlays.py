@@ -222,7 +222,7 @@ def test_a_host_that_is_struck_off_holds_nothing() -> None:
     story.wait(1.0)
     assert story.lost < story.tick(key)
     story.world.gaps_allowed = story.world.checks.is_early = True  # an administrator chose to
-    hosts = story.broker("p1")._hosts["p"]
+    hosts = story.broker("p1")._reports.hosts["p"]
     assert hosts.known == ("s1",)
     assert hosts.remove("s1")
     story.wait(0.5)

@@ -25,7 +25,7 @@ from tidemark.lab.demo.archived_story import ArchivedStory
 from tidemark.lab.demo.spark_audit import SparkAuditProcess
 from tidemark.lab.demo.story import Story
 from tidemark.lab.processes.process_harness import ProcessHarness
-from tidemark.spark.audit.report import Report
+from tidemark.spark.audit.report import AuditReport
 from tidemark.spark.audit.table import show
 
 EVENTS = 10_000
@@ -67,20 +67,22 @@ def run(*, as_json: bool = False, with_spark: bool = True, events: int = EVENTS,
     return 0 if is_right else 1
 
 
-def _told(directory: Path, console: Console, with_spark: bool, events: int, rate: float) -> Report:
+def _told(directory: Path, console: Console, with_spark: bool, events: int, rate: float) -> AuditReport:
     """The story, and what the ledgers say of it."""
     with ExitStack() as ends:
         # Spark starts while the story is told.
-        judge = ends.enter_context(SparkAuditProcess(directory / "judge.log")) if with_spark else None
+        audit_process = (
+            ends.enter_context(SparkAuditProcess(directory / "audit_process.log")) if with_spark else None
+        )
         with ProcessHarness(directory) as harness:
             story = (ArchivedStory if with_spark else Story)(harness, console, events, rate)
             with _drawn(story, console):
                 story.tell()
-        if judge is None:
+        if audit_process is None:
             return harness.audit().report()
         console.print("\n[bold]The audit, on Spark[/]")
         with console.status(COMPARING):
-            return judge.verdict(directory, directory / PAGE, lambda: _still(console))
+            return audit_process.audit(directory, directory / PAGE, lambda: _still(console))
 
 
 def _still(console: Console) -> None:

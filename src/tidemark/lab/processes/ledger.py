@@ -26,8 +26,7 @@ from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
 from tidemark.spark.audit.ledger_lines import decoded, lookup
 from tidemark.spark.audit.ledgers import SQLITE, unpublished
-from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report
-from tidemark.spark.audit.report import Account as AccountSummary
+from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, AuditReport, SubscriberAccount
 from tidemark.ticks.tick import TICK_MAX, TICK_MIN
 
 Line = dict[str, Any]
@@ -75,7 +74,7 @@ class Publication:
 
 
 @dataclass(slots=True)
-class SubscriberAccount:
+class DetailedAccount:
     """How one subscriber fared."""
 
     subscriber: str
@@ -100,9 +99,9 @@ class SubscriberAccount:
         """Exactly once and in order; gaps are told, so they are not a fault."""
         return not any(getattr(self, fault) for fault in FAULTS)
 
-    def summary(self) -> AccountSummary:
+    def summary(self) -> SubscriberAccount:
         """In numbers, with a few keys."""
-        found = AccountSummary(self.subscriber, self.topic, self.where)
+        found = SubscriberAccount(self.subscriber, self.topic, self.where)
         for name in COUNTS:
             setattr(found, name, _count(getattr(self, name)))
         for fault in FAULTS:
@@ -117,7 +116,7 @@ class Audit:
 
     published: int
     acknowledged: int
-    accounts: list[SubscriberAccount]
+    accounts: list[DetailedAccount]
 
     @property
     def is_clean(self) -> bool:
@@ -128,10 +127,10 @@ class Audit:
         """Of one of an account's counts or lists, over all subscribers."""
         return sum(_count(getattr(account, what)) for account in self.accounts)
 
-    def report(self) -> Report:
+    def report(self) -> AuditReport:
         """In the form of the audit on Spark; without latency and the reasons of gaps."""
         accounts = [account.summary() for account in self.accounts]
-        return Report(self.published, self.acknowledged, accounts, [], None, None, None)
+        return AuditReport(self.published, self.acknowledged, accounts, [], None, None, None)
 
     def as_dict(self) -> Line:
         """For scripts."""
@@ -198,12 +197,12 @@ def _learn_ticks(publications: dict[str, Publication], received: Iterable[list[L
         following[whose] = each.upto - 1
 
 
-def _account(lines: list[Line], publications: Mapping[str, Publication]) -> SubscriberAccount | None:
+def _account(lines: list[Line], publications: Mapping[str, Publication]) -> DetailedAccount | None:
     """The account of one subscriber; None of one that never got as far as subscribing."""
     opened = next((line for line in lines if line["what"] == "subscriber"), None)
     if opened is None:
         return None
-    account = SubscriberAccount(opened["subscriber"], opened["topic"], opened["where"])
+    account = DetailedAccount(opened["subscriber"], opened["topic"], opened["where"])
     expected = _expected(opened, publications)
     gaps = [line for line in lines if line["what"] == "gap"]
     got = _check_events(account, lines, expected, publications)
@@ -230,7 +229,7 @@ def _expected(opened: Line, publications: Mapping[str, Publication]) -> dict[str
 
 
 def _check_events(
-    account: SubscriberAccount,
+    account: DetailedAccount,
     lines: Iterable[Line],
     expected: Mapping[str, Publication],
     publications: Mapping[str, Publication],

@@ -61,6 +61,7 @@ class FaultInjector:
 
     def heal(self) -> None:
         """Mend everything that is broken."""
+        self._topology_changer.heal()
         for a, b in self._world.layout.all_links():
             self._world.mend(a, b)
         for name in self._world.layout.brokers:

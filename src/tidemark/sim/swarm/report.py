@@ -30,6 +30,7 @@ FAULTS = {
     "fault_rot": "tries to damage a record on a disk",
     "fault_rotten": "records damaged on a disk",
     "fault_reform": "changes of the overlay at run time",
+    "fault_turned_away": "batches turned away by a broker that was being drained",
 }
 
 

@@ -40,6 +40,13 @@ class TopologyChanger:
         if changed is not None and changed != layout:
             self._world.change_topology(changed, self._chance)
 
+    def heal(self) -> None:
+        """Pubends take new events again: a broker that hosts one is not drained any more."""
+        layout = self._world.layout
+        draining = layout.draining - set(layout.pubends.values())
+        if draining != layout.draining:
+            self._world.change_topology(replace(layout, draining=draining), self._chance)
+
     def _drain(self, layout: Layout) -> Layout:
         """A broker is to be drained, or not any more."""
         return replace(layout, draining=layout.draining ^ {self._chance.choice(layout.brokers)})

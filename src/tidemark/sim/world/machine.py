@@ -6,7 +6,8 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
-from tidemark.broker.broker import Broker, BrokerConfig
+from tidemark.broker.broker import Broker
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import (
     AppendEvents,
     ClientFrameReceived,
@@ -88,11 +89,11 @@ class Machine:
         self._world.started(self)
         self._give(Woken())
 
-    def topology_changed(self, number: int, layout: Layout) -> None:
+    def topology_changed(self, number: int, layout: Layout, drain_notice: str) -> None:
         """An administrator tells it of a change of the overlay, unless it knows of a later one."""
         if number > self._topology_change:
             self._topology_change = number
-            self._give(RoutesChanged(layout))
+            self._give(RoutesChanged(layout, drain_notice=drain_notice))
             for peer in sorted(self._links - set(layout.neighbours(self.name))):
                 self._world.part(self.name, peer)
 

@@ -106,7 +106,10 @@ class SimPublisher:
                 self._unacknowledged = [
                     each for each in self._unacknowledged if each[0] + each[2] - 1 > sequence
                 ]
-            case Refused(_, _, code, _) if code in ("full", "sequence"):
+            case Refused(_, _, code, _) if code in ("full", "sequence", "draining"):
+                # There is nowhere else to go with events of this pubend: also to a broker that is being
+                # drained they are offered again, until it takes them.
+                self.world.fault_counts["turned_away"] += code == "draining"
                 self._again()
             case _:
                 raise ViolationError(f"{self.name} got {frame}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 
-from tidemark.broker.broker import BrokerConfig
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import PubendState
 from tidemark.broker.overlay.layout import Layout, pair
 from tidemark.message.batches.batch import EventBatch
@@ -30,6 +30,11 @@ START = 1_000_000 * SECOND
 UNNOTICED_US_MAX = 1_000_000
 #: A broker hears of a change of the overlay within this.
 HEARS_US_MAX = 300_000
+
+
+def drain_notice(layout: Layout, name: str) -> str:
+    """Return what a broker that is being drained tells publishers; "" if it is not drained."""
+    return f"{name!r} is being drained" if name in layout.draining else ""
 
 
 class World:
@@ -87,6 +92,7 @@ class World:
             plan.window_bytes_max,
             return_delay=plan.return_delay,
             linger=plan.linger,
+            drain_notice=drain_notice(self.layout, name),
         )
 
     def neighbours(self, name: str) -> tuple[str, ...]:
@@ -137,7 +143,7 @@ class World:
             self.engine.after(chance.randint(1, HEARS_US_MAX), partial(self._retire, name, before))
         number = self.topology_changes
         for name in layout.brokers:
-            told = partial(self.machines[name].topology_changed, number, layout)
+            told = partial(self.machines[name].topology_changed, number, layout, drain_notice(layout, name))
             self.engine.after(chance.randint(1, HEARS_US_MAX), told)
         for a, b in sorted(set(before.all_links()) ^ set(layout.all_links())):
             self.engine.after(chance.randint(1, HEARS_US_MAX), partial(self._align, a, b))

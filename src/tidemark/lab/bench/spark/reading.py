@@ -14,7 +14,7 @@ from tidemark.lab.bench.report import Measurement, Section
 from tidemark.lab.bench.spark.testbed import SparkTestbed, in_turns, rate, timed, to_nowhere
 from tidemark.lab.bench.system.load import TOPIC, Load
 from tidemark.spark.options import source_options
-from tidemark.spark.source.scan import Planner, Scan, view_of
+from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,9 +80,9 @@ def _from_memory(testbed: SparkTestbed) -> DataFrame:
     return testbed.spark.range(0, count, 1, count).mapInArrow(run, testbed.read().schema)
 
 
-def _scan(testbed: SparkTestbed) -> Scan:
+def _scan(testbed: SparkTestbed) -> SourceScan:
     options = source_options({"broker": testbed.broker.url, "topic": TOPIC})
-    return Scan(options, view_of(options))
+    return SourceScan(options, topic_columns_of(options))
 
 
 def _stream(testbed: SparkTestbed) -> Section:

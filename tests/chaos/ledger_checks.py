@@ -1,0 +1,65 @@
+"""What the chaos tests share: how a broker is started, and what is expected of the ledgers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidemark.lab.processes.ledger import Audit
+from tidemark.lab.processes.process_harness import ManagedBroker, ManagedProcess, ProcessHarness, wait_for
+from tidemark.spark.audit.audit import audit
+from tidemark.spark.audit.ledgers import gather
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Java for a minute's work: it would spend most of that on compiling what then runs no more.
+QUICK_JAVA = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+def started(harness: ProcessHarness, **settings: str) -> ManagedBroker:
+    """A broker of its own that listens."""
+    broker = harness.broker(**settings)
+    broker.start()
+    return broker
+
+
+def both_gave_up(times: int, *parts: ManagedProcess) -> None:
+    """Wait until each of them has found so many times that the broker does not answer."""
+
+    def gave_up() -> bool:
+        return all(part.log.read_text().count("has not answered for") >= times for part in parts)
+
+    wait_for(gave_up, lambda: f"somebody waits for ever: {[part.last_line for part in parts]}")
+
+
+def assert_exact(found: Audit, published: int) -> None:
+    """All of it was acknowledged; every subscriber got its part of it once, in order, with no gaps."""
+    assert (found.published, found.acknowledged) == (published, published)
+    assert found.is_clean, found.as_dict()
+    assert found.total("gaps") == 0
+    assert all(account.delivered == account.matched > 0 for account in found.accounts)
+
+
+def assert_audit_is_exact(spark: SparkSession, ledgers: Path, published: int) -> None:
+    """The same of all ledgers in a directory, by the audit on Spark."""
+    _assert_exact(audit(spark, gather(ledgers)).as_dict(), published)
+
+
+def assert_command_finds_exact(ledgers: Path, published: int) -> None:
+    """The same by `tidemark pipeline audit` and its exit code, as anybody would ask it."""
+    command = [sys.executable, "-m", "tidemark", "pipeline", "audit", "--ledgers", str(ledgers), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=QUICK_JAVA, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    _assert_exact(json.loads(done.stdout), published)
+
+
+def _assert_exact(found: dict[str, Any], published: int) -> None:
+    assert found["ok"], found
+    assert (found["published"], found["acknowledged"], found["gaps"]) == (published, published, 0)
+    assert found["idle"] == []
+    assert all(each["delivered"] == each["matched"] > 0 for each in found["subscribers"]), found
