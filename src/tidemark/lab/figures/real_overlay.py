@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from tidemark.client.events import Batch, Gap
 from tidemark.client.subscribing.subscription import Subscription
 from tidemark.errors import ClientError
 from tidemark.lab.bench.processes.harness import DIRECTORY
+from tidemark.lab.processes.broker_start import free_port
 from tidemark.lab.processes.process_harness import ManagedBroker, ProcessHarness
 from tidemark.ticks import CheckpointToken
 
@@ -194,7 +194,7 @@ class RealOverlay:
         self._directory.cleanup()
 
     def _topology(self) -> str:
-        phb, shb = _free_port(), _free_port()
+        phb, shb = free_port(), free_port()
         names = ", ".join(f'"{name}"' for name in self._pubends)
         lines = ["[brokers.phb]", f'listen = "127.0.0.1:{phb}"', f"pubends = [{names}]"]
         lines += ["[brokers.shb]", f'listen = "127.0.0.1:{shb}"', 'parent = "phb"']
@@ -254,14 +254,3 @@ class RealOverlay:
 def _next_of(kind: int, number: int) -> int:
     """The first event of a kind from this number on."""
     return number + (kind - number) % len(KINDS)
-
-
-def cpu_seconds(broker: ManagedBroker) -> float:
-    """Of all its threads, in the kernel too; to the nanosecond, which /proc/PID/stat is not."""
-    threads = Path(f"/proc/{broker.pid}/task").glob("*/schedstat")
-    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

@@ -18,6 +18,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any
 
+from tidemark.lab.processes.broker_start import listening_address, set_arguments, wait_until
 from tidemark.lab.processes.ledger import Audit, audit
 from tidemark.spark.audit.ledgers import SQLITE
 
@@ -139,11 +140,9 @@ class ManagedBroker(ManagedProcess):
     def _listens(self, heard: int) -> bool:
         if not self.is_running:
             raise AssertionError(f"{self.name} does not start: {self.last_line}")
-        for line in self.log.read_bytes()[heard:].splitlines(keepends=True):
-            if line.startswith(b"{") and line.endswith(b"\n") and json.loads(line)["text"] == "ready":
-                self.address = json.loads(line)["listen"]
-                return True
-        return False
+        address = listening_address(self.log.read_bytes()[heard:])
+        self.address = address or self.address
+        return address is not None
 
 
 class ManagedPublisher(ManagedProcess):
@@ -292,7 +291,7 @@ class ProcessHarness:
             "log.format": "json",
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
-        arguments = [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
+        arguments = set_arguments(given)
         part = ManagedBroker(
             name, arguments, self.directory / f"{name}.log", has_port="broker.listen" in given
         )
@@ -352,8 +351,5 @@ def wait_for(
     condition: Callable[[], bool], problem: Callable[[], str], seconds: float = PATIENCE_SECONDS
 ) -> None:
     """Wait until it holds; AssertionError with the problem if it does not in time."""
-    until = monotonic() + seconds
-    while not condition():
-        if monotonic() > until:
-            raise AssertionError(problem())
-        sleep(POLL_SECONDS)
+    if not wait_until(condition, seconds, POLL_SECONDS):
+        raise AssertionError(problem())

@@ -15,12 +15,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
-from time import monotonic, sleep
+from time import monotonic
 from types import FrameType, TracebackType
 from typing import Any
 
 from tidemark.lab.bench.processes.broker_process import PROFILE
 from tidemark.lab.bench.processes.shared_counters import SharedCounters
+from tidemark.lab.processes import broker_start
+from tidemark.lab.processes.broker_start import listening_address, set_arguments
+from tidemark.lab.processes.process_numbers import ProcessStat, resident_bytes
 
 #: Where the data directories go; the working directory if it is not set. Must not be in memory.
 DIRECTORY = "TIDEMARK_BENCH_DIR"
@@ -28,8 +31,6 @@ DIRECTORY = "TIDEMARK_BENCH_DIR"
 PATIENCE_SECONDS = 50.0
 GOODBYE_SECONDS = 5.0
 POLL_SECONDS = 0.002
-_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class BenchProcess:
@@ -49,13 +50,12 @@ class BenchProcess:
     @property
     def cpu_seconds(self) -> float:
         """Of all its threads, in the kernel too."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
+        return ProcessStat(self.process.pid).cpu_seconds
 
     @property
     def rss_bytes(self) -> int:
         """Memory that is resident."""
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+        return resident_bytes(self.process.pid)
 
     def end(self) -> None:
         """Ask it to end; make it."""
@@ -93,10 +93,9 @@ class BenchBroker(BenchProcess):
             "log.format": "json",
             **more,
         }
-        arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         said = directory.with_suffix(".log")
         self._before = said.stat().st_size if said.exists() else 0
-        super().__init__("tidemark.lab.bench.processes.broker_process", arguments, said)
+        super().__init__("tidemark.lab.bench.processes.broker_process", set_arguments(settings), said)
         self.url = ""
 
     def wait(self) -> None:
@@ -107,10 +106,10 @@ class BenchBroker(BenchProcess):
     def _is_ready(self) -> bool:
         if self.process.poll() is not None:
             raise self.fail("the broker does not start:")
-        for line in self.said.read_bytes()[self._before :].splitlines(keepends=True):
-            if line.endswith(b"\n") and json.loads(line).get("text") == "ready":
-                self.url = f"tidemark://{json.loads(line)['listen']}"
-        return bool(self.url)
+        address = listening_address(self.said.read_bytes()[self._before :])
+        if address is not None:
+            self.url = f"tidemark://{address}"
+        return address is not None
 
     @property
     def disk_bytes(self) -> int:
@@ -208,13 +207,8 @@ class BenchTestbed:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Wait for it; whether it came."""
-    until = monotonic() + seconds
-    while not condition():
-        if monotonic() > until:
-            return False
-        sleep(POLL_SECONDS)
-    return True
+    """Wait until the condition holds; returns False if it does not within `seconds`."""
+    return broker_start.wait_until(condition, seconds, POLL_SECONDS)
 
 
 def all_of(workers: list[WorkerProcess], what: str, **arguments: Any) -> list[Any]:

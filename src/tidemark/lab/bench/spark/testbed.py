@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from threading import Event, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -24,6 +24,7 @@ from tidemark import sync
 from tidemark.lab.bench.processes.harness import BenchBroker, BenchTestbed
 from tidemark.lab.bench.report import Goal, Measurement
 from tidemark.lab.bench.system.load import PAYLOAD, SCHEMA, TOPIC, Batches, Load, payloads
+from tidemark.lab.processes.process_numbers import ProcessStat
 from tidemark.spark.engine.session import session
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ MASTER = "local[2]"
 #: Between looks at how much CPU processes have used.
 LOOK_SECONDS = 0.1
 BATCH_EVENTS = 2_000
-_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +206,9 @@ class CpuMeter:
     """
 
     def __init__(self) -> None:
-        #: of each process, by its id and when it started: clock ticks when first seen, and when last seen
-        self._first: dict[tuple[int, str], int] = {}
-        self._last: dict[tuple[int, str], int] = {}
+        #: (process id, when it started) -> CPU seconds when the process was first seen, and when last seen
+        self._first: dict[tuple[int, str], float] = {}
+        self._last: dict[tuple[int, str], float] = {}
         self._is_over = Event()
         self._looking = Thread(target=self._look_on, name="cpu meter", daemon=True)
 
@@ -227,8 +227,7 @@ class CpuMeter:
     @property
     def seconds(self) -> float:
         """So far; it never goes back."""
-        used = sum(ticks - self._first.get(process, 0) for process, ticks in self._last.items())
-        return used / _TICKS_A_SECOND
+        return sum(used - self._first.get(process, 0.0) for process, used in self._last.items())
 
     def _look_on(self) -> None:
         while not self._is_over.wait(LOOK_SECONDS):
@@ -238,19 +237,18 @@ class CpuMeter:
         stats = _stats()
         family, grew = {os.getpid()}, True
         while grew:
-            more = {pid for pid, fields in stats.items() if int(fields[1]) in family} - family
+            more = {pid for pid, stat in stats.items() if stat.parent in family} - family
             grew, family = bool(more), family | more
         for pid in family & stats.keys():
-            fields = stats[pid]
-            # Its own time only: that of children that have ended would be counted twice.
-            self._last[pid, fields[19]] = int(fields[11]) + int(fields[12])
+            self._last[pid, stats[pid].started] = stats[pid].cpu_seconds
 
 
-def _stats() -> Mapping[int, Any]:
+def _stats() -> Mapping[int, ProcessStat]:
+    """Process id -> a reading of every process of the machine."""
     found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            found[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+            found[int(path.name)] = ProcessStat(int(path.name))
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
     return found

@@ -14,8 +14,9 @@ import numpy as np
 
 from tidemark.lab.figures.estimates import median_interval
 from tidemark.lab.figures.experiment import Comparison, Figure, Panel, PlotSeries, Tables, setting
-from tidemark.lab.figures.real_overlay import RealOverlay, cpu_seconds
+from tidemark.lab.figures.real_overlay import RealOverlay
 from tidemark.lab.figures.table import Numbers, Table
+from tidemark.lab.processes.process_numbers import cpu_seconds_exact
 
 METHOD = """
 A publisher hosting and a subscriber hosting broker as processes on one machine; the same load in turns, the
@@ -77,11 +78,11 @@ async def measured(table: Table, mode: str, repetition: int, effort: OverheadEff
         await asyncio.sleep(WARM_SECONDS)
         loop = asyncio.get_running_loop()
         begin, before = loop.time(), overlay.publishers[0].published
-        used = [cpu_seconds(broker) for broker in overlay.brokers]
+        used = [cpu_seconds_exact(broker.pid) for broker in overlay.brokers]
         await asyncio.sleep(effort.seconds)
         seconds, events = loop.time() - begin, overlay.publishers[0].published - before
         for broker, start in zip(overlay.brokers, used, strict=True):
-            cpu = cpu_seconds(broker) - start
+            cpu = cpu_seconds_exact(broker.pid) - start
             table.add(mode, repetition, broker.name, cpu, seconds, events, cpu * 1e6 / events)
         await overlay.finish()
 
