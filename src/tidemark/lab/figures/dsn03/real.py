@@ -1,4 +1,4 @@
-"""The experiments of DSN'03 on real processes: the same tables as from the simulator."""
+"""The experiments of DSN'03 on real processes; they write the same tables as in the simulator."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WARM_SECONDS = 1.0
 
 
 class ProgressSampler:
-    """Two broker processes with their load, and samples of how far all is."""
+    """Samples latest_delivered and released of two broker processes, and the returns of subscribers."""
 
     def __init__(self, overlay: RealOverlay, sample_seconds: float) -> None:
         self.overlay = overlay
@@ -49,7 +49,7 @@ class ProgressSampler:
         self.progress = progress_table()
         self.returns = returns_table()
         self._start = time()
-        #: pubend -> the last word on how far it was delivered, in milliseconds since the start
+        #: pubend -> the last answer on how far it was delivered, in milliseconds since the start
         self._delivered: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -59,7 +59,7 @@ class ProgressSampler:
         return time() - self._start
 
     async def begin(self) -> None:
-        """From now on."""
+        """Begin to sample."""
         for subscriber in self.overlay.subscribers:
             subscriber.caught_up = self._caught_up
         self._tasks = [
@@ -68,7 +68,7 @@ class ProgressSampler:
         ]
 
     async def end(self) -> None:
-        """Come to rest; AssertionError if somebody did not get what it should."""
+        """Stop sampling and finish; AssertionError if a subscriber did not get its events."""
         for task in self._tasks:
             task.cancel()
         await self.overlay.finish()
@@ -77,7 +77,7 @@ class ProgressSampler:
         self.returns.add(name, left - self._start, returned - self._start, taken)
 
     def delivered(self) -> float:
-        """The time up to which everything was delivered, in the pubend that is furthest behind."""
+        """Returns the time up to which every pubend was delivered."""
         return min(self._delivered.values()) / 1e3
 
     async def _watch_delivered(self) -> None:
@@ -91,10 +91,10 @@ class ProgressSampler:
             await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
 
     async def _streams(self) -> list[dict[str, Any]] | None:
-        """Of the subscriber hosting broker; None while it is down."""
+        """Asks the subscriber hosting broker; returns None while it is down."""
         if not self.overlay.shb.is_running:
             return None
-        # A connection for each question: one that has to be made again waits longer each time.
+        # A new connection for each question: a client that reconnects waits longer each time.
         try:
             async with connect(self.overlay.shb.url, connect_timeout=1.0) as client:
                 return await self.overlay.ask(client, "streams")

@@ -1,6 +1,6 @@
 """The experiments of DSN'03 on simulated time: one publisher hosting broker, one subscriber hosting broker.
 
-Links and disks take their time, computing takes none. What shows is the protocol, not the processor.
+Links and disks take simulated time, computing takes none: the protocol is measured, not the processor.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CRASH_QUICK = HostCrash(80, 4, 3, down_seconds=3, after_seconds=3)
 
 
 class TwoBrokers:
-    """phb - shb, four pubends, subscribers of a quarter of the events each, and samples of how far all is."""
+    """phb and shb with four pubends, subscribers of a quarter of the events each, and samples of progress."""
 
     def __init__(self, events_a_second: int, subscribers: int, sample_seconds: float) -> None:
         layout = Layout.of_tree({"phb": None, "shb": "phb"}, dict.fromkeys(PUBENDS, "phb"))
@@ -51,9 +51,9 @@ class TwoBrokers:
         self.overlay = SimulatedOverlay(plan)
         self.progress = progress_table()
         self.returns = returns_table()
-        #: pubend -> the last word on how far it was delivered, in milliseconds since the start
+        #: pubend -> the last answer on how far it was delivered, in milliseconds since the start
         self._delivered: dict[str, float] = {}
-        #: who is catching up -> (left, returned)
+        #: subscriber that is catching up -> (left, returned)
         self._catching_up: dict[str, tuple[float, float]] = {}
         self._left: dict[str, float] = {}
         every = len(PUBENDS) / events_a_second
@@ -70,7 +70,7 @@ class TwoBrokers:
         self.overlay.ask_repeatedly("phb", "pubends", sample_seconds, self._sample_pubends)
 
     def delivered(self) -> float:
-        """The time up to which everything was delivered, in the pubend that is furthest behind."""
+        """Returns the time up to which every pubend was delivered."""
         return min(self._delivered.values()) / 1e3
 
     def _sample_streams(self, time: float, answer: list[dict[str, Any]]) -> None:
@@ -95,12 +95,12 @@ class TwoBrokers:
                 )
 
     def leave(self, subscriber: ObservedSubscriber) -> None:
-        """A subscriber goes away."""
+        """Let a subscriber leave."""
         self._left[subscriber.name] = self.overlay.now
         subscriber.leave()
 
     def come(self, subscriber: ObservedSubscriber) -> None:
-        """It returns."""
+        """Let a subscriber return."""
         subscriber.told.clear()
         self._catching_up[subscriber.name] = self._left[subscriber.name], self.overlay.now
         subscriber.come()
@@ -116,7 +116,7 @@ class TwoBrokers:
 
     @property
     def is_catching_up(self) -> bool:
-        """Somebody has not caught up."""
+        """Whether some subscriber has not caught up."""
         return bool(self._catching_up)
 
 
