@@ -11,15 +11,12 @@ from tidemark.client.client import connect
 from tidemark.errors import ClientError
 from tidemark.lab.figures.dsn03.figures import (
     BEHIND_S,
-    DELIVERED,
     PUBENDS,
-    RELEASED,
     Disconnections,
     HostCrash,
     phases_table,
-    progress_table,
-    returns_table,
 )
+from tidemark.lab.figures.dsn03.progress import ProgressSamples
 from tidemark.lab.figures.real_overlay import LoadSubscriber, RealOverlay
 from tidemark.lab.figures.table import Table
 
@@ -40,17 +37,14 @@ POLL_SECONDS = 0.02
 WARM_SECONDS = 1.0
 
 
-class ProgressSampler:
+class ProgressSampler(ProgressSamples):
     """Samples latest_delivered and released of two broker processes, and the returns of subscribers."""
 
     def __init__(self, overlay: RealOverlay, sample_seconds: float) -> None:
         self.overlay = overlay
         self._sample_seconds = sample_seconds
-        self.progress = progress_table()
-        self.returns = returns_table()
         self._start = time()
-        #: pubend -> the last answer on how far it was delivered, in milliseconds since the start
-        self._delivered: dict[str, float] = {}
+        super().__init__(lambda tick: tick / 1e3 - self._start * 1e3)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -76,18 +70,10 @@ class ProgressSampler:
     def _caught_up(self, name: str, left: float, returned: float, taken: float) -> None:
         self.returns.add(name, left - self._start, returned - self._start, taken)
 
-    def delivered(self) -> float:
-        """Returns the time up to which every pubend was delivered."""
-        return min(self._delivered.values()) / 1e3
-
     async def _watch_delivered(self) -> None:
         while True:
             at = self.now
-            for each in await self._streams() or []:
-                if each["delivered"] is not None:
-                    self._delivered[each["pubend"]] = each["delivered"] / 1e3 - self._start * 1e3
-            for pubend, tick in self._delivered.items():
-                self.progress.add(at, pubend, DELIVERED, tick)
+            self.sample_delivered(at, await self._streams() or [])
             await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
 
     async def _streams(self) -> list[dict[str, Any]] | None:
@@ -105,11 +91,7 @@ class ProgressSampler:
         client = await self.overlay.client(self.overlay.phb)
         while True:
             at = self.now
-            for each in await self.overlay.ask(client, "pubends") or []:
-                if each["released"] is not None:
-                    self.progress.add(
-                        at, each["pubend"], RELEASED, each["released"] / 1e3 - self._start * 1e3
-                    )
+            self.sample_released(at, await self.overlay.ask(client, "pubends") or [])
             await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
 
 

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from tidemark.broker.overlay.layout import Layout
 from tidemark.lab.figures.dsn03.figures import (
     BEHIND_S,
-    DELIVERED,
     KINDS,
     PUBENDS,
-    RELEASED,
     Disconnections,
     HostCrash,
     phases_table,
-    progress_table,
-    returns_table,
 )
+from tidemark.lab.figures.dsn03.progress import ProgressSamples
 from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, ObservedSubscriber, SimulatedOverlay
 from tidemark.lab.figures.table import Table
 from tidemark.sim.swarm.plan import WorldPlan
@@ -42,17 +38,14 @@ CRASH = HostCrash(
 CRASH_QUICK = HostCrash(80, 4, 3, down_seconds=3, after_seconds=3)
 
 
-class TwoBrokers:
+class TwoBrokers(ProgressSamples):
     """phb and shb with four pubends, subscribers of a quarter of the events each, and samples of progress."""
 
     def __init__(self, events_a_second: int, subscribers: int, sample_seconds: float) -> None:
         layout = Layout.of_tree({"phb": None, "shb": "phb"}, dict.fromkeys(PUBENDS, "phb"))
         plan = WorldPlan(layout, STEADY, topics=("t.x",))
         self.overlay = SimulatedOverlay(plan)
-        self.progress = progress_table()
-        self.returns = returns_table()
-        #: pubend -> the last answer on how far it was delivered, in milliseconds since the start
-        self._delivered: dict[str, float] = {}
+        super().__init__(lambda tick: self.overlay.time_of(tick) * 1e3)
         #: subscriber that is catching up -> (left, returned)
         self._catching_up: dict[str, tuple[float, float]] = {}
         self._left: dict[str, float] = {}
@@ -65,34 +58,13 @@ class TwoBrokers:
             made.on_deliver = self._heard
             made.come()
         self.overlay.run(SETTLE_S)
-        self.overlay.ask_repeatedly("shb", "streams", sample_seconds, self._sample_streams)
+        self.overlay.ask_repeatedly("shb", "streams", sample_seconds, self.sample_delivered)
         self.overlay.every(sample_seconds, self._note_while_down)
-        self.overlay.ask_repeatedly("phb", "pubends", sample_seconds, self._sample_pubends)
-
-    def delivered(self) -> float:
-        """Returns the time up to which every pubend was delivered."""
-        return min(self._delivered.values()) / 1e3
-
-    def _sample_streams(self, time: float, answer: list[dict[str, Any]]) -> None:
-        for each in answer:
-            if each["delivered"] is not None:
-                self._delivered[each["pubend"]] = self.overlay.time_of(each["delivered"]) * 1e3
-        self._note_delivered(time)
-
-    def _note_delivered(self, time: float) -> None:
-        for pubend, tick in self._delivered.items():
-            self.progress.add(time, pubend, DELIVERED, tick)
+        self.overlay.ask_repeatedly("phb", "pubends", sample_seconds, self.sample_released)
 
     def _note_while_down(self) -> None:
         if not self.overlay.world.is_up("shb"):
-            self._note_delivered(self.overlay.now)
-
-    def _sample_pubends(self, time: float, answer: list[dict[str, Any]]) -> None:
-        for each in answer:
-            if each["released"] is not None:
-                self.progress.add(
-                    time, each["pubend"], RELEASED, self.overlay.time_of(each["released"]) * 1e3
-                )
+            self.sample_delivered(self.overlay.now, [])
 
     def leave(self, subscriber: ObservedSubscriber) -> None:
         """Let a subscriber leave."""
