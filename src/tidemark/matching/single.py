@@ -55,7 +55,7 @@ class SingleMatcher:
     def members(self, message: bytes) -> Members:
         """The subscribers that want this event, ascending; DecodeError if it cannot be read."""
         if self._flat is not None:
-            _check_header(self._flat, message)
+            self._flat.check_header(message)
         values = {path: access(message) for path, access in self._fields}
         holding = tuple(
             [at for at, tree in enumerate(self._rules) if evaluate(tree, values.__getitem__) is True]
@@ -114,14 +114,6 @@ def _plain_accessor(
     if not isinstance(node.leaf.basic, Atomic) or node.leaf.basic.kind not in _PLAIN:
         return None
     return reader.resolution(fingerprint).accessor(path)
-
-
-def _check_header(flat: Flat, message: bytes) -> None:
-    """As a batch's messages are checked before any field of them is read."""
-    width = flat.code_width
-    code = int.from_bytes(message[:width], "little")
-    if len(message) < width or code >= flat.count or len(message) < flat.layout(code).size:
-        raise DecodeError("a message has no case's code, or is shorter than the header of its case")
 
 
 def _absent(_: bytes) -> None:

@@ -18,6 +18,8 @@ from tidemark.matching.forms.domains import comparison, is_comparable, prefixed,
 from tidemark.matching.selectors.evaluate import evaluate, value_of
 from tidemark.matching.selectors.like import Pattern
 from tidemark.matching.selectors.tree import (
+    MIRRORED,
+    OPPOSITE,
     Arithmetic,
     Between,
     Compare,
@@ -34,19 +36,12 @@ from tidemark.matching.selectors.tree import (
 from tidemark.message.batches.columns import FieldTypes
 from tidemark.message.types import Atomic, Kind, Path
 
-_COMPLEMENT: dict[CompareOp, CompareOp] = {
-    "=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">",
-}  # fmt: skip
-_MIRROR: dict[CompareOp, CompareOp] = {
-    "=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<=",
-}  # fmt: skip
-
 
 def leaf_clauses(leaf: Node, wanted: bool, fields: FieldTypes) -> list[Clause]:
     """The clauses of the events for which `leaf` is true (`wanted`) or false (not `wanted`)."""
     match leaf:
         case Compare(op, left, right):
-            return _compare(op if wanted else _COMPLEMENT[op], left, right, fields)
+            return _compare(op if wanted else OPPOSITE[op], left, right, fields)
         case Between(operand, low, high, negated):
             return _between(Between(operand, low, high, negated == wanted), fields)
         case In(operand, values, negated):
@@ -65,7 +60,7 @@ def leaf_clauses(leaf: Node, wanted: bool, fields: FieldTypes) -> list[Clause]:
 
 def _compare(op: CompareOp, left: Node, right: Node, fields: FieldTypes) -> list[Clause]:
     if _is_constant(left):
-        op, left, right = _MIRROR[op], right, left
+        op, left, right = MIRRORED[op], right, left
     if not _is_constant(right):
         return _residual(Compare(op, left, right))
     if _is_constant(left):

@@ -21,6 +21,7 @@ from typing import Any
 from tidemark.matching.selectors.like import Pattern
 from tidemark.matching.selectors.literals import LONG_MAX, LONG_MIN
 from tidemark.matching.selectors.tree import (
+    OPERATORS,
     And,
     Arithmetic,
     ArithmeticOp,
@@ -46,14 +47,7 @@ Lookup = Callable[[Path], Any]
 #: Compiled LIKE patterns kept between calls.
 PATTERNS_KEPT_MAX = 256
 
-_COMPARE: dict[CompareOp, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+_COMPARE: dict[CompareOp, Callable[[Any, Any], bool]] = OPERATORS
 _ARITHMETIC: dict[ArithmeticOp, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,

@@ -18,8 +18,11 @@ Because all of these are unknown-preserving, NOT (a > b) is exactly a <= b, and 
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from typing import Literal as Choice
 
 from tidemark.message.types import Path
@@ -29,6 +32,20 @@ HEADERS = ("_topic", "_tick", "_priority", "_publisher")
 
 CompareOp = Choice["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOp = Choice["+", "-", "*", "/"]
+
+#: NOT (a op b) is a OPPOSITE[op] b: where one of the two is NULL or NaN, neither is true.
+OPPOSITE: dict[CompareOp, CompareOp] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+#: a op b is b MIRRORED[op] a.
+MIRRORED: dict[CompareOp, CompareOp] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+#: The operators of Python that compare as the selector's do, for values and for arrays.
+OPERATORS: dict[CompareOp, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 #: What a literal can hold. float is an approximate literal, datetime is timezone-aware.
 Constant = bool | int | float | str | bytes | datetime

@@ -8,14 +8,13 @@ integers. Where types are unlike, nothing is true and nothing false.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from tidemark.matching.selectors.tree import CompareOp
+from tidemark.matching.selectors.tree import MIRRORED, OPERATORS, CompareOp
 from tidemark.matching.vectors import decimals, strings
 from tidemark.matching.vectors.decimals import UnscaledSet
 from tidemark.matching.vectors.operands import (
@@ -38,19 +37,7 @@ Mask = Callable[[Any], Bools]
 #: The same for two columns.
 PairMask = Callable[[Any, Any], Bools]
 
-#: NOT (a op b) is a OPPOSITE[op] b: neither is true of NULL or NaN.
-OPPOSITE: dict[CompareOp, CompareOp] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-#: a op b is b MIRRORED[op] a.
-MIRRORED: dict[CompareOp, CompareOp] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
-_OPERATORS: dict[CompareOp, PairMask] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _COSTS = {Domain.STRING: Cost.GATHER, Domain.BYTES: Cost.GATHER, Domain.DECIMAL: Cost.GATHER}
 
 
@@ -180,7 +167,7 @@ def _sorted_mask(constants: Any) -> Mask:
 
 def _long_mask(op: CompareOp, constant: int) -> Mask:
     assert INT64_MIN <= constant <= INT64_MAX
-    compared, scalar = _OPERATORS[op], np.int64(constant)
+    compared, scalar = OPERATORS[op], np.int64(constant)
     return lambda values: compared(values, scalar)
 
 
@@ -199,7 +186,7 @@ def _run_mask(op: CompareOp, run: tuple[int, int] | None) -> Mask:
 
 
 def _double_mask(op: CompareOp, constant: float) -> Mask:
-    compared, scalar = _OPERATORS[op], np.float64(constant)
+    compared, scalar = OPERATORS[op], np.float64(constant)
     if op == "<>":  # numpy's != is true of NaN
         return lambda values: (values < scalar) | (values > scalar)
     return lambda values: compared(values, scalar)
@@ -228,7 +215,7 @@ def _exact(constant: Constant) -> Decimal:
 
 
 def _bytes_mask(op: CompareOp, constant: bytes) -> Mask:
-    compared = _OPERATORS[op]
+    compared = OPERATORS[op]
     match op:
         case "=":
             return lambda values: strings.equal(values, constant)
@@ -240,7 +227,7 @@ def _bytes_mask(op: CompareOp, constant: bytes) -> Mask:
 
 def _pair_mask(op: CompareOp, left: Domain, right: Domain) -> PairMask | None:
     """`left op right` for two columns, or None when they are of unlike types."""
-    compared = _OPERATORS[op]
+    compared = OPERATORS[op]
     match left:
         case _ if left is not right:
             return None

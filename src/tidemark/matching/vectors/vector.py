@@ -22,6 +22,7 @@ from tidemark.matching.forms.domains import type_at
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.selector import paths_of
 from tidemark.matching.selectors.tree import (
+    OPPOSITE,
     And,
     Between,
     Compare,
@@ -34,7 +35,7 @@ from tidemark.matching.selectors.tree import (
     Not,
     Or,
 )
-from tidemark.matching.vectors.comparisons import OPPOSITE, among, compare
+from tidemark.matching.vectors.comparisons import among, compare
 from tidemark.matching.vectors.operands import Constant, Domain, operand
 from tidemark.matching.vectors.predicates import ALWAYS, NEVER, Cost, Inputs, Predicate, all_of, any_of
 from tidemark.matching.vectors.rowwise import hold_rows, present

@@ -13,12 +13,22 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.message.types import Path, Type
+from tidemark.message.types import Kind, Path, Type
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
+
+#: How messages store the values of each kind of fixed width, but for decimals.
+STORED_DTYPES: dict[Kind, str] = {
+    Kind.BOOLEAN: "u1",
+    Kind.INT: "<i4",
+    Kind.LONG: "<i8",
+    Kind.FLOAT: "<f4",
+    Kind.DOUBLE: "<f8",
+    Kind.TIMESTAMP: "<i8",
+}
 
 
 @dataclass(frozen=True, slots=True)

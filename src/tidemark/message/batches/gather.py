@@ -17,23 +17,12 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
 from tidemark.message.batches.batch import sliding
-from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.batches.columns import STORED_DTYPES, Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.spans import joined
 from tidemark.message.codec.access import Accessor
 from tidemark.message.codec.flat import Leaf, LeafNode, Node, VariantNode, code_finder, held
 from tidemark.message.schema import Schema
 from tidemark.message.types import STRING, Atomic, Dynamic, Kind, Path, path_text
-
-#: The numpy type of each fixed kind but decimal.
-DTYPE: dict[Kind, str] = {
-    Kind.BOOLEAN: "u1",
-    Kind.INT: "<i4",
-    Kind.LONG: "<i8",
-    Kind.FLOAT: "<f4",
-    Kind.DOUBLE: "<f8",
-    Kind.TIMESTAMP: "<i8",
-}
-
 
 #: Longer strings are decoded at once rather than looked at word by word.
 _ASCII_BYTES_MAX = 256
@@ -120,7 +109,7 @@ class Messages:
             if item.kind is Kind.STRING and not is_text(spans):
                 raise DecodeError("not UTF-8", path=path_text(leaf.path))
             return Column(item, spans, valid)
-        raw = self._gather(at, DTYPE[item.kind], valid)
+        raw = self._gather(at, STORED_DTYPES[item.kind], valid)
         if item.kind is Kind.BOOLEAN:
             wrong = raw > 1 if valid is None else (raw > 1) & valid
             if wrong.any():

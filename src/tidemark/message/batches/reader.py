@@ -91,16 +91,9 @@ def _check_message(batch: EventBatch, schema: Schema | None) -> None:
     """As `check_messages`, for a batch of one: arrays would take longer."""
     if schema is None:
         raise DecodeError(f"no schema has the fingerprint {batch.shapes[0].fingerprint:016x}")
-    flat, body = schema.flat, batch.body.data
+    body = batch.body.data
     _, _, _, _, key_bytes, _ = PRELUDE.unpack_from(body)
-    size, width = len(body) - PRELUDE.size - key_bytes, flat.code_width
-    if size < width:
-        raise DecodeError("a message is shorter than its multi-choice code")
-    code = int.from_bytes(body[PRELUDE.size : PRELUDE.size + width], "little")
-    if code >= flat.count:
-        raise DecodeError(f"no case has the multi-choice code {code}")
-    if size < flat.layout(code).size:
-        raise DecodeError("a message is shorter than the header of its case")
+    schema.flat.check_header(body[PRELUDE.size : len(body) - key_bytes])
 
 
 class BatchColumns:

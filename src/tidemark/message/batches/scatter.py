@@ -13,21 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import EncodeError
-from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.batches.columns import STORED_DTYPES, Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.spans import copy_spans, windows
 from tidemark.message.codec.flat import Flat, Leaf, LeafNode, TupleNode, VariantNode, held
 from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.schema import Schema
-from tidemark.message.types import FIXED_WIDTH, Atomic, Kind, Path, path_text
-
-_STORED: dict[Kind, str] = {
-    Kind.BOOLEAN: "u1",
-    Kind.INT: "<i4",
-    Kind.LONG: "<i8",
-    Kind.FLOAT: "<f4",
-    Kind.DOUBLE: "<f8",
-    Kind.TIMESTAMP: "<i8",
-}
+from tidemark.message.types import FIXED_WIDTH, Atomic, Path, path_text
 
 
 def is_flat_record(schema: Schema) -> bool:
@@ -149,7 +140,7 @@ def _stored(item: Atomic, column: Column, rows: Ints | slice) -> NDArray[np.gene
     if isinstance(column.values, Decimals):
         return np.stack((column.values.low[rows], column.values.high[rows].view(np.uint64)), axis=1)
     values = cast("NDArray[np.generic]", column.values)[rows]
-    return values.astype(_STORED[item.kind])
+    return values.astype(STORED_DTYPES[item.kind])
 
 
 def _put(header: Bytes, at: int, values: NDArray[np.generic]) -> None:

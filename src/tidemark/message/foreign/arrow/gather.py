@@ -8,15 +8,15 @@ values, and references that recur, are converted one by one, to JSON text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from tidemark.errors import DecodeError
-from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
-from tidemark.message.batches.gather import DTYPE, Messages, is_text
+from tidemark.message.batches.columns import STORED_DTYPES, Bools, Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.batches.gather import Messages, is_text
 from tidemark.message.batches.spans import joined
 from tidemark.message.codec.flat import (
     Basic,
@@ -32,6 +32,7 @@ from tidemark.message.codec.flat import (
     code_finder,
     held,
 )
+from tidemark.message.codec.node_members import NodeMember, case_members, node_members
 from tidemark.message.foreign.arrow.columns import bitmap, column_array
 from tidemark.message.foreign.json.text import to_json_text
 from tidemark.message.members import cases, members, split_option
@@ -67,44 +68,10 @@ def field_array(messages: Messages, name: str, item: Type, kind: pa.DataType) ->
     root = messages.schema.flat.root
     assert isinstance(root, TupleNode)
     gather = _Gather(messages, messages.schema)
-    for member in _members(root):
+    for member in node_members(root):
         if member.name == name:
             return gather.member(member, item, kind)
     raise NotColumnarError
-
-
-@dataclass(frozen=True, slots=True)
-class _NodeMember:
-    """A key of a tuple's dict: the node that holds it; of which box, if it is a case of one in a list."""
-
-    name: str
-    node: Node
-    #: a case of a spliced variant
-    chosen: bool = False
-    box: Leaf | None = None
-
-
-def _members(node: TupleNode) -> Iterator[_NodeMember]:
-    """In the order of `message.members.members`."""
-    for name, child, spliced in zip(node.names, node.nodes, node.spliced, strict=True):
-        if not spliced:
-            yield _NodeMember(name, child)
-        elif isinstance(child, TupleNode):
-            yield from _members(child)
-        elif isinstance(child, VariantNode):
-            yield from _case_members(child, None)
-        else:
-            assert isinstance(child, LeafNode)
-            assert isinstance(child.leaf.basic, Box)
-            inner = child.leaf.basic.flat.root
-            assert isinstance(inner, VariantNode)
-            yield from _case_members(inner, child.leaf)
-
-
-def _case_members(node: VariantNode, box: Leaf | None) -> Iterator[_NodeMember]:
-    for at, (name, case) in enumerate(zip(node.names, node.nodes, strict=True)):
-        if at != node.absent:
-            yield _NodeMember(name, case, chosen=True, box=box)
 
 
 #: leaf -> its items, of all lists of one level end to end: bytes of fixed width, or spans
@@ -119,7 +86,7 @@ class _Gather:
         #: decodes what lies in dynamic values and references
         self._nested = nested
 
-    def member(self, member: _NodeMember, item: Type, kind: pa.DataType) -> pa.Array:
+    def member(self, member: NodeMember, item: Type, kind: pa.DataType) -> pa.Array:
         """A key of a tuple, or of a variant's cases."""
         if member.chosen and split_option(item)[1]:
             # Its own value may be None: a struct around it shows that it was chosen.
@@ -141,7 +108,7 @@ class _Gather:
             case VariantNode():
                 assert isinstance(core, Variant)
                 types = [case.type for case in cases(core)]
-                children = zip(_case_members(node, None), types, kind, strict=True)
+                children = zip(case_members(node), types, kind, strict=True)
                 arrays = [self.member(member, each, field.type) for member, each, field in children]
                 return _struct(arrays, kind, self._messages.reached(node))
             case TupleNode():
@@ -161,7 +128,7 @@ class _Gather:
 
     def _tuple(self, node: TupleNode, item: Tuple, kind: pa.DataType) -> pa.Array:
         valid = self._messages.reached(node)
-        found = list(zip(_members(node), members(item), strict=True))
+        found = list(zip(node_members(node), members(item), strict=True))
         if not found:
             return _always(len(self._messages), valid)
         arrays = [self.member(member, each.type, kind.field(each.name).type) for member, each in found]
@@ -223,7 +190,7 @@ class _Gather:
                 return self._lists(node, core, kind, inner, None, level + 1)
             case TupleNode():
                 assert isinstance(core, Tuple)
-                found = list(zip(_members(node), members(core), strict=True))
+                found = list(zip(node_members(node), members(core), strict=True))
                 if not found:
                     return _always(count, None)
                 arrays = []
@@ -339,7 +306,7 @@ def _item_column(leaf: Leaf, item: Atomic, data: Bytes | Spans) -> Column:
     if item.kind is Kind.DECIMAL:
         halves = data.view("<u8").reshape(-1, 2)
         return Column(item, Decimals(halves[:, 0].copy(), halves[:, 1].copy().view(np.int64), item.scale))
-    values = data.view(DTYPE[item.kind])
+    values = data.view(STORED_DTYPES[item.kind])
     if item.kind is Kind.BOOLEAN:
         if (values > 1).any():
             raise DecodeError("a byte is neither false nor true", path=path_text(leaf.path))
