@@ -136,7 +136,8 @@ class Wanted:
 class Interest:
     """The sender follows the receiver's stream of the pubend.
 
-    `wanted` is what the sender and all brokers behind it want; None is everything. The receiver may send more than is wanted, never less.
+    `wanted` is what the sender and all brokers behind it want; None is everything. The receiver may send more
+    than is wanted, never less.
     """
 
     pubend: str

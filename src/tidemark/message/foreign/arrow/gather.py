@@ -1,9 +1,9 @@
 """Messages of one schema as Arrow arrays, nested fields too, without a step for each value.
 
-What lies outside lists is gathered by the multi-choice codes, as `message.batches.gather` does it, and put
-together to structs. A list is opened for all rows at once: its lengths become offsets, its items arrays. A
-variant under a list is a message of its own: all of them are read as one more set of messages. Only dynamic
-values, and references that recur, are converted one by one, to JSON text.
+Fields outside lists are gathered by the multi-choice codes, as in `message.batches.gather`, and put together
+to structs. A list is opened for all rows at once: its lengths become offsets, its items arrays. A variant
+under a list is a nested message: those of all rows are read as one more set of messages. Only dynamic values,
+and references that recur, are converted one by one, to JSON text.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ _COUNT_BYTES = 4
 
 
 class NotColumnarError(Exception):
-    """This field is only to be had value by value: never seen outside of `message.foreign`."""
+    """The field can only be converted value by value. `arrow.batches` catches this error."""
 
 
 def field_array(messages: Messages, name: str, item: Type, kind: pa.DataType) -> pa.Array:
-    """The member `name` of the messages' tuple, which readers see as `item` and Arrow as `kind`.
+    """The array of the member `name` of the messages' tuple.
 
-    NotColumnarError if there is no way but to convert the values; DecodeError if the bytes are no messages.
+    `item` is the member's type as readers see it, `kind` its Arrow type. NotColumnarError if only single
+    values can be converted; DecodeError if the bytes are no messages.
     """
     root = messages.schema.flat.root
     assert isinstance(root, TupleNode)
@@ -74,12 +75,12 @@ def field_array(messages: Messages, name: str, item: Type, kind: pa.DataType) ->
     raise NotColumnarError
 
 
-#: leaf -> its items, of all lists of one level end to end: bytes of fixed width, or spans
+#: index of a leaf -> its items of all lists of one level, end to end: bytes of fixed width, or spans
 _Items = Mapping[int, Bytes | Spans]
 
 
 class _Gather:
-    """Arrays out of messages, a row each."""
+    """Makes arrays out of messages; each message is a row."""
 
     def __init__(self, messages: Messages, nested: Schema) -> None:
         self._messages = messages
@@ -87,15 +88,15 @@ class _Gather:
         self._nested = nested
 
     def member(self, member: NodeMember, item: Type, kind: pa.DataType) -> pa.Array:
-        """A key of a tuple, or of a variant's cases."""
+        """The array of a key of a tuple, or of a case of a variant."""
         if member.chosen and split_option(item)[1]:
-            # Its own value may be None: a struct around it shows that it was chosen.
+            # The value of the case may be None: a struct around it shows that the case was chosen.
             inner = self.array(member.node, item, kind.field("value").type)
             return _struct([inner], kind, self._entered(member.node))
         return self.array(member.node, item, kind)
 
     def array(self, node: Node, item: Type, kind: pa.DataType) -> pa.Array:
-        """What a node holds, null where it is not there."""
+        """The array of a node's values, null where the node is absent."""
         core, _ = split_option(item)
         node = held(node)
         if isinstance(core, Dynamic | Reference) != _is_text_leaf(node):
@@ -154,7 +155,10 @@ class _Gather:
         valid: Bools | None,
         level: int,
     ) -> pa.Array:
-        """contents[leaf]: the bytes of each list; all leaves of a list have as many items."""
+        """The array of lists of one level; contents[leaf] has the bytes of each list.
+
+        DecodeError if the leaves of a list differ in their number of items.
+        """
         import pyarrow as pa
 
         counts: Ints | None = None
@@ -174,7 +178,7 @@ class _Gather:
     def _items(
         self, node: Node, item: Type, kind: pa.DataType, items: _Items, count: int, level: int
     ) -> pa.Array:
-        """The items of all lists, end to end."""
+        """The array of the items of all lists, end to end."""
         core, _ = split_option(item)
         is_box = isinstance(node, LeafNode) and isinstance(node.leaf.basic, Box)
         if not is_box and isinstance(core, Dynamic | Reference) != _is_text_leaf(node):
@@ -222,7 +226,7 @@ class _Gather:
         return _Gather(messages, self._nested)
 
     def _entered(self, node: Node) -> Bools | None:
-        """The rows whose case has `node`, be it as its absent case."""
+        """The rows whose case has `node`, also as its absent case (None: all rows)."""
         find = code_finder(self._messages.schema.flat.root, node)
         valid = self._messages.per_code(lambda code: int(find(code) is not None)).astype(np.bool_)
         return None if valid.all() else valid
@@ -230,7 +234,7 @@ class _Gather:
 
 @dataclass(frozen=True, slots=True)
 class _Boxed:
-    """All that messages in a box need of a schema."""
+    """The part of a Schema that `Messages` uses, for the nested messages of a variant box."""
 
     flat: Flat
 
@@ -240,7 +244,10 @@ def _is_text_leaf(node: Node) -> bool:
 
 
 def _texts(leaf: Leaf, item: Type, spans: Spans, valid: Bools | None, nested: Schema) -> list[str | None]:
-    """JSON for values whose types are known value by value only; None is null where it may be."""
+    """The JSON texts of values whose types are known per value.
+
+    None for absent ones, and for None in options.
+    """
     load, nullable = _loader(leaf.basic, nested), split_option(item)[1]
     found: list[str | None] = []
     present = [True] * len(spans) if valid is None else valid.tolist()
@@ -258,7 +265,7 @@ def _loader(basic: Basic, nested: Schema) -> Callable[[bytes], Any]:
 
 
 def _opened(leaf: Leaf, lists: Spans, deeper: int, valid: Bools | None) -> tuple[Ints, Bytes | Spans]:
-    """counts[list] and the items of all lists; `deeper` lists are left inside each item."""
+    """counts[list], and the items of all lists; each item still has `deeper` levels of lists in it."""
     width = FIXED_WIDTH.get(leaf.basic.kind) if isinstance(leaf.basic, Atomic) else None
     if deeper or width is None:
         return _opened_variable(leaf, lists, valid)
@@ -269,7 +276,10 @@ def _opened(leaf: Leaf, lists: Spans, deeper: int, valid: Bools | None) -> tuple
 
 
 def _opened_variable(leaf: Leaf, lists: Spans, valid: Bools | None) -> tuple[Ints, Spans]:
-    """`count u32 | ends u32[count] | bytes` of every list that is there; the others have no items."""
+    """counts[list], and the items of lists stored as `count u32 | ends u32[count] | bytes`.
+
+    A list that is absent has no items. DecodeError if a list is damaged.
+    """
     there = np.ones(len(lists), np.bool_) if valid is None else valid
     where = path_text(leaf.path)
     if (lists.lengths[there] < _COUNT_BYTES).any():
@@ -291,7 +301,7 @@ def _opened_variable(leaf: Leaf, lists: Spans, valid: Bools | None) -> tuple[Int
 
 
 def _numbers(body: Bytes, at: Ints) -> Ints:
-    """The little-endian u32 at each place; what would reach over the end is not there for any row."""
+    """The little-endian u32 at each offset; of an offset too near the end the value is arbitrary."""
     if len(body) < _COUNT_BYTES or not len(at):
         return np.zeros(len(at), np.int64)
     view = np.ndarray((len(body) - 3,), "<u4", body, strides=(1,))
@@ -327,7 +337,7 @@ def _from_children(
 
 
 def _always(count: int, valid: Bools | None) -> pa.Array:
-    """A tuple without fields: true where it is there."""
+    """The array of a tuple without fields: true where the tuple is present."""
     import pyarrow as pa
 
     return pa.array(np.ones(count, np.bool_), mask=None if valid is None else ~valid)
