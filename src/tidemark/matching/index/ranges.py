@@ -165,7 +165,7 @@ def _double_key(value: float) -> int:
 
 
 def _words(constraint: Interval) -> Ranges:
-    """The ranges of strings or bytes: one key in each word that the bounds share, then a range in the next."""
+    """The ranges of strings or bytes: one key in each word that the bounds share, a range in the next."""
     low, high = _encoded(constraint.low), _encoded(constraint.high)
     shared: list[Range] = []
     word = 0

@@ -1,9 +1,9 @@
 """Comparisons over whole columns: with a constant, with several, with another column.
 
 A constant is brought into the column's own domain once, when the condition is compiled, so that comparing a
-column of numbers is one array operation. What that takes is exact: a column of longs is compared with a
-double by the run of integers that promote as asked (`matching.vectors.promotion`), a decimal by unscaled
-integers. Where types are unlike, nothing is true and nothing false.
+column of numbers is one array operation. The conversion is exact: a column of longs is compared with a double
+by the run of integers that satisfy the comparison (`matching.vectors.promotion`), a decimal by unscaled
+integers. A comparison of unlike types is true for no row and false for no row.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tidemark.matching.vectors.strings import ByteSet
 from tidemark.message.batches.columns import Bools
 from tidemark.message.codec.scalars import microseconds
 
-#: values (as `Column` has them) -> holds[row], arbitrary where NULL.
+#: values (as `Column` has them) -> holds[row], arbitrary where NULL
 Mask = Callable[[Any], Bools]
-#: The same for two columns.
+#: values of two columns -> holds[row], arbitrary where NULL
 PairMask = Callable[[Any, Any], Bools]
 
 
@@ -42,7 +42,7 @@ _COSTS = {Domain.STRING: Cost.GATHER, Domain.BYTES: Cost.GATHER, Domain.DECIMAL:
 
 
 def compare(op: CompareOp, left: Operand, right: Operand) -> Predicate:
-    """left op right; not both are constants."""
+    """The predicate `left op right`; at most one of them is a constant."""
     if left is None or right is None:
         return NEVER
     if isinstance(right, Constant):
@@ -57,7 +57,7 @@ def compare(op: CompareOp, left: Operand, right: Operand) -> Predicate:
 
 
 def among(series: Series, constants: Sequence[Constant], negated: bool) -> Predicate:
-    """series [NOT] IN (constants)."""
+    """The predicate `series [NOT] IN (constants)`."""
     alike = [constant for constant in constants if _constant_mask("=", series, constant) is not None]
     if negated and len(alike) < len(constants):
         return NEVER
@@ -70,7 +70,7 @@ def among(series: Series, constants: Sequence[Constant], negated: bool) -> Predi
 
 
 def holding(series: Series, mask: Mask | None) -> Predicate:
-    """Where the mask holds and the series is not NULL; a mask of None never holds."""
+    """The predicate that the mask holds and the series is not NULL; a mask of None never holds."""
     if mask is None:
         return NEVER
     read = series.read
@@ -101,7 +101,7 @@ def _holding_pair(left: Series, right: Series, mask: PairMask | None) -> Predica
 
 
 def _constant_mask(op: CompareOp, series: Series, constant: Constant) -> Mask | None:
-    """`values op constant`, or None when the two are of unlike types."""
+    """The mask of `values op constant`; None when the two are of unlike types."""
     value: Any = constant.value
     match series.domain, constant.domain:
         case Domain.LONG, Domain.LONG:
@@ -125,7 +125,7 @@ def _constant_mask(op: CompareOp, series: Series, constant: Constant) -> Mask | 
 
 
 def _member_mask(series: Series, constants: Sequence[Constant]) -> Mask:
-    """`values` is one of the constants, all of a like type."""
+    """The mask that a value is one of the constants, which are all of a like type."""
     values: list[Any] = [constant.value for constant in constants]
     match series.domain:
         case Domain.STRING:
@@ -172,7 +172,7 @@ def _long_mask(op: CompareOp, constant: int) -> Mask:
 
 
 def _run_mask(op: CompareOp, run: tuple[int, int] | None) -> Mask:
-    """Inside the run; for `<>`, whose run is that of `=`, outside."""
+    """The mask that a value is in the run; for `<>`, whose run is that of `=`, that it is outside."""
     if run is None:
         return _everything if op == "<>" else _nothing
     low, high = np.int64(run[0]), np.int64(run[1])
@@ -206,7 +206,7 @@ def _decimal_mask(op: CompareOp, scale: int, constant: Constant) -> Mask:
 
 
 def _is_exact(constant: Constant) -> bool:
-    """A literal beside a decimal means its digits as written; a double that was computed is a double."""
+    """Is the constant exact beside a decimal? A literal means its digits; a computed double is a double."""
     return isinstance(constant.value, int) or constant.text != ""
 
 
@@ -226,7 +226,7 @@ def _bytes_mask(op: CompareOp, constant: bytes) -> Mask:
 
 
 def _pair_mask(op: CompareOp, left: Domain, right: Domain) -> PairMask | None:
-    """`left op right` for two columns, or None when they are of unlike types."""
+    """The mask of `left op right` for two columns; None when they are of unlike types."""
     compared = OPERATORS[op]
     match left:
         case _ if left is not right:
