@@ -12,7 +12,7 @@ import uvloop
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.node.config.settings import Config
-from tidemark.node.local_link import Neighbourhood
+from tidemark.node.local_link import LocalBrokers
 from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
@@ -45,9 +45,9 @@ class Stage:
         self._nodes: list[Node] = []
         self._speakers: list[Speaker] = []
 
-    async def node(self, config: Config, neighbourhood: Neighbourhood | None = None) -> Node:
+    async def node(self, config: Config, local_brokers: LocalBrokers | None = None) -> Node:
         """A running node."""
-        node = await Node.start(config, neighbourhood)
+        node = await Node.start(config, local_brokers)
         self._nodes.append(node)
         return node
 

@@ -300,8 +300,8 @@ class Connection(asyncio.BufferedProtocol):
             if kind in _FROM_CLIENT:
                 if isinstance(frame, Subscribe):
                     self.is_subscriber = True
-                    if self._server.elsewhere:
-                        self._write(Refused("subscribe", frame.name, "draining", self._server.elsewhere))
+                    if self._server.drain_notice:
+                        self._write(Refused("subscribe", frame.name, "draining", self._server.drain_notice))
                         continue
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):
