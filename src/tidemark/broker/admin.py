@@ -13,7 +13,7 @@ from typing import Any
 from tidemark.broker.effects import Outbox, SendClient
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.sessions import Sessions
-from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import Hosts
 from tidemark.errors import TidemarkError
@@ -134,7 +134,7 @@ class Admin:
         """Every subscription that is hosted here."""
         return [self.subscription(each) for each in self._host.subscriptions.values()]
 
-    def subscription(self, subscription: Subscription) -> dict[str, Any]:
+    def subscription(self, subscription: HostedSubscription) -> dict[str, Any]:
         """One subscription; lag is in microseconds behind what has been delivered here."""
         pubends = {}
         for pubend, constream in sorted(self._host.constreams.items()):
@@ -156,15 +156,15 @@ class Admin:
             "name": subscription.name,
             "durable": subscription.durable,
             "connected": subscription.client is not None,
-            "pattern": subscription.current.pattern,
-            "selector": subscription.current.selector,
-            "changing": len(subscription.desires) > 1,
+            "pattern": subscription.current.wanted.pattern,
+            "selector": subscription.current.wanted.selector,
+            "changing": len(subscription.periods) > 1,
             "credit": subscription.credit,
             "checkpoint": CheckpointToken(subscription.released).text(),
             "pubends": pubends,
         }
 
-    def _named(self, given: Arguments) -> Subscription:
+    def _named(self, given: Arguments) -> HostedSubscription:
         name = given.get("name")
         found = self._sessions.find(name) if isinstance(name, str) else None
         if found is None:

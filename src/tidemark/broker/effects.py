@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tidemark.broker.overlay.layout import Layout
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.wire.frames import ClientFrame, PeerFrame, Range
 
@@ -136,24 +137,24 @@ class ChopPfs:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a subscriber wants, in each pubend for the ticks beyond `since`; not yet in force elsewhere."""
+class SelectorSince:
+    """A selector of a durable subscriber: it holds beyond `since`, and nowhere yet in pubends not in there."""
 
-    pattern: str
-    selector: str
+    wanted: TopicSelector
     since: CheckpointToken = field(default_factory=CheckpointToken)
 
 
 @dataclass(frozen=True, slots=True)
 class SaveSubscription:
-    """Create or replace a durable subscription in the tables; its wishes oldest first, never none.
+    """Create or replace a durable subscription in the tables.
 
-    The PFS knows what matched it beyond `known`; it may want things of before.
+    The PFS knows what matched the subscriber beyond `known`; its selectors may hold from before that.
     """
 
     subscriber: int
     name: str
-    wishes: tuple[Wish, ...]
+    #: every selector that it may still need, oldest first; never empty
+    history: tuple[SelectorSince, ...]
     known: CheckpointToken = field(default_factory=CheckpointToken)
     #: grows when it comes from another broker; 0 while it never did
     epoch: int = 0
@@ -229,7 +230,7 @@ Effect = (
 
 
 @dataclass(frozen=True, slots=True)
-class PubendState:
+class RecoveredPubend:
     """What the event log knows after recovery."""
 
     last: int = TICK_MIN
@@ -353,7 +354,7 @@ class RoutesChanged:
     """An administrator has changed the overlay; `pubends` is what the log knows of those newly here."""
 
     layout: Layout
-    pubends: Mapping[str, PubendState] = field(default_factory=dict)
+    pubends: Mapping[str, RecoveredPubend] = field(default_factory=dict)
     #: what publishers are told while this broker takes nothing new from them; "" while it does
     drain_notice: str = ""
 

@@ -26,7 +26,8 @@ from tidemark.broker.turn import Turn
 from tidemark.errors import TopicError
 from tidemark.matching.audience import Audience
 from tidemark.message.registry import Registry
-from tidemark.wire.frames import Interest, Wanted
+from tidemark.message.topic_selector import TopicSelector
+from tidemark.wire.frames import Interest
 
 #: Stands for the subscribers of this broker among its followers.
 HERE = ""
@@ -39,7 +40,7 @@ VERSIONS_KEPT_MAX = 64
 #: Unions that are remembered, for pubends that have the same.
 UNIONS_KEPT_MAX = 64
 
-Lines = tuple[Wanted, ...]
+Lines = tuple[TopicSelector, ...]
 
 
 class _Selection(Audience):
@@ -96,13 +97,13 @@ class Interests:
         self._said: dict[str, _Said] = {}
         self._here = self._counter = incarnation << 32
         #: what the subscribers of this broker want, and how many of them
-        self._lines: Counter[Wanted] = Counter()
+        self._lines: Counter[TopicSelector] = Counter()
         self._summed = Reduction()
         self._summary: Lines = ()
         self._summary_of = self._here
         #: the same for pubends with the same followers
         self._reductions: dict[frozenset[str], Reduction] = {}
-        self._unions: OrderedDict[frozenset[Wanted], Lines] = OrderedDict()
+        self._unions: OrderedDict[frozenset[TopicSelector], Lines] = OrderedDict()
         self._audiences: WeakValueDictionary[Lines, _Selection] = WeakValueDictionary()
 
     def note_change(self) -> None:
@@ -160,14 +161,14 @@ class Interests:
 
     # What is wanted here.
 
-    def want_here(self, line: Wanted) -> int:
+    def want_here(self, line: TopicSelector) -> int:
         """A subscriber of this broker wants this; the version from which silence accounts for it."""
         if not self._lines[line]:
             self._here = self._next()
         self._lines[line] += 1
         return self._here
 
-    def want_no_more(self, line: Wanted) -> None:
+    def want_no_more(self, line: TopicSelector) -> None:
         """A subscriber of this broker does not want this any more."""
         self._lines[line] -= 1
         if not self._lines[line]:
@@ -234,7 +235,7 @@ class Interests:
 
     def _union(self, others: Mapping[str, _Heard]) -> Lines | None:
         """Lines that cover what is wanted here and by these."""
-        lines: set[Wanted] = set(self._wanted_here())
+        lines: set[TopicSelector] = set(self._wanted_here())
         for each in others.values():
             if each.wanted is None:
                 return None

@@ -14,7 +14,7 @@ from tidemark.matching.forms.summary import UNTYPED, summarise
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.render import render
 from tidemark.matching.topics import TopicPattern
-from tidemark.wire.frames import Wanted
+from tidemark.message.topic_selector import TopicSelector
 
 #: Lines told at the most; beyond it they become wider.
 LINES_MAX = 256
@@ -26,12 +26,12 @@ class Reduction:
     """Sums up the interest told to one neighbour."""
 
     def __init__(self) -> None:
-        self._lines: dict[Wanted, Subscription] = {}
-        self._wanted: frozenset[Wanted] = frozenset()
+        self._lines: dict[TopicSelector, Subscription] = {}
+        self._wanted: frozenset[TopicSelector] = frozenset()
         #: lines that have come or gone since all was summed up
         self._changes = 0
 
-    def of(self, wanted: Iterable[Wanted]) -> tuple[Wanted, ...]:
+    def of(self, wanted: Iterable[TopicSelector]) -> tuple[TopicSelector, ...]:
         """Lines that cover `wanted`, sorted."""
         now = frozenset(wanted)
         added, gone = now - self._wanted, self._wanted - now
@@ -47,9 +47,9 @@ class Reduction:
         self._changes = 0
         self._lines = {}
         for each in summarise([_parsed(line) for line in self._wanted], LINES_MAX):
-            self._lines[Wanted(str(each.pattern), render(each.selector))] = each
+            self._lines[TopicSelector(str(each.pattern), render(each.selector))] = each
 
-    def _add(self, added: Iterable[Wanted]) -> None:
+    def _add(self, added: Iterable[TopicSelector]) -> None:
         for line in sorted(added, key=lambda line: (line.pattern, line.selector)):
             parsed = _parsed(line)
             if not any(covers_subscription(known, parsed) for known in self._lines.values()):
@@ -58,7 +58,7 @@ class Reduction:
             self._sum_up()
 
 
-def _parsed(line: Wanted) -> Subscription:
+def _parsed(line: TopicSelector) -> Subscription:
     """What cannot be read - a newer neighbour's selector, say - is taken to want the whole topic."""
     pattern = TopicPattern.parse(line.pattern)
     try:

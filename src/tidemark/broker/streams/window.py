@@ -51,7 +51,7 @@ class Cuts:
         return found
 
 
-class Piece(NamedTuple):
+class WindowPiece(NamedTuple):
     """All there is in `(base, upto]`: events, if any, and what of it is L."""
 
     base: int
@@ -76,7 +76,7 @@ class Window:
         #: beyond this, each batch ends before the next one begins
         self._tangled_upto = TICK_MIN
         #: pieces that were cut last, for those who read the same
-        self._pieces: deque[Piece] = deque(maxlen=PIECES_MAX)
+        self._pieces: deque[WindowPiece] = deque(maxlen=PIECES_MAX)
 
     def learn(self, base: int, upto: int, batch: EventBatch | None, damaged: Iterable[Range] = ()) -> None:
         """Add knowledge; what lies at or below the floor, and what is known already, is dropped."""
@@ -177,7 +177,7 @@ class Window:
                 return last
         return upto
 
-    def piece(self, base: int, upto: int) -> Piece | None:
+    def piece(self, base: int, upto: int) -> WindowPiece | None:
         """What is known beyond `base`, in a piece that others may share; None unless all up to `upto` is."""
         for found in self._pieces:
             if found.base <= base < found.upto:
@@ -187,7 +187,7 @@ class Window:
         stop = self.reach(base, self.knowledge.horizon(base))
         batch = self.events(base, stop)
         cuts = Cuts(batch) if batch is not None else None
-        found = Piece(base, stop, cuts, self.damaged.parts(base, stop))
+        found = WindowPiece(base, stop, cuts, self.damaged.parts(base, stop))
         self._pieces.append(found)
         return found
 

@@ -102,7 +102,11 @@ class Request:
         """What it still wants."""
         rest = (
             WantedLine(
-                self.pubend, each.pattern, each.selector, max(each.base, self.recall.position), each.upto
+                self.pubend,
+                each.wanted.pattern,
+                each.wanted.selector,
+                max(each.base, self.recall.position),
+                each.upto,
             )
             for each in self.recall.lines
         )
