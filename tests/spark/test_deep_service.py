@@ -25,11 +25,9 @@ from tidemark.spark.deep import plan as deep_plan
 from tidemark.spark.deep import service as deep_service
 from tidemark.spark.deep import shared_scan
 from tidemark.spark.deep import spool as deep_spool
-from tidemark.spark.deep.plan import union
 from tidemark.spark.deep.service import DeepService
-from tidemark.spark.deep.tasks import within
 from tidemark.storage.disk.real_disk import RealDisk
-from tidemark.ticks import CheckpointToken, RangeSet
+from tidemark.ticks import CheckpointToken, RangeSet, union, within
 from tidemark.wire.frames import Line
 
 #: what is true of an event's n and kind; the last one does not fit the fields

@@ -138,7 +138,7 @@ class ChopPfs:
 
 @dataclass(frozen=True, slots=True)
 class SelectorSince:
-    """A selector of a durable subscriber: it holds beyond `since`, and nowhere yet in pubends not in there."""
+    """A selector of a durable subscriber: it holds beyond `since`, and not yet in pubends not in there."""
 
     wanted: TopicSelector
     since: CheckpointToken = field(default_factory=CheckpointToken)

@@ -15,11 +15,12 @@ from typing import Protocol
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import SendPeer
 from tidemark.broker.overlay.layout import Layout
-from tidemark.broker.overlay.routing import Routing, weight
+from tidemark.broker.overlay.routing import Routing
 from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Hello, Interest, Links, Unfollow
+from tidemark.wire.rendezvous import weight
 
 #: Interests for pubends that this broker has not heard of yet, which are remembered of one neighbour.
 STRANGERS_MAX = 4_096

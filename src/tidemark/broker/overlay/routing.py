@@ -9,18 +9,12 @@ no circles as long as cellmates agree on which links are up.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
 
 from tidemark.broker.overlay.layout import Layout
+from tidemark.wire.rendezvous import weight
 
 #: broker of one's own cell, oneself among them -> those it has a link to that is up
 Live = Mapping[str, frozenset[str]]
-
-
-def weight(*names: str) -> int:
-    """A rendezvous hash: the same in every process, of every version."""
-    key = b"\0".join(name.encode() for name in names)
-    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big")
 
 
 class Routing:

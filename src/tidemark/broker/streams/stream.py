@@ -20,7 +20,7 @@ from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.window import PIECE_BYTES, Window, rows_within, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants
+from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants, within
 from tidemark.wire.frames import AckExpected, Knowledge, Nack, Range
 
 Ranges = Sequence[Range]
@@ -386,7 +386,7 @@ class Stream:
             self._counters["events_left_out"] += part.count - int(wanted.sum())
             part = None if not wanted.any() else part if wanted.all() else part.take(wanted)
         lost = self.window.knowledge.lost
-        inside = tuple((max(a, base), min(b, upto)) for a, b in damaged if max(a, base) < min(b, upto))
+        inside = tuple(within(damaged, base, upto)) if damaged else ()
         self._out.add(SendPeer(peer, Knowledge(self.pubend, base, upto, lost, first, tag, part, inside)))
 
 

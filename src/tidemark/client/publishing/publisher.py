@@ -11,7 +11,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from hashlib import blake2b
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -37,6 +36,7 @@ from tidemark.message.batches.batch import (
     EventBatch,
     Shape,
 )
+from tidemark.wire import rendezvous
 from tidemark.wire.frames import Publish, Published, Refused, Welcome
 
 #: Bytes that may be published and not acknowledged; beyond it publishing waits.
@@ -207,7 +207,7 @@ class Publisher:
             reason = "it hosts no pubend, so nothing can be published there: connect to another broker"
             raise RefusedError(reason, what="publish", name=broker, code="pubend")
         # Publishers spread over the pubends, and each finds its own again.
-        return self._pinned or max(hosted, key=lambda pubend: _weight(self._publisher, pubend))
+        return self._pinned or rendezvous.chosen(self._publisher, hosted)
 
     def _make_stream(self, pubend: str, first: int) -> Stream:
         self._streams_made += 1
@@ -449,8 +449,3 @@ def options(key: str | bytes, priority: int, validity: float | None, sequence: i
             f"a validity is more than 0 and at most {VALIDITY_MS_MAX // 1_000} s, not {validity}"
         )
     return Options(raw, priority, milliseconds, sequence)
-
-
-def _weight(publisher: str, pubend: str) -> bytes:
-    """Rendezvous hashing: a pubend that comes or goes moves only the publishers it must."""
-    return blake2b(f"{publisher}\0{pubend}".encode(), digest_size=8).digest()

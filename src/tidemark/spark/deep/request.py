@@ -18,8 +18,8 @@ import numpy as np
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Ints
 from tidemark.spark.deep.spool import SliceReader, Spool
-from tidemark.spark.deep.tasks import WantedLine, within
-from tidemark.ticks.tick import Range
+from tidemark.spark.deep.tasks import WantedLine
+from tidemark.ticks import Range, within
 from tidemark.wire.frames import Line
 
 #: Gaps told in one part; a frame holds some more.

@@ -35,7 +35,7 @@ from tidemark.spark.source.partitions import TickRange
 from tidemark.spark.source.scan import Planner, Scan, archive_beside
 from tidemark.spark.topic_columns import View, Viewer, arrow_columns, make_view
 from tidemark.spark.types import spark_fields
-from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken, within
 from tidemark.ticks.tick import Range
 
 if TYPE_CHECKING:
@@ -184,10 +184,7 @@ def gaps_of(
         absent = [] if taken is None else taken.state.absent(name)
         if lost.get(name, TICK_MIN) > reach:
             absent = [*absent, (reach, lost[name])]
-        for low, high in absent:
-            cut = max(low, base), min(high, upto)
-            if cut[0] < cut[1] and cut[0] > TICK_MIN:
-                found.append((name, cut))
+        found += [(name, cut) for cut in within(absent, base, upto) if cut[0] > TICK_MIN]
     return found
 
 
