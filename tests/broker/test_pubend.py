@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.broker.desk import batch
@@ -340,7 +338,7 @@ def test_the_archive_holds_release_and_policy_may_say_otherwise() -> None:
 
 @pytest.mark.parametrize("state", [RecoveredPubend(), RecoveredPubend(last=7, lost=3)])
 def test_it_describes_itself(state: RecoveredPubend) -> None:
-    described: dict[str, Any] = Root(state).pubend.describe()
-    assert described["last_event"] == (7 if state.last == 7 else None)
-    assert described["lost"] == (3 if state.last == 7 else None)
-    assert described["bytes"] == 0
+    described = Root(state).pubend.describe()
+    assert described.last_event == (7 if state.last == 7 else None)
+    assert described.lost == (3 if state.last == 7 else None)
+    assert described.bytes == 0

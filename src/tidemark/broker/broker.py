@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import assert_never
 
 from tidemark.broker.admin import Admin
 from tidemark.broker.config import BrokerConfig
@@ -47,6 +47,7 @@ from tidemark.broker.streams.stream import Stream
 from tidemark.broker.topics import Topics
 from tidemark.broker.turn import Turn
 from tidemark.message.registry import Registry
+from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import (
     Ack,
     AckExpected,
@@ -138,8 +139,8 @@ class Broker:
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
 
-    def describe_pubends(self) -> list[dict[str, Any]]:
-        """Where those stand that are hosted here."""
+    def describe_pubends(self) -> list[PubendStatus]:
+        """Return how the pubends that are hosted here stand."""
         return self._admin.pubends()
 
     @property

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, RecoveredPubend, SendClient
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
+from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import Publish, Published, Refused
 
 SECOND = 1_000_000
@@ -252,18 +253,18 @@ class Pubend:
                 self.bytes -= self._sizes.popleft()[1]
             self._out.add(LoseLog(self.name, upto))
 
-    def describe(self) -> dict[str, Any]:
-        """Where it stands, for administrators."""
-        return {
-            "pubend": self.name,
-            "position": self.position,
-            "last_event": None if self._last == TICK_MIN else self._last,
-            "lost": None if self.lost == TICK_MIN else self.lost,
-            "released": None if self._released == TICK_MIN else self._released,
-            "archived": self.archived,
-            "bytes": self.bytes,
-            "publishers": len(self._publishers),
-        }
+    def describe(self) -> PubendStatus:
+        """Return how the pubend stands, for administrators."""
+        return PubendStatus(
+            pubend=self.name,
+            position=self.position,
+            last_event=None if self._last == TICK_MIN else self._last,
+            lost=None if self.lost == TICK_MIN else self.lost,
+            released=None if self._released == TICK_MIN else self._released,
+            archived=self.archived,
+            bytes=self.bytes,
+            publishers=len(self._publishers),
+        )
 
     def _early(self) -> int:
         """Up to where the administrator's policy would let history go."""

@@ -18,6 +18,7 @@ from tidemark.broker.effects import SaveHosts, SendPeer
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.turn import Turn
 from tidemark.ticks import TICK_MAX, TICK_MIN
+from tidemark.wire.answers import HostStatus
 from tidemark.wire.frames import Heard, ReleaseRow
 
 #: What is not heard is said again after so many microseconds.
@@ -146,15 +147,12 @@ class Hosts:
         delivered = min([here[1], *(row.delivered for row in rows)])
         return released, delivered
 
-    def describe(self) -> list[dict[str, object]]:
-        """Every host and its row, for administrators."""
+    def describe(self) -> list[HostStatus]:
+        """Return every host that release waits for and how far it is, for administrators."""
+        rows = {host: self._rows.get(host) for host in self.known}
         return [
-            {
-                "host": host,
-                "released": row.released if (row := self._rows.get(host)) is not None else None,
-                "is_known": host in self._rows,
-            }
-            for host in self.known
+            HostStatus(self._pubend, host, None if row is None else row.released, row is not None)
+            for host, row in rows.items()
         ]
 
 
