@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from datetime import UTC, datetime
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, overload
 
 from tidemark.client.connecting.addresses import SocketAddress, addresses_in, parse_listen, parse_url
 from tidemark.client.connecting.backoff import Backoff
@@ -38,6 +38,7 @@ from tidemark.errors import NotConnectedError, RefusedError, TidemarkError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import Answered, Question
 from tidemark.wire.frames import (
     Acked,
     Answer,
@@ -416,16 +417,29 @@ class Client:
 
     # Administration.
 
-    async def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any:
-        """Ask the broker what administrators ask, `await tm.ask("status")`; return what the JSON answer says.
+    @overload
+    async def ask(
+        self, what: Question[Answered], *, timeout: float | None = None, **arguments: Any
+    ) -> Answered: ...
+
+    @overload
+    async def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any: ...
+
+    async def ask(self, what: str | Question[Any], *, timeout: float | None = None, **arguments: Any) -> Any:
+        """Ask the broker what administrators ask.
+
+        `await tm.ask("status")` returns plain JSON: dicts, lists and numbers. A question of
+        `tidemark.admin`, as in `await tm.ask(STATUS)`, returns its dataclass.
 
         RefusedError if the broker does not know the question; NotConnectedError if there is no broker just
         now, or it was lost before it answered; TimedOutError if it does not answer within `timeout` seconds,
         by default those of the client.
         """
         self._welcome()
-        asked = self._requests.ask(what, json.dumps(arguments))
-        return json.loads(await within(asked, f"the answer to {what!r}", self._seconds(timeout)))
+        name = what if isinstance(what, str) else what.what
+        asked = self._requests.ask(name, json.dumps(arguments))
+        found = json.loads(await within(asked, f"the answer to {name!r}", self._seconds(timeout)))
+        return found if isinstance(what, str) else what.read(found)
 
     # For Tidemark's own pipeline.
 

@@ -22,7 +22,7 @@ from tidemark.client.subscribing.subscription import CLOSE_SECONDS
 from tidemark.errors import ClientError, ClosedError, EmptyError, NotSubscribedError, RefusedError
 from tidemark.queue.messages import Message
 from tidemark.queue.putting import MessagePutter
-from tidemark.queue.reader import TopicReader
+from tidemark.queue.reader import QueueReader
 from tidemark.queue.state import QueueState
 from tidemark.ticks import CheckpointToken
 
@@ -68,7 +68,7 @@ class Queue:
         self._connect_timeout = connect_timeout
         #: held while a subscription begins or ends
         self._lock = threading.RLock()
-        self._readers: dict[str, TopicReader] = {}
+        self._readers: dict[str, QueueReader] = {}
         #: every client that was made, also if an interrupt came before it was used
         self._clients: list[Client] = []
         self._is_closed = False
@@ -230,7 +230,7 @@ class Queue:
         self._state.forget(topic)
         self._ending.discard(topic)
 
-    def _reader(self, topic: str) -> TopicReader:
+    def _reader(self, topic: str) -> QueueReader:
         with self._lock:
             if topic not in self._subscribed:
                 raise NotSubscribedError(self._name, topic=topic)
@@ -239,12 +239,12 @@ class Queue:
                 reader = self._readers[topic] = self._opened(topic)
             return reader
 
-    def _opened(self, topic: str) -> TopicReader:
+    def _opened(self, topic: str) -> QueueReader:
         token = self._state.token(topic)
 
-        async def opened() -> TopicReader:
+        async def opened() -> QueueReader:
             subscription = self._client.subscribe(topic, durable=f"{self._name}:{topic}", checkpoint=token)
-            return TopicReader(topic, self._client, await subscription.open())
+            return QueueReader(topic, self._client, await subscription.open())
 
         reader = self._loop.run(opened)
         if token is None:
@@ -302,7 +302,7 @@ class Queue:
         return self._state.database
 
     @contextmanager
-    def _use(self, topic: str) -> Iterator[TopicReader]:
+    def _use(self, topic: str) -> Iterator[QueueReader]:
         self._check_open()
         self._check_no_block()
         reader = self._reader(topic)
@@ -313,18 +313,18 @@ class Queue:
         finally:
             reader.lock.release()
 
-    def _done(self, reader: TopicReader) -> None:
+    def _done(self, reader: QueueReader) -> None:
         if reader.hand is not None and not reader.is_returned:
             self._state.consume(reader.topic, reader.hand.token)
             self._consumed(reader, reader.hand.token)
 
-    def _consumed(self, reader: TopicReader, token: CheckpointToken) -> None:
+    def _consumed(self, reader: QueueReader, token: CheckpointToken) -> None:
         reader.consumed(token)
         # The message is consumed, whether the broker learns of it now or at the next start.
         with suppress(ClosedError):
             self._loop.run(reader.subscription.ack, token)
 
-    def _next(self, reader: TopicReader, timeout: float | None) -> Message:
+    def _next(self, reader: QueueReader, timeout: float | None) -> Message:
         """Hand out the message in hand, or the next one; see get() for the errors."""
         end = None if timeout is None else time.monotonic() + timeout
         while reader.hand is None:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from tidemark.errors import ClientError, RefusedError
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import STREAMS
 
 #: Where a new durable subscription starts: at the oldest event there is, at a time, or behind a token.
 Start = Literal["earliest"] | datetime | CheckpointToken
@@ -38,7 +39,7 @@ async def starting_token(ask: Ask, name: str, start: Start) -> CheckpointToken |
     if isinstance(start, CheckpointToken):
         return start
     tick = EARLIEST if start == "earliest" else tick_before(start)
-    return CheckpointToken({each["pubend"]: tick for each in await ask("streams")})
+    return CheckpointToken({each.pubend: tick for each in STREAMS.read(await ask("streams"))})
 
 
 def tick_before(moment: datetime) -> int:
