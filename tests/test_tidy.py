@@ -37,7 +37,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "broker", "client", "matching", "message", "node", "persistence", "sim", "spark", "storage", "sync",
         "ticks", "wire",
     },
-    "cli": {"admin", "client", "lab", "matching", "message", "node", "sim", "spark", "sync", "ticks"},
+    "cli": {
+        "admin", "client", "lab", "matching", "message", "node", "sim", "spark", "storage", "sync", "ticks",
+    },
 }  # fmt: skip
 PURE = {"ticks", "message", "matching", "wire", "broker"}
 FORBIDDEN_IN_PURE = {
