@@ -65,7 +65,7 @@ def test_what_a_worker_finds_wrong_fails_the_run(
     """The publisher says that it published more than it did: some subscriber must miss that."""
     answered = harness.WorkerProcess.answer
 
-    def more(worker: harness.WorkerProcess, seconds: float = 5.0) -> Any:
+    def more(worker: harness.WorkerProcess, seconds: float = harness.PATIENCE_SECONDS) -> Any:
         answer = answered(worker, seconds)
         return answer + 1 if type(answer) is int else answer
 
