@@ -21,7 +21,7 @@ from tidemark.matching.single import SingleMatcher, single_matcher
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import PRELUDE, EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.registry import Registry
 
 Rows = NDArray[np.int64]
@@ -38,7 +38,7 @@ _ONLY_ROW.flags.writeable = False
 class _Topic:
     """The members whose pattern matches one topic."""
 
-    def __init__(self, reader: TopicReader) -> None:
+    def __init__(self, reader: EventReader) -> None:
         self.reader = reader
         self.matcher = Matcher(reader)
         #: the members that are in `matcher`
