@@ -12,7 +12,7 @@ are half-open on the left, `(base, upto]`, everywhere.
 
 from tidemark.ticks.curiosity import Curiosity, Thresholds
 from tidemark.ticks.knowledge import Knowledge, Learnt
-from tidemark.ticks.ranges import RangeSet
+from tidemark.ticks.ranges import RangeSet, union, within
 from tidemark.ticks.tick import NO_TICKS, TICK_MAX, TICK_MIN, Mask, Range, Tick, Ticks
 from tidemark.ticks.tickset import TickSet
 from tidemark.ticks.token import CheckpointToken
@@ -34,4 +34,6 @@ __all__ = [
     "TickSet",
     "Ticks",
     "Wants",
+    "union",
+    "within",
 ]

@@ -159,3 +159,14 @@ class RangeSet:
 
     def __repr__(self) -> str:
         return f"RangeSet({', '.join(f'({base}, {upto}]' for base, upto in self)})"
+
+
+def union(ranges: Iterable[Range]) -> list[Range]:
+    """Return the ticks of all ranges in as few ranges as possible, in order; empty ranges are left out."""
+    return list(RangeSet(sorted(each for each in ranges if each[0] < each[1])))
+
+
+def within(ranges: Iterable[Range], base: Tick, upto: Tick) -> list[Range]:
+    """Return the parts of each range that lie in `(base, upto]`, in the order of the ranges."""
+    cut = ((max(low, base), min(high, upto)) for low, high in ranges)
+    return [(low, high) for low, high in cut if low < high]

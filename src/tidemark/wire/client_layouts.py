@@ -16,6 +16,7 @@ from tidemark.wire.fields import (
     SELECTOR,
     SHORT,
     TOKEN,
+    TOPIC_SELECTOR,
     check_count,
     many,
     maybe,
@@ -256,7 +257,7 @@ def _check_recall(frame: Recall) -> None:
         raise WireError(f"nothing is recalled of ({frame.base}, {frame.upto}]")
 
 
-_LINE = together(Line, {"base": INT, "upto": INT, "pattern": NAME, "selector": SELECTOR})
+_LINE = together(Line, {"base": INT, "upto": INT, "wanted": TOPIC_SELECTOR})
 _JSON = text(JSON_BYTES_MAX, what="a JSON text")
 _REASON = text(REASON_BYTES_MAX, what="a reason")
 _PUBENDS = many(NAME, PUBENDS_MAX, what="pubends")

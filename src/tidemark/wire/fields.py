@@ -16,6 +16,7 @@ from typing import Any
 
 from tidemark.errors import TokenError, WireError
 from tidemark.message.batches.batch import Buffer
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken, Range
 from tidemark.wire.limits import (
     NAME_BYTES_MAX,
@@ -281,3 +282,4 @@ POSITIVE = integer(1)
 SHORT = _number(_U16, 0, 0xFFFF)
 RANGES = WireField(write_ranges, read_ranges, _U32.size)
 TOKEN = WireField(write_token, read_token, _U32.size)
+TOPIC_SELECTOR = together(TopicSelector, {"pattern": NAME, "selector": SELECTOR})

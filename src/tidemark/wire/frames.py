@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
 
 Range = tuple[int, int]
@@ -125,14 +126,6 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One line of an interest: events of topics that match `pattern` and satisfy `selector`."""
-
-    pattern: str
-    selector: str
-
-
-@dataclass(frozen=True, slots=True)
 class Interest:
     """The sender follows the receiver's stream of the pubend.
 
@@ -142,7 +135,7 @@ class Interest:
 
     pubend: str
     version: int
-    wanted: tuple[Wanted, ...] | None
+    wanted: tuple[TopicSelector, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,8 +386,7 @@ class Offer:
 class Line:
     """What is wanted of the ticks in `(base, upto]`."""
 
-    pattern: str
-    selector: str
+    wanted: TopicSelector
     base: int
     upto: int
 

@@ -16,8 +16,8 @@ from tidemark.wire.fields import (
     INT,
     NAME,
     RANGES,
-    SELECTOR,
     SHORT,
+    TOPIC_SELECTOR,
     checked_flag,
     many,
     maybe,
@@ -44,7 +44,6 @@ from tidemark.wire.frames import (
     ReleaseRow,
     Topic,
     Unfollow,
-    Wanted,
 )
 from tidemark.wire.layouts import FrameLayout, key_of, record
 from tidemark.wire.limits import (
@@ -95,7 +94,6 @@ def _check_within(ranges: tuple[Range, ...], base: int, upto: int) -> None:
 
 _TOPOLOGY = text(OVERLAY_BYTES_MAX, what="a topology")
 _SCHEMA = text(SCHEMA_BYTES_MAX, what="a schema")
-_WANTED = together(Wanted, {"pattern": NAME, "selector": SELECTOR})
 _ROW = together(
     ReleaseRow, {"sequence": COUNT, "released": INT, "delivered": INT, "asks": FLAG, "host": NAME}
 )
@@ -127,7 +125,7 @@ LAYOUTS = (
         layout_version=2,
         version=COUNT,
         pubend=NAME,
-        wanted=maybe(many(_WANTED, WANTED_MAX, what="lines of an interest")),
+        wanted=maybe(many(TOPIC_SELECTOR, WANTED_MAX, what="lines of an interest")),
     ),
     record(Unfollow, 22, version=COUNT, pubend=NAME),
     record(Links, 23, sequence=COUNT, broker=NAME, up=many(NAME, NEIGHBOURS_MAX, what="neighbours")),
