@@ -3,7 +3,7 @@
 A member is a number with a topic pattern and a selector. What a number stands for is the owner's affair: a
 subscription at a host, a line of a neighbour's interest at a relay, a returning subscriber in deep catch-up.
 The audience keeps a matcher for each topic that it has met, with the members whose pattern matches the topic.
-It follows the registry: when a topic gets a new version of its schema, the topic's matcher is told of the
+It follows the registry: when a topic gets a new version of its schema, the topic's matcher gets the
 changed types, and members whose selector did not fit before are tried again.
 """
 

@@ -53,7 +53,7 @@ class Registry:
     def open(self, topic: str, shape: Schema | None = None) -> TopicSchemas:
         """Create an open topic, or add a shape to it.
 
-        SchemaError if the topic is declared or has too many.
+        SchemaError if the topic is declared, or has too many shapes already.
         """
         found = self._topic(topic, is_open=True)
         if shape is not None:

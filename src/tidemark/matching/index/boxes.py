@@ -17,6 +17,8 @@ from tidemark.matching.index.arrays import Ids, Index, Words, grown
 from tidemark.matching.index.conditions import TruthsOfRows
 from tidemark.matching.index.postings import Postings
 
+# The bits of a range's marks: its column, the last range that is checked, the last range of the box, a box
+# with conditions, and from _RULE_SHIFT on the box's rule.
 _COLUMN = 2**16 - 1
 _LAST = 1 << 16
 _END = 1 << 17
