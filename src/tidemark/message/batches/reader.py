@@ -103,6 +103,8 @@ class BatchColumns:
     def __init__(self, batch: EventBatch, reader: EventReader) -> None:
         self.batch = batch
         self.reader = reader
+        #: Columns that have been gathered. Everyone who asks for a path gets the same column: nobody changes
+        #: it.
         self._columns: dict[Path, Column] = {}
 
     @property
