@@ -1,7 +1,8 @@
 """Config: every setting of a broker, with its default and what it is for.
 
-One dataclass a section of the file; a key is `section.name`. How values are gathered from the file, the
-environment and the command line is `configload`'s; where each came from is kept here.
+Each section of the file is a dataclass, and a key is `section.name`. `loading` gathers the values from the
+file, the environment and the command line; `Config` keeps where each value came from. The sentence of each
+setting is the one in docs/configuration.md: a test compares the two.
 """
 
 # ruff: noqa: RUF009  (`setting` makes a field of a dataclass, once)
@@ -27,12 +28,12 @@ from tidemark.node.topology.topology import BrokerPlacement, Topology
 
 DEFAULT = "default"
 DEFAULT_PUBEND = "main"
-#: The archive's place in a data directory.
+#: The directory of the archive in a data directory.
 ARCHIVE = "archive"
 
 
 def setting(default: Any, about: str, *, choices: tuple[str, ...] = (), least: int | None = None) -> Any:
-    """A field with what `docs/configuration.md` and `config show` say of it; `least` bounds a number."""
+    """Returns a dataclass field with its sentence for docs/configuration.md; `least` bounds a number."""
     return field(default=default, metadata={"about": about, "choices": choices, "least": least})
 
 
@@ -184,27 +185,27 @@ class Config:
     retention: RetentionSection = field(default_factory=RetentionSection)
     archive: ArchiveSection = field(default_factory=ArchiveSection)
     log: LogSection = field(default_factory=LogSection)
-    #: the overlay it is part of; of itself alone if no file says otherwise
+    #: the overlay that this broker is part of; without a topology file, this broker alone
     topology: Topology = field(default_factory=lambda: alone(BrokerSection()))
-    #: key -> where its value came from; keys that are not in it have their default
+    #: key -> where its value came from; a key that is not in it has its default
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def provenance(self, key: str) -> str:
-        """Where the value of a key came from: "default", a file, a variable, or an option."""
+        """Returns where the value of a key came from: "default", a file, a variable, or an option."""
         assert key in KEYS
         return self.sources.get(key, DEFAULT)
 
     def value(self, key: str) -> Any:
-        """The value of a key."""
+        """Returns the value of a key."""
         section, name = key.split(".")
         return getattr(getattr(self, section), name)
 
     def archive_path(self) -> Path:
-        """Where `tidemark up` keeps the archive."""
+        """Returns the directory in which `tidemark up` keeps the archive."""
         return Path(self.archive.path) if self.archive.path else Path(self.storage.data_dir) / ARCHIVE
 
     def http_address(self) -> SocketAddress | None:
-        """Where to serve health and metrics, if at all."""
+        """Returns where to serve health and metrics; None if they are not served. Raises ConfigError."""
         return parse_address(self.http.listen) if self.http.listen else None
 
 
@@ -235,5 +236,5 @@ KEYS: Mapping[str, Any] = MappingProxyType(dict(_keys()))
 
 
 def alone(broker: BrokerSection) -> Topology:
-    """The topology of a broker without neighbours."""
+    """Returns the topology of a broker without neighbours."""
     return Topology.build([BrokerPlacement(broker.name, broker.name, broker.listen, broker.pubends)])

@@ -1,4 +1,4 @@
-"""The value of a setting: read from text or TOML, checked, and written back as it would be in a file."""
+"""The value of one setting: read from text or TOML, checked, and written back as a file would have it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidemark.node.config.units import (
 
 
 def shown(key: str, value: Any) -> str:
-    """A value as a file would have it."""
+    """Returns the value of `key` as a file would have it."""
     hint = _hint(key)
     if value is None:
         return "none"
@@ -40,7 +40,10 @@ def shown(key: str, value: Any) -> str:
 
 
 def checked(key: str, value: Any) -> Any:
-    """A value of the key's kind; texts come from variables and options as well as from files."""
+    """Returns `value` as the type of `key`. Raises ConfigError if it is not one, or out of bounds.
+
+    Text is parsed, since variables and options are always text.
+    """
     metadata = KEYS[key].metadata
     found = _of_kind(_hint(key), value)
     if metadata["choices"] and found not in metadata["choices"]:
@@ -86,7 +89,7 @@ def _number(value: Any) -> int:
 
 
 def names_of(value: Any) -> tuple[str, ...]:
-    """A list of names, none twice."""
+    """Returns a list of names without blanks around them. Raises ConfigError if a name is there twice."""
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
         raise ConfigError(f'{value!r} is not a list of names; write ["first", "second"]')
     names = tuple(each.strip() for each in value if each.strip())
@@ -96,7 +99,7 @@ def names_of(value: Any) -> tuple[str, ...]:
 
 
 def text_of(value: Any, key: str) -> str | None:
-    """Text, or nothing."""
+    """Returns `value` if it is text or None. Raises ConfigError at `key` otherwise."""
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"{value!r} is not text; write it in quotes", key=key)
     return value
