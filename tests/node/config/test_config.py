@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import brokers_of, load, show
-from tidemark.node.config.settings import KEYS, Config
+from tidemark.node.config.settings import KEYS, SECTIONS, Config
 from tidemark.node.config.units import (
     RetainLimits,
     SocketAddress,
@@ -214,6 +214,12 @@ def test_a_commands_own_defaults_give_way_to_every_source(tmp_path: Path) -> Non
     assert not load(defaults=defaults, options={"retention.archive": "false"}).retention.archive
 
 
-def test_every_setting_is_documented() -> None:
-    text = DOCS.read_text()
-    assert not [key for key in KEYS if f"`{key}`" not in text]
+def test_every_setting_is_documented_with_its_default_and_its_sentence() -> None:
+    lines = DOCS.read_text().splitlines()
+    rows = {
+        key: f"| `{key}` | `{value}` | {KEYS[key].metadata['about']} |" for key, value, _ in show(Config())
+    }
+    assert rows.keys() == KEYS.keys()
+    assert not [row for row in rows.values() if row not in lines]
+    headings = [f"### `[{name}]` {section.__doc__}" for name, section in SECTIONS.items()]
+    assert [line for line in lines if line.startswith("### ")] == headings
