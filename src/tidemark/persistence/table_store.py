@@ -1,11 +1,9 @@
-"""TableStore: subscriptions, acknowledgements and topics, in the words of the broker.
+"""TableStore: subscriptions, acknowledgements and topics, as the broker's effects name them.
 
-A disk without room loses nothing: rows wait in memory for the commit that finds some.
+A full disk loses nothing: rows wait in memory for the first commit that finds room.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from tidemark.broker.effects import (
     DropSubscription,
@@ -18,13 +16,14 @@ from tidemark.broker.effects import (
 )
 from tidemark.broker.hosting.host import SavedSubscription
 from tidemark.errors import DiskFailedError
+from tidemark.persistence.alarm import RaiseAlarm
 from tidemark.persistence.patient_sync import PatientSync
 from tidemark.storage.tables.subscription import SelectorVersion, Subscription
 from tidemark.storage.tables.tables import INCARNATION, SUBSCRIBERS, Tables, TopicRow
 from tidemark.ticks import CheckpointToken, Tick
 from tidemark.wire.frames import Topic
 
-#: Rows that wait for a disk to have room; more, and the broker stops.
+#: How many rows may wait for room on the disk before the broker stops.
 UNCOMMITTED_ROWS_MAX = 1_000_000
 #: A subscription that came from another broker has a time of day for its epoch. One that never did is known
 #: to the PFS from where it began, which tables of version 2 do not say for each pubend.
@@ -34,7 +33,7 @@ EPOCH_NEVER_MOVED_MAX = 1
 class TableStore:
     """See above."""
 
-    def __init__(self, tables: Tables, alarm: Callable[[str], None]) -> None:
+    def __init__(self, tables: Tables, alarm: RaiseAlarm) -> None:
         self._tables = tables
         self._commit = PatientSync(tables.commit, TablesCommitted, alarm)
         #: what a subscription that is made in this life says of when that was
@@ -44,7 +43,7 @@ class TableStore:
 
     @property
     def is_waiting(self) -> bool:
-        """The disk had no room for something."""
+        """Whether a commit waits for room on the disk."""
         return self._commit.is_waiting
 
     def next_incarnation(self) -> int:
