@@ -3,9 +3,9 @@
 The PFS has for every pubend which ticks matched which durable subscriber, so that the events of a subscriber
 that returns need not be matched again. It promises:
 - Reads are precise: a read reports exactly the ticks that matched, in a range that it names. With
-  `group_bits` they are not: subscribers whose numbers differ only in the lowest bits share what is stored, and
-  a read may also report ticks that matched another subscriber of the group. That makes definitions shorter and
-  sets fewer.
+  `group_bits` they are not: subscribers whose numbers differ only in the lowest bits share what is stored,
+  and a read may also report ticks that matched another subscriber of the group. That makes definitions
+  shorter and sets fewer.
 - What the PFS says of a tick is what matched when the tick was appended: before a change of the selector the
   old selector, after it the new one. It says nothing about a subscriber for ticks before that one was made.
   Numbers of subscribers are never used again.
