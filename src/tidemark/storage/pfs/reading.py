@@ -73,7 +73,7 @@ class _SubscriberReading:
 def read_missed(
     source: StretchSource, subscribers: Ids, bases: Ticks, limit: int, reads_max: int
 ) -> list[Missed]:
-    """subscribers[i], bases[i] -> what each missed: `limit` ticks at most, from `reads_max` blocks at most."""
+    """subscribers[i], bases[i] -> what each missed, up to `limit` ticks, reading up to `reads_max` blocks."""
     assert limit > 0
     pairs = zip(subscribers.tolist(), bases.tolist(), strict=True)
     readers = [_SubscriberReading(subscriber, base, limit) for subscriber, base in pairs]
