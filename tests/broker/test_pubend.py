@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.broker.desk import batch
-from tidemark.broker.commit import GroupCommit
-from tidemark.broker.counters import Counters
 from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
     Effect,
     LoseLog,
-    Outbox,
-    PubendState,
+    RecoveredPubend,
     SendClient,
+    SyncLog,
 )
 from tidemark.broker.publishing.pubend import Pubend, PubendPolicy
+from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import Publish, Published, Refused
 
@@ -28,49 +25,55 @@ FULL = "the disk is full: nothing was logged, send again when there is room"
 class Root:
     """A pubend with its surroundings written down."""
 
-    def __init__(self, state: PubendState | None = None, policy: PubendPolicy | None = None) -> None:
-        self.out = Outbox()
-        self.counters = Counters()
+    def __init__(self, state: RecoveredPubend | None = None, policy: PubendPolicy | None = None) -> None:
+        self.turn = Turn()
+        self.commit = self.turn.log
         self.syncs: list[int] = []
         #: knowledge passed on: base, upto, ticks of events
         self.known: list[tuple[int, int, list[int]]] = []
-        self.commit = GroupCommit(self.syncs.append)
-        self.pubend = Pubend(
-            "p",
-            state or PubendState(),
-            policy or PubendPolicy(),
-            self.out,
-            self.counters,
-            self.commit,
-            self._pass_on,
-        )
+        self.pubend = Pubend("p", state or RecoveredPubend(), policy or PubendPolicy(), self.turn, self)
 
-    def _pass_on(self, base: int, upto: int, events: EventBatch | None) -> None:
-        self.known.append((base, upto, [] if events is None else events.ticks.tolist()))
+    @property
+    def counters(self) -> dict[str, int]:
+        return self.turn.counters
+
+    def first(self, base: int, upto: int, lost: int, version: int, batch: EventBatch | None) -> None:
+        """The pubend passes knowledge on."""
+        del lost, version
+        self.known.append((base, upto, [] if batch is None else batch.ticks.tolist()))
+
+    def take(self) -> list[Effect]:
+        """The effects so far but for syncs, whose tickets are kept."""
+        effects = self.turn.out.take()
+        self.syncs += [each.ticket for each in effects if isinstance(each, SyncLog)]
+        return [each for each in effects if not isinstance(each, SyncLog)]
 
     def publish(self, sequence: int, count: int, wall: int, publisher: str = "me") -> list[Effect]:
-        self.pubend.received(7, Publish("p", publisher, sequence, batch(*range(count))), wall)
+        self.turn.wall = wall
+        self.pubend.received(7, Publish("p", publisher, sequence, batch(*range(count))))
         self.commit.flush()
-        return self.out.take()
+        return self.take()
 
     def sync(self) -> list[Effect]:
         self.commit.synced(self.syncs[-1])
         self.pubend.settle()
         self.commit.flush()
-        return self.out.take()
+        return self.take()
 
     def full(self) -> list[Effect]:
         assert self.commit.failed(self.syncs[-1])
-        return self.out.take()
+        return self.take()
 
     def beat(self, now: int, wall: int | None = None) -> list[Effect]:
-        self.pubend.beat(now, now if wall is None else wall)
+        self.turn.now, self.turn.wall = now, now if wall is None else wall
+        self.pubend.beat()
         self.commit.flush()
-        return self.out.take()
+        return self.take()
 
     def released(self, released: int, delivered: int, wall: int = 0) -> list[Effect]:
-        self.pubend.released(released, delivered, 0, wall)
-        return self.out.take()
+        self.turn.now, self.turn.wall = 0, wall
+        self.pubend.released(released, delivered)
+        return self.take()
 
 
 def appended(effects: list[Effect]) -> list[tuple[str, int, list[int]]]:
@@ -90,11 +93,17 @@ def refused(code: str, reason: str, publisher: str = "me") -> SendClient:
     return SendClient(7, Refused("publish", publisher, code, reason))
 
 
+def announced(root: Root, now: int) -> int | None:
+    """What the pubend announces at this monotonic time."""
+    root.turn.now = now
+    return root.pubend.announcement()
+
+
 # Publishing.
 
 
 def test_nothing_is_acknowledged_or_passed_on_before_it_is_synced() -> None:
-    root = Root(PubendState(last=10))
+    root = Root(RecoveredPubend(last=10))
     effects = root.publish(1, 2, 100)
     assert appended(effects) == [("me", 1, [100, 101])]
     assert len(effects) == 1
@@ -104,12 +113,12 @@ def test_nothing_is_acknowledged_or_passed_on_before_it_is_synced() -> None:
 
 
 def test_publishers_are_answered_before_their_events_are_passed_on() -> None:
-    root = Root(PubendState(last=10))
+    root = Root(RecoveredPubend(last=10))
     root.publish(1, 1, 100)
     root.publish(1, 1, 100, publisher="you")
     root.commit.synced(root.syncs[-1])
     root.commit.flush()
-    assert root.out.take() == [published(1, 100)]
+    assert root.take() == [published(1, 100)]
     assert root.known == []
     root.pubend.settle()
     root.sync()
@@ -117,7 +126,7 @@ def test_publishers_are_answered_before_their_events_are_passed_on() -> None:
 
 
 def test_a_repeated_batch_is_acknowledged_and_not_logged_again() -> None:
-    root = Root(PubendState(last=10))
+    root = Root(RecoveredPubend(last=10))
     root.publish(1, 2, 100)
     root.sync()
     assert root.publish(1, 2, 200) == [published(2, 101)]
@@ -133,7 +142,7 @@ def test_a_batch_that_is_repeated_before_it_is_synced_waits_for_the_same_sync() 
 
 
 def test_a_repetition_that_goes_on_is_logged_from_where_it_is_new() -> None:
-    root = Root(PubendState(last=10))
+    root = Root(RecoveredPubend(last=10))
     root.publish(1, 2, 100)
     root.sync()
     assert appended(root.publish(1, 3, 200)) == [("me", 3, [200])]
@@ -141,7 +150,7 @@ def test_a_repetition_that_goes_on_is_logged_from_where_it_is_new() -> None:
 
 
 def test_publishers_are_remembered_across_lives() -> None:
-    root = Root(PubendState(last=101, publishers={"me": (2, 101)}))
+    root = Root(RecoveredPubend(last=101, publishers={"me": (2, 101)}))
     assert root.publish(1, 2, 500) == [published(2, 101)]
     assert appended(root.publish(3, 1, 500)) == [("me", 3, [500])]
 
@@ -162,7 +171,7 @@ def test_a_batch_that_skips_ahead_is_refused() -> None:
 
 
 def test_ticks_grow_although_the_clock_goes_back() -> None:
-    root = Root(PubendState(last=1_000, lease=5_000_000))
+    root = Root(RecoveredPubend(last=1_000, lease=5_000_000))
     root.publish(1, 1, 50)
     root.sync()
     assert root.known == [(5_000_000, 5_000_001, [5_000_001])]
@@ -219,7 +228,7 @@ def test_a_lease_that_found_the_disk_full_is_asked_for_again() -> None:
 
 
 def test_silence_is_advertised_only_as_far_as_the_lease_on_disk() -> None:
-    root = Root(PubendState(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    root = Root(RecoveredPubend(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
     assert root.beat(100) == [AppendLease("p", 1_100)]
     assert root.known == []
     root.sync()
@@ -233,7 +242,7 @@ def test_silence_is_advertised_only_as_far_as_the_lease_on_disk() -> None:
 
 
 def test_silence_goes_on_although_the_clock_went_back() -> None:
-    root = Root(PubendState(last=5_000, lease=9_000), PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    root = Root(RecoveredPubend(last=5_000, lease=9_000), PubendPolicy(heartbeat=10, lease_ahead=1_000))
     root.beat(100, wall=50)
     root.sync()
     root.beat(120, wall=70)
@@ -243,12 +252,12 @@ def test_silence_goes_on_although_the_clock_went_back() -> None:
 
 def test_a_stream_never_stands_before_what_it_may_have_said() -> None:
     """Others heard of silence up to the lease: who starts at what they released must not start before it."""
-    root = Root(PubendState(last=5_000, lease=9_000))
+    root = Root(RecoveredPubend(last=5_000, lease=9_000))
     assert root.pubend.position == 9_000
 
 
 def test_there_is_no_silence_while_an_event_is_on_its_way_to_the_disk() -> None:
-    root = Root(PubendState(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    root = Root(RecoveredPubend(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
     root.beat(50)
     root.sync()
     root.publish(1, 1, 100)
@@ -260,24 +269,24 @@ def test_there_is_no_silence_while_an_event_is_on_its_way_to_the_disk() -> None:
 
 
 def test_after_a_crash_no_event_gets_a_tick_that_may_have_been_said_to_be_silent() -> None:
-    root = Root(PubendState(last=100, lease=1_100))
+    root = Root(RecoveredPubend(last=100, lease=1_100))
     assert appended(root.publish(1, 1, 500)) == [("me", 1, [1_101])]
 
 
 def test_the_last_event_is_announced_when_nobody_releases_it_and_after_recovery() -> None:
-    root = Root(PubendState(last=100), PubendPolicy(ack_expected=1_000))
-    assert root.pubend.announcement(10) == 100
-    assert root.pubend.announcement(20) is None
-    assert root.pubend.announcement(2_000) == 100
+    root = Root(RecoveredPubend(last=100), PubendPolicy(ack_expected=1_000))
+    assert announced(root, 10) == 100
+    assert announced(root, 20) is None
+    assert announced(root, 2_000) == 100
     root.released(100, 100)
-    assert root.pubend.announcement(9_000) is None
+    assert announced(root, 9_000) is None
 
 
 # Release.
 
 
 def test_what_everyone_has_released_goes() -> None:
-    root = Root(PubendState(last=500))
+    root = Root(RecoveredPubend(last=500))
     assert root.released(50, 300) == [LoseLog("p", 50)]
     assert root.released(40, 200) == []  # minima never go back
     assert root.released(50, 400) == []
@@ -286,7 +295,7 @@ def test_what_everyone_has_released_goes() -> None:
 
 
 def test_age_releases_early_but_never_beyond_what_is_delivered() -> None:
-    root = Root(PubendState(last=500), PubendPolicy(max_retain=100))
+    root = Root(RecoveredPubend(last=500), PubendPolicy(max_retain=100))
     assert root.released(50, 300, wall=120) == [LoseLog("p", 50)]
     assert root.released(50, 300, wall=250) == [LoseLog("p", 150)]
     assert root.released(50, 300, wall=1_000) == [LoseLog("p", 300)]
@@ -294,7 +303,7 @@ def test_age_releases_early_but_never_beyond_what_is_delivered() -> None:
 
 
 def test_size_releases_early_whole_batches_and_only_as_many_as_needed() -> None:
-    state = PubendState(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
+    state = RecoveredPubend(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
     root = Root(state, PubendPolicy(max_bytes=120))
     assert root.pubend.bytes == 200
     assert root.released(0, 400) == [LoseLog("p", 200)]
@@ -303,7 +312,7 @@ def test_size_releases_early_whole_batches_and_only_as_many_as_needed() -> None:
 
 
 def test_size_does_not_release_beyond_what_is_delivered() -> None:
-    state = PubendState(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
+    state = RecoveredPubend(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
     root = Root(state, PubendPolicy(max_bytes=0))
     assert root.released(0, 150) == [LoseLog("p", 150)]
     assert root.pubend.bytes == 150  # the batch up to 200 is still needed
@@ -322,14 +331,14 @@ def test_what_is_published_counts_towards_the_size() -> None:
 def test_the_archive_holds_release_and_policy_may_say_otherwise() -> None:
     for unarchived, expected in ((False, 40), (True, 300)):
         policy = PubendPolicy(max_retain=100, release_unarchived=unarchived)
-        root = Root(PubendState(last=500), policy)
+        root = Root(RecoveredPubend(last=500), policy)
         root.pubend.archived = 40
         assert root.released(200, 300, wall=10_000) == [LoseLog("p", expected)]
 
 
-@pytest.mark.parametrize("state", [PubendState(), PubendState(last=7, lost=3)])
-def test_it_describes_itself(state: PubendState) -> None:
-    described: dict[str, Any] = Root(state).pubend.describe()
-    assert described["last_event"] == (7 if state.last == 7 else None)
-    assert described["lost"] == (3 if state.last == 7 else None)
-    assert described["bytes"] == 0
+@pytest.mark.parametrize("state", [RecoveredPubend(), RecoveredPubend(last=7, lost=3)])
+def test_it_describes_itself(state: RecoveredPubend) -> None:
+    described = Root(state).pubend.describe()
+    assert described.last_event == (7 if state.last == 7 else None)
+    assert described.lost == (3 if state.last == 7 else None)
+    assert described.bytes == 0

@@ -15,6 +15,7 @@ from typing import Any
 import click
 import pytest
 
+from tests.storage.sync_recorder import record_syncs
 from tidemark.admin.broker_snapshot import BrokerSnapshot, lags_of, rates_between
 from tidemark.admin.health_checks import (
     Limits,
@@ -241,6 +242,14 @@ def test_a_checkpoint_file_holds_one_token(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["place"]
     with pytest.raises(click.ClickException, match="cannot be written"):
         CheckpointFile(tmp_path / "none" / "place").save(token)
+
+
+def test_a_checkpoint_that_is_saved_is_on_disk_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = record_syncs(monkeypatch)
+    CheckpointFile(tmp_path / "place").save(CheckpointToken({"p": 7}))
+    assert synced == [tmp_path / "place.new", tmp_path]
 
 
 def subscription(

@@ -16,7 +16,7 @@ from tidemark.node.local_link import LocalBrokers
 from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Connect,
     Deliver,
@@ -101,7 +101,7 @@ class Speaker:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        self.decoder = Decoder(FRAME_BYTES_MAX)
+        self.decoder = FrameDecoder(FRAME_BYTES_MAX)
         self.unread: list[Frame] = []
 
     async def say(self, *frames: Frame) -> None:

@@ -9,9 +9,10 @@ import pytest
 from tests.wire.frame_strategies import batch_of, bytes_of
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import BatchBuilder
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Credit,
@@ -41,7 +42,7 @@ def name(text: str) -> bytes:
 
 def refuses(raw: bytes, reason: str) -> None:
     with pytest.raises(WireError, match=reason):
-        Decoder().feed(raw)
+        FrameDecoder().feed(raw)
 
 
 def knowledge(base: int, upto: int, ticks: list[int], *damaged: tuple[int, int]) -> Knowledge:
@@ -123,7 +124,7 @@ RECALLED_WRONGLY: dict[str, tuple[int, int, list[tuple[int, int]]]] = {
 def test_the_lines_of_a_recall_follow_one_another_within_it(what: str) -> None:
     base, upto, lines = RECALLED_WRONGLY[what]
     with pytest.raises(WireError, match="recall"):
-        encode(Recall(1, "p", base, upto, tuple(Line("t", "", *each) for each in lines), 9))
+        encode(Recall(1, "p", base, upto, tuple(Line(TopicSelector("t", ""), *each) for each in lines), 9))
     written = [pack("<qq", *each) + name("t") + name("") for each in lines]
     head = pack("<qqqq", 1, base, upto, 9) + name("p") + pack("<I", len(lines))
     refuses(frame_of(52, head + b"".join(written)), "recall")
@@ -149,7 +150,7 @@ def subscribed(*entries: tuple[str, int]) -> bytes:
 
 def test_a_token_may_be_in_any_order_but_names_a_pubend_once() -> None:
     token = CheckpointToken({"a": 2, "b": 1})
-    assert Decoder().feed(subscribed(("b", 1), ("a", 2))) == [Subscribed("s", token)]
+    assert FrameDecoder().feed(subscribed(("b", 1), ("a", 2))) == [Subscribed("s", token)]
     refuses(subscribed(("a", 1), ("a", 1)), "twice")
     refuses(subscribed(("", 1)), "malformed")
 

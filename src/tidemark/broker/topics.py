@@ -1,18 +1,20 @@
-"""Topics: the schemas a broker knows, and how they spread (DESIGN 4).
+"""Topics: the schemas a broker knows, and how they spread (docs/messages.md).
 
-A client declares a topic at any broker; from there it goes to every neighbour that does not know it yet. It
-is on disk before the client is told, so that whoever holds an event of it can read it after a restart.
+A client declares a topic at any broker; from there the topic goes to every neighbour that does not know it
+yet. A topic is on disk before the client is told, so that a broker that holds an event of it can read the
+event after a restart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
-from tidemark.broker.commit import GroupCommit
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, SaveTopic, SendClient, SendPeer
+from tidemark.broker.effects import SaveTopic, SendClient, SendPeer
+from tidemark.broker.overlay.neighbourhood import Neighbourhood
+from tidemark.broker.turn import Turn
 from tidemark.errors import DecodeError, SchemaError, TidemarkError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
@@ -25,33 +27,34 @@ from tidemark.wire.frames import Describe, Refused, Topic
 TOPICS_MAX = 100_000
 
 
+class TopicListener(Protocol):
+    """A part of the broker that may wait for a topic."""
+
+    def learnt(self) -> None:
+        """A version of a topic has become known."""
+
+
 class Topics:
     """What one broker knows of topics."""
 
     def __init__(
-        self,
-        registry: Registry,
-        out: Outbox,
-        counters: Counters,
-        tables_commit: GroupCommit,
-        peers: Callable[[], Iterable[str]],
-        learnt: Callable[[], None],
+        self, registry: Registry, turn: Turn, neighbourhood: Neighbourhood, listener: TopicListener
     ) -> None:
-        """`peers` says which neighbours can be told now; `learnt` is called when there is something new."""
+        #: every topic that is known; all parts that match or read events hold it, only this one adds to it
         self._registry = registry
-        self._out = out
-        self._counters = counters
-        self._tables_commit = tables_commit
-        self._peers = peers
-        self._learnt = learnt
+        self._turn = turn
+        self._out = turn.out
+        self._counters = turn.counters
+        self._neighbourhood = neighbourhood
+        self._listener = listener
 
     def recover(self, topics: Iterable[Topic]) -> None:
-        """What the tables have."""
+        """Take the topics that the tables have."""
         for topic in topics:
             self._take(topic)
 
     def declare(self, client: int, frame: Topic) -> None:
-        """A client declares a topic, or a further version of it."""
+        """A client declares a topic, or a further version of it; it is answered once that is on disk."""
         before = self._count(frame.topic)
         try:
             self._check_name(frame.topic)
@@ -59,27 +62,27 @@ class Topics:
         except TidemarkError as error:
             self._out.add(SendClient(client, Refused("topic", frame.topic, "schema", str(error))))
         else:
-            self._tables_commit.after(partial(self._answer, client, frame.topic))
+            self._turn.tables.after(partial(self._answer, client, frame.topic))
         if self._count(frame.topic) > before:
             self._keep(frame.topic, None)
 
     def describe(self, client: int, frame: Describe) -> None:
-        """A client wants to know a topic. What is not on disk yet is not known yet."""
-        if self._tables_commit.is_idle:
+        """A client asks for a topic; it is answered once everything known of the topic is on disk."""
+        if self._turn.tables.is_idle:
             self._answer(client, frame.topic)
         else:
-            self._tables_commit.after(partial(self._answer, client, frame.topic))
+            self._turn.tables.after(partial(self._answer, client, frame.topic))
 
     def heard(self, peer: str, frame: Topic) -> None:
-        """A neighbour knows a topic; the others are told if it is new here."""
+        """A neighbour tells of a topic; the other neighbours are told if it is new here."""
         before = self._count(frame.topic)
         self._take(frame)
         if self._count(frame.topic) > before:
             self._keep(frame.topic, peer)
-            self._tables_commit.after()
+            self._turn.tables.after()
 
     def problem_of(self, batch: EventBatch) -> str | None:
-        """Why these events cannot be published; None if they can."""
+        """Return why these events cannot be published; None if they can."""
         for shape in batch.shapes:
             if shape.topic not in self._registry.topics:
                 return f"there is no topic {shape.topic!r}: declare it first"
@@ -90,12 +93,12 @@ class Topics:
         return None
 
     def tell_all(self, peer: str) -> None:
-        """Tell a neighbour that has just come everything."""
+        """Tell a neighbour that has just come up about every topic."""
         for topic in self._registry.topics:
             self._out.add(SendPeer(peer, self._frame(topic)))
 
     def _take(self, frame: Topic) -> None:
-        """Learn what fits; what does not can still be read, by its own schema, if that can be understood."""
+        """Add versions that fit those known; of others keep the schemas, so that their events can be read."""
         try:
             self._register(frame)
         except TidemarkError:
@@ -105,7 +108,7 @@ class Topics:
                     self._registry.add(Schema.parse(text))
 
     def _register(self, frame: Topic) -> None:
-        """Add all versions that are not known."""
+        """Add all versions that are not known; raises TidemarkError if one does not fit."""
         schemas = [Schema.parse(text) for text in frame.schemas]
         if frame.is_open and not schemas:
             self._registry.open(frame.topic)
@@ -135,10 +138,10 @@ class Topics:
         frame = self._frame(topic)
         self._counters["topics_learnt"] += 1
         self._out.add(SaveTopic(frame.topic, frame.is_open, frame.schemas))
-        for peer in self._peers():
+        for peer in self._neighbourhood.present():
             if peer != source:
                 self._out.add(SendPeer(peer, frame))
-        self._learnt()
+        self._listener.learnt()
 
     def _frame(self, topic: str) -> Topic:
         found = self._registry.topics[topic]

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from tidemark.errors import SchemaSyntaxError
+from tidemark.message.names import name_problem
 from tidemark.message.text import KEYWORDS
 from tidemark.message.types import (
     DECIMAL,
-    NAME_BYTES_MAX,
     NESTING_MAX,
     Atomic,
     Dynamic,
@@ -52,22 +52,23 @@ _ATOMIC = {kind.value: Atomic(kind) for kind in Kind if kind is not Kind.DECIMAL
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """What a text says, before anything is resolved: the root's name ("" if it has none) and the rest."""
+    """The types that a text describes, with references not resolved yet."""
 
+    #: name of the root, "" if it has none
     name: str
     root: Type
     definitions: dict[str, Type]
 
 
 def parse(text: str) -> ParsedSchema:
-    """Read a schema; SchemaSyntaxError tells line and column of the first thing that is wrong."""
+    """The schema that a text describes; SchemaSyntaxError with line and column of the first mistake."""
     if len(text) > SCHEMA_TEXT_CHARS_MAX:
         raise SchemaSyntaxError(f"a schema has at most {SCHEMA_TEXT_CHARS_MAX} characters", line=1, column=1)
-    return _Parser(text).schema()
+    return _SchemaParser(text).schema()
 
 
 def parse_type(text: str) -> Type:
-    """Read one type that refers to no named schema of its own."""
+    """The type that a text describes; SchemaSyntaxError also if the text defines named schemas."""
     parsed = parse(text)
     if parsed.definitions:
         raise SchemaSyntaxError("a single type was expected, not named schemas", line=1, column=1)
@@ -81,7 +82,9 @@ class _Token:
     start: int
 
 
-class _Parser:
+class _SchemaParser:
+    """Reads the tokens of one text by recursive descent: a method for each rule of the grammar."""
+
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = self._scan()
@@ -212,10 +215,9 @@ class _Parser:
         if token.kind not in ("name", "quoted"):
             self._fail("expected a name", token)
         name = token.text if token.kind == "name" else token.text[1:-1].replace('""', '"')
-        if not name or len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
-            self._fail(f"a name has 1 to {NAME_BYTES_MAX} bytes", token)
-        if any(ch < " " or "\ud800" <= ch <= "\udfff" for ch in name):
-            self._fail("a name has no control characters and no lone surrogates", token)
+        problem = name_problem(name)
+        if problem:
+            self._fail(problem, token)
         return name
 
     def _digits(self, what: str) -> int:

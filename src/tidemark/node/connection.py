@@ -17,7 +17,7 @@ from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
 from tidemark.wire.codec import encode, size_of
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Answer,
@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         #: the server that owns this connection; the connection reports to it, and through it to the runtime
         self._server = server
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         #: None before the socket is open and after it is closed
         self._transport: asyncio.Transport | None = None
         self._is_closing = False
@@ -313,8 +313,8 @@ class Connection(asyncio.BufferedProtocol):
             if kind in _FROM_CLIENT:
                 if isinstance(frame, Subscribe):
                     self.is_subscriber = True
-                    if self._server.elsewhere:
-                        self._write(Refused("subscribe", frame.name, "draining", self._server.elsewhere))
+                    if self._server.drain_notice:
+                        self._write(Refused("subscribe", frame.name, "draining", self._server.drain_notice))
                         continue
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):

@@ -14,8 +14,9 @@ from http import HTTPStatus
 from secrets import randbits
 from time import time
 
-from tidemark.broker.broker import Broker, BrokerConfig
-from tidemark.broker.effects import HostRemoved, PubendState, RoutesChanged
+from tidemark.broker.broker import Broker
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.effects import HostRemoved, RecoveredPubend, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.errors import ConfigError
@@ -34,7 +35,7 @@ from tidemark.node.logs import Log
 from tidemark.node.metrics import Metrics
 from tidemark.node.process.archiving import ArchiveWatch
 from tidemark.node.runtime import Runtime
-from tidemark.node.server import Server, hosted
+from tidemark.node.server import Server, drain_notice, hosted
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import OF_FILE, Topology
 from tidemark.persistence.store import Store
@@ -206,18 +207,18 @@ class Node:
         placement = self.topology.brokers.get(self.config.broker.name)
         return placement is not None and placement.is_draining
 
-    async def _save_topology(self, topology: Topology) -> dict[str, PubendState]:
+    async def _save_topology(self, topology: Topology) -> dict[str, RecoveredPubend]:
         """Put `topology` on disk. Returns what the logs know of the pubends that are new at this broker."""
         name = self.config.broker.name
         new = set(hosted(topology, name)) - set(hosted(self.topology, name))
 
-        def on_disk() -> dict[str, PubendState]:
+        def on_disk() -> dict[str, RecoveredPubend]:
             self._directory.save_topology(topology)
             return self._store.open_pubends(sorted(new), wall_us())
 
         return await self.runtime.disk.call(on_disk)
 
-    def _adopt(self, topology: Topology, states: Mapping[str, PubendState]) -> None:
+    def _adopt(self, topology: Topology, states: Mapping[str, RecoveredPubend]) -> None:
         """Go by `topology`, which is on disk. Links that it ends are told of it before they are closed."""
         name = self.config.broker.name
         self.server.spread(self.membership.whole())
@@ -227,7 +228,12 @@ class Node:
             return
         removed = sorted(self._brokers - set(topology.brokers))
         self._brokers = set(topology.brokers)
-        self.runtime.give([RoutesChanged(topology.layout(), states), *map(HostRemoved, removed)])
+        self.runtime.give(
+            [
+                RoutesChanged(topology.layout(), states, drain_notice(topology, name)),
+                *map(HostRemoved, removed),
+            ]
+        )
         self.server.change(topology)
         self._links.change(topology.calls(name))
 
@@ -364,4 +370,5 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
         config.limits.window,
         pfs_sync=thresholds.pfs_sync,
+        drain_notice=drain_notice(config.topology, name),
     )

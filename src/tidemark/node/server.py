@@ -103,8 +103,8 @@ class Server:
         #: the neighbours of this broker, and the pubends it hosts, in the topology that `change` was given
         self.neighbours: tuple[str, ...] = membership.topology.neighbours(name)
         self.pubends: tuple[str, ...] = hosted(membership.topology, name)
-        #: what those are told that had better be elsewhere; "" while this broker is to stay
-        self.elsewhere = runtime.broker.elsewhere = elsewhere(membership.topology, name)
+        #: what subscribers are told while this broker is being drained; "" while it is not
+        self.drain_notice = drain_notice(membership.topology, name)
         self.limits = limits
         self._link_limits = config.links
         #: what connections receive goes to its `client_*`, `peer_said` and `link_*` methods
@@ -235,10 +235,7 @@ class Server:
             link.say(frame)
 
     def change(self, topology: Topology) -> None:
-        """Adopt `topology`.
-
-        Close what is no link in it, and send subscribers away if it drains this broker.
-        """
+        """Go by another topology: close what is no link any more, and send subscribers away when drained."""
         self.neighbours = topology.neighbours(self.name)
         self.pubends = hosted(topology, self.name)
         for connection in [each for each in self._strangers if each.hello is not None]:
@@ -246,10 +243,10 @@ class Server:
         for link in self._all_links():
             if link.peer not in self.neighbours:
                 link.close()
-        self.elsewhere = self.runtime.broker.elsewhere = elsewhere(topology, self.name)
-        if self.elsewhere:
+        self.drain_notice = drain_notice(topology, self.name)
+        if self.drain_notice:
             for connection in [each for each in self.connections if each.is_subscriber]:
-                connection.refuse("draining", self.elsewhere)
+                connection.refuse("draining", self.drain_notice)
 
     def _all_links(self) -> list[Connection | LocalLink]:
         return [*self.links, *self.local]
@@ -405,8 +402,8 @@ def hosted(topology: Topology, name: str) -> tuple[str, ...]:
     return tuple(sorted(topology.brokers[name].pubends)) if name in topology.brokers else ()
 
 
-def elsewhere(topology: Topology, name: str) -> str:
-    """Where clients of a broker that is drained should go, its own cell first; "" if it is not drained."""
+def drain_notice(topology: Topology, name: str) -> str:
+    """Return where clients of a drained broker should go, its own cell first; "" if it is not drained."""
     placement = topology.brokers.get(name)
     if placement is None or not placement.is_draining:
         return ""

@@ -20,8 +20,8 @@ from tidemark.broker.effects import (
     LogRead,
     LogSynced,
     LoseLog,
-    PubendState,
     ReadLog,
+    RecoveredPubend,
 )
 from tidemark.errors import DiskFullError
 from tidemark.persistence.alarm import RaiseAlarm
@@ -52,13 +52,13 @@ class EventLogs:
         #: LogFull was reported, and the broker has not answered with ResumeLog
         self._is_full = False
 
-    def recover(self, pubend: str, now: Tick) -> PubendState:
+    def recover(self, pubend: str, now: Tick) -> RecoveredPubend:
         """Open the log of a pubend, if it is not open. Returns what it knows. Errors as of `EventLog`."""
         log = self._logs.get(pubend)
         if log is None:
             log = self._logs[pubend] = EventLog(self._volume, pubend, now=now)
         state = log.state
-        return PubendState(
+        return RecoveredPubend(
             last=state.last_tick,
             lease=state.lease,
             lost=state.lost,

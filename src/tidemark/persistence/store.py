@@ -29,9 +29,9 @@ from tidemark.broker.effects import (
     Effect,
     FetchLog,
     LoseLog,
-    PubendState,
     ReadLog,
     ReadPfs,
+    RecoveredPubend,
     ResumeLog,
     SaveHosts,
     SaveReleased,
@@ -113,7 +113,7 @@ class Store:
         self._look_for_damage()
         return recovered
 
-    def open_pubends(self, pubends: Iterable[str], now: Tick) -> dict[str, PubendState]:
+    def open_pubends(self, pubends: Iterable[str], now: Tick) -> dict[str, RecoveredPubend]:
         """Open the logs of pubends that are hosted here from now on. Returns what the logs know of each."""
         return {name: self._logs.recover(name, now) for name in pubends}
 

@@ -1,10 +1,10 @@
-"""A layout: the kind of a frame, and how its bytes are made and read.
+"""A layout: the kind of a frame, and how its bytes are written and read.
 
     frame  := header | payload
     header := payload bytes u32 | kind u8 | layout version u8 | flags u16, which are 0
 
-Most layouts are a list of fields (`record`); the few frames that carry events or come with each batch of
-them have functions of their own.
+Most layouts are a list of fields (`record`). The few frames that carry events, or that are sent for every
+batch of them, have functions of their own, which are faster.
 """
 
 from __future__ import annotations
@@ -16,32 +16,34 @@ from typing import Any
 
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
-from tidemark.wire.fields import Field, together
+from tidemark.wire.fields import WireField, together
 from tidemark.wire.frames import Frame
 from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.tails import Tail
 
-#: payload bytes, key, flags. The key is kind and layout version in one number: what a layout is found by.
+#: payload bytes, key, flags. The key is the kind and the layout version in one number.
 HEADER = Struct("<IHH")
 HEADER_BYTES = HEADER.size
 
-Writer = Callable[[Any], list[Buffer]]
-#: `read(data, at, end, tail)`: the payload is data[at:end], `tail` takes the batch out of it
-Reader = Callable[[Buffer, int, int, Tail], Frame]
+#: `write(frame)` -> the buffers to send, in order; WireError if the frame is over a limit
+WriteFrame = Callable[[Any], list[Buffer]]
+#: `read(data, at, end, tail)` -> the frame whose payload is data[at:end]; `tail` reads its batch. WireError
+#: if the payload is damaged.
+ReadFrame = Callable[[Buffer, int, int, Tail], Frame]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FrameLayout:
     """One version of the bytes of one kind of frame."""
 
     frame: type[Any]
     key: int
-    write: Writer
-    read: Reader
+    write: WriteFrame
+    read: ReadFrame
 
 
 def key_of(kind: int, version: int = 1) -> int:
-    """What a layout is found by."""
+    """The key of a layout: the number that a header has for its kind and layout version."""
     return version << 8 | kind
 
 
@@ -52,9 +54,13 @@ def record(
     check: Callable[[Any], None] | None = None,
     frame_bytes_max: int = FRAME_BYTES_MAX,
     layout_version: int = 1,
-    **fields: Field,
-) -> Layout:
-    """The layout of a frame that is its fields in this order. `check` raises WireError for what cannot be."""
+    **fields: WireField,
+) -> FrameLayout:
+    """The layout of a frame whose payload is its fields, in the order of the arguments.
+
+    `check` is called with the frame, before writing and after reading, and raises WireError if its values do
+    not go together.
+    """
     key = key_of(kind, layout_version)
     payload_field = together(frame, fields)
 
@@ -74,10 +80,10 @@ def record(
         made: Frame = value
         return made
 
-    return Layout(frame, key, write, read)
+    return FrameLayout(frame, key, write, read)
 
 
 def check_end(at: int, end: int) -> None:
-    """WireError unless the fields took exactly the payload."""
+    """WireError unless the fields took exactly the bytes of the payload."""
     if at != end:
         raise WireError(f"{end - at} bytes are left over" if at < end else f"{at - end} bytes are missing")

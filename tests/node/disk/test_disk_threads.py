@@ -101,14 +101,15 @@ def test_what_single_events_add_to_the_pfs_goes_together_and_before_all_that_com
             return AppendPfs("p", tick - 1, tick + events, ticks, np.ones(events, np.uint32), {})
 
         put: list[Effect] = []
-        for effects in (
+        steps: tuple[list[Effect], ...] = (
             [addition(1)],
             [addition(2), SyncLog(1)],
             [CommitTables(1)],  # waited for: with it goes all that was held
             [addition(3)],
             [addition(4, HELD_EVENTS_MAX + 1)],  # worth a thread's while
-            *([addition(100 + number)] for number in range(HELD_MAX + 5)),
-        ):
+            *(list[Effect]([addition(100 + number)]) for number in range(HELD_MAX + 5)),
+        )
+        for effects in steps:
             disks.put(effects)
             put += [each for each in effects if not isinstance(each, SyncLog)]
         async with asyncio.timeout(10):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.sync_recorder import record_syncs
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import brokers_of, load
 from tidemark.node.process.workers import lay_out
@@ -33,3 +34,11 @@ def test_there_may_be_more_the_next_time_and_never_fewer(tmp_path: Path) -> None
 def test_a_number_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="between 1 and 64"):
         lay_out(str(tmp_path), "127.0.0.1:9000", 65, {})
+
+
+def test_the_topology_of_the_workers_is_on_disk_when_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = record_syncs(monkeypatch)
+    file = lay_out(str(tmp_path), "127.0.0.1:9000", 2, {})
+    assert synced == [file.with_name("workers.toml.new"), tmp_path]

@@ -8,26 +8,24 @@ where the constream is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, PfsRead, ReadPfs
+from tidemark.broker.effects import PfsRead, ReadPfs
 from tidemark.broker.hosting.catchup import CHUNK_EVENTS_MAX, Catchup
-from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.delivery import Delivery
+from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.recalls import Recalls
-from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE
 from tidemark.broker.streams.stream import Ranges
 from tidemark.broker.streams.window import Cuts, unexpired
-from tidemark.matching.audience import Audience
+from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import Fetched, Range
 
 
@@ -36,31 +34,28 @@ class CatchupStreams:
 
     def __init__(
         self,
-        subscriptions: Mapping[int, Subscription],
-        constreams: Mapping[str, Constream],
-        audience: Audience,
-        telling: Delivery,
+        state: HostState,
+        delivery: Delivery,
         fetching: Fetching,
-        out: Outbox,
-        counters: Counters,
+        turn: Turn,
         *,
         recall: bool,
     ) -> None:
         """`recall`: there is an archive, which may have what pubends have let go."""
-        self._subscriptions = subscriptions
-        self._constreams = constreams
-        self._audience = audience
-        self._delivery = telling
+        self._subscriptions = state.subscriptions
+        self._constreams = state.constreams
+        self._audience = state.audience
+        self._delivery = delivery
         self._fetching = fetching
-        self._out = out
-        self._counters = counters
+        self._turn = turn
+        self._out = turn.out
+        self._counters = turn.counters
         self._recall = recall
-        self.recalls = Recalls(out, counters, partial(self._told_of_past, for_good=True))
+        self.recalls = Recalls(turn, self)
         #: (pubend, subscriber) -> how to give up what is being fetched for it
         self._fetches: dict[tuple[str, int], Callable[[], None]] = {}
         #: (pubend, subscriber) that have to be looked at before the stimulus is done with
         self._calls: dict[tuple[str, int], None] = {}
-        self.now = self.wall = 0
 
     # Coming and going.
 
@@ -118,7 +113,7 @@ class CatchupStreams:
         catchup.matched(answer.upto, answer.ticks, answer.unknown)
         self._calls[answer.pubend, answer.subscriber] = None
 
-    def _catch_up(self, pubend: str, subscription: Subscription, catchup: Catchup) -> None:
+    def _catch_up(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
         """Tell what can be told, ask for what is missing, join the constream when it is reached."""
         constream = self._constreams[pubend]
         lost = constream.stream.window.knowledge.lost
@@ -148,10 +143,10 @@ class CatchupStreams:
             self._fetch(pubend, subscription, catchup)
 
     def _tell_late(
-        self, pubend: str, subscription: Subscription, upto: int, batch: EventBatch | None
+        self, pubend: str, subscription: HostedSubscription, upto: int, batch: EventBatch | None
     ) -> None:
         """What a catchup stream has ready, but for what is not valid any more."""
-        alive = unexpired(batch, self.wall) if batch is not None else None
+        alive = unexpired(batch, self._turn.wall) if batch is not None else None
         if batch is not None:
             self._counters["events_expired"] += batch.count - (alive.count if alive is not None else 0)
             self.recalls.told(pubend, subscription.id, len(batch.body))
@@ -160,7 +155,7 @@ class CatchupStreams:
     # What lies before: not in the PFS here, or not at the pubend any more.
 
     def _reach_back(
-        self, pubend: str, subscription: Subscription, catchup: Catchup, known: int, gap: int | None
+        self, pubend: str, subscription: HostedSubscription, catchup: Catchup, known: int, gap: int | None
     ) -> None:
         """Ask for what no stream has: what is L up to `gap`, what was left out before it was known here."""
         base, lost = catchup.position, self._constreams[pubend].stream.window.knowledge.lost
@@ -177,7 +172,7 @@ class CatchupStreams:
         else:
             line, done = lines[0], partial(self._fetched, subscription.id)
             self._fetches[pubend, subscription.id] = self._fetching.ask(
-                pubend, base, line.upto, line.pattern, line.selector, done
+                pubend, base, line.upto, line.wanted, done
             )
 
     def _fetched(self, number: int, frame: Fetched) -> None:
@@ -192,6 +187,12 @@ class CatchupStreams:
         if lost > frame.base:
             gone.insert(0, (frame.base, lost))
         self._told_of_past(frame.pubend, number, frame.base, frame.upto, frame.batch, gone)
+
+    def recalled(
+        self, pubend: str, number: int, base: int, upto: int, batch: EventBatch | None, gone: Sequence[Range]
+    ) -> None:
+        """Take all that the archive has for a subscriber in `(base, upto]`; what is `gone` is L for good."""
+        self._told_of_past(pubend, number, base, upto, batch, gone, for_good=True)
 
     def _told_of_past(
         self,
@@ -209,7 +210,7 @@ class CatchupStreams:
         catchup.recalled(base, upto, batch, gone, for_good=for_good)
         self._calls[pubend, number] = None
 
-    def _fetch(self, pubend: str, subscription: Subscription, catchup: Catchup) -> None:
+    def _fetch(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
         """Take what is missing from the window, in pieces that all who are there share, or ask for it."""
         missing = catchup.missing()
         if not missing:
@@ -217,7 +218,7 @@ class CatchupStreams:
         stream = self._constreams[pubend].stream
         piece = stream.window.piece(missing[0][0], missing[-1][1])
         if piece is None:
-            stream.nacked(HERE, missing, self.now)
+            stream.nacked(HERE, missing)
             return
         chosen = partial(self._chosen, pubend, subscription.id)
         catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen)
@@ -226,11 +227,8 @@ class CatchupStreams:
     def _chosen(self, pubend: str, number: int, batch: EventBatch) -> Bools:
         """chosen[row]: what the subscriber wanted at the event's tick is true of it."""
         chosen = np.zeros(batch.count, np.bool_)
-        desires = self._subscriptions[number].desires
-        ends = [each.since.get(pubend, TICK_MAX) for each in desires[1:]] + [TICK_MAX]
-        for desire, end in zip(desires, ends, strict=True):
-            start = desire.since.get(pubend, TICK_MAX)
-            if start < end and start < batch.ticks[-1] and end >= batch.ticks[0]:
-                times = (batch.ticks > start) & (batch.ticks <= end)
-                chosen |= times & self._audience.chosen(desire.member, batch)
+        base, upto = int(batch.ticks[0]) - 1, int(batch.ticks[-1])
+        for period, first, last in self._subscriptions[number].in_force(pubend, base, upto):
+            times = (batch.ticks > first) & (batch.ticks <= last)
+            chosen |= times & self._audience.chosen(period.member, batch)
         return chosen

@@ -15,13 +15,14 @@ brokers that could not hear of each other; with several clocks it may be the ear
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, SendPeer
-from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.effects import SendPeer
+from tidemark.broker.hosting.subscription import HostedSubscription
+from tidemark.broker.overlay.neighbourhood import Neighbourhood
+from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Claim
 
 #: Claims that are remembered to tell those who were away; the oldest go first.
@@ -30,37 +31,46 @@ CLAIMS_MAX = 65_536
 NOBODY = ""
 
 
-class Desk(Protocol):
-    """What the broker does with a subscription that moves."""
+class MovingSubscriptions(Protocol):
+    """What the broker does with a subscription that moves; `Sessions` is the implementation."""
 
-    def find(self, name: str) -> Subscription | None:
+    def find(self, name: str) -> HostedSubscription | None:
         """The durable subscription of this name here."""
 
-    def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
+    def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         """Put it on disk, with its epoch."""
 
-    def fence(self, subscription: Subscription, broker: str) -> None:
+    def fence(self, subscription: HostedSubscription, broker: str) -> None:
         """End its connection, if it has one: it is at another broker now."""
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: HostedSubscription) -> None:
         """Let it go: another broker holds it, or it has ended."""
 
-    def hold(self, subscription: Subscription, done: Callable[[], None]) -> None:
-        """Make sure that every pubend holds what it has not consumed, then `done`."""
+
+class Holds(Protocol):
+    """How a host makes sure that nothing is let go too early; `ReleaseReports` is the implementation."""
+
+    def hold(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
+        """Make every pubend hold what the subscriber has not consumed, then call `done`."""
 
 
 class Handover:
     """The claims that one broker has made and heard."""
 
     def __init__(
-        self, me: str, desk: Desk, out: Outbox, counters: Counters, peers: Callable[[], Iterable[str]]
+        self,
+        me: str,
+        turn: Turn,
+        subscriptions: MovingSubscriptions,
+        holds: Holds,
+        neighbourhood: Neighbourhood,
     ) -> None:
-        """`peers`: the neighbours that are there now."""
         self._me = me
-        self._desk = desk
-        self._out = out
-        self._counters = counters
-        self._peers = peers
+        self._out = turn.out
+        self._counters = turn.counters
+        self._subscriptions = subscriptions
+        self._holds = holds
+        self._neighbourhood = neighbourhood
         #: name -> the newest claim
         self._claims: OrderedDict[str, Claim] = OrderedDict()
 
@@ -71,41 +81,41 @@ class Handover:
         known = self._claims.get(name)
         return max(wall, known.epoch + 1 if known is not None else 1)
 
-    def claim(self, subscription: Subscription) -> None:
+    def claim(self, subscription: HostedSubscription) -> None:
         """The subscription is on disk here, under its epoch: tell everyone, and settle it."""
         subscription.moved_to = None
         self._counters["claims"] += 1
         self._spread(Claim(subscription.name, subscription.epoch, self._me, False))
-        self._desk.hold(subscription, partial(self._settle, subscription, subscription.epoch))
+        self._holds.hold(subscription, partial(self._settle, subscription, subscription.epoch))
 
-    def ended(self, subscription: Subscription) -> None:
+    def ended(self, subscription: HostedSubscription) -> None:
         """The subscription has ended here for good; who may still have it from before is told."""
         known = self._claims.get(subscription.name)
         if known is not None and subscription.moved_to is None:
             self._spread(Claim(subscription.name, max(known.epoch, subscription.epoch) + 1, NOBODY, True))
 
-    def _settle(self, subscription: Subscription, epoch: int) -> None:
+    def _settle(self, subscription: HostedSubscription, epoch: int) -> None:
         """Every pubend has heard that it is held here."""
         if self._is_mine(subscription, epoch):
             self._spread(Claim(subscription.name, epoch, self._me, True))
 
-    def _claim_anew(self, subscription: Subscription, epoch: int) -> None:
+    def _claim_anew(self, subscription: HostedSubscription, epoch: int) -> None:
         subscription.epoch = epoch
-        self._desk.save(subscription, partial(self._claim_if_mine, subscription, epoch))
+        self._subscriptions.save(subscription, partial(self._claim_if_mine, subscription, epoch))
 
-    def _claim_if_mine(self, subscription: Subscription, epoch: int) -> None:
+    def _claim_if_mine(self, subscription: HostedSubscription, epoch: int) -> None:
         if self._is_mine(subscription, epoch):
             self.claim(subscription)
 
-    def _is_mine(self, subscription: Subscription, epoch: int) -> bool:
-        is_here = self._desk.find(subscription.name) is subscription
+    def _is_mine(self, subscription: HostedSubscription, epoch: int) -> bool:
+        is_here = self._subscriptions.find(subscription.name) is subscription
         return is_here and subscription.epoch == epoch and subscription.moved_to is None
 
     # From neighbours.
 
     def heard(self, peer: str, claim: Claim) -> None:
         """A neighbour tells of a claim."""
-        known, mine = self._claims.get(claim.name), self._desk.find(claim.name)
+        known, mine = self._claims.get(claim.name), self._subscriptions.find(claim.name)
         best = known
         if mine is not None and mine.moved_to is None:
             own = Claim(mine.name, mine.epoch or mine.made_at, self._me, True)
@@ -125,7 +135,7 @@ class Handover:
         for claim in self._claims.values():
             self._out.add(SendPeer(peer, claim))
 
-    def _yield(self, mine: Subscription, claim: Claim) -> None:
+    def _yield(self, mine: HostedSubscription, claim: Claim) -> None:
         """Another broker claims it, under a higher epoch."""
         is_here = mine.client is not None and mine.moved_to is None
         if is_here and mine.connected_at > claim.epoch:
@@ -134,17 +144,17 @@ class Handover:
             return
         mine.moved_to = claim.broker
         self._counters["fences"] += mine.client is not None
-        self._desk.fence(mine, claim.broker)
+        self._subscriptions.fence(mine, claim.broker)
         if claim.settled:
             self._counters["moves"] += 1
-            self._desk.remove(mine)
+            self._subscriptions.remove(mine)
 
     def _spread(self, claim: Claim, *, but: str | None = None) -> None:
         self._claims[claim.name] = claim
         self._claims.move_to_end(claim.name)
         while len(self._claims) > CLAIMS_MAX:
             self._claims.popitem(last=False)
-        for peer in self._peers():
+        for peer in self._neighbourhood.present():
             if peer != but:
                 self._out.add(SendPeer(peer, claim))
 

@@ -1,4 +1,4 @@
-"""Where brokers are: `tidemark://host:port[,host:port...]`, any of which will do."""
+"""Addresses: `tidemark://host:port[,host:port...]` names brokers, any of which a client may connect to."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _PART = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/?#@\[\]]+))(
 _URL = re.compile(r"tidemark://[^\s;]+")
 
 
-class Address(NamedTuple):
-    """One broker's."""
+class SocketAddress(NamedTuple):
+    """Where a broker, or a client that is called by its broker, listens."""
 
     host: str
     port: int
@@ -26,8 +26,8 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_url(url: str) -> tuple[Address, ...]:
-    """The brokers that a URL names, in its order; ConfigError if it names none."""
+def parse_url(url: str) -> tuple[SocketAddress, ...]:
+    """The brokers that `url` names, in its order, each once; ConfigError if it is malformed."""
     if not url.startswith(SCHEME):
         raise ConfigError(f"{url!r} is not a broker's URL: write {SCHEME}host:port", key="url")
     parts = url.removeprefix(SCHEME).removesuffix("/").split(",")
@@ -36,7 +36,7 @@ def parse_url(url: str) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(_address(part, url) for part in parts))
 
 
-def addresses_in(text: str) -> tuple[Address, ...]:
+def addresses_in(text: str) -> tuple[SocketAddress, ...]:
     """The brokers that a sentence names, in a URL; none if it has no URL."""
     found = _URL.search(text)
     try:
@@ -45,19 +45,19 @@ def addresses_in(text: str) -> tuple[Address, ...]:
         return ()
 
 
-def parse_listen(text: str) -> Address:
-    """Where to listen, `host:port`; port 0 lets the system choose. ConfigError if it is anything else."""
+def parse_listen(text: str) -> SocketAddress:
+    """The address `host:port` to listen at; port 0 lets the system choose. ConfigError if it is malformed."""
     match = _PART.fullmatch(text)
     if match is None or match["port"] is None or int(match["port"]) > PORT_MAX:
         raise ConfigError(f"{text!r} is not an address: write host:port, like 127.0.0.1:0", key="listen")
-    return Address(match["six"] or match["host"], int(match["port"]))
+    return SocketAddress(match["six"] or match["host"], int(match["port"]))
 
 
-def _address(text: str, url: str) -> Address:
+def _address(text: str, url: str) -> SocketAddress:
     match = _PART.fullmatch(text)
     port = int(match["port"]) if match and match["port"] else PORT_DEFAULT
     if match is None or not 0 < port <= PORT_MAX:
         raise ConfigError(
             f"{text!r} in {url!r} is not host:port: write {SCHEME}127.0.0.1:{PORT_DEFAULT}", key="url"
         )
-    return Address(match["six"] or match["host"], port)
+    return SocketAddress(match["six"] or match["host"], port)

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tidemark.node.process.parent import end_with_parent
-from tidemark.spark.audit.report import Report
+from tidemark.spark.audit.report import AuditReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ class SparkJudge:
             self._process.kill()
             self._process.join()
 
-    def verdict(self, ledgers: Path, html: Path, meanwhile: Callable[[], None] = lambda: None) -> Report:
+    def verdict(self, ledgers: Path, html: Path, meanwhile: Callable[[], None] = lambda: None) -> AuditReport:
         """Of the ledgers in a directory, with a page of it; AssertionError if it comes to none.
 
         `meanwhile` is called now and then while it takes its time.
@@ -66,7 +66,7 @@ class SparkJudge:
             answer = self._ours.recv() if self._waited(meanwhile) else "it takes too long"
         except (EOFError, ConnectionResetError):
             answer = "it has ended"
-        if not isinstance(answer, Report):
+        if not isinstance(answer, AuditReport):
             raise AssertionError(f"no audit: {answer} (see {self._log})")
         return answer
 

@@ -1,7 +1,8 @@
 """Covering: does one selector match all that another matches?
 
-Says yes only when sure: an upstream broker that forwards for `a` alone then loses nothing for `b`. A clause
-covers another when its box contains the other's and its residuals follow from what the other has.
+The functions return True only when that is certain: an upstream broker that forwards for `a` alone then loses
+nothing for `b`. A clause covers another when its box contains the other's box and its residuals follow from
+the other's constraints and residuals.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from tidemark.message.types import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
-    """What is asked of an upstream broker: the events of some topics that a selector is true for."""
+class TopicInterest:
+    """What a broker asks of its upstream: the events of some topics for which a selector is true."""
 
     pattern: TopicPattern
     selector: Node
-    #: Of every topic that the pattern matches: a field that differs between them has no static type here.
-    #: A snapshot: when a schema changes a field's type, the subscription is made anew.
+    #: The types of the fields of every topic that the pattern matches; a field whose type differs between
+    #: those topics has no static type here. A snapshot: when a schema changes a field's type, the owner of
+    #: the interest makes a new one.
     fields: FieldTypes = field(compare=False, repr=False)
     #: normalise(selector, fields)
     clauses: tuple[Clause, ...] | None = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, pattern: TopicPattern, selector: Node, fields: FieldTypes) -> Subscription:
-        """The subscription with its normal form."""
+    def of(cls, pattern: TopicPattern, selector: Node, fields: FieldTypes) -> TopicInterest:
+        """The interest in these topics and this selector, with the selector's normal form."""
         return cls(pattern, selector, fields, normalise(selector, fields))
 
 
@@ -49,8 +51,8 @@ def covers_selector(a: Selector | Node, b: Selector | Node, fields: FieldTypes) 
     return wide == narrow or _covers_normal(normalise(wide, fields), normalise(narrow, fields))
 
 
-def covers_subscription(a: Subscription, b: Subscription) -> bool:
-    """Does `a` get every event that `b` gets?"""
+def covers_interest(a: TopicInterest, b: TopicInterest) -> bool:
+    """Does `a` match every event, of every topic, that `b` matches?"""
     if b.clauses == ():
         return True
     if not a.pattern.covers(b.pattern):
@@ -58,19 +60,19 @@ def covers_subscription(a: Subscription, b: Subscription) -> bool:
     return a.selector == b.selector or _covers_normal(clauses_under(a, b.fields), b.clauses)
 
 
-def clauses_under(subscription: Subscription, fields: FieldTypes) -> tuple[Clause, ...] | None:
-    """Its normal form among the events of topics with these fields.
+def clauses_under(interest: TopicInterest, fields: FieldTypes) -> tuple[Clause, ...] | None:
+    """The normal form of the interest's selector for events of topics with these fields; None if it has none.
 
-    A subscription to `trades.>` knows less of its fields than one to `trades.equity.us`: on the events of
-    the latter both mean what they mean by the latter's types.
+    An interest in `trades.>` knows less of its fields than one in `trades.equity.us`. On the events of
+    `trades.equity.us` both selectors mean what they mean by that topic's types.
     """
-    if subscription.fields is fields or subscription.clauses == (EVERYTHING,):
-        return subscription.clauses
-    return normalise(subscription.selector, fields)
+    if interest.fields is fields or interest.clauses == (EVERYTHING,):
+        return interest.clauses
+    return normalise(interest.selector, fields)
 
 
 def _covers_normal(a: Sequence[Clause] | None, b: Sequence[Clause] | None) -> bool:
-    """Without a normal form only what holds for any selector is known."""
+    """`covers` for selectors that may lack a normal form, of which little is known then."""
     if a is None or b is None:
         return b == () or a == (EVERYTHING,)
     return covers(a, b)
@@ -81,7 +83,10 @@ def _covers_one(a: Sequence[Clause], narrow: Clause) -> bool:
 
 
 def _covers_pieces(a: Sequence[Clause], narrow: Clause) -> bool:
-    """Has each value of some list in `narrow` a clause of `a` that covers it? i > 5 OR i < 3 has 1 and 9."""
+    """Is each value that `narrow` lists for some field covered by a clause of `a`?
+
+    So `i > 5 OR i < 3` covers `i IN (1, 9)`, though neither clause does.
+    """
     if len(a) < 2:
         return False
     lists = ((path, held.values) for path, held in narrow.constraints if isinstance(held, OneOf))

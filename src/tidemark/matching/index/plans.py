@@ -1,4 +1,4 @@
-"""Plans: a selector as boxes to be, before they have columns and numbers."""
+"""Plans: the boxes of a selector, by fields and ranges, before they have columns and numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOXES_PER_CLAUSE_MAX = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BoxPlan:
     """One box of a clause: ranges of fields, and conditions that must be true too."""
 
     clause: Clause
@@ -31,33 +31,33 @@ class Plan:
     conditions: tuple[Node, ...]
 
 
-def plans_of(tree: Node, fields: FieldTypes) -> list[Plan]:
-    """Boxes that together hold exactly the events for which the selector is true."""
+def plans_of(tree: Node, fields: FieldTypes) -> list[BoxPlan]:
+    """The plans of the boxes that together hold exactly the events for which the selector is true."""
     clauses = normalise(tree, fields)
     if clauses is None:
-        return [Plan(Clause((), (tree,)), (), (tree,))]
+        return [BoxPlan(Clause((), (tree,)), (), (tree,))]
     return [plan for clause in clauses for plan in _plans(clause, tree, fields)]
 
 
-def said_type(path: Path, fields: FieldTypes) -> Type:
-    """The type of a field or header; one that an open topic does not know yet may be anything."""
+def declared_type(path: Path, fields: FieldTypes) -> Type:
+    """The type of a field or header; `dynamic` for a field that an open topic does not know yet."""
     return type_at(path, fields) or Dynamic()
 
 
-def _plans(clause: Clause, tree: Node, fields: FieldTypes) -> list[Plan]:
+def _plans(clause: Clause, tree: Node, fields: FieldTypes) -> list[BoxPlan]:
     found: list[tuple[Path, Ranges]] = []
     boxes = 1
     for path, constraint in clause.constraints:
-        item = said_type(path, fields)
+        item = declared_type(path, fields)
         ranges = ranges_of(constraint, item)
         if boxes * len(ranges.alternatives) > BOXES_PER_CLAUSE_MAX:
             assert isinstance(constraint, OneOf)
             ranges = Ranges(ranges_of(as_interval(constraint), item).alternatives, exact=False)
         boxes *= len(ranges.alternatives)
         found.append((path, ranges))
-    # Where keys are not exact the whole selector decides: it is true for no event that it should not be.
+    # Where the ranges are a superset, the whole selector is evaluated as a condition on the candidates.
     conditions = clause.residuals if all(ranges.exact for _, ranges in found) else (tree,)
-    return [Plan(clause, ranges, conditions) for ranges in _combinations(found)]
+    return [BoxPlan(clause, ranges, conditions) for ranges in _combinations(found)]
 
 
 def _combinations(found: Sequence[tuple[Path, Ranges]]) -> list[tuple[tuple[Path, Range], ...]]:
@@ -69,7 +69,9 @@ def _combinations(found: Sequence[tuple[Path, Ranges]]) -> list[tuple[tuple[Path
     return [tuple(side for sides in chosen for side in sides) for chosen in product(*choices)]
 
 
-def explained(plans: Sequence[Plan], ways: Sequence[Set[Path]], fields: FieldTypes) -> list[dict[str, Any]]:
+def explain_plans(
+    plans: Sequence[BoxPlan], ways: Sequence[Set[Path]], fields: FieldTypes
+) -> list[dict[str, Any]]:
     """For people, a dict for each clause; ways[plan] are the fields that lead to a plan's box."""
     clauses: dict[Clause, dict[str, Any]] = {}
     for plan, way in zip(plans, ways, strict=True):

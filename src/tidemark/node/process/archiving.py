@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from tidemark.node.clock import Clock
 from tidemark.node.config.loading import load
@@ -21,6 +20,7 @@ from tidemark.node.config.settings import DEFAULT, Config
 from tidemark.node.config.units import SocketAddress, show_duration, show_retain
 from tidemark.node.process.supervised_process import SupervisedProcess
 from tidemark.node.topology.topology import Topology
+from tidemark.wire.answers import PubendStatus
 
 PACKAGES = ("deltalake", "pyarrow", "pyspark")
 #: The defaults of `tidemark up` while there is an archive: a pubend keeps its events until the archive has
@@ -98,16 +98,16 @@ class ArchiveWatch:
         #: pubend -> the tick that the archive has reached, and since when it has got no further
         self._stuck: dict[str, tuple[int, float]] = {}
 
-    def look(self, pubend: Mapping[str, Any]) -> str | None:
-        """Returns the alarm for a pubend, given its description (`Broker.describe_pubends`); None if well."""
-        name, archived, last = pubend["pubend"], pubend["archived"], pubend["last_event"]
-        if archived is None or last is None or last <= archived or last <= (pubend["lost"] or last - 1):
+    def look(self, pubend: PubendStatus) -> str | None:
+        """Returns the alarm for a pubend, given its status (`Broker.describe_pubends`); None if well."""
+        name, archived, last = pubend.pubend, pubend.archived, pubend.last_event
+        if archived is None or last is None or last <= archived or last <= (pubend.lost or last - 1):
             self._stuck.pop(name, None)
             return None
         before = self._stuck.get(name)
         if before is None or before[0] != archived:
             before = self._stuck[name] = archived, self._clock()
-        is_over = self._max_bytes is not None and pubend["bytes"] > self._max_bytes
+        is_over = self._max_bytes is not None and pubend.bytes > self._max_bytes
         is_late = self._clock() - before[1] >= BEHIND_SECONDS_MAX
         if not is_late and not (is_over and self._clock() - before[1] >= BEHIND_SECONDS_MAX / 10):
             return None

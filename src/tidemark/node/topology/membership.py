@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from tidemark.broker.effects import PubendState
+from tidemark.broker.effects import RecoveredPubend
 from tidemark.errors import ConfigError, TidemarkError
 from tidemark.node.config.units import SocketAddress
 from tidemark.node.logs import Log
@@ -29,14 +29,14 @@ log = Log("membership")
 class SaveTopology(Protocol):
     """Puts a topology on disk: a method of the node."""
 
-    async def __call__(self, topology: Topology, /) -> Mapping[str, PubendState]:
+    async def __call__(self, topology: Topology, /) -> Mapping[str, RecoveredPubend]:
         """Returns what the logs know of the pubends that are new at this broker. Raises StorageError."""
 
 
 class AdoptTopology(Protocol):
     """Has the rest of the broker go by a topology: a method of the node."""
 
-    def __call__(self, topology: Topology, states: Mapping[str, PubendState], /) -> None:
+    def __call__(self, topology: Topology, states: Mapping[str, RecoveredPubend], /) -> None:
         """`topology` is on disk; `states` is what `SaveTopology` returned for it."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -48,7 +48,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Work:
+class ScanWork:
     """All that a slice needs to know of its scan; Spark carries it to wherever slices are read."""
 
     scan: str
@@ -78,7 +78,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SliceResult:
     """What came of a slice: a file in the spool, unless there is nothing for anyone."""
 
     #: "" for nothing
@@ -93,12 +93,6 @@ class Found:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Found:
+    def from_json(cls, text: str) -> SliceResult:
         """The reverse."""
         return cls(**json.loads(text))
-
-
-def within(ranges: Sequence[Range], base: int, upto: int) -> list[Range]:
-    """The parts of ranges, which are in order, that lie in `(base, upto]`."""
-    cut = ((max(low, base), min(high, upto)) for low, high in ranges)
-    return [(low, high) for low, high in cut if low < high]

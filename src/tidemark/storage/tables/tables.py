@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidemark.storage.tables.subscription import SUBSCRIBER_MAX, Subscription
+from tidemark.storage.tables.subscription import SUBSCRIBER_MAX, SubscriptionRow
 from tidemark.ticks import TICK_MIN, CheckpointToken, Tick
 
 #: subscriber -> {pubend: tick}
@@ -47,7 +47,7 @@ class TableRows:
     #: Subscriber's number -> its subscription. A crash loses nothing that was used: a number is committed
     #: before any matcher or the PFS gets it, since otherwise a later subscriber would inherit the number and
     #: its matches; the `since` of a selector is committed before an event is filtered with that selector.
-    subscriptions: dict[int, Subscription] = field(default_factory=dict)
+    subscriptions: dict[int, SubscriptionRow] = field(default_factory=dict)
     #: Subscriber -> the ticks that it has acknowledged. A crash may lose the latest acknowledgements:
     #: released goes back a little, so the pubend keeps its events a little longer. Nothing is delivered again
     #: for that, because the subscriber's own token decides.
@@ -129,11 +129,11 @@ class Tables(ABC):
     def close(self) -> None:  # noqa: B027  (most kinds have nothing to close)
         """Close the tables. What is not committed is lost."""
 
-    def subscriptions(self) -> list[Subscription]:
+    def subscriptions(self) -> list[SubscriptionRow]:
         """Returns all subscriptions, in the order of their numbers."""
         return [self._contents.subscriptions[number] for number in sorted(self._contents.subscriptions)]
 
-    def subscription(self, name: str) -> Subscription | None:
+    def subscription(self, name: str) -> SubscriptionRow | None:
         """Returns the subscription of this name, or None."""
         return self._by_name.get(name)
 
@@ -148,7 +148,7 @@ class Tables(ABC):
         if number > self.counter(SUBSCRIBERS):
             self._contents.counters[SUBSCRIBERS] = self._changes.counters[SUBSCRIBERS] = number
 
-    def put_subscription(self, row: Subscription) -> None:
+    def put_subscription(self, row: SubscriptionRow) -> None:
         """Add a subscription, or replace the one with the same number. Names are unique and never change."""
         assert row.history
         assert 0 < row.id <= self.counter(SUBSCRIBERS), "its number was given out before"
