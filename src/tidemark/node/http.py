@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol, cast
 
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 
 REQUEST_BYTES_MAX = 8 << 10
 CONNECTIONS_MAX = 64
@@ -43,7 +43,7 @@ class HttpServer:
         self.open: set[_Request] = set()
         self._listener: asyncio.Server | None = None
 
-    async def listen(self, address: SocketAddress) -> SocketAddress:
+    async def listen(self, address: HostPort) -> HostPort:
         """Accept requests at `address`. Returns the address with the port, which for 0 the system chooses.
 
         Raises OSError if the address is taken.
@@ -51,7 +51,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(lambda: _Request(self), address.host, address.port)
         host, port = self._listener.sockets[0].getsockname()[:2]
-        return SocketAddress(host, port)
+        return HostPort(host, port)
 
     def close(self) -> None:
         """Accept no more requests and abort those that are open."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from random import Random
 
 from tidemark.node.config.settings import LinksSection
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
 from tidemark.node.server import Server
@@ -38,9 +38,9 @@ class LinkCaller:
         self._local_brokers = local_brokers
         self._random = random or Random()
         #: (neighbour, where it listens) -> the task that keeps the link to it
-        self._tasks: dict[tuple[str, SocketAddress], asyncio.Task[None]] = {}
+        self._tasks: dict[tuple[str, HostPort], asyncio.Task[None]] = {}
 
-    def change(self, calls: Mapping[str, SocketAddress]) -> None:
+    def change(self, calls: Mapping[str, HostPort]) -> None:
         """Call these neighbours from now on, and no others. Links that are up stay up."""
         for key in set(self._tasks) - set(calls.items()):
             self._tasks.pop(key).cancel()
@@ -55,7 +55,7 @@ class LinkCaller:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _keep(self, peer: str, address: SocketAddress) -> None:
+    async def _keep(self, peer: str, address: HostPort) -> None:
         shortest, longest = self._settings.wait / 1e6, self._settings.wait_max / 1e6
         wait = shortest
         while True:
@@ -67,7 +67,7 @@ class LinkCaller:
             await asyncio.sleep(wait * self._random.uniform(0.5, 1.0))
             wait = min(2 * wait, longest)
 
-    async def _link_once(self, peer: str, address: SocketAddress) -> str | None:
+    async def _link_once(self, peer: str, address: HostPort) -> str | None:
         """Make a link and wait for its end. Returns None, or the reason if there never was a link."""
         local = self._local_brokers.link(self._server, peer)
         if local is not None:

@@ -25,7 +25,7 @@ from tidemark.node.admin import Admin
 from tidemark.node.clock import wall_us
 from tidemark.node.config.loading import moved
 from tidemark.node.config.settings import Config, RetentionSection
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import DataDirectory
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
 from tidemark.node.http import HttpServer, Response
@@ -88,7 +88,7 @@ class Node:
         self.state = "starting"
         #: where clients connect and where health and metrics are served; with their ports once it listens
         self.address = config.broker.listen
-        self.http_address: SocketAddress | None = None
+        self.http_address: HostPort | None = None
         self._directory = directory
         self._store = store
         self.membership = Membership(config.topology, self._save_topology, self._adopt)

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from tidemark.node.clock import Clock
 from tidemark.node.config.settings import Config
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.connection import Connection
 from tidemark.node.leases.leaseholder import Leaseholder
 from tidemark.node.leases.leases import Leases
@@ -149,7 +149,7 @@ class Server:
         #: set whenever a connection or local link has closed, for `gone`
         self._is_changed = asyncio.Event()
 
-    async def listen(self, address: SocketAddress) -> SocketAddress:
+    async def listen(self, address: HostPort) -> HostPort:
         """Accept connections at `address`. Returns the address with the port, which for 0 the system chooses.
 
         Raises OSError if the address is taken.
@@ -158,16 +158,16 @@ class Server:
             lambda: Connection(self), address.host, address.port, backlog=BACKLOG, reuse_address=True
         )
         host, port = self._listener.sockets[0].getsockname()[:2]
-        return SocketAddress(host, port)
+        return HostPort(host, port)
 
-    async def call(self, peer: str, address: SocketAddress) -> Connection:
+    async def call(self, peer: str, address: HostPort) -> Connection:
         """Open a connection to the neighbour `peer`. Raises OSError if nobody listens there."""
         _, connection = await self._loop.create_connection(
             lambda: Connection(self, peer), address.host, address.port
         )
         return connection
 
-    async def push(self, holder: Leaseholder, address: SocketAddress) -> Connection:
+    async def push(self, holder: Leaseholder, address: HostPort) -> Connection:
         """Open a connection to a client that is parked. Raises OSError if nobody listens there."""
         _, connection = await self._loop.create_connection(
             lambda: Connection(self, calling=holder), address.host, address.port

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import load, processes_of, topology_of
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.topology.file import parse_topology, take_topology
 from tidemark.node.topology.plan import Change, changes, joined, steps
 from tidemark.node.topology.text import to_text
@@ -154,8 +154,7 @@ def test_what_is_written_reads_in_again_as_the_same(cells: list[str], version: i
     cells = [cell.lstrip(". ") or "x" + cell for cell in cells]
     cells = list(dict.fromkeys(cells))
     placements = [
-        BrokerPlacement(f"b{at}{cell}", cell, SocketAddress("h", at), (cell,))
-        for at, cell in enumerate(cells)
+        BrokerPlacement(f"b{at}{cell}", cell, HostPort("h", at), (cell,)) for at, cell in enumerate(cells)
     ]
     bundles = [Bundle(f"{a}-{b}", (a, b)) for a, b in pairwise(cells)]
     topology = Topology.build(placements, bundles, version=version)
@@ -229,16 +228,16 @@ def test_a_pubend_neither_moves_nor_goes_alone() -> None:
 
 def test_a_broker_joins_a_cell_with_links_to_all_of_the_cells_around() -> None:
     before = read(TREES)
-    after = joined(before, BrokerPlacement("w9", "west", SocketAddress("127.0.0.1", 7009)), "middle")
+    after = joined(before, BrokerPlacement("w9", "west", HostPort("127.0.0.1", 7009)), "middle")
     assert after.version == 1
     assert set(after.layout().neighbours("w9")) == {"w1", "w2", "m1", "m2", "e1", "e2"}
     assert joined(after, after.brokers["w9"], "middle").layout() == after.layout()
     with pytest.raises(ConfigError, match="there is a broker 'w9' already"):
-        joined(after, BrokerPlacement("w9", "east", SocketAddress("127.0.0.1", 7009)), "middle")
+        joined(after, BrokerPlacement("w9", "east", HostPort("127.0.0.1", 7009)), "middle")
 
 
 def test_a_broker_joins_with_a_cell_of_its_own_that_every_tree_reaches() -> None:
-    after = joined(read(TREES), BrokerPlacement("n1", "north", SocketAddress("127.0.0.1", 7009)), "east")
+    after = joined(read(TREES), BrokerPlacement("n1", "north", HostPort("127.0.0.1", 7009)), "east")
     assert set(after.layout().neighbours("n1")) == {"e1", "e2"}
     for pubend in ("orders", "trades"):
         assert after.layout().parent_cell(pubend, "north") == "east"

@@ -17,9 +17,9 @@ from typing import Any
 
 from tidemark.node.config.units import (
     Duration,
+    HostPort,
     RetainLimits,
     Size,
-    SocketAddress,
     parse_address,
     parse_duration,
     parse_size,
@@ -50,8 +50,8 @@ class BrokerSection:
     """The broker's name, address and pubends."""
 
     name: str = setting("tidemark", "The broker's name, unique in its overlay.")
-    listen: SocketAddress = setting(
-        SocketAddress("127.0.0.1", 7676), "The address where clients and other brokers connect."
+    listen: HostPort = setting(
+        HostPort("127.0.0.1", 7676), "The address where clients and other brokers connect."
     )
     pubends: tuple[str, ...] = setting((DEFAULT_PUBEND,), "The pubends that this broker hosts.")
     topology: str = setting(
@@ -253,7 +253,7 @@ class Config:
         """Returns the directory in which `tidemark up` keeps the archive."""
         return Path(self.archive.path) if self.archive.path else Path(self.storage.data_dir) / ARCHIVE
 
-    def http_address(self) -> SocketAddress | None:
+    def http_address(self) -> HostPort | None:
         """Returns where to serve health and metrics; None if they are not served. Raises ConfigError."""
         return parse_address(self.http.listen) if self.http.listen else None
 

@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 PORT_MAX = 65_535
 
 
-class SocketAddress(NamedTuple):
+class HostPort(NamedTuple):
     """A host and a port, to listen at or to connect to. Port 0 lets the system choose when listening."""
 
     host: str
@@ -75,7 +75,7 @@ def parse_retain(text: str) -> RetainLimits:
     return RetainLimits(None if age is None else Duration(age), None if size is None else Size(size))
 
 
-def parse_address(text: str) -> SocketAddress:
+def parse_address(text: str) -> HostPort:
     """Returns the address in a text like "host:port" or "[::1]:port".
 
     Raises ConfigError for anything else.
@@ -84,7 +84,7 @@ def parse_address(text: str) -> SocketAddress:
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise ConfigError(f'{text!r} is not an address; write "host:port", like "127.0.0.1:7676"')
-    return SocketAddress(host, int(port))
+    return HostPort(host, int(port))
 
 
 def show_duration(value: int) -> str:

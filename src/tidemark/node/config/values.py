@@ -8,9 +8,9 @@ from tidemark.errors import ConfigError
 from tidemark.node.config.settings import KEYS, SECTIONS
 from tidemark.node.config.units import (
     Duration,
+    HostPort,
     RetainLimits,
     Size,
-    SocketAddress,
     parse_address,
     parse_duration,
     parse_retain,
@@ -34,7 +34,7 @@ def shown(key: str, value: Any) -> str:
         return f'"{show_retain(value)}"'
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple) and not isinstance(value, SocketAddress):
+    if isinstance(value, tuple) and not isinstance(value, HostPort):
         return "[" + ", ".join(f'"{each}"' for each in value) + "]"
     return str(value) if isinstance(value, int) else f'"{value}"'
 
@@ -62,12 +62,12 @@ def _of_kind(hint: Any, value: Any) -> Any:
         return _truth(value)
     if hint is int:
         return _number(value)
-    if isinstance(value, SocketAddress):
+    if isinstance(value, HostPort):
         value = str(value)
     if not isinstance(value, str):
         raise ConfigError(f'{value!r} is not text; write it in quotes, like "10s", "64MiB" or "name"')
     parse = {
-        Duration: parse_duration, Size: parse_size, SocketAddress: parse_address, RetainLimits: parse_retain
+        Duration: parse_duration, Size: parse_size, HostPort: parse_address, RetainLimits: parse_retain
     }.get(hint)  # fmt: skip
     return value if parse is None else parse(value)
 

@@ -14,7 +14,7 @@ from tidemark.node.leases.mailbox import Mailbox, is_silence
 from tidemark.wire.frames import Ack, Frame, Ping, Pong, Rest
 
 if TYPE_CHECKING:
-    from tidemark.node.config.units import SocketAddress
+    from tidemark.node.config.units import HostPort
     from tidemark.node.connection import Connection
 
 #: Frames of a client that do not keep its connection open: they come by themselves when there are no events.
@@ -60,7 +60,7 @@ class Leaseholder:
         self.ticket = ticket
         #: where the client is called, the key that it is shown then, and how long it may be away
         self.key = ""
-        self.address: SocketAddress | None = None
+        self.address: HostPort | None = None
         self.seconds = 0
         #: None while the client is parked; the connection's `lease` points back here
         self.connection: Connection | None = connection

@@ -17,7 +17,7 @@ from time import monotonic
 from tidemark.node.clock import Clock
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import DEFAULT, Config
-from tidemark.node.config.units import SocketAddress, show_duration, show_retain
+from tidemark.node.config.units import HostPort, show_duration, show_retain
 from tidemark.node.process.supervised_process import SupervisedProcess
 from tidemark.node.topology.topology import Topology
 from tidemark.wire.answers import PubendStatus
@@ -44,7 +44,7 @@ def missing() -> str | None:
     return None if has_java else "Java"
 
 
-def archive_of(config: Config, listen: SocketAddress) -> SupervisedProcess:
+def archive_of(config: Config, listen: HostPort) -> SupervisedProcess:
     """Returns the archive process for one broker, which listens at `listen`."""
     return _archive_process([listen], config.archive_path(), config)
 
@@ -74,8 +74,8 @@ def _of_topology(topology: Topology, path: Path, config: Config) -> SupervisedPr
     return _archive_process([each.listen for each in brokers], path, config) if has_pubends else None
 
 
-def _archive_process(hosts: Sequence[SocketAddress], path: Path, config: Config) -> SupervisedProcess:
-    urls = [f"tidemark://{SocketAddress(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
+def _archive_process(hosts: Sequence[HostPort], path: Path, config: Config) -> SupervisedProcess:
+    urls = [f"tidemark://{HostPort(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
     section = config.archive
     retain = [] if section.retain is None else ["--retain", show_retain(section.retain)]
     command = [

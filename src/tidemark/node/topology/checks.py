@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.broker.overlay.layout import MAIN_TREE, Pair, pair
 from tidemark.errors import ConfigError
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.ticks.token import PUBEND_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _check_brokers(placements: Sequence[BrokerPlacement]) -> None:
     if len(placements) > BROKERS_MAX:
         raise ConfigError(f"{len(placements)} brokers are over the limit of {BROKERS_MAX}", key="brokers")
     hosts: dict[str, str] = {}
-    listening: dict[SocketAddress, str] = {}
+    listening: dict[HostPort, str] = {}
     for each in placements:
         key = f"brokers.{each.name}"
         for pubend in each.pubends:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from tidemark.broker.effects import RecoveredPubend
 from tidemark.errors import ConfigError, TidemarkError
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.logs import Log
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.plan import check_change
@@ -115,7 +115,7 @@ class Membership:
             log.info("the overlay has changed", version=topology.version, brokers=len(topology.brokers))
             self._adopt(topology, states)
 
-    def listens(self, name: str, address: SocketAddress) -> None:
+    def listens(self, name: str, address: HostPort) -> None:
         """The broker `name` listens at `address`: fill in the port that the system chose for port 0."""
         placement = self.topology.brokers[name]
         if not placement.listen.port:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, Pair, pair
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.topology.checks import check, spanning
 from tidemark.node.topology.text import to_text
 
@@ -26,7 +26,7 @@ class BrokerPlacement:
 
     name: str
     cell: str
-    listen: SocketAddress
+    listen: HostPort
     pubends: tuple[str, ...] = ()
     is_draining: bool = False
     #: data directory and HTTP address, where the file names them; not sent to other brokers
@@ -97,7 +97,7 @@ class Topology:
         """Returns the brokers that `name` is linked to, whichever side calls; none if there is no `name`."""
         return self._layout.neighbours(name) if name in self.brokers else ()
 
-    def calls(self, name: str) -> dict[str, SocketAddress]:
+    def calls(self, name: str) -> dict[str, HostPort]:
         """Returns the brokers that `name` calls, each with its address.
 
         Inside a cell the later name calls.
