@@ -25,9 +25,7 @@ class At:
         self.constream.begin(10)
         self.audience = Audience(registry())
 
-    def learn(
-        self, base: int, upto: int, events: EventBatch | None = None, *damaged: tuple[int, int]
-    ) -> None:
+    def learn(self, base: int, upto: int, events: EventBatch | None = None, *damaged: Range) -> None:
         self.stream.window.learn(base, upto, events, damaged)
 
     def piece(self, upto: int, wall: int = 0) -> MatchedPiece | None:

@@ -13,7 +13,7 @@ from tidemark.matching.audience import Audience
 class HostState:
     """Who is hosted here and what feeds them. `Host` owns it; its parts hold it and read it."""
 
-    #: every selector that somebody here wants or wanted, by member; only `Host` adds and removes
+    #: every selector of the subscribers here, current or older, by member; only `Host` adds and removes
     audience: Audience
     #: id -> subscription, durable or not. Only `Host` adds and removes; `Host`, `Acknowledgements`,
     #: `CatchupStreams`, `Sessions` and `Admin` hold it, and each changes the fields of its own business
