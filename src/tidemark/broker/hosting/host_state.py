@@ -19,6 +19,6 @@ class HostState:
     #: `CatchupStreams`, `Sessions` and `Admin` hold it, and each changes the fields of its own business
     subscriptions: dict[int, HostedSubscription] = field(default_factory=dict)
     #: pubend of the layout -> its constream. Only `Host` adds and removes; `Acknowledgements`,
-    #: `CatchupStreams` and `Admin` hold it. `CatchupStreams` changes `catchups`, `Acknowledgements` changes
-    #: `held` and `chopped`, `MatchLog` changes `synced`, `Host` the rest
+    #: `CatchupStreams` and `Admin` hold it. `CatchupStreams` changes `catchups`, `Acknowledgements` finds
+    #: `held`, which `Host` resets, and changes `chopped`, `MatchLog` raises `synced`, `Host` changes the rest
     constreams: dict[str, Constream] = field(default_factory=dict)
