@@ -79,8 +79,9 @@ class Source:
     def value(self, name: str) -> tuple[str, str]:
         """The expression and the comment of a name that the module assigns; both "" if it does not."""
         for node in self.tree.body:
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            if not isinstance(node, ast.Assign):
+                continue
+            if any(isinstance(target, ast.Name) and target.id == name for target in node.targets):
                 return ast.unparse(node.value), self.comment(node)
         return "", ""
 
