@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -96,9 +96,3 @@ class SliceResult:
     def from_json(cls, text: str) -> SliceResult:
         """The reverse."""
         return cls(**json.loads(text))
-
-
-def within(ranges: Sequence[Range], base: int, upto: int) -> list[Range]:
-    """The parts of ranges, which are in order, that lie in `(base, upto]`."""
-    cut = ((max(low, base), min(high, upto)) for low, high in ranges)
-    return [(low, high) for low, high in cut if low < high]

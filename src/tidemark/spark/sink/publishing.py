@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import blake2b
 from itertools import islice
 from uuid import uuid4
 
@@ -19,6 +18,7 @@ from tidemark.message.schema import Schema
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, RetryingClient
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink.staging import BatchRecord, StagedFile, Staging, in_order
+from tidemark.wire import rendezvous
 
 #: Of at most `fitting.PUBLISH_BYTES` each; a client has room for all of them at once.
 GROUP_BATCHES = 8
@@ -120,7 +120,7 @@ def chosen_pubend(options: SinkOptions) -> ChoosePubend:
             hosted: list[str] = [each["pubend"] for each in broker.ask("pubends")]
         if not hosted:
             raise ConfigError("the broker hosts no pubend: name another one", key="broker")
-        return max(hosted, key=lambda each: blake2b(f"{publisher}\0{each}".encode()).digest())
+        return rendezvous.chosen(publisher, hosted)
 
     return choose
 
