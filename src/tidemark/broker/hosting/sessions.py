@@ -72,7 +72,7 @@ class Sessions:
         elif not known.is_kept:
             self._by_client.setdefault(client, set())
             self._host.after_save(partial(self._subscribe_again, client, frame))
-        elif known.moved_to is not None or _is_from_elsewhere(frame, known):
+        elif known.moved_to is not None or _is_from_another_broker(frame, known):
             self._take_back(client, frame, known)
         elif _is_change(frame, known):
             self._change(client, frame, known)
@@ -294,7 +294,7 @@ class Sessions:
         self._out.add(SendClient(client, Refused(what, name, code, reason)))
 
 
-def _is_from_elsewhere(frame: Subscribe, known: HostedSubscription) -> bool:
+def _is_from_another_broker(frame: Subscribe, known: HostedSubscription) -> bool:
     """Return whether the subscriber has been, or may have been, at another broker since it was here.
 
     Its token is then from before it started here, or it presents a selector that this broker does not know.
