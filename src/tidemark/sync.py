@@ -13,10 +13,10 @@ and are stepped through in the thread that iterates: going on to the next event 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 from tidemark.client import client as asynchronous
 from tidemark.client.client import FETCH_BYTES, ConnectOptions
@@ -36,6 +36,7 @@ from tidemark.errors import ClosedError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import Answered, Question
 from tidemark.wire.frames import Fetched
 
 
@@ -229,9 +230,18 @@ class Client:
             self._client.fetch, pubend, base, upto, pattern, where, bytes_max=bytes_max, timeout=timeout
         )
 
-    def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any:
-        """Ask what administrators ask; the answer is what its JSON says."""
-        return self._loop.run(self._client.ask, what, timeout=timeout, **arguments)
+    @overload
+    def ask(
+        self, what: Question[Answered], *, timeout: float | None = None, **arguments: Any
+    ) -> Answered: ...
+
+    @overload
+    def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any: ...
+
+    def ask(self, what: str | Question[Any], *, timeout: float | None = None, **arguments: Any) -> Any:
+        """Ask the broker what administrators ask: see `tidemark.client.Client.ask`."""
+        ask: Callable[..., Awaitable[Any]] = self._client.ask
+        return self._loop.run(ask, what, timeout=timeout, **arguments)
 
 
 class Subscription:

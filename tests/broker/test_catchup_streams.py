@@ -228,7 +228,7 @@ def released() -> tuple[Desk, int]:
     at.do(PIPELINE, Ask(1, "archived", json.dumps({"token": archived.text()})))
     at.pass_time(0.5)
     (pubend,) = at.broker._admin.pubends()
-    assert pubend["lost"] == before + 3
+    assert pubend.lost == before + 3
     return at, before
 
 

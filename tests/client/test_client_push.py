@@ -20,7 +20,7 @@ from tidemark.node import server as server_module
 from tidemark.node.leases import leases as leases_module
 from tidemark.node.node import Node
 from tidemark.wire.codec import encode
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Pushing, Refused
 
 PARKS_SOON = {"subscribers__rest": "50ms"}
@@ -68,7 +68,7 @@ async def test_a_parked_subscriber_gets_what_is_published_once_and_in_order(tmp_
     assert node.server.leases.parked == 0
     async with tidemark.connect(url) as tm, tm.subscribe("t", durable="d") as sub:
         assert await numbers(sub, 1) == [150]
-    assert [each["name"] for each in node.runtime.broker._admin.subscriptions()] == ["d"]
+    assert [each.name for each in node.runtime.broker._admin.subscriptions()] == ["d"]
     await node.stop()
 
 
@@ -121,7 +121,7 @@ async def test_a_subscriber_that_dies_without_a_word_is_gone_when_its_lease_ends
         await until(lambda: node.server.leases.expired == 1)
         assert node.server.leases.dials_failed > 0
         subscriptions = node.runtime.broker._admin.subscriptions()
-        assert [each["name"] for each in subscriptions] == ["d"]
+        assert [each.name for each in subscriptions] == ["d"]
         async with tidemark.listen(url) as again, again.subscribe("t", durable="d") as sub:
             assert await numbers(sub, 10) == list(range(10))
     await node.stop()
@@ -136,7 +136,7 @@ async def test_a_caller_with_a_wrong_key_is_turned_away(tmp_path: Path) -> None:
             assert isinstance(push.link, PushLink)
             reader, writer = await asyncio.open_connection(*push.link.listens_at)
             writer.writelines(bytes(piece) for piece in encode(Pushing("tidemark", "0" * 32)))
-            answer = Decoder().feed(await reader.read())
+            answer = FrameDecoder().feed(await reader.read())
             assert [type(frame) for frame in answer] == [Refused]
             writer.close()
             assert node.server.leases.parked == 1

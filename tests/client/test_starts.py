@@ -11,6 +11,7 @@ import pytest
 from tidemark.client.subscribing.start_position import check_start, starting_token, tick_before
 from tidemark.errors import ClientError, RefusedError
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import StreamStatus
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
@@ -24,7 +25,7 @@ class Broker:
 
     async def ask(self, what: str, **arguments: Any) -> Any:
         if what == "streams":
-            return [{"pubend": "a"}, {"pubend": "b"}]
+            return [StreamStatus(name, 1, 1, 1, 0, 0, None, (), 0).to_json() for name in ("a", "b")]
         assert what == "subscription"
         if arguments["name"] not in self._names:
             raise RefusedError("there is none", what="ask", name="1", code=self._code)

@@ -38,7 +38,7 @@ def join_overlay(url: str, config: Config, cell: str, at: str, pubends: tuple[st
     from tidemark.node.topology.file import parse_topology
     from tidemark.node.topology.plan import joined
     from tidemark.node.topology.text import to_text
-    from tidemark.node.topology.topology import Placed
+    from tidemark.node.topology.topology import BrokerPlacement
 
     name, listen = config.broker.name, parse_address(at)
     if listen.host in EVERYWHERE or not listen.port:
@@ -52,7 +52,7 @@ def join_overlay(url: str, config: Config, cell: str, at: str, pubends: tuple[st
             topology = parse_topology(found["text"], found["version"], url)
             beside = topology.brokers[found["broker"]].cell
             topology = _reachable(topology, found["broker"], url)
-            wanted = joined(topology, Placed(name, cell, listen, pubends), beside)
+            wanted = joined(topology, BrokerPlacement(name, cell, listen, pubends), beside)
             if name in topology.brokers:
                 return moved(config, topology)
             try:

@@ -1,16 +1,16 @@
-"""Admin: what an administrator asks a broker, over the protocol that everyone speaks.
+"""Admin: a broker's answers to administrators, who ask over the protocol that every client speaks.
 
-Each question has a name and a JSON object of arguments; the answer is JSON too. What a broker process knows
-beyond its broker - connections, disks - the process answers itself.
+A question has a name and a JSON object of arguments; an answer is JSON of the dataclasses in `wire.answers`.
+Questions about the process around the broker, such as connections and disks, are answered by `node.admin`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tidemark.broker.effects import Outbox, SendClient
+from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.hosting.subscription import Subscription
@@ -19,13 +19,26 @@ from tidemark.broker.publishing.release import Hosts
 from tidemark.errors import TidemarkError
 from tidemark.message.registry import Registry
 from tidemark.ticks import CheckpointToken
+from tidemark.wire import answers
+from tidemark.wire.answers import (
+    HostForgotten,
+    HostStatus,
+    PubendStatus,
+    StreamStatus,
+    SubscriptionProgress,
+    SubscriptionRemoved,
+    SubscriptionStatus,
+    TopicStatus,
+)
 from tidemark.wire.frames import Answer, Ask, Refused
+from tidemark.wire.json_objects import dumps
 
-Arguments = Mapping[str, Any]
+#: What the JSON object of a question's arguments says.
+Arguments = Mapping[str, object]
 
 
 class AdminError(TidemarkError):
-    """A question cannot be answered."""
+    """A question cannot be answered; `code` is one of wire.frames.REFUSALS."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -33,38 +46,41 @@ class AdminError(TidemarkError):
 
 
 class Admin:
-    """Answers questions about one broker."""
+    """Answers the questions about one broker.
+
+    Every collection belongs to the broker, and is read here when a question comes.
+    """
 
     def __init__(
         self,
         host: Host,
-        reception: Sessions,
+        sessions: Sessions,
         registry: Registry,
         pubends: Mapping[str, Pubend],
         hosts: Mapping[str, Hosts],
         out: Outbox,
     ) -> None:
         self._host = host
-        self._sessions = reception
+        self._sessions = sessions
         self._registry = registry
         self._pubends = pubends
         self._hosts = hosts
         self._out = out
-        self._questions: dict[str, Callable[[Arguments], Any]] = {
-            "topics": lambda _: self.topics(),
-            "pubends": lambda _: self.pubends(),
-            "streams": lambda _: self.streams(),
-            "subscriptions": lambda _: self.subscriptions(),
-            "subscription": lambda given: self.subscription(self._named(given)),
-            "remove": self._remove,
-            "seek": self._seek,
-            "archived": self._archived,
-            "hosts": lambda _: self.hosts(),
-            "forget_host": self._forget_host,
+        self._questions: dict[str, Callable[[Arguments], object]] = {
+            answers.TOPICS.what: lambda _: self.topics(),
+            answers.PUBENDS.what: lambda _: self.pubends(),
+            answers.STREAMS.what: lambda _: self.streams(),
+            answers.SUBSCRIPTIONS.what: lambda _: self.subscriptions(),
+            answers.SUBSCRIPTION.what: lambda given: self.subscription(self._named(given)),
+            answers.REMOVE.what: self._remove,
+            answers.SEEK.what: self._seek,
+            answers.ARCHIVED.what: self._archived,
+            answers.HOSTS.what: lambda _: self.hosts(),
+            answers.FORGET_HOST.what: self._forget_host,
         }
 
     def asked(self, client: int, frame: Ask) -> None:
-        """Answer a question, or say why not."""
+        """Answer the question of a client, or refuse it with a code and a reason."""
         question = self._questions.get(frame.what)
         try:
             if question is None:
@@ -73,7 +89,7 @@ class Admin:
             given = json.loads(frame.arguments)
             if not isinstance(given, dict):
                 raise AdminError("frame", "the arguments have to be a JSON object")
-            payload = json.dumps(question(given))
+            payload = dumps(question(given))
         except json.JSONDecodeError as error:
             self._refuse(client, frame, "frame", f"the arguments are not JSON: {error}")
         except AdminError as error:
@@ -81,105 +97,108 @@ class Admin:
         except TidemarkError as error:
             self._refuse(client, frame, "frame", str(error))
         else:
-            # What was changed has to be on disk before it is said to be done.
+            # An answer says that a change was made, so the change has to be on disk first.
             answer = SendClient(client, Answer(frame.ticket, payload))
             self._host.after_save(lambda: self._out.add(answer))
 
-    def topics(self) -> list[dict[str, Any]]:
-        """Every topic with all versions of its schema."""
+    def topics(self) -> list[TopicStatus]:
+        """Return every topic with all versions of its schema."""
         return [
-            {"topic": name, "open": found.is_open, "schemas": [schema.text for schema in found.versions]}
+            TopicStatus(name, found.is_open, tuple(schema.text for schema in found.versions))
             for name, found in sorted(self._registry.topics.items())
         ]
 
-    def pubends(self) -> list[dict[str, Any]]:
-        """The pubends that are hosted here."""
+    def pubends(self) -> list[PubendStatus]:
+        """Return the pubends that this broker hosts."""
         return [pubend.describe() for _, pubend in sorted(self._pubends.items())]
 
-    def streams(self) -> list[dict[str, Any]]:
-        """Every pubend's stream as it is here."""
+    def streams(self) -> list[StreamStatus]:
+        """Return the stream of every pubend as it is at this broker."""
         return [
-            {
-                "pubend": name,
-                "position": constream.stream.position,
-                "delivered": constream.delivered,
-                "synced": constream.synced,
-                "lost": constream.stream.window.knowledge.lost,
-                "window_bytes": constream.stream.window.bytes,
-                "upstream": constream.stream.upstream,
-                "followers": sorted(constream.stream.followers),
-                "catching_up": len(constream.catchups),
-            }
+            StreamStatus(
+                pubend=name,
+                position=constream.stream.position,
+                delivered=constream.delivered,
+                synced=constream.synced,
+                lost=constream.stream.window.knowledge.lost,
+                window_bytes=constream.stream.window.bytes,
+                upstream=constream.stream.upstream,
+                followers=tuple(sorted(constream.stream.followers)),
+                catching_up=len(constream.catchups),
+            )
             for name, constream in sorted(self._host.constreams.items())
         ]
 
-    def hosts(self) -> list[dict[str, Any]]:
-        """The brokers that may have subscribers of the pubends here, and how far they are."""
-        return [
-            {"pubend": pubend, **host}
-            for pubend, hosts in sorted(self._hosts.items())
-            for host in hosts.describe()
-        ]
+    def hosts(self) -> list[HostStatus]:
+        """Return the brokers that may have subscribers of the pubends here, and how far they are."""
+        return [host for _, hosts in sorted(self._hosts.items()) for host in hosts.describe()]
 
-    def _forget_host(self, given: Arguments) -> dict[str, Any]:
-        """Strike off a broker that is gone for good: what only its subscribers hold may be let go."""
-        name = given.get("host")
-        removed = [pubend for pubend, hosts in sorted(self._hosts.items()) if hosts.remove(str(name))]
+    def _forget_host(self, given: Arguments) -> HostForgotten:
+        """Strike off a broker that is gone for good: events that only its subscribers hold may be let go."""
+        name = str(given.get("host"))
+        removed = [pubend for pubend, hosts in sorted(self._hosts.items()) if hosts.remove(name)]
         if not removed:
             known = sorted({host for hosts in self._hosts.values() for host in hosts.known})
             raise AdminError("unknown", f"no pubend here waits for {name!r}: those it waits for are {known}")
-        return {"removed": name, "pubends": removed}
+        return HostForgotten(name, tuple(removed))
 
-    def subscriptions(self) -> list[dict[str, Any]]:
-        """Every subscription that is hosted here."""
+    def subscriptions(self) -> list[SubscriptionStatus]:
+        """Return every subscription that this broker hosts."""
         return [self.subscription(each) for each in self._host.subscriptions.values()]
 
-    def subscription(self, subscription: Subscription) -> dict[str, Any]:
-        """One subscription; lag is in microseconds behind what has been delivered here."""
-        pubends = {}
-        for pubend, constream in sorted(self._host.constreams.items()):
-            acknowledged = subscription.released.get(pubend)
-            delivered = constream.delivered
-            lag = None
-            if acknowledged is not None and delivered is not None:
-                # Nothing has happened since the last event: who has got that far has got everything.
-                lag = max(0, min(delivered, max(constream.last_event, acknowledged)) - acknowledged)
-            pubends[pubend] = {
-                "start": subscription.starts.get(pubend),
-                "acknowledged": acknowledged,
-                "told": subscription.told.get(pubend),
-                "lag_us": lag,
-                "catching_up": subscription.id in constream.catchups,
-                "recall": self._host.catchup_streams.recalls.state(pubend, subscription.id),
-            }
-        return {
-            "name": subscription.name,
-            "durable": subscription.durable,
-            "connected": subscription.client is not None,
-            "pattern": subscription.current.pattern,
-            "selector": subscription.current.selector,
-            "changing": len(subscription.desires) > 1,
-            "credit": subscription.credit,
-            "checkpoint": CheckpointToken(subscription.released).text(),
-            "pubends": pubends,
-        }
+    def subscription(self, subscription: Subscription) -> SubscriptionStatus:
+        """Return one subscription, with its progress in each pubend."""
+        return SubscriptionStatus(
+            name=subscription.name,
+            durable=subscription.durable,
+            connected=subscription.client is not None,
+            pattern=subscription.current.pattern,
+            selector=subscription.current.selector,
+            changing=len(subscription.desires) > 1,
+            credit=subscription.credit,
+            checkpoint=CheckpointToken(subscription.released).text(),
+            pubends={
+                pubend: self._progress(subscription, pubend, constream)
+                for pubend, constream in sorted(self._host.constreams.items())
+            },
+        )
+
+    def _progress(
+        self, subscription: Subscription, pubend: str, constream: Constream
+    ) -> SubscriptionProgress:
+        acknowledged = subscription.released.get(pubend)
+        delivered = constream.delivered
+        lag = None
+        if acknowledged is not None and delivered is not None:
+            # There were no events after the last one: a subscriber that acknowledged it lacks nothing.
+            lag = max(0, min(delivered, max(constream.last_event, acknowledged)) - acknowledged)
+        return SubscriptionProgress(
+            start=subscription.starts.get(pubend),
+            acknowledged=acknowledged,
+            told=subscription.told.get(pubend),
+            lag_us=lag,
+            catching_up=subscription.id in constream.catchups,
+            recall=self._host.catchup_streams.recalls.state(pubend, subscription.id),
+        )
 
     def _named(self, given: Arguments) -> Subscription:
+        """Return the subscription that the arguments name; AdminError if this broker does not have it."""
         name = given.get("name")
         found = self._sessions.find(name) if isinstance(name, str) else None
         if found is None:
             raise AdminError("unknown", f"there is no subscription {name!r} at this broker")
         return found
 
-    def _remove(self, given: Arguments) -> dict[str, Any]:
+    def _remove(self, given: Arguments) -> SubscriptionRemoved:
+        """Remove a subscription for good; one that is connected only with `force`."""
         subscription = self._named(given)
         if subscription.client is not None and not given.get("force"):
             raise AdminError("taken", f"{subscription.name!r} is connected: stop it first, or force it")
         self._sessions.expel(subscription)
-        return {"removed": subscription.name}
+        return SubscriptionRemoved(subscription.name)
 
-    def _seek(self, given: Arguments) -> dict[str, Any]:
-        """Move a subscription that is away forward: what lies before is acknowledged unseen."""
+    def _seek(self, given: Arguments) -> SubscriptionStatus:
+        """Move a subscription that is not connected forward: earlier events are acknowledged unseen."""
         subscription = self._named(given)
         if subscription.client is not None:
             raise AdminError("taken", f"{subscription.name!r} is connected: stop it first")
@@ -205,8 +224,8 @@ class Admin:
         self._host.acknowledgements.save([subscription.id])
         return self.subscription(subscription)
 
-    def _archived(self, given: Arguments) -> list[dict[str, Any]]:
-        """The archive says how far it has got, as a checkpoint token."""
+    def _archived(self, given: Arguments) -> list[PubendStatus]:
+        """Note how far the archive has got, which says so with a checkpoint token."""
         token = CheckpointToken.parse(str(given.get("token", "")))
         for name, tick in token.items():
             pubend = self._pubends.get(name)

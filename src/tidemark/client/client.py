@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from datetime import UTC, datetime
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, overload
 
 from tidemark.client.connecting.addresses import Address, addresses_in, parse_listen, parse_url
 from tidemark.client.connecting.backoff import Backoff
@@ -42,6 +42,7 @@ from tidemark.errors import (
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import Answered, Question
 from tidemark.wire.frames import (
     Acked,
     Answer,
@@ -388,11 +389,25 @@ class Client:
 
     # Administration.
 
-    async def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any:
-        """Ask what administrators ask, `await tm.ask("status")`; the answer is what its JSON says."""
+    @overload
+    async def ask(
+        self, what: Question[Answered], *, timeout: float | None = None, **arguments: Any
+    ) -> Answered: ...
+
+    @overload
+    async def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any: ...
+
+    async def ask(self, what: str | Question[Any], *, timeout: float | None = None, **arguments: Any) -> Any:
+        """Ask the broker what administrators ask.
+
+        `await tm.ask("status")` returns plain JSON: dicts, lists and numbers. A question of
+        `tidemark.admin`, as in `await tm.ask(STATUS)`, returns its dataclass.
+        """
         self._welcome()
-        asked = self._questions.ask(what, json.dumps(arguments))
-        return json.loads(await self._within(asked, f"the answer to {what!r}", timeout))
+        name = what if isinstance(what, str) else what.what
+        asked = self._questions.ask(name, json.dumps(arguments))
+        found = json.loads(await self._within(asked, f"the answer to {name!r}", timeout))
+        return found if isinstance(what, str) else what.read(found)
 
     async def fetch(
         self,

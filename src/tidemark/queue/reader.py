@@ -7,9 +7,9 @@ back. Only when it is consumed - its token is in the state file - does the broke
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
 
 from tidemark.client.client import Client
 from tidemark.client.events import Event, Gap
@@ -17,6 +17,7 @@ from tidemark.client.subscribing.subscription import Subscription
 from tidemark.errors import RefusedError, TidemarkError, TimedOutError
 from tidemark.queue.messages import Message, from_fields
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import STREAMS, SUBSCRIPTION, StreamStatus, SubscriptionProgress
 
 #: How often a broker is asked whether it has delivered all, while it has not.
 LOOK_SECONDS = 0.005
@@ -89,13 +90,13 @@ class Reader:
             async with asyncio.timeout(self._client.timeout):
                 while empty < 2:
                     streams, mine = await asyncio.gather(
-                        self._client.ask("streams"),
-                        self._client.ask("subscription", name=self.subscription.name),
+                        self._client.ask(STREAMS),
+                        self._client.ask(SUBSCRIPTION, name=self.subscription.name),
                     )
-                    goal = goal or {each["pubend"]: each["position"] for each in streams}
+                    goal = goal or {each.pubend: each.position for each in streams}
                     if await self.next(0):
                         return True
-                    if _is_delivered(goal, streams, mine["pubends"]):
+                    if _is_delivered(goal, streams, mine.pubends):
                         empty += 1
                     else:
                         await asyncio.sleep(LOOK_SECONDS)
@@ -106,14 +107,16 @@ class Reader:
         return False
 
 
-def _is_delivered(goal: dict[str, int], streams: list[dict[str, Any]], mine: dict[str, Any]) -> bool:
-    """Had the broker, as it answered, delivered all up to the goal?"""
-    delivered = {each["pubend"]: each["delivered"] for each in streams}
+def _is_delivered(
+    goal: dict[str, int], streams: Iterable[StreamStatus], mine: Mapping[str, SubscriptionProgress]
+) -> bool:
+    """Whether the broker, when it answered, had delivered everything up to the goal."""
+    delivered = {each.pubend: each.delivered for each in streams if each.delivered is not None}
     return all(
-        delivered.get(pubend) is not None
+        pubend in delivered
         and delivered[pubend] >= position
         and pubend in mine
-        and mine[pubend]["told"] is not None
-        and not mine[pubend]["catching_up"]
+        and mine[pubend].told is not None
+        and not mine[pubend].catching_up
         for pubend, position in goal.items()
     )

@@ -143,7 +143,8 @@ def crashing(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     if where == "before any commit":
         monkeypatch.setattr(Archive, "_commit", crash)
     elif where == "between two tables":
-        add, calls = ArchiveTable.add, []
+        add = ArchiveTable.add
+        calls: list[Any] = []
 
         def once(self: ArchiveTable, *arguments: Any) -> None:
             if calls:

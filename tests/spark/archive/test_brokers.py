@@ -148,7 +148,8 @@ def test_urls_are_told_from_addresses_that_stand_in_for_each_other() -> None:
     assert urls_of(f"{one}, {two}") == urls_of([one, two]) == urls_of([one, two, one]) == (one, two)
     assert isinstance(retrying_client(one, 1.0), RetryingClient)
     assert isinstance(retrying_client(f"{one},{two}", 1.0), RetryingClients)
-    for wrong in ("", "http://a", f"{one},tidemark://:", []):
+    mistakes: list[Any] = ["", "http://a", f"{one},tidemark://:", []]
+    for wrong in mistakes:
         with pytest.raises(ConfigError):
             urls_of(wrong)
 

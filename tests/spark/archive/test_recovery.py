@@ -106,7 +106,8 @@ def test_of_a_round_that_did_not_end_the_state_before_it_is_found(
     place.archive("b")
     before = load_state(place.path)
     place.publish("a", "b")
-    add, calls = ArchiveTable.add, []
+    add = ArchiveTable.add
+    calls: list[Any] = []
 
     def once(self: ArchiveTable, *arguments: Any) -> None:
         if len(calls) == tables:

@@ -24,6 +24,7 @@ from tidemark.spark.deep import plan as deep_plan
 from tidemark.spark.deep import service as deep_service
 from tidemark.spark.deep import shared_scan
 from tidemark.spark.deep import spool as deep_spool
+from tidemark.spark.deep import waves as deep_waves
 from tidemark.spark.deep.plan import union
 from tidemark.spark.deep.service import DeepService
 from tidemark.spark.deep.tasks import within
@@ -342,7 +343,7 @@ def test_a_read_that_fails_is_tried_again(tmp_path: Path, caplog: pytest.LogCapt
     archived(tmp_path, made)
     one = taker("a", line(upto=300))
     failures = [DiskFullError("no space", path="spool"), RuntimeError("a bug")]
-    real = deep_service.read_wave
+    real = deep_waves.read_wave
 
     def failing(*arguments: Any) -> Any:
         if failures:

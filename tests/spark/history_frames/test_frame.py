@@ -157,8 +157,8 @@ def test_times_are_ticks() -> None:
 
 def test_a_mistake_is_said_before_spark_starts(place: Place) -> None:
     with pytest.raises(ConfigError, match="broker, an archive"):
-        history(None, "trades")  # type: ignore[arg-type]  # no session is needed to refuse
+        history(None, "trades")  # no session is needed to refuse
     with pytest.raises(ConfigError, match="no topic matches"):
-        history(None, "nothing", archive=place.path)  # type: ignore[arg-type]  # as above
+        history(None, "nothing", archive=place.path)
     with pytest.raises(SelectorError):
-        history(None, "trades.us", "prize > 1", archive=place.path)  # type: ignore[arg-type]  # as above
+        history(None, "trades.us", "prize > 1", archive=place.path)

@@ -85,7 +85,12 @@ def test_rows_are_published_once_whatever_comes_again(node: LiveNode, tmp_path: 
 def test_a_broker_that_restarts_during_the_commit_gets_the_rest(node: LiveNode, tmp_path: Path) -> None:
     made = sink(node, tmp_path)
     parts = [stage(made, index, range(index * 5, index * 5 + 5)) for index in range(40)]
-    timer = threading.Timer(0.05, lambda: (node.stop(), node.start()))
+
+    def restart() -> None:
+        node.stop()
+        node.start()
+
+    timer = threading.Timer(0.05, restart)
     timer.start()
     made.commit("query", 0, parts)
     timer.join()

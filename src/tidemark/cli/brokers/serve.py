@@ -194,8 +194,8 @@ def _start_all(file: Path, options: dict[str, str], archive: Path | None, as_jso
     if archive is None:
         sys.exit(run_topology(file))
     names = brokers_of(file)
-    companion = archiving.archive_of_all(file, names, archive)
-    sys.exit(run_topology(file, archiving.settings_for_all(file, names), companion))
+    archive_process = archiving.archive_of_all(file, names, archive)
+    sys.exit(run_topology(file, archiving.settings_for_all(file, names), archive_process))
 
 
 def _ready(archive: Path | None, node: Node) -> dict[str, Any]:

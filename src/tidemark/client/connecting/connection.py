@@ -15,7 +15,7 @@ from typing import Any, cast
 from tidemark.errors import NotConnectedError, RefusedError, TidemarkError, VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire.codec import encode, size_of
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     ClientFrame,
     Connect,
@@ -66,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closed_well = False
         self._is_paused = False
         self._transport: asyncio.Transport | None = None
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         self._buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._out: list[Buffer] = []
         self._out_bytes = 0

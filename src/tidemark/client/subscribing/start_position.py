@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from tidemark.errors import ClientError, RefusedError
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import STREAMS
 
 Start = Literal["earliest"] | datetime | CheckpointToken
 Ask = Callable[..., Awaitable[Any]]
@@ -33,7 +34,7 @@ async def starting_token(ask: Ask, name: str, start: Start) -> CheckpointToken |
     if isinstance(start, CheckpointToken):
         return start
     tick = EARLIEST if start == "earliest" else tick_before(start)
-    return CheckpointToken({each["pubend"]: tick for each in await ask("streams")})
+    return CheckpointToken({each.pubend: tick for each in STREAMS.read(await ask("streams"))})
 
 
 def tick_before(moment: datetime) -> int:

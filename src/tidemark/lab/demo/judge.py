@@ -8,6 +8,7 @@ the story is told, with its own log. The judge sees nothing but the directory of
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing import get_context
@@ -17,7 +18,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tidemark.lab.processes.client_processes import end_with_parent
+from tidemark.node.process.parent import end_with_parent
 from tidemark.spark.audit.report import AuditReport
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class SparkJudge:
 
 def _sit(connection: Connection, log: Path) -> None:
     """The judge's process."""
-    end_with_parent()
+    end_with_parent(signal.SIGKILL)
     with log.open("ab") as said:
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)

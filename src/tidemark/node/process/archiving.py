@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import DEFAULT, Config
-from tidemark.node.config.units import Address, show_duration, show_retain
+from tidemark.node.config.units import SocketAddress, show_duration, show_retain
 from tidemark.node.process.supervised_process import SupervisedProcess
 from tidemark.node.topology.topology import Topology
+from tidemark.wire.answers import PubendStatus
 
 PACKAGES = ("deltalake", "pyarrow", "pyspark")
 #: What `up` takes in place of the defaults while there is an archive: events stay until it has them, and what
@@ -40,9 +40,9 @@ def missing() -> str | None:
     return None if has_java else "Java"
 
 
-def archive_of(config: Config, listen: Address) -> SupervisedProcess:
+def archive_of(config: Config, listen: SocketAddress) -> SupervisedProcess:
     """The archive of one broker, which listens there."""
-    return _companion([listen], config.archive_path(), config)
+    return _archive_process([listen], config.archive_path(), config)
 
 
 def archive_of_all(file: Path, names: Sequence[str], path: Path) -> SupervisedProcess | None:
@@ -67,11 +67,11 @@ def settings_for_all(file: Path, names: Sequence[str]) -> Mapping[str, Mapping[s
 def _of_topology(topology: Topology, path: Path, config: Config) -> SupervisedProcess | None:
     brokers = topology.brokers.values()
     has_pubends = any(each.pubends for each in brokers)
-    return _companion([each.listen for each in brokers], path, config) if has_pubends else None
+    return _archive_process([each.listen for each in brokers], path, config) if has_pubends else None
 
 
-def _companion(hosts: Sequence[Address], path: Path, config: Config) -> SupervisedProcess:
-    urls = [f"tidemark://{Address(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
+def _archive_process(hosts: Sequence[SocketAddress], path: Path, config: Config) -> SupervisedProcess:
+    urls = [f"tidemark://{SocketAddress(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
     section = config.archive
     retain = [] if section.retain is None else ["--retain", show_retain(section.retain)]
     command = [
@@ -93,16 +93,16 @@ class ArchiveWatch:
         #: pubend -> how far the archive had got, and since when it has got no further
         self._stuck: dict[str, tuple[int, float]] = {}
 
-    def look(self, pubend: Mapping[str, Any]) -> str | None:
+    def look(self, pubend: PubendStatus) -> str | None:
         """What to say of a pubend as it describes itself; None if all is well."""
-        name, archived, last = pubend["pubend"], pubend["archived"], pubend["last_event"]
-        if archived is None or last is None or last <= archived or last <= (pubend["lost"] or last - 1):
+        name, archived, last = pubend.pubend, pubend.archived, pubend.last_event
+        if archived is None or last is None or last <= archived or last <= (pubend.lost or last - 1):
             self._stuck.pop(name, None)
             return None
         before = self._stuck.get(name)
         if before is None or before[0] != archived:
             before = self._stuck[name] = archived, self._clock()
-        is_over = self._max_bytes is not None and pubend["bytes"] > self._max_bytes
+        is_over = self._max_bytes is not None and pubend.bytes > self._max_bytes
         is_late = self._clock() - before[1] >= BEHIND_SECONDS_MAX
         if not is_late and not (is_over and self._clock() - before[1] >= BEHIND_SECONDS_MAX / 10):
             return None

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tidemark.errors import MessageError
 from tidemark.message.batches.batch import EventBatch, Shape, from_rows
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
-from tidemark.message.batches.reader import Reader
+from tidemark.message.batches.reader import TopicReader
 from tidemark.message.batches.spans import joined
 from tidemark.message.foreign.arrow.batches import from_record_batch, to_record_batch
 from tidemark.message.schema import Schema
@@ -100,7 +100,9 @@ def _fields(batch: EventBatch, schema: Schema | None, layout: ArchiveLayout) -> 
     if schema is None:
         return {"_raw": _binary(written, nullable=False)}
     try:
-        records = to_record_batch(Reader(schema, {schema.fingerprint: schema}).columns(batch), headers=())
+        records = to_record_batch(
+            TopicReader(schema, {schema.fingerprint: schema}).columns(batch), headers=()
+        )
         fields = fields_of(schema)
         arrays = {name: records.column(name).cast(item) for name, item in fields.items()}
         wrong = _differing(_encoded(pa.table(arrays), schema), written)

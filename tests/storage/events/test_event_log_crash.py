@@ -9,8 +9,8 @@ import pytest
 
 from tests.storage.log_steps import copy_of, events, open_volume, run_until_power_loss, ticks_of
 from tidemark.storage.disk.memory_disk import MemoryDisk, by_chance, keep_all, lose_all
-from tidemark.storage.events.event_log import EventLog, PubendState
-from tidemark.storage.events.publishers import Published
+from tidemark.storage.events.event_log import EventLog, EventLogState
+from tidemark.storage.events.publishers import LastPublished
 from tidemark.storage.log.volume import LogVolume
 from tidemark.ticks import TICK_MIN
 
@@ -65,11 +65,11 @@ class Story:
         assert state.last_tick == (self.batches[recovered - 1][0][-1] if recovered else TICK_MIN)
         self._check_events(log, state, recovered)
         assert state.publishers == {
-            publisher: Published(sequence + len(ticks) - 1, ticks[-1])
+            publisher: LastPublished(sequence + len(ticks) - 1, ticks[-1])
             for ticks, publisher, sequence in self.batches[:recovered]
         }
 
-    def _check_events(self, log: EventLog, state: PubendState, recovered: int) -> None:
+    def _check_events(self, log: EventLog, state: EventLogState, recovered: int) -> None:
         answer = log.read(state.lost, 10_000)
         expected = [tick for ticks, _, _ in self.batches[:recovered] for tick in ticks if tick > state.lost]
         assert (ticks_of(answer.batches), answer.lost) == (expected, ())
@@ -150,7 +150,7 @@ def test_rot_of_any_byte_turns_exactly_the_ticks_around_it_to_lost() -> None:
             assert state.floor >= 60
             assert state.lease in (35, NOW)
             if not gone:
-                assert state.publishers == {"p": Published(50, 60)}
+                assert state.publishers == {"p": LastPublished(50, 60)}
             outcomes.add((tuple(gone), state.damage))
     assert len(outcomes) > 6
 
@@ -220,7 +220,7 @@ def test_lost_ticks_stay_lost_when_the_mark_that_says_so_is_damaged() -> None:
     _, log = recovered(disk)
     state = log.state
     assert (state.lost, state.lease, state.damage) == (10, NOW, ())
-    assert state.publishers == {"p": Published(3, 21)}
+    assert state.publishers == {"p": LastPublished(3, 21)}
     assert ticks_of(log.read(0, 100).batches) == [20, 21]
 
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -200,7 +201,7 @@ STEPS = st.lists(
 )
 
 
-def apply(tables: Tables, step: tuple[str, ...]) -> None:
+def apply(tables: Tables, step: tuple[Any, ...]) -> None:
     row = tables.subscription(step[1]) if len(step) > 1 else None
     match step:
         case ("subscribe", str(name)) if row is None:

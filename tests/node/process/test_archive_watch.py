@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tidemark.node.process.archiving import BEHIND_SECONDS_MAX, ArchiveWatch
+from tidemark.wire.answers import PubendStatus
+
+PUBEND = PubendStatus(
+    pubend="main",
+    position=20,
+    last_event=20,
+    lost=None,
+    released=None,
+    archived=10,
+    bytes=100,
+    publishers=1,
+)
 
 
 class Watched:
@@ -15,8 +28,7 @@ class Watched:
         self._watch = ArchiveWatch(max_bytes, lambda: self.now)
 
     def look(self, **more: Any) -> str | None:
-        pubend = {"pubend": "main", "archived": 10, "last_event": 20, "lost": None, "bytes": 100}
-        return self._watch.look({**pubend, **more})
+        return self._watch.look(replace(PUBEND, **more))
 
 
 def test_an_archive_that_gets_no_further_is_an_alarm_until_it_does() -> None:

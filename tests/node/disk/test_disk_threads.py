@@ -19,7 +19,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
 )
 from tidemark.errors import DiskFailedError
-from tidemark.node.disk.disks import HELD_EVENTS_MAX, HELD_MAX, Disks
+from tidemark.node.disk.disk_threads import HELD_EVENTS_MAX, HELD_MAX, DiskThreads
 
 
 class Slow:
@@ -55,7 +55,7 @@ def test_a_commit_of_the_tables_keeps_no_publisher_waiting() -> None:
             done.extend(stimuli)
             synced.set()
 
-        disks = Disks(worker, report, lambda _: None, lambda _, __: None)
+        disks = DiskThreads(worker, report, lambda _: None, lambda _, __: None)
         disks.put((CommitTables(1), AppendLease("p", 5), SyncLog(2), SyncPfs(3), SyncLog(4)))
         async with asyncio.timeout(10):
             while len(done) < 2:
@@ -84,7 +84,7 @@ def test_after_a_failure_of_the_log_the_other_thread_writes_nothing_more() -> No
             failures.append(error)
             failed.set()
 
-        disks = Disks(worker, lambda _: None, fail, lambda _, __: None)
+        disks = DiskThreads(worker, lambda _: None, fail, lambda _, __: None)
         disks.put((CommitTables(1), SyncLog(2), CommitTables(3)))
         async with asyncio.timeout(10):
             await failed.wait()
@@ -101,21 +101,22 @@ def test_what_single_events_add_to_the_pfs_goes_together_and_before_all_that_com
     async def story() -> None:
         worker = Slow()
         worker.gate.set()
-        disks = Disks(worker, lambda _: None, lambda _: None, lambda _, __: None)
+        disks = DiskThreads(worker, lambda _: None, lambda _: None, lambda _, __: None)
 
         def addition(tick: int, events: int = 1) -> AppendPfs:
             ticks = np.arange(tick, tick + events)
             return AppendPfs("p", tick - 1, tick + events, ticks, np.ones(events, np.uint32), {})
 
         put: list[Effect] = []
-        for effects in (
+        steps: tuple[list[Effect], ...] = (
             [addition(1)],
             [addition(2), SyncLog(1)],
             [CommitTables(1)],  # waited for: with it goes all that was held
             [addition(3)],
             [addition(4, HELD_EVENTS_MAX + 1)],  # worth a thread's while
-            *([addition(100 + number)] for number in range(HELD_MAX + 5)),
-        ):
+            *(list[Effect]([addition(100 + number)]) for number in range(HELD_MAX + 5)),
+        )
+        for effects in steps:
             disks.put(effects)
             put += [each for each in effects if not isinstance(each, SyncLog)]
         async with asyncio.timeout(10):

@@ -13,8 +13,8 @@ from tidemark.errors import ConfigError
 from tidemark.node.config.loading import brokers_of, load, show
 from tidemark.node.config.settings import KEYS, Config
 from tidemark.node.config.units import (
-    Address,
-    Retain,
+    RetainLimits,
+    SocketAddress,
     parse_address,
     parse_duration,
     parse_retain,
@@ -24,7 +24,7 @@ from tidemark.node.config.units import (
     show_size,
 )
 
-DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+DOCS = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -36,7 +36,7 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_without_any_source_everything_is_a_default() -> None:
     config = load()
     assert config == Config()
-    assert config.broker.listen == Address("127.0.0.1", 7676)
+    assert config.broker.listen == SocketAddress("127.0.0.1", 7676)
     assert {source for _, _, source in show(config)} == {"default"}
     assert config.topology.layout() == Layout(
         {"tidemark": ("tidemark",)}, pubends={"main": "tidemark"}, trees={"main": frozenset()}
@@ -132,11 +132,11 @@ def test_one_of_a_topology_gets_its_own_place_and_the_settings_of_all(tmp_path: 
     assert config.storage.durability == "os"
     assert config.http.listen == "127.0.0.1:8002"
     assert config.storage.data_dir == str(tmp_path / "tidemark-data-middle")
-    assert config.topology.calls("middle") == {"east": Address("127.0.0.1", 7001)}
+    assert config.topology.calls("middle") == {"east": SocketAddress("127.0.0.1", 7001)}
     parents = {"east": None, "middle": "east", "west": "middle"}
     assert config.topology.layout() == Layout.of_tree(parents, {"orders": "east", "trades": "west"})
     west = load(file, broker="west", environment={"TIDEMARK_BROKER_LISTEN": "0.0.0.0:9"})
-    assert west.broker.listen == Address("0.0.0.0", 9)
+    assert west.broker.listen == SocketAddress("0.0.0.0", 9)
     assert west.storage.data_dir == str(tmp_path / "elsewhere")
 
 
@@ -185,14 +185,14 @@ def test_durations_and_sizes_read_in_as_they_are_shown(value: int) -> None:
 def test_values_are_read_as_people_write_them() -> None:
     assert parse_duration("1.5h") == 5_400_000_000
     assert parse_size("0.5 KiB") == 512
-    assert parse_address("[::1]:80") == Address("::1", 80)
+    assert parse_address("[::1]:80") == SocketAddress("::1", 80)
     assert str(parse_address("[::1]:80")) == "[::1]:80"
     assert parse_size("500GB") == 500 * 10**9
 
 
 def test_what_is_retained_is_an_age_a_size_or_both() -> None:
-    assert parse_retain("90d") == Retain(age=parse_duration("90d"))
-    assert parse_retain("500GB") == Retain(size=parse_size("500GB"))
+    assert parse_retain("90d") == RetainLimits(age=parse_duration("90d"))
+    assert parse_retain("500GB") == RetainLimits(size=parse_size("500GB"))
     for text in ("90d", "500GB", "90d, 500GB", "1TiB,2h"):
         assert parse_retain(show_retain(parse_retain(text))) == parse_retain(text)
     for wrong in ("", "90", "90d, 80d", "1GB,2GB", "90d, and more", "0d"):

@@ -13,7 +13,7 @@ from tidemark.errors import DiskFailedError, DiskFullError
 from tidemark.storage.disk.memory_disk import MemoryDisk, keep_all, lose_all
 from tidemark.storage.events import event_log, publishers
 from tidemark.storage.events.event_log import EventLog
-from tidemark.storage.events.publishers import Published, Publishers, decode_publishers
+from tidemark.storage.events.publishers import LastPublished, Publishers, decode_publishers
 from tidemark.storage.log.volume import LogVolume
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
@@ -92,9 +92,9 @@ def test_everything_is_recovered() -> None:
     before = log.state
     _, log = reopened(disk)
     assert log.state == before
-    assert before.publishers == {"p": Published(3, 30), "q": Published(8, 41)}
+    assert before.publishers == {"p": LastPublished(3, 30), "q": LastPublished(8, 41)}
     assert (before.last_tick, before.lease, before.lost, before.floor) == (41, 1_000, 15, 1_000)
-    assert log.published("q") == Published(8, 41)
+    assert log.published("q") == LastPublished(8, 41)
     assert log.published("nobody") is None
 
 
@@ -104,7 +104,7 @@ def test_a_publisher_that_is_not_in_the_batch_and_one_without_a_name() -> None:
     log.append(events([20], publisher=""), "", 0)
     volume.sync()
     _, log = reopened(disk)
-    assert log.state.publishers == {"sender": Published(5, 10)}
+    assert log.state.publishers == {"sender": LastPublished(5, 10)}
     assert log.read(0, 100).batches[0].publishers == ("shown",)
 
 
@@ -159,7 +159,7 @@ def test_what_a_publisher_sent_last_survives_the_chopping_of_all_its_events() ->
     volume.sync()
     assert len(disk.list()) <= 4
     _, log = reopened(disk)
-    assert log.state.publishers == {"p": Published(199, tick), "once": Published(77, 11)}
+    assert log.state.publishers == {"p": LastPublished(199, tick), "once": LastPublished(77, 11)}
     assert log.state.last_tick == tick
     assert log.read(0, tick).lost == ((0, tick),)
 
@@ -194,15 +194,15 @@ def test_a_pubend_that_is_only_leased_keeps_no_old_segment_alive() -> None:
     assert len(disk.list()) < 15
     _, log = reopened(disk)
     assert log.state.lease == 499
-    assert log.state.publishers == {"p": Published(1, 10)}
+    assert log.state.publishers == {"p": LastPublished(1, 10)}
 
 
 def test_the_longest_idle_publisher_is_forgotten_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishers, "PUBLISHERS_MAX", 3)
     table = Publishers()
     for tick, name in enumerate("abcab"):
-        table.note(name, Published(1, tick))
-    undo = table.note("d", Published(1, 9))
+        table.note(name, LastPublished(1, tick))
+    undo = table.note("d", LastPublished(1, 9))
     assert list(table.as_dict()) == ["a", "b", "d"]
     undo()
     assert table.as_dict().keys() == {"a", "b", "c"}
@@ -227,7 +227,7 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     log.append(events([30, 31]), "p", 3)
     volume.sync()
     _, log = reopened(disk)
-    assert log.state.publishers == {"p": Published(4, 31)}
+    assert log.state.publishers == {"p": LastPublished(4, 31)}
     assert ticks_of(log.read(0, 100).batches) == [10, 20, 30, 31]
 
 
@@ -246,7 +246,7 @@ def test_losing_ticks_frees_a_full_disk() -> None:
             volume.sync()
     assert tick > 300
     _, log = reopened(disk)
-    assert log.published("p") == Published(tick, tick)
+    assert log.published("p") == LastPublished(tick, tick)
 
 
 def test_after_a_failed_sync_the_log_reads_on() -> None:

@@ -56,47 +56,47 @@ def started(clock: Clock) -> Iterator[Callable[[str], SupervisedProcess]]:
         each.stop()
 
 
-def looked(companion: SupervisedProcess) -> bool:
+def looked(supervised: SupervisedProcess) -> bool:
     """Whether it has been seen to end."""
-    companion.look()
-    return companion.pid is None
+    supervised.look()
+    return supervised.pid is None
 
 
 def test_one_that_ends_is_started_again_later_each_time(
     started: Callable[[str], SupervisedProcess], clock: Clock
 ) -> None:
-    companion = started("raise SystemExit(7)")
+    supervised = started("raise SystemExit(7)")
     for delay in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, DELAY_SECONDS_MAX, DELAY_SECONDS_MAX):
-        eventually(lambda: looked(companion))
+        eventually(lambda: looked(supervised))
         clock.now += delay - 0.1
-        companion.look()
-        assert companion.pid is None
+        supervised.look()
+        assert supervised.pid is None
         clock.now += 0.1
-        companion.look()
-        assert companion.pid is not None
+        supervised.look()
+        assert supervised.pid is not None
     clock.now += LONG_LIFE_SECONDS
-    eventually(lambda: looked(companion))
+    eventually(lambda: looked(supervised))
     clock.now += 1.0
-    companion.look()
-    assert companion.pid is not None
+    supervised.look()
+    assert supervised.pid is not None
 
 
 def test_it_is_stopped_in_order_and_not_started_again(
     started: Callable[[str], SupervisedProcess], clock: Clock, tmp_path: Path
 ) -> None:
     file = tmp_path / "said"
-    companion = started(
+    supervised = started(
         "import pathlib, signal, sys, time\n"
         f"file = pathlib.Path({str(file)!r})\n"
         "def told(*_): file.write_text('told'); sys.exit()\n"
         "signal.signal(signal.SIGTERM, told); file.write_text('ready'); time.sleep(60)"
     )
     eventually(lambda: file.exists() and file.read_text() == "ready")
-    companion.stop()
+    supervised.stop()
     assert file.read_text() == "told"
     clock.now += 1_000
-    companion.look()
-    assert companion.pid is None
+    supervised.look()
+    assert supervised.pid is None
 
 
 def test_one_that_does_not_stop_is_killed(
@@ -104,22 +104,22 @@ def test_one_that_does_not_stop_is_killed(
 ) -> None:
     monkeypatch.setattr(module, "STOP_SECONDS_MAX", 0.1)
     file = tmp_path / "ready"
-    companion = started(
+    supervised = started(
         "import pathlib, signal, time\n"
         f"signal.signal(signal.SIGTERM, signal.SIG_IGN); pathlib.Path({str(file)!r}).touch(); time.sleep(60)"
     )
     eventually(file.exists)
-    companion.stop()
-    assert companion.pid is None
+    supervised.stop()
+    assert supervised.pid is None
 
 
 def test_a_command_that_is_not_there_is_tried_again(clock: Clock) -> None:
-    companion = SupervisedProcess("test", ["/nowhere/at/all"], clock=clock)
-    companion.look()
-    assert companion.pid is None
+    supervised = SupervisedProcess("test", ["/nowhere/at/all"], clock=clock)
+    supervised.look()
+    assert supervised.pid is None
     clock.now += 1.0
-    companion.look()
-    companion.stop()
+    supervised.look()
+    supervised.stop()
 
 
 def test_its_input_closes_when_whoever_started_it_is_gone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the PFS promises, one promise a test; the sequences nobody thinks of are in test_pfs_model."""
+"""What the PFS promises, one promise a test; the sequences nobody thinks of are in test_model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.storage.pfs_world import World, small_blocks
+from tests.storage.pfs.pfs_world import World, small_blocks
 from tidemark.errors import DiskFailedError, DiskFullError, UnknownFormatError
 from tidemark.storage.disk.memory_disk import MemoryDisk, PowerLossError, by_chance, lose_all
 from tidemark.storage.log.volume import LogVolume

@@ -26,7 +26,7 @@ from tidemark.broker.effects import (
     Stimulus,
     SyncLog,
 )
-from tidemark.node.disk.disk_thread import DiskThread, Result, Worker
+from tidemark.node.disk.disk_thread import DiskThread, DiskWorker, Result
 
 _OF_LOG = frozenset((AppendEvents, AppendLease, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog))
 #: So many additions to the PFS may wait, each of at most so many events.
@@ -34,22 +34,22 @@ HELD_MAX = 64
 HELD_EVENTS_MAX = 8
 
 
-class Disks:
+class DiskThreads:
     """The two threads, used like one. All methods are the loop's."""
 
     def __init__(
         self,
-        worker: Worker,
+        worker: DiskWorker,
         done: Callable[[list[Stimulus]], None],
         failed: Callable[[BaseException], None],
         timed: Callable[[str, float], None],
     ) -> None:
         """As of DiskThread; the worker is called from both threads, for effects of different halves."""
         self._failed = failed
-        self._log_half = _Half(worker, retries=False)
-        self._rest_half = _Half(worker, retries=True)
-        self._log = DiskThread(self._log_half, done, self._died, timed)
-        self._rest = DiskThread(self._rest_half, done, self._died, timed)
+        self._event_logs_worker = _SharedWorker(worker, retries=False)
+        self._pfs_and_tables_worker = _SharedWorker(worker, retries=True)
+        self._event_logs = DiskThread(self._event_logs_worker, done, self._died, timed)
+        self._pfs_and_tables = DiskThread(self._pfs_and_tables_worker, done, self._died, timed)
         #: small additions to the PFS, on their way to the other thread
         self._held: list[Effect] = []
 
@@ -57,7 +57,7 @@ class Disks:
         """Carry these out, each after all others of its half."""
         log = [effect for effect in effects if type(effect) in _OF_LOG]
         if log:
-            self._log.put(log)
+            self._event_logs.put(log)
         if len(log) < len(effects):
             rest = [effect for effect in effects if type(effect) not in _OF_LOG]
             self._held += rest
@@ -67,30 +67,30 @@ class Disks:
     def _hand_over(self) -> None:
         if self._held:
             held, self._held = self._held, []
-            self._rest.put(held)
+            self._pfs_and_tables.put(held)
 
     async def call(self, function: Callable[[], Result]) -> Result:
         """Something else that touches the event logs, in its turn; what it returns, or its StorageError."""
-        return await self._log.call(function)
+        return await self._event_logs.call(function)
 
     @property
     def busy_seconds(self) -> float:
         """For how long a disk has been at the same thing; 0 while there is nothing to do."""
-        return max(self._log.busy_seconds, self._rest.busy_seconds)
+        return max(self._event_logs.busy_seconds, self._pfs_and_tables.busy_seconds)
 
     async def reached(self) -> None:
         """Return when everything that was put so far has been carried out and reported, or has failed."""
         self._hand_over()
-        await asyncio.gather(self._log.reached(), self._rest.reached())
+        await asyncio.gather(self._event_logs.reached(), self._pfs_and_tables.reached())
 
     async def stop(self) -> None:
         """Carry out what was put, and end the threads."""
         self._hand_over()
-        await self._log.stop()
-        await self._rest.stop()
+        await self._event_logs.stop()
+        await self._pfs_and_tables.stop()
 
     def _died(self, error: BaseException) -> None:
-        self._log_half.is_over = self._rest_half.is_over = True
+        self._event_logs_worker.is_over = self._pfs_and_tables_worker.is_over = True
         self._failed(error)
 
 
@@ -98,10 +98,10 @@ def _may_wait(effect: Effect) -> bool:
     return isinstance(effect, AppendPfs) and len(effect.ticks) <= HELD_EVENTS_MAX
 
 
-class _Half:
+class _SharedWorker:
     """The worker, as one of the threads sees it."""
 
-    def __init__(self, worker: Worker, *, retries: bool) -> None:
+    def __init__(self, worker: DiskWorker, *, retries: bool) -> None:
         self._worker = worker
         self._retries = retries
         #: the other half has failed

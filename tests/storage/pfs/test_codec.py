@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import DecodeError
-from tidemark.storage.pfs.record import Definitions, Head, Record, Summary, decode, encode
+from tidemark.storage.pfs.record import BlockHead, Definitions, PfsRecord, Summary, decode, encode
 from tidemark.storage.pfs.varints import pack, put, take, unpack
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
@@ -43,7 +43,7 @@ def test_a_number_that_is_cut_off_or_too_long_is_refused(data: bytes) -> None:
 
 
 @st.composite
-def records(draw: st.DrawFn) -> Record:
+def records(draw: st.DrawFn) -> PfsRecord:
     base, *listed, upto = sorted(draw(st.sets(ticks, min_size=2, max_size=12)))
     sets = draw(st.lists(ids, max_size=5))
     first = draw(st.integers(0, 70_000))
@@ -55,8 +55,8 @@ def records(draw: st.DrawFn) -> Record:
             Summary, *[st.integers(1, 9)] * 2, st.just(99), *[st.integers(0, 5)] * 2, st.just(present)
         )
     )
-    head = draw(st.none() | st.builds(Head, st.integers(0, 9), st.just(before)))
-    return Record(
+    head = draw(st.none() | st.builds(BlockHead, st.integers(0, 9), st.just(before)))
+    return PfsRecord(
         draw(st.integers(1, 300)) if head is None else 0,
         base,
         upto,
@@ -77,14 +77,14 @@ def plain(value: object) -> object:
         return value.tolist()
     if isinstance(value, tuple):
         return [plain(each) for each in value]
-    if isinstance(value, Record | Head | Summary):
+    if isinstance(value, PfsRecord | BlockHead | Summary):
         return [plain(getattr(value, name)) for name in value.__slots__]
     return value
 
 
 @settings(derandomize=True, deadline=None)
 @given(records())
-def test_a_record_comes_back_from_its_bytes(record: Record) -> None:
+def test_a_record_comes_back_from_its_bytes(record: PfsRecord) -> None:
     data = b"".join(encode(record))
     assert plain(decode(data)) == plain(record)
     assert plain(decode(memoryview(data))) == plain(record)
@@ -92,7 +92,7 @@ def test_a_record_comes_back_from_its_bytes(record: Record) -> None:
 
 @settings(derandomize=True, deadline=None)
 @given(records(), st.integers(0, 10_000))
-def test_a_record_that_is_cut_off_is_refused_or_read_as_a_shorter_one(record: Record, place: int) -> None:
+def test_a_record_that_is_cut_off_is_refused_or_read_as_a_shorter_one(record: PfsRecord, place: int) -> None:
     data = b"".join(encode(record))
     try:
         decode(data[: place % len(data)])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.storage.pfs_world import Truth, World, small_blocks, ticks_in
+from tests.storage.pfs.pfs_world import Truth, World, small_blocks, ticks_in
 from tidemark.storage.disk.memory_disk import by_chance
 
 LAST = 200

@@ -6,7 +6,9 @@ A truth says of every tick which subscribers its event matched; nobody, or no ev
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
@@ -30,9 +32,9 @@ SMALL = {
 SEGMENT_BYTES = 2_000
 
 
-def small_blocks() -> patch.multiple:
+def small_blocks() -> AbstractContextManager[Any]:
     """While it lasts, blocks are small."""
-    return patch.multiple(openblock, **SMALL)
+    return cast(AbstractContextManager[Any], patch.multiple(openblock, **cast(Any, SMALL)))
 
 
 class Numbering:

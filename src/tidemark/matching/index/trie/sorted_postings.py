@@ -15,7 +15,7 @@ from tidemark.matching.index.postings import Postings
 WHOLE_LENGTH_MAX = 16
 
 
-class Thresholds(Postings):
+class SortedPostings(Postings):
     """Lists of uint32, each ascending by level, which is the first thing beside an item."""
 
     def __init__(self, *beside: type[np.uint64]) -> None:

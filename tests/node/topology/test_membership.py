@@ -11,19 +11,19 @@ import pytest
 
 from tidemark.broker.effects import PubendState
 from tidemark.errors import DiskFullError, UnknownFormatError
-from tidemark.node.config.units import Address
+from tidemark.node.config.units import SocketAddress
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.text import to_text
-from tidemark.node.topology.topology import Bundle, Placed, Topology
+from tidemark.node.topology.topology import BrokerPlacement, Bundle, Topology
 from tidemark.wire.frames import Overlay
 
-ONE = Placed("b1", "b1", Address("127.0.0.1", 1), ("main",))
-TWO = Placed("b2", "b2", Address("127.0.0.1", 2))
+ONE = BrokerPlacement("b1", "b1", SocketAddress("127.0.0.1", 1), ("main",))
+TWO = BrokerPlacement("b2", "b2", SocketAddress("127.0.0.1", 2))
 BOTH = Bundle("both", ("b2", "b1"))
 
 
-def topology(*more: Placed, version: int = 0) -> Topology:
+def topology(*more: BrokerPlacement, version: int = 0) -> Topology:
     bundles = [Bundle(each.name, (each.cell, "b1")) for each in more]
     return Topology.build([ONE, *more], bundles, version=version)
 

@@ -1,0 +1,290 @@
+"""What brokers answer to administrators: a dataclass for each answer and its parts.
+
+`Ask` names a question and has its arguments as JSON, and `Answer` has JSON too; brokers build that JSON of
+these dataclasses, and whoever asks reads it into the same ones. `Question` says which answer belongs to which
+question: `client.ask(PUBENDS)` returns a tuple of `PubendStatus`, and `client.ask("pubends")` plain JSON.
+
+Ticks are microseconds since 1970. A key that is added to an answer later has a default here, so that the
+answers of older brokers can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tidemark.wire.json_objects import JsonObject, read_json
+
+#: the type of an answer
+Answered = TypeVar("Answered")
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[Answered]):
+    """A question of administrators, and the type of its answer."""
+
+    what: str
+    answer: type[Answered]
+
+    def read(self, found: object) -> Answered:
+        """Return the answer of what `json.loads` made of its text; WireError if it is no such answer."""
+        return read_json(self.answer, found)
+
+
+# Answers of a broker's roles (src/tidemark/broker/admin.py).
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus(JsonObject):
+    """A topic and the versions of its schema."""
+
+    topic: str
+    #: its events may have any fields
+    open: bool
+    #: in the schema language, the oldest first
+    schemas: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PubendStatus(JsonObject):
+    """A pubend, as the broker that hosts it sees it."""
+
+    pubend: str
+    #: the doubt horizon: what there is up to this tick is known, and on disk
+    position: int
+    #: None before the first event
+    last_event: int | None
+    #: events up to this tick were let go; None if none was
+    lost: int | None
+    #: every durable subscriber has acknowledged everything up to this tick; None if that is not known yet
+    released: int | None
+    #: the archive has everything up to this tick; None without an archive
+    archived: int | None
+    #: size of the events in the log
+    bytes: int
+    publishers: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus(JsonObject):
+    """A pubend's stream, as it is at a broker that has it for its subscribers or passes it on."""
+
+    pubend: str
+    #: the doubt horizon
+    position: int
+    #: latest_delivered of the constream; None before the stream has begun
+    delivered: int | None
+    #: what was delivered up to this tick is in the PFS on disk
+    synced: int | None
+    #: ticks up to this one are lost
+    lost: int
+    #: size of the events in memory
+    window_bytes: int
+    #: the neighbour that the stream comes from; None where the pubend is hosted
+    upstream: str | None
+    #: the neighbours that have the stream from here
+    followers: tuple[str, ...]
+    #: how many subscribers have a catchup stream
+    catching_up: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionProgress(JsonObject):
+    """How far a subscription is in one pubend."""
+
+    #: where the subscription began; None if it has not begun
+    start: int | None
+    acknowledged: int | None
+    #: the subscriber that is connected was told everything up to this tick; None if none is
+    told: int | None
+    #: microseconds between what has been delivered at this broker and what was acknowledged
+    lag_us: int | None
+    catching_up: bool
+    #: history from the archive: "waiting" for a pipeline, or "under way"
+    recall: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatus(JsonObject):
+    """A subscription that a broker hosts."""
+
+    name: str
+    durable: bool
+    connected: bool
+    pattern: str
+    selector: str
+    #: a changed selector is not yet in force everywhere
+    changing: bool
+    #: how many events the subscriber will still take
+    credit: int
+    #: the text of its checkpoint token
+    checkpoint: str
+    #: pubend -> progress
+    pubends: Mapping[str, SubscriptionProgress]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRemoved(JsonObject):
+    """A subscription was removed: the name of it."""
+
+    removed: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostStatus(JsonObject):
+    """A broker that may have subscribers of a pubend, so that the pubend's release waits for it."""
+
+    pubend: str
+    host: str
+    #: what all durable subscribers there have acknowledged; None if the broker has not said it yet
+    released: int | None
+    #: the broker has said how far it is since this one started
+    is_known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HostForgotten(JsonObject):
+    """A broker was struck off: its name, and the pubends that waited for it."""
+
+    removed: str
+    pubends: tuple[str, ...]
+
+
+# Answers of the process around a broker (src/tidemark/node/admin.py).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStatus(JsonObject):
+    """A broker as a whole."""
+
+    broker: str
+    #: of the program
+    version: str
+    #: how often the broker has started
+    incarnation: int
+    #: "running", or what keeps it from that
+    state: str
+    draining: bool = False
+    #: the version of the topology that the broker goes by; None from brokers that do not say
+    overlay: int | None = None
+    #: seconds since 1970
+    started: float
+    uptime_seconds: float
+    #: HOST:PORT
+    listen: str
+    #: HOST:PORT of /health and /metrics; None if there is none
+    http: str | None
+    data_dir: str
+    durability: str
+    #: neighbour -> whether the link is up
+    links: Mapping[str, bool]
+    #: the pubends that are hosted here
+    pubends: tuple[str, ...]
+    #: what somebody should look at
+    alarms: tuple[str, ...]
+    # What follows is also among the metrics, where each number is explained.
+    clients: float
+    parked: float
+    connections: float
+    links_up: float
+    links_wanted: float
+    queued_bytes: float
+    disk_backlog_bytes: float
+    disk_busy_seconds: float
+    disk_free_bytes: float
+    recalls_waiting: float
+    pipelines: float
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayText(JsonObject):
+    """The topology that a broker goes by."""
+
+    #: the broker that answers
+    broker: str
+    version: int
+    digest: str
+    #: as in a topology file
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route(JsonObject):
+    """The way of a pubend's stream through a broker."""
+
+    pubend: str
+    #: None where the pubend is hosted
+    upstream: str | None
+    followers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatus(JsonObject):
+    """A link to a neighbour, and what was sent over it since it is up."""
+
+    peer: str
+    is_up: bool
+    #: the neighbour runs in the same process
+    is_local: bool
+    #: for how long the link is up; None if it is down
+    seconds: float | None
+    bytes: int
+    events: int
+    queued_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionStatus(JsonObject):
+    """A connection of a client, or of a neighbour."""
+
+    #: the broker's number of the client; None for a neighbour, or before the other side has said who it is
+    client: int | None
+    peer: str | None
+    name: str | None
+    address: str
+    #: since the connection was made
+    seconds: float
+    #: since anything was heard from the other side
+    silent_seconds: float
+    queued_bytes: int
+    #: nothing more is read from the other side for now
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(JsonObject):
+    """A setting, its value as in a file, and where the value came from."""
+
+    key: str
+    value: str
+    source: str
+
+
+TOPICS = Question("topics", tuple[TopicStatus, ...])
+PUBENDS = Question("pubends", tuple[PubendStatus, ...])
+STREAMS = Question("streams", tuple[StreamStatus, ...])
+SUBSCRIPTIONS = Question("subscriptions", tuple[SubscriptionStatus, ...])
+#: argument: name
+SUBSCRIPTION = Question("subscription", SubscriptionStatus)
+#: arguments: name, force
+REMOVE = Question("remove", SubscriptionRemoved)
+#: arguments: name; to, which is "now", a tick or the text of a checkpoint token
+SEEK = Question("seek", SubscriptionStatus)
+#: argument: token, up to which the archive has everything
+ARCHIVED = Question("archived", tuple[PubendStatus, ...])
+HOSTS = Question("hosts", tuple[HostStatus, ...])
+#: argument: host
+FORGET_HOST = Question("forget_host", HostForgotten)
+
+STATUS = Question("status", BrokerStatus)
+METRICS = Question("metrics", dict[str, float])
+OVERLAY = Question("overlay", OverlayText)
+#: arguments: text; base, the version that the new topology takes the place of; force
+PROPOSE = Question("propose", OverlayText)
+ROUTES = Question("routes", tuple[Route, ...])
+LINKS = Question("links", tuple[LinkStatus, ...])
+CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...])
+CONFIG = Question("config", tuple[Setting, ...])
+#: the directories of archives, as the broker's machine names them
+ARCHIVE = Question("archive", tuple[str, ...])

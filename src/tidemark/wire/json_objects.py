@@ -1,0 +1,150 @@
+"""JSON objects as frozen dataclasses: one way to write them, and one to read them without trust.
+
+The fields of a dataclass are the keys of its object, in the order in which they are declared. A field holds a
+string, a number, a boolean, another such dataclass, None, or any of these in a `tuple[X, ...]` (a JSON array)
+or a `Mapping[str, X]` (a JSON object whose keys are data).
+
+A reader skips keys that it does not know, because a newer broker may say more, and takes the default of a
+field whose key is absent. It raises WireError where a key without a default is absent, or where a value is of
+another type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
+
+from tidemark.errors import WireError
+
+_T = TypeVar("_T")
+_Read = Callable[[Any], Any]
+
+
+class JsonObject:
+    """The base of dataclasses that are JSON objects."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object as `json.loads` would give it."""
+        found: dict[str, Any] = json.loads(dumps(self))
+        return found
+
+    @classmethod
+    def from_json(cls, found: object) -> Self:
+        """Return the dataclass of an object that `json.loads` gave; WireError if the object does not fit."""
+        return read_json(cls, found)
+
+
+def dumps(value: object, *, ensure_ascii: bool = True) -> str:
+    """Return `value`, which may be a dataclass or contain some, as JSON text."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, default=_as_object)
+
+
+def read_json(kind: type[_T], found: object) -> _T:
+    """Return `found`, which `json.loads` gave, as a value of the type; WireError if it does not fit."""
+    wanted: Any = kind
+    try:
+        value: _T = _reader_of(wanted)(found)
+    except _MisfitError as error:
+        where = ".".join(error.path) or "the whole"
+        raise WireError(f"the answer of the broker is not as expected: {where} {error}") from None
+    return value
+
+
+class _MisfitError(Exception):
+    """A value does not fit; `path` leads to the value and grows while the error passes outward."""
+
+    def __init__(self, reason: str, *path: str) -> None:
+        super().__init__(reason)
+        self.path = list(path)
+
+
+def _as_object(value: object) -> dict[str, Any]:
+    """The keys and values of one dataclass; `json.dumps` asks again for those inside."""
+    if not isinstance(value, JsonObject):
+        raise TypeError(f"{value!r} has no JSON")
+    kind: Any = type(value)
+    return {name: getattr(value, name) for name in _names_of(kind)}
+
+
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
+@cache
+def _reader_of(kind: Any) -> _Read:
+    """The function that reads values of a type."""
+    arguments = get_args(kind)
+    if is_dataclass(kind):
+        return _object_reader(kind)
+    if isinstance(kind, UnionType):
+        (some,) = [each for each in arguments if each is not type(None)]
+        read = _reader_of(some)
+        return lambda found: None if found is None else read(found)
+    if get_origin(kind) is tuple:
+        return _array_reader(arguments[0])
+    if get_origin(kind) in (dict, Mapping):
+        return _mapping_reader(arguments[1])
+    # In Python a boolean is an integer, too; in JSON it is none.
+    accepted = {float: (float, int)}.get(kind, (kind,))
+
+    def read_plain(found: Any) -> Any:
+        if type(found) not in accepted:
+            raise _MisfitError(f"is {found!r:.40} and not of type {kind.__name__}")
+        return found
+
+    return read_plain
+
+
+def _object_reader(kind: Any) -> _Read:
+    hints = get_type_hints(kind)
+    readers = {each.name: _reader_of(hints[each.name]) for each in fields(kind)}
+    needed = [
+        each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING
+    ]
+
+    def read(found: Any) -> Any:
+        if not isinstance(found, dict):
+            raise _MisfitError("is not a JSON object")
+        for name in needed:
+            if name not in found:
+                raise _MisfitError(f"has no {name!r}")
+        return kind(**{name: _within(name, readers[name], found[name]) for name in readers if name in found})
+
+    return read
+
+
+def _array_reader(kind: Any) -> _Read:
+    read = _reader_of(kind)
+
+    def read_all(found: Any) -> Any:
+        if not isinstance(found, list):
+            raise _MisfitError("is not a JSON array")
+        return tuple(_within(str(at), read, each) for at, each in enumerate(found))
+
+    return read_all
+
+
+def _mapping_reader(kind: Any) -> _Read:
+    read = _reader_of(kind)
+
+    def read_all(found: Any) -> Any:
+        if not isinstance(found, dict):
+            raise _MisfitError("is not a JSON object")
+        return {name: _within(name, read, each) for name, each in found.items()}
+
+    return read_all
+
+
+def _within(name: str, read: _Read, found: Any) -> Any:
+    try:
+        return read(found)
+    except _MisfitError as error:
+        error.path.insert(0, name)
+        raise

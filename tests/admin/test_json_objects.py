@@ -1,0 +1,82 @@
+"""JSON objects as dataclasses: written and read back the same, and read without trust."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from tidemark.errors import WireError
+from tidemark.wire.answers import PUBENDS, STATUS, SUBSCRIPTION, SubscriptionProgress, SubscriptionStatus
+from tidemark.wire.json_objects import JsonObject, dumps
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf(JsonObject):
+    name: str
+    size: float = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Tree(JsonObject):
+    count: int
+    is_old: bool
+    leaves: tuple[Leaf, ...]
+    by_name: Mapping[str, Leaf]
+    best: Leaf | None = None
+
+
+TREE = Tree(3, True, (Leaf("a"), Leaf("b", 2)), {"c": Leaf("d")}, Leaf("e"))
+
+
+def test_an_object_is_written_in_the_order_of_its_fields_and_read_back_the_same() -> None:
+    text = (
+        '{"count": 3, "is_old": true, "leaves": [{"name": "a", "size": 1.5}, {"name": "b", "size": 2}], '
+        '"by_name": {"c": {"name": "d", "size": 1.5}}, "best": {"name": "e", "size": 1.5}}'
+    )
+    assert dumps(TREE) == text
+    assert json.dumps(TREE.to_json()) == text
+    assert Tree.from_json(json.loads(text)) == TREE
+
+
+def test_keys_of_a_newer_broker_are_skipped_and_those_with_a_default_may_be_absent() -> None:
+    found = TREE.to_json() | {"colour": "red"}
+    del found["best"]
+    assert Tree.from_json(found) == Tree(TREE.count, TREE.is_old, TREE.leaves, TREE.by_name)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"count": "3"}, "count is '3' and not of type int"),
+        ({"count": True}, "count is True and not of type int"),
+        ({"is_old": 1}, "is_old is 1 and not of type bool"),
+        ({"leaves": {}}, "leaves is not a JSON array"),
+        ({"leaves": [{"name": "a"}, {}]}, "leaves.1 has no 'name'"),
+        ({"by_name": {"c": {"name": None}}}, "by_name.c.name is None and not of type str"),
+        ({"by_name": []}, "by_name is not a JSON object"),
+        ({"best": 5}, "best is not a JSON object"),
+    ],
+)
+def test_what_does_not_fit_is_an_error_that_names_the_place(change: dict[str, object], said: str) -> None:
+    with pytest.raises(WireError, match=said):
+        Tree.from_json(TREE.to_json() | change)
+
+
+def test_an_answer_that_lacks_a_key_is_a_clear_error() -> None:
+    with pytest.raises(WireError, match="the whole has no 'broker'"):
+        STATUS.read({"version": "1.0"})
+    with pytest.raises(WireError, match="0 has no 'position'"):
+        PUBENDS.read([{"pubend": "p"}])
+    with pytest.raises(WireError, match="the whole is not a JSON array"):
+        PUBENDS.read("nothing")
+
+
+def test_a_subscription_of_a_broker_that_knows_no_recalls_is_read() -> None:
+    progress = SubscriptionProgress(1, 2, None, 3, True)
+    status = SubscriptionStatus("s", True, False, "t", "", False, 0, "tm1.x", {"p": progress})
+    found = status.to_json()
+    del found["pubends"]["p"]["recall"]
+    assert SUBSCRIPTION.read(found) == status
