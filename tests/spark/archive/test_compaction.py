@@ -116,17 +116,17 @@ def test_history_grows_old_without_new_events_too(node: LiveNode, tm: sync.Clien
     now = 0.0
     with Archive(node.url, path) as archive:
         archive.round()
-        keeper = Maintenance(archive, ArchiveRetention(seconds=0.05), clock=lambda: now)
+        maintenance = Maintenance(archive, ArchiveRetention(seconds=0.05), clock=lambda: now)
         time.sleep(0.1)
-        keeper.keep(is_changed=False)
+        maintenance.run(is_changed=False)
         assert ticks_in(path) == []
         publish(tm, 5)
         archive.round()
         time.sleep(0.1)
-        keeper.keep(is_changed=False)
+        maintenance.run(is_changed=False)
         assert len(ticks_in(path)) == 5
         now += archive_compaction.LOOK_SECONDS
-        keeper.keep(is_changed=False)
+        maintenance.run(is_changed=False)
         assert ticks_in(path) == []
 
 
@@ -244,12 +244,12 @@ def test_the_sweep_leaves_what_readers_may_still_read(
     with Archive(node.url, path) as archive:
         archive.round()
         now: dict[str, Any] = {"t": 0.0}
-        keeper = Maintenance(archive, ArchiveRetention(bytes=1), clock=lambda: now["t"])
-        keeper.keep(is_changed=True)
+        maintenance = Maintenance(archive, ArchiveRetention(bytes=1), clock=lambda: now["t"])
+        maintenance.run(is_changed=True)
         assert len(list(folder_of(path, "t").glob("*.parquet"))) == 1
         monkeypatch.setattr(archive_compaction, "GRACE_SECONDS", -1.0)
-        keeper.keep(is_changed=True)
+        maintenance.run(is_changed=True)
         assert len(list(folder_of(path, "t").glob("*.parquet"))) == 1
         now["t"] += archive_compaction.SWEEP_SECONDS
-        keeper.keep(is_changed=False)
+        maintenance.run(is_changed=False)
         assert list(folder_of(path, "t").glob("*.parquet")) == []
