@@ -23,7 +23,7 @@ from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.archive.state import load_state
 from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of, log_of
 from tidemark.spark.history_frames.frame import gaps_of
-from tidemark.spark.source.offsets import check_gaps, places
+from tidemark.spark.source.offsets import check_gaps, pubend_extents
 from tidemark.spark.source.reading import archive_at
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
@@ -93,7 +93,7 @@ def test_what_goes_over_the_size_is_an_explicit_gap_for_every_reader(
     gap = (rounds[0][0], released)
     assert archive_reader.gaps(path, "main", rounds[0][0], TICK_MAX - 1)[0] == gap
     # The source: with the whole range, and with a gap's row if it is wanted.
-    there = places(tm.ask("pubends"))
+    there = pubend_extents(tm.ask("pubends"))
     with pytest.raises(EventsLostError) as lost:
         check_gaps(
             CheckpointToken({"main": gap[0]}),

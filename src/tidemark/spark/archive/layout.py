@@ -50,7 +50,7 @@ class ArchiveLayout:
         self._types: dict[str, pa.DataType] = {field.name: field.type for field in schema}
         self._names = {name.casefold(): name for name in self._types}
 
-    def place(self, name: str, item: pa.DataType) -> str | None:
+    def column_of(self, name: str, item: pa.DataType) -> str | None:
         """The column that holds the field `name` of this type; None if no column does yet."""
         for column in self._candidates(name):
             there = self._types.get(column)
@@ -65,7 +65,7 @@ class ArchiveLayout:
         types = dict(self._types)
         grown = self
         for name, item in fields:
-            if grown.place(name, item) is not None:
+            if grown.column_of(name, item) is not None:
                 continue
             for column in grown._candidates(name):
                 merged = merge_types(types[column], item) if column in types else item
@@ -144,7 +144,7 @@ def columns_of(table: pa.Table, fields: Mapping[str, pa.DataType], layout: Archi
     """The fields by their own names, out of the columns that hold them; null where a column is missing."""
     arrays, names = [], []
     for name, item in fields.items():
-        column = layout.place(name, item)
+        column = layout.column_of(name, item)
         if column is None or column not in table.column_names:
             arrays.append(pa.nulls(table.num_rows, item))
         else:

@@ -137,7 +137,7 @@ def _halved(batch: EventBatch, schema: Schema, layout: ArchiveLayout) -> dict[st
 
 
 def _placed(layout: ArchiveLayout, name: str, item: pa.DataType) -> str:
-    column = layout.place(name, item)
+    column = layout.column_of(name, item)
     assert column is not None, "the layout is extended by every schema before anything is read"
     return column
 

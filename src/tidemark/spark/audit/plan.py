@@ -35,15 +35,15 @@ PERCENTILE_ACCURACY = 10_000
 #: The lines of publishers that count: what is about to be published, and acknowledgements.
 OF_PUBLISHERS = "what = 'publish' OR (what = 'outcome' AND outcome = 'acked')"
 
-#: Each event that a publisher was about to publish, with the tick in its acknowledgement, `said`. The
+#: Each event that a publisher was about to publish, with the tick in its acknowledgement, `acked_tick`. The
 #: acknowledgement of an event that is in no ledger is a row without a publisher.
 PUBLISHED = """
-SELECT key, event.*, said
+SELECT key, event.*, acked_tick
 FROM (
   SELECT key,
     max_by(struct(publisher, sequence, pubend, topic, fields, time, matched), struct(ledger, at))
       FILTER (WHERE what = 'publish') AS event,
-    max_by(tick, struct(ledger, at)) FILTER (WHERE what = 'outcome') AS said
+    max_by(tick, struct(ledger, at)) FILTER (WHERE what = 'outcome') AS acked_tick
   FROM {lines}
   GROUP BY key)
 """
@@ -61,7 +61,7 @@ SELECT publisher, max(sequence) AS sequence FROM {lines} WHERE what = 'outcome' 
 #: Is each event logged, and at which tick? Sequence numbers have no gaps, so an acknowledgement covers all
 #: numbers before it; and a delivery proves that the event was logged.
 LOGGED = """
-SELECT p.*, coalesce(p.said, d.tick) AS tick,
+SELECT p.*, coalesce(p.acked_tick, d.tick) AS tick,
   coalesce(p.sequence <= last.sequence, false) OR d.key IS NOT NULL AS is_logged
 FROM {published} p
 LEFT JOIN {delivered} d ON p.key = d.key

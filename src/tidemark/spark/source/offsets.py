@@ -20,7 +20,7 @@ Token = CheckpointToken
 Gaps = Callable[[str, int, int], list[Range]]
 
 
-class Place(NamedTuple):
+class PubendExtent(NamedTuple):
     """How far a pubend goes, as its broker answers."""
 
     #: everything at or below is known to the broker
@@ -32,19 +32,19 @@ class Place(NamedTuple):
     bytes: int
 
 
-def places(pubends: Iterable[Mapping[str, Any]]) -> dict[str, Place]:
-    """pubend -> its place, from a broker's answer to the question `pubends`."""
+def pubend_extents(pubends: Iterable[Mapping[str, Any]]) -> dict[str, PubendExtent]:
+    """pubend -> its extent, from a broker's answer to the question `pubends`."""
     found = {}
     for each in pubends:
         lost = TICK_MIN if each["lost"] is None else each["lost"]
         last = TICK_MIN if each["last_event"] is None else each["last_event"]
         # An event that has a tick but is not on disk yet lies above the position.
         end = min(last, each["position"])
-        found[each["pubend"]] = Place(each["position"], end, lost, each["bytes"])
+        found[each["pubend"]] = PubendExtent(each["position"], end, lost, each["bytes"])
     return found
 
 
-def initial(start: Start, there: Mapping[str, Place], archive_gaps: Gaps) -> Token:
+def initial(start: Start, there: Mapping[str, PubendExtent], archive_gaps: Gaps) -> Token:
     """The token to start from.
 
     `earliest` starts with what still exists: the beginning of the archive, else the first event that the
@@ -52,7 +52,7 @@ def initial(start: Start, there: Mapping[str, Place], archive_gaps: Gaps) -> Tok
     the token names a pubend that the broker does not host.
     """
     if start.at == "latest":
-        return Token({name: place.position for name, place in there.items()})
+        return Token({name: extent.position for name, extent in there.items()})
     if start.at == "earliest":
         return Token({name: _beginning(archive_gaps(name, TICK_MIN, p.lost)) for name, p in there.items()})
     if start.tick is not None:
@@ -68,16 +68,16 @@ def initial(start: Start, there: Mapping[str, Place], archive_gaps: Gaps) -> Tok
     return start.after
 
 
-def latest(start: Token, there: Mapping[str, Place], ceiling: Token | None = None) -> Token:
+def latest(start: Token, there: Mapping[str, PubendExtent], ceiling: Token | None = None) -> Token:
     """The token of all that can be read now, but not beyond `ceiling`; `start` if there is nothing new."""
-    ends = {name: place.end for name, place in there.items() if place.end > TICK_MIN}
+    ends = {name: extent.end for name, extent in there.items() if extent.end > TICK_MIN}
     if ceiling is not None:
         ends = {name: min(end, ceiling[name]) for name, end in ends.items() if name in ceiling}
     return start.merge(Token(ends))
 
 
 def check_gaps(
-    start: Token, end: Token, there: Mapping[str, Place], archive_gaps: Gaps, first_base: int
+    start: Token, end: Token, there: Mapping[str, PubendExtent], archive_gaps: Gaps, first_base: int
 ) -> None:
     """Raise EventsLostError, with the whole range, if the broker has released what the archive lacks."""
     for name, upto in end.items():

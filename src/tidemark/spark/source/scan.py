@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tidemark.errors import ConfigError
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerConnection, retrying_client
 from tidemark.spark.options import SourceOptions
-from tidemark.spark.source.offsets import Place, check_gaps, initial, latest, lost, places
+from tidemark.spark.source.offsets import PubendExtent, check_gaps, initial, latest, lost, pubend_extents
 from tidemark.spark.source.partitions import TickRange, split, split_evenly
 from tidemark.spark.source.reading import LostRange, RangeReader, ReleasedHistory, archive_at
 from tidemark.spark.topic_columns import TopicColumnReader, TopicColumns, make_topic_columns
@@ -118,11 +118,11 @@ class Planner:
 
     def initial(self) -> CheckpointToken:
         """The token that a new query starts from."""
-        return initial(self._options.start, self._places(), self._archive.gaps)
+        return initial(self._options.start, self._extents(), self._archive.gaps)
 
     def newest(self) -> CheckpointToken:
         """The token of all there is to read now."""
-        return latest(CheckpointToken(), self._places())
+        return latest(CheckpointToken(), self._extents())
 
     def stop_at_newest(self) -> None:
         """From now on, read nothing beyond what is there now."""
@@ -132,7 +132,7 @@ class Planner:
         """The token up to which the next batch reads; without events, this waits up to IDLE_SECONDS."""
         deadline = time.monotonic() + IDLE_SECONDS
         while True:
-            there = self._places()
+            there = self._extents()
             end = latest(start, there, self._ceiling)
             if end != start:
                 return end if events_max is None else self._limited(start, end, events_max)
@@ -145,15 +145,17 @@ class Planner:
 
         Raises EventsLostError if some are gone, as `read` does.
         """
-        return self._plan(start, end, self._places())
+        return self._plan(start, end, self._extents())
 
     def everything(self) -> list[TickRange]:
         """The ranges that tasks read for all there is now, from the start that was asked for."""
-        there = self._places()
+        there = self._extents()
         start = initial(self._options.start, there, self._archive.gaps)
         return self._plan(start, latest(start, there), there)
 
-    def _plan(self, start: CheckpointToken, end: CheckpointToken, there: dict[str, Place]) -> list[TickRange]:
+    def _plan(
+        self, start: CheckpointToken, end: CheckpointToken, there: dict[str, PubendExtent]
+    ) -> list[TickRange]:
         if self._options.fail_on_gap:
             check_gaps(start, end, there, self._archive.gaps, self._first_base)
         return [
@@ -170,8 +172,8 @@ class Planner:
         tick = self._options.start.tick
         return TICK_MIN if tick is None else tick
 
-    def _places(self) -> dict[str, Place]:
-        return places(self._broker.ask("pubends"))
+    def _extents(self) -> dict[str, PubendExtent]:
+        return pubend_extents(self._broker.ask("pubends"))
 
     def _ranges(self, start: CheckpointToken, end: CheckpointToken) -> list[TickRange]:
         """The ranges between the tokens, the one that is furthest behind first."""
@@ -189,22 +191,24 @@ class Planner:
                 token, left = token.advance(whole.pubend, upto), left - found
         return token
 
-    def _parts(self, whole: TickRange, place: Place | None) -> list[TickRange]:
+    def _parts(self, whole: TickRange, extent: PubendExtent | None) -> list[TickRange]:
         """The archive's part of a range and the broker's part, each divided if it is large."""
-        if place is None or not place.bytes:
+        if extent is None or not extent.bytes:
             return self._archived_parts(whole)
-        border = min(max(place.lost, whole.base), whole.upto)
+        border = min(max(extent.lost, whole.base), whole.upto)
         archived = TickRange(whole.pubend, whole.base, border)
         live = TickRange(whole.pubend, border, whole.upto)
         parts = self._archived_parts(archived) if whole.base < border else []
-        return parts + (self._live_parts(live, place) if border < whole.upto else [])
+        return parts + (self._live_parts(live, extent) if border < whole.upto else [])
 
-    def _live_parts(self, whole: TickRange, place: Place) -> list[TickRange]:
+    def _live_parts(self, whole: TickRange, extent: PubendExtent) -> list[TickRange]:
         def bytes_per_tick(first: int) -> float:
             begins = (
-                self._reader.probe(whole.pubend, place.lost, place.end) if whole.base > place.lost else first
+                self._reader.probe(whole.pubend, extent.lost, extent.end)
+                if whole.base > extent.lost
+                else first
             )
-            return place.bytes / max(1, place.end - begins)
+            return extent.bytes / max(1, extent.end - begins)
 
         return split(whole, bytes_per_tick, lambda at, upto: self._reader.probe(whole.pubend, at, upto))
 
