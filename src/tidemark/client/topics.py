@@ -1,4 +1,4 @@
-"""Topics: the schemas this client knows, and how it learns and declares them.
+"""ClientTopics: the schemas this client knows, and how it learns and declares them.
 
 A value is encoded by the newest version of a declared topic, or, in an open topic, by its own shape, which is
 declared when it is first met. A delivered event is read by the schema it was written in: one that is not
@@ -36,7 +36,7 @@ Accessor = Callable[[bytes], Any]
 Send = Callable[[Describe | Topic], None]
 
 
-class Known:
+class KnownTopic:
     """One topic as this client knows it."""
 
     def __init__(self, schemas: TopicSchemas) -> None:
@@ -53,13 +53,13 @@ class Known:
         return self.schemas.versions[-1]
 
 
-class Topics:
+class ClientTopics:
     """Every topic met. `send` may be called at any time; what was asked is asked again by `again`."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._registry = Registry()
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownTopic] = {}
         self._shapes: set[Shape] = set()
         self._readers: dict[frozenset[str], TopicReader] = {}
         #: topic -> what was asked about it and not answered; answers come in this order
@@ -143,7 +143,7 @@ class Topics:
             known = None
         if known is None:
             schemas = TopicSchemas(self._registry, frame.topic, is_open=frame.is_open)
-            known = self._known[frame.topic] = Known(schemas)
+            known = self._known[frame.topic] = KnownTopic(schemas)
         for text in frame.schemas:
             if text not in known.texts:
                 schema = Schema.parse(text)
@@ -218,7 +218,7 @@ class Topics:
             found = known.accessors[shape.fingerprint, path] = self._accessor(known, shape, path)
         return found
 
-    def _accessor(self, known: Known, shape: Shape, path: str) -> Accessor:
+    def _accessor(self, known: KnownTopic, shape: Shape, path: str) -> Accessor:
         reader, key = known.schemas.reader, tuple(path.split("."))
         if reader.schema.holder(key) is None:
             paths = [".".join(each) for each in reader.paths()]

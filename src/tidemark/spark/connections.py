@@ -98,7 +98,7 @@ class RetryingClient:
     ) -> Fetched:
         """See Client.fetch."""
         return self.run(
-            lambda client: client.fetch(pubend, base, upto, pattern, selector, bytes_max=bytes_max)
+            lambda client: client._fetch(pubend, base, upto, pattern, selector, bytes_max=bytes_max)
         )
 
     def _connected(self, deadline: float) -> sync.Client:

@@ -58,7 +58,7 @@ def events_in(path: Path, pattern: str = ">", base: int = TICK_MIN, upto: int = 
 
 def everything(tm: sync.Client) -> EventBatch:
     (pubend,) = tm.ask("pubends")
-    batch = tm.fetch("main", TICK_MIN, pubend["position"]).batch
+    batch = tm._fetch("main", TICK_MIN, pubend["position"]).batch
     assert batch is not None
     return batch
 
@@ -90,7 +90,7 @@ def test_every_event_is_archived_once_and_the_pubend_is_told(
         assert done.events == 100
         assert archive.round() is None
         second = publish(tm, 50, 10)
-        kept_later = tm.fetch("main", first[-1], second[-1]).batch
+        kept_later = tm._fetch("main", first[-1], second[-1]).batch
         assert kept_later is not None
         assert archive.round() is not None
     assert events_in(path) == sorted(first + second)
@@ -158,7 +158,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     elif where == "before the report":
         monkeypatch.setattr(Archive, "_report", crash)
     else:
-        monkeypatch.setattr(archive_compaction.Maintenance, "keep", crash)
+        monkeypatch.setattr(archive_compaction.Maintenance, "run", crash)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def published(node: LiveNode, topic: str = "numbers") -> list[tuple[int, bytes]]
         for pubend in tm.ask("pubends"):
             at = TICK_MIN
             while True:
-                fetched = tm.fetch(pubend["pubend"], at, TICK_MAX, topic)
+                fetched = tm._fetch(pubend["pubend"], at, TICK_MAX, topic)
                 batch = fetched.batch
                 for row in range(0 if batch is None else batch.count):
                     assert batch is not None

@@ -210,7 +210,7 @@ def test_what_was_let_go_comes_from_the_archive_without_a_seam(
     ticks = publish(tm, 0, 40)
     publish(tm, 0, 5, topic="others")
     more = publish(tm, 40, 60)
-    fetched = tm.fetch("main", TICK_MIN, more[-1])
+    fetched = tm._fetch("main", TICK_MIN, more[-1])
     assert fetched.batch is not None
     archive = KeptEvents([fetched.batch], ticks[-1] + 3)
     monkeypatch.setattr(scan_module, "archive_at", lambda path: archive if path == str(tmp_path) else None)

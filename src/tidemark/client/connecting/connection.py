@@ -1,4 +1,4 @@
-"""Connection: one socket to one broker; frames in, frames out.
+"""BrokerConnection: one socket to one broker; frames in, frames out.
 
 Owns the handshake and the pings. A connection that this side opens begins with its greeting; one that a
 broker has opened begins with the broker's. Frames of one loop turn leave in one write; there is no task that
@@ -38,7 +38,7 @@ WRITE_BYTES_MAX = 256 << 10
 PING_SECONDS = 10.0
 
 
-class Connection(asyncio.BufferedProtocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     """One connection. `welcome` is set when the broker has answered, `lost` when it is over."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Connection(asyncio.BufferedProtocol):
         on_writable: Callable[[], None],
         *,
         ping_seconds: float = PING_SECONDS,
-        on_pushing: Callable[[Connection, Pushing], None] | None = None,
+        on_pushing: Callable[[BrokerConnection, Pushing], None] | None = None,
     ) -> None:
         """`on_pushing`: a broker has called, and says so; instead of a greeting."""
         self._loop = asyncio.get_running_loop()

@@ -25,7 +25,8 @@ from random import Random
 
 from tidemark.client.client import Client, connect
 from tidemark.client.events import Batch, Gap
-from tidemark.client.subscribing.subscription import SERVER_KEPT, Subscription
+from tidemark.client.subscribing.arguments import SERVER_KEPT
+from tidemark.client.subscribing.subscription import Subscription
 from tidemark.errors import ClientError
 from tidemark.lab.processes.ledger import Line, Publication
 from tidemark.lab.processes.ledger_writers import DurableBook, PlainBook, PublisherBook

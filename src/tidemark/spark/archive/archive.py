@@ -201,7 +201,7 @@ class Archive:
 
     def _divided(self, task: FetchTask, count: int) -> list[FetchTask]:
         client = self._brokers.client(task.broker)
-        first = client.fetch(task.pubend, TICK_MIN, task.upto, bytes_max=1, timeout=FETCH_SECONDS)
+        first = client._fetch(task.pubend, TICK_MIN, task.upto, bytes_max=1, timeout=FETCH_SECONDS)
         held_from = first.upto if first.batch is None else int(first.batch.ticks[0]) - 1
         return divided(task, held_from, LARGE_ROUND_BYTES_MAX // count, PART_BYTES)
 

@@ -102,7 +102,7 @@ def fetched(client: sync.Client, task: FetchTask) -> Iterator[Fetched]:
     """The broker's answers that tile a task's range; the next is on its way while one is worked on."""
 
     def ask(base: int) -> Fetched:
-        return client.fetch(task.pubend, base, task.upto, bytes_max=FETCH_BYTES, timeout=FETCH_SECONDS)
+        return client._fetch(task.pubend, base, task.upto, bytes_max=FETCH_BYTES, timeout=FETCH_SECONDS)
 
     if task.base >= task.upto:
         return

@@ -208,7 +208,7 @@ def _count(client: sync.Client, pubend: str, base: int, hosted: Mapping[str, Any
     last = hosted["last_event"]
     if last is None or last <= base:
         return 0
-    first = client.fetch(pubend, base, hosted["position"], bytes_max=COUNTED_BYTES)
+    first = client._fetch(pubend, base, hosted["position"], bytes_max=COUNTED_BYTES)
     if first.batch is None or first.upto >= last:
         return 0 if first.batch is None else first.batch.count
     # The estimate takes the events to come evenly.

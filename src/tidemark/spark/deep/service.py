@@ -120,7 +120,7 @@ class DeepService:
                 await client.close(0)
 
     async def _take(self, client: Client) -> None:
-        async for recall in client.offer(RECALLS_MAX):
+        async for recall in client._offer(RECALLS_MAX):
             self.recalled(recall)
 
     def recalled(self, recall: OpenRecall) -> None:

@@ -1,4 +1,4 @@
-"""Questions to a broker: answers find them by their ticket, in any order, or they are void."""
+"""Requests to a broker: answers find them by their ticket, in any order, or they are void."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.client.connected import connected
 from tests.client.fake_broker import FakeBroker
 from tests.waiting import bounded, until
 from tidemark.client.client import Client
-from tidemark.client.connecting.pending_requests import Questions, lost
+from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost
 from tidemark.errors import ClosedError, NotConnectedError, RefusedError
 from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
 
@@ -18,22 +18,22 @@ from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
 @bounded
 async def test_answers_come_in_any_order_and_those_that_nobody_waits_for_are_let_go() -> None:
     sent: list[Ask | Fetch] = []
-    questions = Questions(sent.append)
-    one = asyncio.create_task(questions.ask("one", "{}"))
-    two = asyncio.create_task(questions.fetch("p", 0, 9, ">", "", 100))
-    three = asyncio.create_task(questions.ask("three", "{}"))
+    requests = PendingRequests(sent.append)
+    one = asyncio.create_task(requests.ask("one", "{}"))
+    two = asyncio.create_task(requests.fetch("p", 0, 9, ">", "", 100))
+    three = asyncio.create_task(requests.ask("three", "{}"))
     await asyncio.sleep(0)
     assert sent == [Ask(1, "one", "{}"), Fetch(2, "p", 0, 9, ">", "", 100), Ask(3, "three", "{}")]
     fetched = Fetched(2, "p", 0, 9, 0)
-    questions.answered(fetched)
-    questions.refused(Refused("ask", "1", "unknown", "there is no such question"))
-    questions.refused(Refused("ask", "7", "unknown", "somebody else's"))
-    questions.answered(Answer(9, "nobody's"))
+    requests.answered(fetched)
+    requests.refused(Refused("ask", "1", "unknown", "there is no such question"))
+    requests.refused(Refused("ask", "7", "unknown", "somebody else's"))
+    requests.answered(Answer(9, "nobody's"))
     assert await two == fetched
     with pytest.raises(RefusedError, match="no such question"):
         await one
-    questions.void(lost)
-    questions.answered(Answer(3, "too late"))
+    requests.fail_all(connection_lost)
+    requests.answered(Answer(3, "too late"))
     with pytest.raises(NotConnectedError, match="not known"):
         await three
 
