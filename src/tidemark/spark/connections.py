@@ -160,7 +160,7 @@ def merged_topics(answers: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[s
     return [found[name] for name in sorted(found)]
 
 
-class BrokerConnection(Protocol):
+class BrokerReader(Protocol):
     """A connection to one broker or several, as readers need it."""
 
     def ask(self, what: str) -> Any:
@@ -174,14 +174,14 @@ class BrokerConnection(Protocol):
     def close(self) -> None:
         """Disconnect."""
 
-    def __enter__(self) -> BrokerConnection: ...
+    def __enter__(self) -> BrokerReader: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 
-def retrying_client(broker: str, retry_seconds: float) -> BrokerConnection:
+def retrying_client(broker: str, retry_seconds: float) -> BrokerReader:
     """A connection to one broker or several, which waits `retry_seconds` for a broker that is away."""
     urls = urls_of(broker)
     return RetryingClient(urls[0], retry_seconds) if len(urls) == 1 else RetryingClients(urls, retry_seconds)

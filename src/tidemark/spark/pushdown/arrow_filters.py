@@ -24,7 +24,7 @@ from tidemark.spark.pushdown.substrait import (
     ConstantValue,
     Expression,
     FunctionCall,
-    Membership,
+    IsOneOf,
     read_expression,
 )
 
@@ -181,7 +181,7 @@ class _Translator:
                 return ColumnTest(_TEXT_TESTS[name], self._path(column), value)
             case FunctionCall("is_null", (ColumnPosition() as column,)):
                 return ColumnTest("null", self._path(column))
-            case Membership(ColumnPosition() as column, options):
+            case IsOneOf(ColumnPosition() as column, options):
                 values = [option.value if isinstance(option, ConstantValue) else None for option in options]
                 return _membership(self._path(column), values, self._fields)
         raise TranslationError("a selector tests one column against constants; the expression does not")

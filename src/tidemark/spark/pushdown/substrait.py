@@ -42,14 +42,14 @@ class FunctionCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class IsOneOf:
     """Is the operand one of the options?"""
 
     operand: Expression
     options: tuple[Expression, ...]
 
 
-Expression = ColumnPosition | ConstantValue | FunctionCall | Membership
+Expression = ColumnPosition | ConstantValue | FunctionCall | IsOneOf
 
 #: field number -> its values, since a field may be repeated. Numbers are ints, everything else is bytes.
 _Message = dict[int, list[Any]]
@@ -79,7 +79,7 @@ class _ExpressionReader:
             case 8:
                 message = _message(body)
                 options = tuple(self.part(option) for option in message.get(2, ()))
-                return Membership(self.part(message[1][0]), options)
+                return IsOneOf(self.part(message[1][0]), options)
         raise TranslationError("the expression holds more than columns, constants and functions")
 
     def _call(self, message: _Message) -> FunctionCall:

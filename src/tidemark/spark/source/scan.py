@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.errors import ConfigError
-from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerConnection, retrying_client
+from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, retrying_client
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.source.offsets import PubendExtent, check_gaps, initial, latest, lost, pubend_extents
 from tidemark.spark.source.partitions import TickRange, split, split_evenly
@@ -96,7 +96,7 @@ class SourceScan:
                     yield column_reader.gap(part.pubend, item.base, item.upto)
 
     def reader(
-        self, broker: BrokerConnection, archive: ReleasedHistory, column_reader: TopicColumnReader
+        self, broker: BrokerReader, archive: ReleasedHistory, column_reader: TopicColumnReader
     ) -> RangeReader:
         """What reads the ranges of the scan."""
         return RangeReader(
