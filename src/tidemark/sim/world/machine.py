@@ -21,8 +21,8 @@ from tidemark.broker.effects import (
     LogSynced,
     LoseLog,
     PeerFrameReceived,
-    PubendState,
     ReadLog,
+    RecoveredPubend,
     ResumeLog,
     RoutesChanged,
     SendClient,
@@ -273,7 +273,7 @@ class Machine:
         self._world.crash(self.name)
         self._engine.after(START_AGAIN_US, lambda: self._world.restart(self.name))
 
-    def _logged(self, pubend: str, state: PubendState) -> tuple[list[EventBatch], list[Range]]:
+    def _logged(self, pubend: str, state: RecoveredPubend) -> tuple[list[EventBatch], list[Range]]:
         """All that a recovered log has, and what it says it lost."""
         batches: list[EventBatch] = []
         damaged: list[Range] = []

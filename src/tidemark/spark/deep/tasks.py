@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import TopicStatus
 from tidemark.wire.json_objects import dumps
@@ -22,11 +23,10 @@ from tidemark.wire.json_objects import dumps
 
 @dataclass(frozen=True, slots=True)
 class WantedLine:
-    """A line of a request: the topics and the selector that it wants of `(base, upto]` of a pubend."""
+    """A line of a request: what is wanted of `(base, upto]` of a pubend."""
 
     pubend: str
-    pattern: str
-    selector: str
+    wanted: TopicSelector
     base: int
     upto: int
 
@@ -97,9 +97,3 @@ class SliceResult:
     def from_json(cls, text: str) -> SliceResult:
         """The result that `to_json` made the text of."""
         return cls(**json.loads(text))
-
-
-def within(ranges: Sequence[Range], base: int, upto: int) -> list[Range]:
-    """Ranges, which are in order, cut to what lies in `(base, upto]`."""
-    cut = ((max(low, base), min(high, upto)) for low, high in ranges)
-    return [(low, high) for low, high in cut if low < high]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.errors import ConfigError
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, retrying_client
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.source.offsets import PubendExtent, check_gaps, initial, latest, lost, pubend_extents
@@ -99,9 +100,8 @@ class SourceScan:
         self, broker: BrokerReader, archive: ReleasedHistory, column_reader: TopicColumnReader
     ) -> RangeReader:
         """What reads the ranges of the scan."""
-        return RangeReader(
-            broker, archive, self.topic_columns.pattern, self.topic_columns.selector, column_reader.chosen
-        )
+        wanted = TopicSelector(self.topic_columns.pattern, self.topic_columns.selector)
+        return RangeReader(broker, archive, wanted, column_reader.chosen)
 
 
 class Planner:
