@@ -48,7 +48,7 @@ class ReleasedHistory(Protocol):
     """History that brokers have released."""
 
     def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
-        """What it does not have of `(base, upto]`, in order."""
+        """The ranges of `(base, upto]` that the archive lacks, in order."""
 
     def read(self, pubend: str, base: int, upto: int, pattern: str) -> Iterator[EventBatch]:
         """The events of `(base, upto]`, byte for byte, in the order of their ticks."""
@@ -73,7 +73,7 @@ class DeltaArchive:
         self._path = path
 
     def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
-        """What it does not have of `(base, upto]`, in order."""
+        """The ranges of `(base, upto]` that the archive lacks, in order."""
         from tidemark.spark.archive.reader import gaps
 
         return gaps(self._path, pubend, base, upto)
