@@ -94,7 +94,8 @@ def test_what_goes_over_the_size_is_an_explicit_gap_for_every_reader(
     gap = (rounds[0][0], released)
     assert archive_reader.gaps(path, "main", rounds[0][0], TICK_MAX - 1)[0] == gap
     # The source: with the whole range, and with a gap's row if it is wanted.
-    there = pubend_extents(tm.ask(PUBENDS))
+    pubends = tm.ask(PUBENDS)
+    there = pubend_extents(pubends)
     with pytest.raises(EventsLostError) as lost:
         check_gaps(
             CheckpointToken({"main": gap[0]}),
@@ -106,8 +107,8 @@ def test_what_goes_over_the_size_is_an_explicit_gap_for_every_reader(
     assert (lost.value.base, lost.value.upto) == gap
     # History: from a time on, not from what there is.
     taken = snapshot(path)
-    assert gaps_of(taken, tm.ask(PUBENDS), gap[0], TICK_MAX) == [("main", gap)]
-    assert gaps_of(taken, tm.ask(PUBENDS), TICK_MIN, TICK_MAX) == []
+    assert gaps_of(taken, pubends, gap[0], TICK_MAX) == [("main", gap)]
+    assert gaps_of(taken, pubends, TICK_MIN, TICK_MAX) == []
     assert gaps_of(taken, [], rounds[2][0], TICK_MAX) == []
 
 
