@@ -11,6 +11,7 @@ from tidemark.client.publishing.publisher import Publisher
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink import publishing
 from tidemark.wire import rendezvous
+from tidemark.wire.answers import PubendStatus
 
 PUBENDS = [f"p{n}" for n in range(7)]
 #: Of the keys "me", "you" and "them", as clients have always chosen.
@@ -51,17 +52,16 @@ class _AskedBroker:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def ask(self, what: str) -> list[dict[str, str]]:
-        assert what == "pubends"
-        return [{"pubend": each} for each in PUBENDS]
+    def pubends(self) -> list[PubendStatus]:
+        return [PubendStatus(each, 0, None, None, None, None, 0, 0) for each in PUBENDS]
 
 
 def test_the_pipeline_chooses_the_pubend_that_a_client_of_the_same_name_would(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(publishing, "RetryingClient", _AskedBroker)
-    choose = publishing.chosen_pubend(SinkOptions("tidemark://x", "t"))
+    publisher = publishing.BrokerPublisher(SinkOptions("tidemark://x", "t"))
     link = SimpleNamespace(welcome=SimpleNamespace(pubends=PUBENDS, broker="b"))
     for name in (f"publisher-{n}" for n in range(50)):
         client: Any = SimpleNamespace(_link=link, _pinned=None, _publisher=name)
-        assert choose(name, None) == Publisher._choose_pubend(client)
+        assert publisher.pubend_of(name, None) == Publisher._choose_pubend(client)

@@ -1,12 +1,13 @@
 """Connections of the pipeline: one broker asked until it answers, and several brokers read as one.
 
-The client looks for a lost broker by itself, but a question that was under way when the broker was lost
+The client reconnects to a lost broker by itself, but a question that was under way when the broker was lost
 fails. `RetryingClient` asks such a question again, with a back-off, until `retry_seconds` have passed without
-an answer, and then raises one clear error. Use it only for questions that may be asked twice.
+an answer, and then raises one clear error. It is only for questions that may be asked twice.
 
-One URL may name addresses that stand in for each other, `tidemark://a:7676,b:7676`. Whole URLs after each
-other, `tidemark://a:7676,tidemark://b:7676`, are brokers with pubends of their own, each of which has to be
-there; `Brokers` finds out which of them hosts which pubend.
+One URL may name addresses that stand in for each other, `tidemark://a:7676,b:7676`. Whole URLs in a row,
+`tidemark://a:7676,tidemark://b:7676`, are brokers with pubends of their own. `RetryingClients` needs all of
+them and fetches a pubend from its host; `ArchiveBrokers` goes on with those that answer. `retrying_client` is
+the entry for readers.
 """
 
 from __future__ import annotations
@@ -14,23 +15,36 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from tidemark import sync
 from tidemark.client.connecting.addresses import SCHEME, parse_url
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, TidemarkError, TimedOutError
+from tidemark.spark.broker_answers import HostedPubend, merged_pubends, merged_topics
+from tidemark.wire.answers import (
+    ARCHIVE,
+    PUBENDS,
+    ROUTES,
+    TOPICS,
+    Answered,
+    PubendStatus,
+    Question,
+    TopicStatus,
+)
 from tidemark.wire.frames import Fetched
 
 T = TypeVar("T")
 
-#: The first connection of a query: a broker that was never there is a mistake more often than a fault.
+#: How long the first connection of a query may take: a broker that was never there is more likely a mistake
+#: in the URL than a fault.
 CONNECT_SECONDS_MAX = 10.0
 _CLOSE_SECONDS = 1.0
 BROKERS_MAX = 1_000
-#: A broker that is away is looked for this often, and for so long; the others do not wait longer for it.
+#: How often the archive looks for a broker that is away, how long a first connection may take, and how long
+#: one to a broker that was away: the other brokers wait meanwhile.
 AWAY_SECONDS = 5.0
 CONNECT_SECONDS = 10.0
 CONNECT_AGAIN_SECONDS = 1.0
@@ -40,7 +54,7 @@ _log = logging.getLogger("tidemark.archive")
 
 
 class RetryingClient:
-    """Questions to one broker, asked until they are answered."""
+    """Asks one broker, again and again, until it answers."""
 
     def __init__(
         self, url: str, retry_seconds: float, *, publisher: str | None = None, pubend: str | None = None
@@ -66,9 +80,9 @@ class RetryingClient:
             client.close(_CLOSE_SECONDS)
 
     def run(self, question: Callable[[sync.Client], T]) -> T:
-        """What the question gives; NotConnectedError when no broker has answered it for too long.
+        """What the question returns. Raises NotConnectedError if there was no answer for `retry_seconds`.
 
-        A full disk is waited out like an absence.
+        A broker whose disk is full is waited for like one that is away; other refusals are raised at once.
         """
         deadline = time.monotonic() + self._retry_seconds
         backoff = Backoff()
@@ -86,9 +100,17 @@ class RetryingClient:
                 self._forget_after(error)
             time.sleep(min(backoff.delay(), max(0.0, deadline - time.monotonic())))
 
-    def ask(self, what: str, **arguments: Any) -> Any:
-        """See Client.ask."""
-        return self.run(lambda client: client.ask(what, **arguments))
+    def pubends(self) -> Sequence[PubendStatus]:
+        """The pubends that the broker hosts."""
+        return self.run(lambda client: client.ask(PUBENDS))
+
+    def topics(self) -> Sequence[TopicStatus]:
+        """The topics that the broker knows."""
+        return self.run(lambda client: client.ask(TOPICS))
+
+    def archives(self) -> Sequence[str]:
+        """The paths of the archives that the broker knows of."""
+        return self.run(lambda client: client.ask(ARCHIVE))
 
     def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
@@ -107,13 +129,17 @@ class RetryingClient:
         return self._client
 
     def _forget_after(self, error: Exception) -> None:
-        """A publisher's numbers went on although their fate is open: only a new client starts from before."""
+        """Drop the connection where asking again needs a new one.
+
+        A publishing client has used up sequence numbers whose fate is open; only a new client uses them
+        again.
+        """
         if self._publisher is not None or isinstance(error, TimedOutError):
             self.close()
 
 
 def urls_of(text: str | Sequence[str]) -> tuple[str, ...]:
-    """The URLs of all brokers, each checked; ConfigError if there is none."""
+    """The URLs of all brokers, each once. Raises ConfigError if there is none or one is malformed."""
     texts = [text] if isinstance(text, str) else text
     urls = [url for each in texts for url in re.split(rf"\s*,\s*(?={re.escape(SCHEME)})", each.strip())]
     for url in urls:
@@ -123,38 +149,17 @@ def urls_of(text: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(urls))
 
 
-def merged_pubends(answers: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[dict[str, Any]]:
-    """What each broker says of its pubends as one list, with `broker` in each; none may have two hosts."""
-    found: dict[str, dict[str, Any]] = {}
-    for url, pubends in answers:
-        for each in pubends:
-            name = each["pubend"]
-            if name in found:
-                raise ConfigError(
-                    f"the pubend {name!r} is hosted by {found[name]['broker']} and by {url}: these are no "
-                    "brokers of one overlay, or one broker twice; read them one by one",
-                    key="broker",
-                )
-            found[name] = {**each, "broker": url}
-    return [found[name] for name in sorted(found)]
+class BrokerReader(Protocol):
+    """A connection to one broker or several, as readers need it."""
 
+    def pubends(self) -> Sequence[PubendStatus]:
+        """All pubends."""
 
-def merged_topics(answers: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Every topic that one of them knows, with all versions of its schema."""
-    found: dict[str, dict[str, Any]] = {}
-    for answer in answers:
-        for each in answer:
-            before = found.get(each["topic"], {"schemas": []})
-            schemas = list(dict.fromkeys([*before["schemas"], *each["schemas"]]))
-            found[each["topic"]] = {**each, "schemas": schemas}
-    return [found[name] for name in sorted(found)]
+    def topics(self) -> Sequence[TopicStatus]:
+        """All topics."""
 
-
-class BrokerConnection(Protocol):
-    """What a reader needs of brokers."""
-
-    def ask(self, what: str) -> Any:
-        """See Client.ask."""
+    def archives(self) -> Sequence[str]:
+        """The paths of the archives that the brokers know of."""
 
     def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
@@ -164,21 +169,21 @@ class BrokerConnection(Protocol):
     def close(self) -> None:
         """Disconnect."""
 
-    def __enter__(self) -> BrokerConnection: ...
+    def __enter__(self) -> BrokerReader: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 
-def retrying_client(broker: str, retry_seconds: float) -> BrokerConnection:
-    """One connection, or one for each broker, that outlasts an absence of so many seconds."""
+def retrying_client(broker: str, retry_seconds: float) -> BrokerReader:
+    """A connection to one broker or several, which waits `retry_seconds` for a broker that is away."""
     urls = urls_of(broker)
     return RetryingClient(urls[0], retry_seconds) if len(urls) == 1 else RetryingClients(urls, retry_seconds)
 
 
 class RetryingClients:
-    """Questions to several brokers: all answer, or it fails; a pubend is read from its host."""
+    """Asks several brokers, all of which must answer; a pubend is fetched from its host."""
 
     def __init__(self, urls: Sequence[str], retry_seconds: float) -> None:
         self._brokers = {url: RetryingClient(url, retry_seconds) for url in urls}
@@ -193,28 +198,30 @@ class RetryingClients:
         self.close()
 
     def close(self) -> None:
-        """Disconnect from all."""
+        """Disconnect from all brokers."""
         for each in self._brokers.values():
             each.close()
 
-    def ask(self, what: str) -> Any:
-        """`pubends`, `topics` or `archive`, of all."""
-        answers = {url: broker.ask(what) for url, broker in self._brokers.items()}
-        if what == "archive":
-            return [path for found in answers.values() for path in found]
-        if what == "topics":
-            return merged_topics(answers.values())
-        assert what == "pubends", "other questions are one broker's"
-        found = merged_pubends(answers.items())
-        self._hosts = {each["pubend"]: each["broker"] for each in found}
+    def pubends(self) -> Sequence[HostedPubend]:
+        """The pubends of all brokers, by name."""
+        found = merged_pubends([(url, broker.pubends()) for url, broker in self._brokers.items()])
+        self._hosts = {each.pubend: each.broker for each in found}
         return found
+
+    def topics(self) -> Sequence[TopicStatus]:
+        """The topics of all brokers, by name."""
+        return merged_topics([broker.topics() for broker in self._brokers.values()])
+
+    def archives(self) -> Sequence[str]:
+        """The paths of the archives that the brokers know of."""
+        return [path for broker in self._brokers.values() for path in broker.archives()]
 
     def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
     ) -> Fetched:
-        """See Client.fetch; asks who hosts the pubend if that is not known yet."""
+        """See Client.fetch. Raises ConfigError if none of the brokers hosts the pubend."""
         if pubend not in self._hosts:
-            self.ask("pubends")
+            self.pubends()
         if pubend not in self._hosts:
             raise ConfigError(
                 f"none of {', '.join(self._brokers)} hosts the pubend {pubend!r}: name its broker, too",
@@ -225,7 +232,7 @@ class RetryingClients:
 
 
 class ArchiveBrokers:
-    """The brokers of an archive: those that are away are passed over, and looked for from time to time."""
+    """The brokers of an archive; one that is away is skipped, and looked for from time to time."""
 
     def __init__(
         self,
@@ -239,9 +246,9 @@ class ArchiveBrokers:
         self._patience = CONNECT_SECONDS if patience is None else patience
         self._clock = clock
         self._clients: dict[str, sync.Client] = {}
-        #: url -> why, and when it was looked for
+        #: url -> why it does not answer, and when it was last tried
         self._away: dict[str, tuple[str, float]] = {}
-        #: the pubends that were hosted by these when it was last looked who hosts the others
+        #: the pubends of these brokers when `_warn_of_others` last compared them with those of the overlay
         self._hosted: set[str] | None = None
 
     @property
@@ -250,35 +257,36 @@ class ArchiveBrokers:
         return {url: reason for url, (reason, _) in self._away.items()}
 
     def close(self) -> None:
-        """Forget all connections; the next question makes new ones."""
+        """Close all connections; the next question makes new ones."""
         for url in list(self._clients):
             self._forget(url)
 
-    def pubends(self) -> list[dict[str, Any]]:
-        """Those of all brokers that answer; NotConnectedError if none does."""
-        found = merged_pubends(self._answers(lambda client: client.ask("pubends")).items())
-        self._tell_of_others({each["pubend"] for each in found})
+    def pubends(self) -> list[HostedPubend]:
+        """The pubends of all brokers that answer. Raises NotConnectedError if none does."""
+        found = merged_pubends(self._answers(PUBENDS).items())
+        self._warn_of_others({each.pubend for each in found})
         return found
 
-    def topics(self) -> list[dict[str, Any]]:
-        """The topics of all brokers that answer."""
-        return merged_topics(self._answers(lambda client: client.ask("topics")).values())
+    def topics(self) -> tuple[TopicStatus, ...]:
+        """The topics of all brokers that answer. Raises NotConnectedError if none does."""
+        return merged_topics(self._answers(TOPICS).values())
 
     def client(self, url: str) -> sync.Client:
-        """The connection to one of them."""
+        """The connection to the broker at `url`, which is made if there is none."""
         if url not in self._clients:
             patience = min(CONNECT_AGAIN_SECONDS, self._patience) if url in self._away else self._patience
             self._clients[url] = sync.connect(url, timeout=ANSWER_SECONDS, connect_timeout=patience)
             self._away.pop(url, None)
         return self._clients[url]
 
-    def _answers(self, question: Callable[[sync.Client], Any]) -> dict[str, Any]:
-        answers: dict[str, Any] = {}
+    def _answers(self, question: Question[Answered]) -> dict[str, Answered]:
+        """url -> the answer of each broker that answers. Raises NotConnectedError if none does."""
+        answers: dict[str, Answered] = {}
         for url in self.urls:
             if url in self._away and len(self.urls) > 1 and self._clock() < self._away[url][1] + AWAY_SECONDS:
                 continue
             try:
-                answers[url] = question(self.client(url))
+                answers[url] = self.client(url).ask(question)
             except (NotConnectedError, TimedOutError) as error:
                 self._forget(url)
                 self._away[url] = str(error), self._clock()
@@ -286,11 +294,12 @@ class ArchiveBrokers:
             raise NotConnectedError("; ".join(self.away.values()))
         return answers
 
-    def _tell_of_others(self, hosted: set[str]) -> None:
+    def _warn_of_others(self, hosted: set[str]) -> None:
+        """Log the pubends of the overlay that none of these brokers hosts, when something has changed."""
         if self._away or hosted == self._hosted:
             return
-        routes = self._answers(lambda client: client.ask("routes")).values()
-        others = sorted({each["pubend"] for answer in routes for each in answer} - hosted)
+        routes = self._answers(ROUTES).values()
+        others = sorted({each.pubend for answer in routes for each in answer} - hosted)
         if others:
             _log.warning("not archived here: %s; name the brokers that host them, too", ", ".join(others))
         self._hosted = hosted

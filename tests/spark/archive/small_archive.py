@@ -14,10 +14,12 @@ from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.layout import ArchiveLayout, fields_of
+from tidemark.spark.archive.plan import RoundPart
 from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, save_state, save_topics
 from tidemark.spark.archive.table import ArchiveTable, root_of
 from tidemark.spark.archive.writer import PartWriter
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import TopicStatus
 from tidemark.wire.frames import Line, Range
 
 SCHEMA = Schema.parse("[n: int, kind: int]")
@@ -32,7 +34,7 @@ class SmallArchive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        described = [{"topic": name, "open": False, "schemas": [SCHEMA.text]} for name in TOPICS]
+        described = [TopicStatus(name, False, (SCHEMA.text,)) for name in TOPICS]
         self._topics = ArchiveTopics(described)
         self._layout = ArchiveLayout().extended(fields_of(SCHEMA).items())
         roots = sorted({root_of(name) for name in TOPICS})
@@ -44,8 +46,9 @@ class SmallArchive:
     def round(self, covered: dict[str, int], events: dict[str, list[Event]]) -> None:
         """One more round: a file for each root that has events."""
         batch = self.state.batch + 1
-        layouts = dict.fromkeys(self._tables, self._layout)
-        writer = PartWriter(self.path, layouts, {}, self._topics.schemas, batch=batch, part=0)
+        layouts = dict.fromkeys(self._tables, self._layout.to_bytes())
+        part = RoundPart(str(self.path), batch, 0, (), self._topics.described, layouts, {})
+        writer = PartWriter(part, self._topics.schemas)
         for pubend, some in sorted(events.items()):
             if some:
                 writer.add(pubend, batch_of(some))
