@@ -13,7 +13,7 @@ import pytest
 from tests.node.speech import PATIENCE_SECONDS, Speaker, Stage, events, play
 from tests.ports import free_ports
 from tests.waiting import until
-from tidemark.admin.overlay_queries import held
+from tidemark.admin import PUBENDS, STREAMS, SUBSCRIPTIONS, what_keeps_broker
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config
@@ -245,13 +245,17 @@ def test_a_pubend_that_is_added_reaches_those_who_are_there_and_one_that_is_drai
         drained = with_spare.replace('pubends = ["spare"]', 'pubends = ["spare"]\ndraining = true')
         await overlay.ask("m1", "propose", text=drained, base=1)
 
-        async def holding() -> list[str]:
-            return held(*[await overlay.ask("e2", what) for what in ("pubends", "subscriptions", "streams")])
+        async def kept_by() -> list[str]:
+            return what_keeps_broker(
+                PUBENDS.read(await overlay.ask("e2", "pubends")),
+                SUBSCRIPTIONS.read(await overlay.ask("e2", "subscriptions")),
+                STREAMS.read(await overlay.ask("e2", "streams")),
+            )
 
-        assert "not everybody has the events of spare" in await holding()
+        assert "not everybody has the events of spare" in await kept_by()
         await subscriber.say(Ack((("s", token),)))
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while await holding():
+            while await kept_by():
                 await asyncio.sleep(0.02)
         head, _, rest = drained.partition("[brokers.e2]")
         await overlay.ask("m1", "propose", text=head + rest[rest.index("[brokers") :], base=2)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from datetime import UTC, datetime
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from tidemark.client.connecting.addresses import Address, addresses_in, parse_listen, parse_url
 from tidemark.client.connecting.backoff import Backoff
@@ -42,7 +42,6 @@ from tidemark.errors import (
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.answers import Answered, Question
 from tidemark.wire.frames import (
     Acked,
     Answer,
@@ -61,6 +60,9 @@ from tidemark.wire.frames import (
     Unsubscribed,
     Welcome,
 )
+
+if TYPE_CHECKING:
+    from tidemark.wire.answers import Answered, Question
 
 #: How long anything waits for its answer unless the call says otherwise.
 TIMEOUT_SECONDS = 30.0

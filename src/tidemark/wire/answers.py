@@ -18,16 +18,17 @@ from tidemark.wire.json_objects import JsonObject, read_json
 
 #: the type of an answer
 Answered = TypeVar("Answered")
+_Answered_co = TypeVar("_Answered_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[Answered]):
+class Question(Generic[_Answered_co]):
     """A question of administrators, and the type of its answer."""
 
     what: str
-    answer: type[Answered]
+    answer: type[_Answered_co]
 
-    def read(self, found: object) -> Answered:
+    def read(self, found: object) -> _Answered_co:
         """Return the answer of what `json.loads` made of its text; WireError if it is no such answer."""
         return read_json(self.answer, found)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidemark.admin.connection import ANSWER_SECONDS, connect
+from tidemark.admin import ANSWER_SECONDS, TOPICS, connect
 from tidemark.admin.numbers import show_seconds
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
@@ -133,8 +133,9 @@ def _declared(tm: Client, topic: str) -> Schema | None:
     """The newest schema of a declared topic; None for an open one, or one that is not there yet."""
     from tidemark.message.schema import Schema
 
-    found = next((each for each in tm.ask("topics", timeout=ANSWER_SECONDS) if each["topic"] == topic), None)
-    return None if found is None or found["open"] else Schema.parse(found["schemas"][-1])
+    topics = tm.ask(TOPICS, timeout=ANSWER_SECONDS)
+    found = next((each for each in topics if each.topic == topic), None)
+    return None if found is None or found.open else Schema.parse(found.schemas[-1])
 
 
 def _flow(wanted: _Wanted, schema: Schema | None, interrupts: Interrupts) -> Iterator[list[Any]]:

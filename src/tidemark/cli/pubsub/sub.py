@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from tidemark.admin.connection import connect, listen
+from tidemark.admin import connect, listen
 from tidemark.admin.numbers import show_time
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration

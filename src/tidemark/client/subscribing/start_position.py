@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from tidemark.errors import ClientError, RefusedError
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.answers import STREAMS
 
 Start = Literal["earliest"] | datetime | CheckpointToken
 Ask = Callable[..., Awaitable[Any]]
@@ -23,7 +22,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def starting_token(ask: Ask, name: str, start: Start) -> CheckpointToken | None:
-    """The token of a start, for a subscription that the broker does not have; None if it has it."""
+    """Return the token of a start; None if the broker has the subscription, which goes on where it was."""
+    from tidemark.wire.answers import STREAMS
+
     try:
         await ask("subscription", name=name)
     except RefusedError as error:

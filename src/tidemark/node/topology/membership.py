@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from tidemark.broker.effects import PubendState
-from tidemark.errors import ConfigError, TidemarkError
+from tidemark.errors import StaleTopologyError, TidemarkError
 from tidemark.node.config.units import Address
 from tidemark.node.logs import Log
 from tidemark.node.topology.file import parse_topology
@@ -62,17 +62,16 @@ class Membership:
             answer(self.whole())
 
     async def propose(self, text: str, base: int, *, is_forced: bool = False) -> Topology:
-        """An administrator's change of the topology of version `base`; ConfigError says why not.
+        """Go by an administrator's change of the topology of version `base`, and return the topology.
 
-        Saying the same again changes nothing: it may come from several sides.
+        Raises StaleTopologyError if another version is in force, and ConfigError if the change cannot be
+        made. Proposing the same again changes nothing, because a proposal may come from several sides.
         """
         proposed = parse_topology(text, base + 1)
         if (proposed.version, proposed.digest) == self._key:
             return self.topology
         if base != self.topology.version:
-            now = self.topology.version
-            reason = f"the overlay has version {now} by now, not {base}: look at it and plan again"
-            raise ConfigError(reason, key="version")
+            raise StaleTopologyError(expected=base, actual=self.topology.version)
         if not is_forced:
             check_change(self.topology, proposed)
         await self.take(proposed)
