@@ -1,4 +1,4 @@
-"""The house stays in order: who may import whom, and what the pure rooms never touch (DESIGN 2)."""
+"""The house stays in order: who may import whom, what the pure rooms never touch, and what pages may cite."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.citations import DOCS, broken_links, broken_names, broken_pages, remarks
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "tidemark"
@@ -35,7 +37,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "broker", "client", "matching", "message", "node", "persistence", "sim", "spark", "storage", "sync",
         "ticks", "wire",
     },
-    "cli": {"admin", "client", "lab", "matching", "message", "node", "sim", "spark", "sync", "ticks"},
+    "cli": {
+        "admin", "client", "lab", "matching", "message", "node", "sim", "spark", "storage", "sync", "ticks",
+    },
 }  # fmt: skip
 PURE = {"ticks", "message", "matching", "wire", "broker"}
 FORBIDDEN_IN_PURE = {
@@ -133,3 +137,53 @@ def test_every_dependency_is_explained() -> None:
     names = re.findall(r'^    "([a-z0-9-]+)[><=]', text, re.MULTILINE)
     assert len(names) > 8
     assert not [name for name in names if f"`{name}`" not in explained]
+
+
+PAGES = [
+    *sorted(DOCS.rglob("*.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+]
+#: Pages about the code: every name in them is one of it.
+CODE_PAGES = [DOCS / f"{name}.md" for name in ("architecture", "traps", "faults")]
+CODE_PAGES += sorted((DOCS / "decisions").glob("*.md"))
+#: Where what is in the code was first written down; the pages of the project have taken their place.
+FORMER_PAGES = re.compile(r"\b(?:DESIGN|TRAPS|FAULTS)\b")
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_page_links_only_to_pages_and_headings_that_exist(page: Path) -> None:
+    assert not broken_links(page)
+    assert not broken_pages(page.read_text())
+
+
+@pytest.mark.parametrize("page", CODE_PAGES, ids=named)
+def test_a_page_about_the_code_names_only_what_is_in_it(page: Path) -> None:
+    assert not broken_names(page)
+
+
+def test_no_module_cites_a_page_that_does_not_exist() -> None:
+    broken: dict[str, list[str]] = {}
+    for path in tracked():
+        if path.suffix == ".py" and path.is_file() and path.is_relative_to(ROOT):
+            said = "\n".join(remarks(path))
+            found = [*broken_pages(said), *FORMER_PAGES.findall(said)]
+            if found:
+                broken[named(path)] = found
+    assert not broken
+
+
+def test_every_page_is_found_from_the_way_in() -> None:
+    linked = (DOCS / "README.md").read_text() + (DOCS / "decisions" / "README.md").read_text()
+    pages = [page for page in sorted(DOCS.rglob("*.md")) if page != DOCS / "README.md"]
+    assert not [named(page) for page in pages if f"{page.name})" not in linked]
+
+
+def test_the_map_of_rooms_is_drawn_as_it_is_checked() -> None:
+    drawn = (DOCS / "architecture.md").read_text()
+    rows = re.findall(r"^\| <a id=\"room-[a-z]+\"></a>`([a-z]+)` \| ([a-z, `—]*) \|", drawn, re.MULTILINE)
+    found = {room: set(re.findall(r"[a-z]+", may)) for room, may in rows}
+    assert found == MAY_IMPORT

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -100,7 +101,12 @@ def events(item: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
     spliced = Tuple((Field("t1", LONG), Field("t2", optional(STRING))))
     chosen = Variant((Field(ABSENT, EMPTY), Field("v1", LONG), Field("v2", Tuple((Field("x", STRING),)))))
     extra = st.sampled_from([(), (Field("", INT), Field("", spliced)), (Field("", chosen),)])
-    return st.tuples(tuples(item, least=1), extra).map(lambda pair: Tuple(pair[0].fields + pair[1]))
+
+    def joined(pair: tuple[Type, tuple[Field, ...]]) -> Type:
+        assert isinstance(pair[0], Tuple)
+        return Tuple(pair[0].fields + pair[1])
+
+    return st.tuples(tuples(item, least=1), extra).map(joined)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -161,8 +167,12 @@ def dicts(item: Tuple, values: Callable[[Type], st.SearchStrategy[Any]]) -> st.S
         if is_spliced(field):
             parts.append(inner.map(lambda value: value or {}))
         else:
-            parts.append(inner.map(lambda value, name=name: {name: value}))
+            parts.append(inner.map(partial(_named, name)))
     return st.tuples(*parts).map(lambda found: {key: value for part in found for key, value in part.items()})
+
+
+def _named(name: str, value: Any) -> dict[str, Any]:
+    return {name: value}
 
 
 def _case_values(item: Variant, at: int) -> st.SearchStrategy[Any]:

@@ -1,89 +1,152 @@
 """Tidemark: durable, content-based publish/subscribe over one log that Spark reads too.
 
-`tidemark.connect` and `tidemark.sync.connect` are the way in. What they need is loaded when it is first used,
-so that whoever only wants a part of the package pays for that part.
+`tidemark.connect` and `tidemark.sync.connect` are the way in. Every public name is imported when a program
+first uses it, so that `import tidemark` is fast and a program loads only the parts that it needs. Type
+checkers see the ordinary imports below, and report a name that is not among them.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tidemark import queue, sync
+    from tidemark import errors, queue, sync
     from tidemark.client.checkpoints import CheckpointStore, DbApiCheckpoints, SqliteCheckpoints
-    from tidemark.client.client import Client, connect, listen
+    from tidemark.client.client import Client, ConnectOptions, connect, listen
     from tidemark.client.events import Batch, Event, Gap
-    from tidemark.client.subscribing.acks import Transaction
+    from tidemark.client.subscribing.arguments import SERVER_KEPT, AckMode, ServerKept
+    from tidemark.client.subscribing.start_position import Start
     from tidemark.client.subscribing.subscription import Subscription
+    from tidemark.client.subscribing.transaction import Transaction
     from tidemark.errors import (
         ClientError,
         ClosedError,
+        ConfigError,
+        DamagedError,
+        DecodeError,
+        DirectoryLockedError,
+        DiskFailedError,
+        DiskFullError,
+        EmptyError,
+        EncodeError,
+        EventsLostError,
+        IncompatibleSchemaError,
+        MessageError,
         NotConnectedError,
+        NotSubscribedError,
         RefusedError,
+        SchemaError,
+        SchemaSyntaxError,
+        SelectorError,
+        SelectorLimitError,
+        SelectorSyntaxError,
+        SelectorTypeError,
+        StorageError,
         TidemarkError,
         TimedOutError,
+        TokenError,
+        TopicError,
+        TranslationError,
+        UnknownFormatError,
+        VersionError,
+        WireError,
     )
+    from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
     from tidemark.message.schema import Schema
     from tidemark.ticks.token import CheckpointToken
 
-_HOMES = {
-    "Batch": "tidemark.client.events",
-    "CheckpointStore": "tidemark.client.checkpoints",
-    "CheckpointToken": "tidemark.ticks.token",
-    "Client": "tidemark.client.client",
-    "ClientError": "tidemark.errors",
-    "ClosedError": "tidemark.errors",
-    "DbApiCheckpoints": "tidemark.client.checkpoints",
-    "Event": "tidemark.client.events",
-    "Gap": "tidemark.client.events",
-    "NotConnectedError": "tidemark.errors",
-    "RefusedError": "tidemark.errors",
-    "Schema": "tidemark.message.schema",
-    "SqliteCheckpoints": "tidemark.client.checkpoints",
-    "Subscription": "tidemark.client.subscribing.subscription",
-    "TidemarkError": "tidemark.errors",
-    "TimedOutError": "tidemark.errors",
-    "Transaction": "tidemark.client.subscribing.acks",
-    "connect": "tidemark.client.client",
-    "listen": "tidemark.client.client",
-}
-
 __all__ = [
+    "AckMode",
     "Batch",
+    "BatchBuilder",
     "CheckpointStore",
     "CheckpointToken",
     "Client",
     "ClientError",
     "ClosedError",
+    "ConfigError",
+    "ConnectOptions",
+    "DamagedError",
     "DbApiCheckpoints",
+    "DecodeError",
+    "DirectoryLockedError",
+    "DiskFailedError",
+    "DiskFullError",
+    "EmptyError",
+    "EncodeError",
     "Event",
+    "EventBatch",
+    "EventsLostError",
     "Gap",
+    "IncompatibleSchemaError",
+    "MessageError",
     "NotConnectedError",
+    "NotSubscribedError",
     "RefusedError",
+    "SERVER_KEPT",
     "Schema",
+    "SchemaError",
+    "SchemaSyntaxError",
+    "SelectorError",
+    "SelectorLimitError",
+    "SelectorSyntaxError",
+    "SelectorTypeError",
+    "ServerKept",
+    "Shape",
     "SqliteCheckpoints",
+    "Start",
+    "StorageError",
     "Subscription",
     "TidemarkError",
     "TimedOutError",
+    "TokenError",
+    "TopicError",
     "Transaction",
+    "TranslationError",
+    "UnknownFormatError",
+    "VersionError",
+    "WireError",
     "connect",
+    "errors",
     "listen",
     "queue",
     "sync",
 ]
 
+#: module -> the public names that it defines; the names that are not here are classes of tidemark.errors
+_HOMES = {
+    "tidemark.client.checkpoints": ("CheckpointStore", "DbApiCheckpoints", "SqliteCheckpoints"),
+    "tidemark.client.client": ("Client", "ConnectOptions", "connect", "listen"),
+    "tidemark.client.events": ("Batch", "Event", "Gap"),
+    "tidemark.client.subscribing.arguments": ("SERVER_KEPT", "AckMode", "ServerKept"),
+    "tidemark.client.subscribing.start_position": ("Start",),
+    "tidemark.client.subscribing.subscription": ("Subscription",),
+    "tidemark.client.subscribing.transaction": ("Transaction",),
+    "tidemark.message.batches.batch": ("BatchBuilder", "EventBatch", "Shape"),
+    "tidemark.message.schema": ("Schema",),
+    "tidemark.ticks.token": ("CheckpointToken",),
+}
+_SUBMODULES = ("errors", "queue", "sync")
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-def __getattr__(name: str) -> Any:
-    if name in ("queue", "sync"):
-        return import_module(f"tidemark.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'tidemark' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
+
+# A module with a __getattr__ has every attribute in the eyes of a type checker: a typo would pass unnoticed.
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        """Import and return the public name; AttributeError if there is no such name."""
+        from importlib import import_module
+
+        if name in _SUBMODULES:
+            return import_module(f"tidemark.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module 'tidemark' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_HOME_OF.get(name, "tidemark.errors")), name)
+        return found
 
 
 def __dir__() -> list[str]:
+    """The public names, also those that no program has used yet."""
     return sorted((*__all__, "__version__"))

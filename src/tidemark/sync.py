@@ -1,7 +1,7 @@
 """The client for programs without asyncio: the same methods, blocking.
 
-One background thread runs the loop; any number of threads may publish. Events cross over a batch at a time
-and are stepped through in the thread that iterates: going on to the next event costs no switch of threads.
+One background thread runs the event loop; any number of threads may publish. Events cross over to the thread
+that iterates a batch at a time, so going on to the next event costs no switch of threads.
 
     with tidemark.sync.connect("tidemark://127.0.0.1:7676") as tm:
         tm.publish("trades", {"symbol": "ACME", "price": 10.5})
@@ -22,16 +22,12 @@ from tidemark.client import client as asynchronous
 from tidemark.client.client import FETCH_BYTES, ConnectOptions
 from tidemark.client.events import Batch, Event, Gap
 from tidemark.client.loop_thread import LoopThread
-from tidemark.client.subscribing.acks import Transaction as AsyncTransaction
+from tidemark.client.subscribing.arguments import SERVER_KEPT, WINDOW_BYTES_MAX, AckMode, ServerKept
+from tidemark.client.subscribing.session import Upto
 from tidemark.client.subscribing.start_position import Start
-from tidemark.client.subscribing.subscription import (
-    CLOSE_SECONDS,
-    SERVER_KEPT,
-    WINDOW_BYTES_MAX,
-    AckMode,
-    ServerKept,
-)
+from tidemark.client.subscribing.subscription import CLOSE_SECONDS
 from tidemark.client.subscribing.subscription import Subscription as AsyncSubscription
+from tidemark.client.subscribing.transaction import Transaction as AsyncTransaction
 from tidemark.errors import ClosedError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema
@@ -41,9 +37,14 @@ from tidemark.wire.frames import Fetched
 if TYPE_CHECKING:
     from tidemark.wire.answers import Answered, Question
 
+__all__ = ["Client", "Subscription", "Transaction", "connect", "listen"]
+
 
 def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
-    """Connect to one of the brokers; see tidemark.connect. NotConnectedError if none is there."""
+    """Connect to one of the brokers, and return the connected client; see tidemark.connect.
+
+    NotConnectedError, with what each broker answered, if none could be reached within `connect_timeout`.
+    """
     return Client(asynchronous.connect(url, **options))
 
 
@@ -54,15 +55,19 @@ def listen(
     lease: float = asynchronous.LEASE_SECONDS,
     **options: Unpack[ConnectOptions],
 ) -> Client:
-    """Be called by a broker in place of an open connection; see tidemark.listen."""
+    """Connect a client that holds no connection while it is idle, and return it; see tidemark.listen."""
     return Client(asynchronous.listen(url, address, lease=lease, **options))
 
 
 class Client:
-    """A connection to Tidemark; any thread may use it."""
+    """A connection to Tidemark, made by `tidemark.sync.connect` or `listen`; any thread may use it.
+
+    Every method but `close` raises ClosedError once the client is closed. Methods raise what those of
+    tidemark.Client of the same name raise.
+    """
 
     def __init__(self, client: asynchronous.Client) -> None:
-        """Connects."""
+        """For `connect` and `listen`: connects `client`, whose loop runs on a thread of its own."""
         self._client = client
         self._loop = LoopThread("tidemark client", _closed, last=lambda: client.close(0))
         try:
@@ -80,7 +85,10 @@ class Client:
         self.close()
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
-        """Wait until what was published is on disk and what was consumed is acknowledged, and disconnect."""
+        """Wait until what was published is on disk and what was consumed is acknowledged, then disconnect.
+
+        Waits at most `timeout` seconds; see Client.close of tidemark. Closing twice does nothing.
+        """
         try:
             self._loop.run(self._client.close, timeout)
         except ClosedError:
@@ -90,22 +98,30 @@ class Client:
 
     @property
     def name(self) -> str:
-        """What administrators see."""
+        """The name by which administrators know this client."""
         return self._client.name
 
     @property
     def is_connected(self) -> bool:
-        """A broker is there just now."""
+        """A broker is connected just now, or holds the lease of this client."""
         return self._client.is_connected
+
+    @property
+    def broker(self) -> str:
+        """The name of the broker that the client is connected to; NotConnectedError if there is none now."""
+        return self._client.broker
 
     def create_topic(
         self, topic: str, schema: str | Schema | type | None = None, *, is_open: bool = False
     ) -> None:
-        """Declare a topic, or a new version of its schema; open without a schema, or with `is_open`."""
+        """Declare a topic, or a new version of its schema; an open topic without a schema or with `is_open`.
+
+        See tidemark.Client.create_topic.
+        """
         self._loop.run(self._client.create_topic, topic, schema, is_open=is_open)
 
     def schemas(self, topic: str) -> list[Schema]:
-        """All versions of a topic's schema, oldest first."""
+        """All versions of the schema of a topic, oldest first; see tidemark.Client.schemas."""
         return self._loop.run(self._client.schemas, topic)
 
     def publish(
@@ -119,7 +135,10 @@ class Client:
         sequence: int | None = None,
         timeout: float | None = None,
     ) -> int | None:
-        """Publish a dict or dataclass instance; its tick, once it is on disk. See Client.publish."""
+        """Publish a dict or dataclass instance; return the event's tick once it is on disk.
+
+        See tidemark.Client.publish.
+        """
         return self._loop.run(
             self._client.publish,
             topic,
@@ -142,8 +161,11 @@ class Client:
         sequence: int | None = None,
         timeout: float | None = None,
     ) -> list[int | None]:
-        """Publish in order, in as few batches as possible; the ticks, once all are on disk."""
-        # A generator of the caller's must not run, and perhaps block, on the loop's thread.
+        """Publish values in order, in as few batches as possible; return their ticks once all are on disk.
+
+        See tidemark.Client.publish_many.
+        """
+        # A generator of the application must not run, and perhaps block, on the loop's thread.
         return self._loop.run(
             self._client.publish_many,
             topic,
@@ -158,15 +180,19 @@ class Client:
     def publish_batch(
         self, batch: EventBatch, *, sequence: int | None = None, timeout: float | None = None
     ) -> list[int | None]:
-        """Publish an event batch that was built elsewhere."""
+        """Publish an event batch that a BatchBuilder has built; return its ticks once all events are on disk.
+
+        See tidemark.Client.publish_batch.
+        """
         return self._loop.run(self._client.publish_batch, batch, sequence=sequence, timeout=timeout)
 
     def publish_batches(
         self, batches: Sequence[EventBatch], *, sequence: int | None = None, timeout: float | None = None
     ) -> list[list[int | None]]:
-        """Publish event batches in order, without waiting for one before the next; the ticks of each.
+        """Publish event batches in order, without waiting for one before the next; return the ticks of each.
 
-        `sequence` is the number of the first event of the first one; the others go on from there.
+        `sequence` is the number of the first event of the first batch; the other events are numbered from
+        there. See tidemark.Client.publish_batch.
         """
         numbers = accumulate((batch.count for batch in batches), initial=sequence or 0)
 
@@ -193,7 +219,10 @@ class Client:
         start: Start | None = None,
         window_bytes_max: int = WINDOW_BYTES_MAX,
     ) -> Subscription:
-        """Subscribe to a topic or pattern, see Client.subscribe; it is open when this returns."""
+        """Subscribe to a topic or pattern, and return the subscription, which is open.
+
+        See tidemark.Client.subscribe, and tidemark.Subscription.open for what opening raises.
+        """
 
         async def opened() -> AsyncSubscription:
             return await self._client.subscribe(
@@ -209,14 +238,17 @@ class Client:
         return Subscription(self._loop.run(opened), self._loop)
 
     def transaction(self, *, timeout: float | None = None) -> Transaction:
-        """Acknowledge several subscriptions together: `with tm.transaction() as tx: tx.ack(sub)`."""
+        """Acknowledge several subscriptions together: `with tm.transaction() as tx: tx.ack(sub)`.
+
+        `timeout`, by default that of the client, is how many seconds the commit may take.
+        """
         return Transaction(self._client.transaction(timeout=timeout), self._loop)
 
     def unsubscribe(self, name: str) -> None:
-        """End a durable subscription for good."""
+        """End the durable subscription `name` for good; see tidemark.Client.unsubscribe."""
         self._loop.run(self._client.unsubscribe, name)
 
-    def fetch(
+    def _fetch(
         self,
         pubend: str,
         base: int,
@@ -227,9 +259,9 @@ class Client:
         bytes_max: int = FETCH_BYTES,
         timeout: float | None = None,
     ) -> Fetched:
-        """Read a pubend in bulk: see `tidemark.client.Client.fetch`."""
+        """For Tidemark's own pipeline: read a pubend in bulk, as Client._fetch of tidemark.client does."""
         return self._loop.run(
-            self._client.fetch, pubend, base, upto, pattern, where, bytes_max=bytes_max, timeout=timeout
+            self._client._fetch, pubend, base, upto, pattern, where, bytes_max=bytes_max, timeout=timeout
         )
 
     @overload
@@ -241,21 +273,29 @@ class Client:
     def ask(self, what: str, *, timeout: float | None = None, **arguments: Any) -> Any: ...
 
     def ask(self, what: str | Question[Any], *, timeout: float | None = None, **arguments: Any) -> Any:
-        """Ask the broker what administrators ask: see `tidemark.client.Client.ask`."""
+        """Ask the broker what administrators ask, `tm.ask("status")`; return what the JSON answer says.
+
+        With a question of `tidemark.admin` in place of a name, return its dataclass. See tidemark.Client.ask.
+        """
         ask: Callable[..., Awaitable[Any]] = self._client.ask
         return self._loop.run(ask, what, timeout=timeout, **arguments)
 
 
 class Subscription:
-    """A subscription, iterated by one thread at a time."""
+    """A subscription, which one thread at a time iterates over; `with` closes it at the end of the block.
+
+    See tidemark.Subscription, whose methods of the same name raise the same errors.
+    """
 
     def __init__(self, subscription: AsyncSubscription, loop: LoopThread) -> None:
+        """For Client.subscribe, which makes subscriptions."""
         self._subscription = subscription
+        self._session = subscription._session
         self._loop = loop
 
     @property
     def name(self) -> str:
-        """As the broker knows it."""
+        """The name by which the broker knows the subscription: `durable`, or a name that the client made."""
         return self._subscription.name
 
     def __enter__(self) -> Subscription:
@@ -267,30 +307,42 @@ class Subscription:
         self._loop.run(self._subscription.__aexit__, kind, error, trace)
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
-        """Stop. A durable subscription stays at the broker."""
+        """Stop. A durable subscription stays at the broker, which keeps events for it.
+
+        Waits up to `timeout` seconds until the broker has stored what was consumed.
+        """
         self._loop.run(self._subscription.close, timeout)
 
     def unsubscribe(self) -> None:
-        """End it for good."""
+        """End the subscription for good: the broker keeps no events for it any more."""
         self._loop.run(self._subscription.unsubscribe)
 
     def __iter__(self) -> Iterator[Event | Gap]:
-        """Events and gaps, for ever; until the subscription is closed."""
+        """Events and gaps in the order of each pubend, until the subscription is closed."""
+        session = self._session
         while True:
-            item = self._subscription.step()
+            item = session.step()
             if item is not None:
                 yield item
-            elif not self._loop.run(self._subscription.load):
+            elif not self._loop.run(session.load):
                 return
 
     def next(self, timeout: float | None = None) -> Event | Gap | None:
-        """The next event or gap; None when none came in time, or the subscription is closed."""
-        return self._subscription.step() or self._loop.run(self._subscription.next, timeout)
+        """The next event or gap; None if none came within `timeout` seconds or the subscription is closed.
+
+        Without a timeout it waits until there is one.
+        """
+        return self._session.step() or self._loop.run(self._subscription.next, timeout)
 
     def batches(self, timeout: float | None = None) -> Iterator[Batch | Gap]:
-        """All events of a pubend that came together, as arrays; ends when none came in time."""
+        """Iterate over batches: all events of a pubend that arrived together, as arrays. Gaps come too.
+
+        The iteration ends when nothing came for `timeout` seconds; without a timeout, when the subscription
+        is closed.
+        """
+        session = self._session
         while True:
-            item = self._subscription.step_batch()
+            item = session.step_batch()
             if item is not None:
                 yield item
             elif not self._loop.run(self._load, timeout):
@@ -299,29 +351,41 @@ class Subscription:
     async def _load(self, timeout: float | None) -> bool:
         try:
             async with asyncio.timeout(timeout):
-                return await self._subscription.load()
+                return await self._session.load()
         except TimeoutError:
             return False
 
     @property
     def checkpoint(self) -> CheckpointToken:
-        """All that was handed out, what the application is working on included: store it with your data."""
+        """The token of everything that was handed out, including what the application is working on.
+
+        An application that keeps its own place stores this token in the transaction of its data.
+        """
         return self._subscription.checkpoint
 
-    def ack(self, upto: object = None, *, sync: bool = False) -> None:
-        """All up to an event, gap, batch or token, or all handed out, is consumed and may be let go."""
+    def ack(self, upto: Upto = None, *, sync: bool = False) -> None:
+        """Acknowledge everything up to an event, gap, batch or token; without `upto` all that was handed out.
+
+        With `sync` this returns when the broker has the acknowledgement on disk. See
+        tidemark.Subscription.ack.
+        """
         self._loop.run(self._subscription.ack, upto, sync=sync)
 
 
 class Transaction:
-    """Acknowledgements of several subscriptions that hold together, or not at all."""
+    """Acknowledgements of several subscriptions that hold together, or not at all.
+
+    `with tm.transaction() as tx:` collects acknowledgements; leaving the block commits them, as with
+    tidemark.Transaction.
+    """
 
     def __init__(self, transaction: AsyncTransaction, loop: LoopThread) -> None:
+        """For Client.transaction, which makes transactions."""
         self._transaction = transaction
         self._loop = loop
 
-    def ack(self, subscription: Subscription, upto: object = None) -> None:
-        """Everything handed out so far, or up to `upto`, is consumed when this commits."""
+    def ack(self, subscription: Subscription, upto: Upto = None) -> None:
+        """Acknowledge, when the transaction commits, everything up to `upto`; see Subscription.ack."""
         self._transaction.ack(subscription._subscription, upto)
 
     def __enter__(self) -> Transaction:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.broker.broker import Broker, BrokerConfig, Recovered
+from tidemark.broker.broker import Broker, Recovered
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import (
     AppendEvents,
     AppendPfs,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, SendPeer
+from tidemark.broker.effects import SendPeer
 from tidemark.broker.hosting.handover import NOBODY, Handover
 from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Claim
 
 
@@ -22,9 +22,19 @@ class Place:
     fenced: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.out = Outbox()
-        self.counters = Counters()
-        self.handover = Handover(self.name, self, self.out, self.counters, lambda: ["l", "r"])
+        turn = Turn()
+        self.out = turn.out
+        self.counters = turn.counters
+        self.handover = Handover(self.name, turn, self, self, self)
+
+    def present(self) -> list[str]:
+        return ["l", "r"]
+
+    def is_present(self, peer: str) -> bool:
+        return peer in self.present()
+
+    def is_member(self, broker: str) -> bool:
+        return broker != ""
 
     def find(self, name: str) -> Subscription | None:
         return self.subscriptions.get(name)

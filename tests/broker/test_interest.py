@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.broker.desk import SCHEMA, batch
-from tidemark.broker.counters import Counters
 from tidemark.broker.streams.interest import HERE, LINES_FEW, STARTED_ONLY, VERSIONS_KEPT_MAX, Interests
+from tidemark.broker.turn import Turn
 from tidemark.message.registry import Registry
 from tidemark.wire.frames import Interest, Wanted
 
@@ -15,7 +15,7 @@ C = Wanted("t", "n = 0")
 def interests(incarnation: int = 1) -> Interests:
     registry = Registry()
     registry.declare("t", SCHEMA)
-    return Interests(incarnation, registry, Counters())
+    return Interests(incarnation, registry, Turn(), {})
 
 
 def said(each: Interests, *, again: bool = False) -> Interest:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemark.broker.commit import GroupCommit
-from tidemark.broker.effects import Outbox, SaveHosts, SendPeer
+from tidemark.broker.effects import CommitTables, SaveHosts, SendPeer
 from tidemark.broker.publishing.release import ASK_AGAIN_US, NOBODY, NOTHING, Hosts, Releases, Rows
+from tidemark.broker.turn import Turn
 from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import Heard, ReleaseRow
 
@@ -21,18 +21,28 @@ class Root:
     """The hosts of a pubend, with a disk that commits when told to."""
 
     def __init__(self, *known: str) -> None:
-        self.out = Outbox()
-        self.tickets: list[int] = []
-        self.commit = GroupCommit(self.tickets.append)
-        self.hosts = Hosts("p", dict.fromkeys(known, 0), self.out, self.commit)
+        self.turn = Turn()
+        self.out = self.turn.out
+        self.hosts = Hosts("p", dict.fromkeys(known, 0), self.turn)
+
+    def present(self) -> list[str]:
+        return ["n"]
+
+    def is_present(self, peer: str) -> bool:
+        return peer == "n"
+
+    def is_member(self, broker: str) -> bool:
+        return broker != ""
 
     def hear(self, each: ReleaseRow, peer: str = "n") -> list[Any]:
-        self.hosts.received(peer, each, lambda _: True)
+        self.hosts.received(peer, each, self)
         return self.out.take()
 
     def synced(self) -> list[Any]:
-        self.commit.flush()
-        self.commit.synced(self.tickets[-1])
+        self.turn.tables.flush()
+        (commit,) = self.out.take()
+        assert isinstance(commit, CommitTables)
+        self.turn.tables.synced(commit.ticket)
         return self.out.take()
 
 
@@ -60,7 +70,7 @@ def test_a_row_of_before_a_host_was_heard_counts_for_nothing_also_after_a_crash(
     assert root.hear(row("h", 7, 50, asks=True)) == []  # it asks again, and is heard again
     heard = [SendPeer("n", Heard("p", "h", sequence)) for sequence in (5, 7, 7)]
     assert root.synced() == heard
-    root.hosts = Hosts("p", {"h": 7}, root.out, root.commit)  # a crash
+    root.hosts = Hosts("p", {"h": 7}, root.turn)  # a crash
     root.hear(row("h", 4, TICK_MAX))  # a relay has it from when nobody was there
     root.hear(row("h", 6, 100))
     assert root.hosts.total(HERE_NOBODY) is None

@@ -109,4 +109,4 @@ def test_a_full_disk_refuses_publishers_serves_subscribers_and_recovers(
 
 
 def why(part: PublisherPart) -> str:
-    return next(line["reason"] for line in read(part.ledger) if line.get("outcome") == "unknown")
+    return next(str(line["reason"]) for line in read(part.ledger) if line.get("outcome") == "unknown")

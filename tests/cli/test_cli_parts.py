@@ -16,6 +16,7 @@ import click
 import pytest
 
 from tests.admin.samples import METRICS, OVERLAY, REPORTS, pubend, status, stream, subscription
+from tests.storage.sync_recorder import record_syncs
 from tidemark.admin import BrokerSnapshot, describe_overlay, lags_of, rates_between
 from tidemark.admin.numbers import show_bytes, show_seconds, show_time
 from tidemark.cli.brokers.overview import draw
@@ -230,6 +231,14 @@ def test_a_checkpoint_file_holds_one_token(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["place"]
     with pytest.raises(click.ClickException, match="cannot be written"):
         CheckpointFile(tmp_path / "none" / "place").save(token)
+
+
+def test_a_checkpoint_that_is_saved_is_on_disk_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = record_syncs(monkeypatch)
+    CheckpointFile(tmp_path / "place").save(CheckpointToken({"p": 7}))
+    assert synced == [tmp_path / "place.new", tmp_path]
 
 
 def test_who_is_furthest_behind_comes_first() -> None:

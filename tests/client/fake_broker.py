@@ -17,7 +17,7 @@ from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Acked,
@@ -219,7 +219,7 @@ class Session(asyncio.Protocol):
 
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker
-        self.decoder = Decoder()
+        self.decoder = FrameDecoder()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)

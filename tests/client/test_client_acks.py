@@ -66,7 +66,7 @@ async def test_an_application_acknowledges_itself_and_may_wait_for_the_disk(
         await sub.ack(CheckpointToken({"p1": ticks[0]}), sync=True)
         assert broker.subscribers["d"].acked["p1"] == ticks[2]
         with pytest.raises(ClientError, match="token"):
-            await sub.ack(7)
+            await sub.ack(7)  # type: ignore[arg-type]
 
 
 @connected

@@ -27,7 +27,7 @@ async def test_a_durable_subscription_goes_on_after_a_break_without_loss_or_repe
         assert await numbers(sub, 4) == [0, 1, 2, 3]
         broker.cut()
         await publish(tm, 10, 15)
-        await until(lambda: sub.is_subscribed)
+        await until(lambda: sub._session.is_subscribed)
         assert await numbers(sub, 11) == list(range(4, 15))
         shown = broker.of(Subscribe)[-1].token
         assert shown == CheckpointToken({"p1": int(broker.events["p1"][0].ticks[2])})
@@ -41,8 +41,8 @@ async def test_a_subscription_that_is_not_durable_tells_what_it_missed() -> None
         upto = int(broker.events["p1"][0].ticks[-1])
         broker.cut()
         missed = broker.append("p1", EventBatch.parse(bytearray(broker.events["p1"][0].data)))
-        await until(lambda: not sub.is_subscribed)
-        await until(lambda: sub.is_subscribed)
+        await until(lambda: not sub._session.is_subscribed)
+        await until(lambda: sub._session.is_subscribed)
         await publish(tm, 4, 5)
         # What had arrived is not lost with the connection.
         assert await numbers(sub, 2) == [1, 2]
@@ -64,7 +64,7 @@ async def test_it_reconnects_to_another_broker() -> None:
                 assert await numbers(sub, 2) == [0, 1]
                 two.events, two.topics = one.events, one.topics
                 await one.stop()
-                await until(lambda: sub.is_subscribed and tm.broker == "b2")
+                await until(lambda: sub._session.is_subscribed and tm.broker == "b2")
                 assert await numbers(sub, 2) == [2, 3]
 
 
@@ -80,12 +80,12 @@ async def test_it_goes_where_a_broker_that_is_drained_sends_it() -> None:
             (session,) = one.sessions
             session.send(Refused("subscribe", "d", "draining", advice))
             session.send(Refused("connect", "", "draining", advice))
-            await until(lambda: tm.link.is_up and sub.is_subscribed and tm.broker == "b2")
+            await until(lambda: tm._link.is_up and sub._session.is_subscribed and tm.broker == "b2")
             assert await numbers(sub, 2) == [2, 3]
             # It is drained too, and there is nobody else: the first one is tried again.
             (session,) = two.sessions
             session.send(Refused("connect", "", "draining", "'b2' is being drained"))
-            await until(lambda: tm.link.is_up and tm.broker == "b1")
+            await until(lambda: tm._link.is_up and tm.broker == "b1")
 
 
 @bounded
@@ -98,7 +98,7 @@ async def test_a_publisher_learns_that_a_drained_broker_has_not_logged_an_event(
         with pytest.raises(RefusedError, match="being drained") as caught:
             await publish(tm, 2, 3)
         assert caught.value.code == "draining"
-        await until(lambda: tm.link.is_up and tm.broker == "b2")
+        await until(lambda: tm._link.is_up and tm.broker == "b2")
         await declare(tm)
         await publish(tm, 2, 3)
         assert (one.count("p1"), two.count("p2")) == (2, 1)

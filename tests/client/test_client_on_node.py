@@ -131,12 +131,12 @@ async def test_a_pubend_is_read_in_bulk(tmp_path: Path) -> None:
             (pubend,) = await tm.ask("pubends")
             got, at = 0, first - 1
             while at < pubend["position"]:
-                answer = await tm.fetch(
+                answer = await tm._fetch(
                     "main", at, pubend["position"], "trades", "price < 100", bytes_max=4096
                 )
                 got += answer.batch.count if answer.batch is not None else 0
                 at = answer.upto
             assert got == 100
         with pytest.raises(tidemark.RefusedError, match="no pubend"):
-            await tm.fetch("nowhere", 0, 1)
+            await tm._fetch("nowhere", 0, 1)
     await node.stop()

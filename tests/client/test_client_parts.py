@@ -8,14 +8,18 @@ import sys
 import pytest
 
 import tidemark
-from tidemark.client.connecting.addresses import Address, parse_url
+from tidemark.client.connecting.addresses import SocketAddress, parse_url
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.errors import ConfigError
 
 
 def test_a_url_names_one_broker_or_several() -> None:
-    assert parse_url("tidemark://127.0.0.1:7676") == (Address("127.0.0.1", 7676),)
-    assert parse_url("tidemark://a,b:1,[::1]:2,a") == (Address("a", 7676), Address("b", 1), Address("::1", 2))
+    assert parse_url("tidemark://127.0.0.1:7676") == (SocketAddress("127.0.0.1", 7676),)
+    assert parse_url("tidemark://a,b:1,[::1]:2,a") == (
+        SocketAddress("a", 7676),
+        SocketAddress("b", 1),
+        SocketAddress("::1", 2),
+    )
     assert str(parse_url("tidemark://[::1]:2/")[0]) == "[::1]:2"
 
 
@@ -48,4 +52,4 @@ def test_every_exported_name_is_there() -> None:
     assert all(getattr(tidemark, name) is not None for name in tidemark.__all__)
     assert set(tidemark.__all__) <= set(dir(tidemark))
     with pytest.raises(AttributeError, match="nothing_like_it"):
-        _ = tidemark.nothing_like_it
+        _ = tidemark.nothing_like_it  # type: ignore[attr-defined]

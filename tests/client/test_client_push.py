@@ -20,7 +20,7 @@ from tidemark.node import server as server_module
 from tidemark.node.leases import leases as leases_module
 from tidemark.node.node import Node
 from tidemark.wire.codec import encode
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Pushing, Refused
 
 PARKS_SOON = {"subscribers__rest": "50ms"}
@@ -111,7 +111,7 @@ async def test_a_subscriber_that_dies_without_a_word_is_gone_when_its_lease_ends
         await push.subscribe("t")
         await push.subscribe("t", durable="d", ack="client")
         await until(lambda: node.server.leases.parked == 1)
-        link = push.link
+        link = push._link
         assert isinstance(link, PushLink)
         assert link._task is not None  # as if killed: nothing is said, nothing listens
         assert link._listener is not None
@@ -133,10 +133,10 @@ async def test_a_caller_with_a_wrong_key_is_turned_away(tmp_path: Path) -> None:
         await tm.create_topic("t", "[n: int]")
         async with push.subscribe("t") as sub:
             await until(lambda: node.server.leases.parked == 1)
-            assert isinstance(push.link, PushLink)
-            reader, writer = await asyncio.open_connection(*push.link.listens_at)
+            assert isinstance(push._link, PushLink)
+            reader, writer = await asyncio.open_connection(*push._link.listens_at)
             writer.writelines(bytes(piece) for piece in encode(Pushing("tidemark", "0" * 32)))
-            answer = Decoder().feed(await reader.read())
+            answer = FrameDecoder().feed(await reader.read())
             assert [type(frame) for frame in answer] == [Refused]
             writer.close()
             assert node.server.leases.parked == 1

@@ -206,8 +206,8 @@ async def test_a_changed_selector_is_told_without_starting_over(broker: FakeBrok
     await declare(tm)
     async with tm.subscribe("t", durable="d") as sub:
         await publish(tm, 0, 2)
-        await until(lambda: sub._inbox._pieces)
+        await until(lambda: sub._session.inbox._entries)
         since = CheckpointToken({"p1": 5_000})
         broker.sessions[0].send(Subscribed("d", START, since))
-        await until(lambda: sub.since == since)
+        await until(lambda: sub._session.since == since)
         assert await numbers(sub, 2) == [0, 1]

@@ -42,8 +42,8 @@ def hand_out_all(inbox: Inbox) -> list[int]:
                 return found
         row = cursor.done = cursor.out
         cursor.out += 1
-        if cursor.piece.batch is not None:
-            found.append(int(cursor.piece.batch.ticks[row]))
+        if cursor.entry.batch is not None:
+            found.append(int(cursor.entry.batch.ticks[row]))
 
 
 def test_an_event_is_handed_out_before_it_is_consumed() -> None:
@@ -75,7 +75,7 @@ def test_silence_behind_events_waits_for_them_and_stays_one_piece() -> None:
     for upto in range(6, 1_000):
         inbox.delivered(deliver(upto - 1, upto), missed=NOT_KEPT)
     assert inbox.handed() == {"p": 0}
-    assert len(inbox._pieces) == 2
+    assert len(inbox._entries) == 2
     assert hand_out_all(inbox) == [5]
     assert inbox.handed() == {"p": 999}
 
@@ -101,7 +101,7 @@ def test_a_start_beyond_the_token_is_a_gap() -> None:
     assert inbox.delivered(deliver(30, 30), missed=NOT_KEPT)
     cursor = inbox.take()
     assert cursor is not None
-    assert (cursor.piece.base, cursor.piece.upto, cursor.piece.reason) == (10, 30, NOT_KEPT)
+    assert (cursor.entry.base, cursor.entry.upto, cursor.entry.reason) == (10, 30, NOT_KEPT)
 
 
 def test_a_gap_is_handed_out_and_consumed_like_an_event() -> None:
@@ -110,7 +110,7 @@ def test_a_gap_is_handed_out_and_consumed_like_an_event() -> None:
     assert inbox.let_go(Gap("s", "p", 0, 20), missed=NOT_KEPT)
     cursor = inbox.take()
     assert cursor is not None
-    assert cursor.piece.reason == RELEASED
+    assert cursor.entry.reason == RELEASED
     assert inbox.handed() == {"p": 0}
     cursor.out = 1
     assert inbox.handed() == {"p": 20}
@@ -138,7 +138,7 @@ def test_what_waits_is_kept_when_the_broker_does_not_repeat() -> None:
     inbox.delivered(deliver(0, 10, 2), missed=RECONNECTED)
     inbox.connected({}, repeats=False)
     inbox.delivered(deliver(30, 40, 35), missed=RECONNECTED)
-    pieces = [(piece.base, piece.upto, piece.reason) for piece in inbox._pieces]
+    pieces = [(piece.base, piece.upto, piece.reason) for piece in inbox._entries]
     assert pieces == [(0, 10, ""), (10, 30, RECONNECTED), (30, 40, "")]
 
 
@@ -224,6 +224,6 @@ def _take_one(inbox: Inbox, handed: dict[str, list[int]]) -> bool:
         return False
     row = cursor.done = cursor.out
     cursor.out += 1
-    assert cursor.piece.batch is not None
-    handed[cursor.piece.pubend].append(int(cursor.piece.batch.ticks[row]))
+    assert cursor.entry.batch is not None
+    handed[cursor.entry.pubend].append(int(cursor.entry.batch.ticks[row]))
     return True

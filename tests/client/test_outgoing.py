@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.client.publishing.outgoing import SEAL_BYTES, Receipt, Stream
+from tidemark.client.publishing.outgoing import SEAL_BYTES, PublisherStream, Receipt
 from tidemark.errors import ClientError, TidemarkError
 from tidemark.message import Schema, Shape
 from tidemark.message.batches.batch import EventBatch
@@ -34,14 +34,14 @@ class Kept:
         self.error, self.is_done = exception, True
 
 
-def add(stream: Stream, number: int = 0, deadline: float = 9.0) -> Kept:
+def add(stream: PublisherStream, number: int = 0, deadline: float = 9.0) -> Kept:
     kept = Kept()
     stream.add(SHAPE, SCHEMA.encode({"n": number}), Receipt(kept, deadline, is_single=True))
     return kept
 
 
 def test_what_gathers_leaves_as_one_batch_numbered_on() -> None:
-    stream = Stream("me", "p")
+    stream = PublisherStream("me", "p")
     first = [add(stream) for _ in range(3)]
     assert [(sequence, batch.count) for sequence, batch in stream.unsent()] == [(1, 3)]
     second = [add(stream) for _ in range(2)]
@@ -55,7 +55,7 @@ def test_what_gathers_leaves_as_one_batch_numbered_on() -> None:
 
 
 def test_ticks_of_events_acknowledged_together_with_later_ones_are_not_made_up() -> None:
-    stream = Stream("me", "p")
+    stream = PublisherStream("me", "p")
     first = add(stream)
     stream.seal()
     second = add(stream)
@@ -66,7 +66,7 @@ def test_ticks_of_events_acknowledged_together_with_later_ones_are_not_made_up()
 
 
 def test_a_named_publisher_may_have_published_a_part_in_a_former_life() -> None:
-    stream = Stream("me", "p", first=5, is_named=True)
+    stream = PublisherStream("me", "p", first=5, is_named=True)
     kept = [add(stream) for _ in range(3)]
     assert [sequence for sequence, _ in stream.unsent()] == [5]
     stream.published(7, 70)
@@ -78,7 +78,7 @@ def test_a_named_publisher_may_have_published_a_part_in_a_former_life() -> None:
 
 
 def test_a_rewound_stream_sends_the_same_batches_again() -> None:
-    stream = Stream("me", "p")
+    stream = PublisherStream("me", "p")
     for number in range(3):
         add(stream, number)
         stream.seal()
@@ -89,7 +89,7 @@ def test_a_rewound_stream_sends_the_same_batches_again() -> None:
 
 
 def test_a_batch_is_sealed_when_it_is_large() -> None:
-    stream = Stream("me", "p")
+    stream = PublisherStream("me", "p")
     message = bytes(SEAL_BYTES // 2)
     for _ in range(5):
         stream.add(SHAPE, message, Receipt(Kept(), 9.0, is_single=True))
@@ -97,7 +97,7 @@ def test_a_batch_is_sealed_when_it_is_large() -> None:
 
 
 def test_receipts_are_overdue_at_their_deadline_and_abandoned_with_their_stream() -> None:
-    stream = Stream("me", "p")
+    stream = PublisherStream("me", "p")
     early, late = add(stream, deadline=1.0), add(stream, deadline=2.0)
     assert stream.deadline() == 1.0
     assert [receipt.promise for receipt in stream.overdue(1.5)] == [early]
@@ -112,7 +112,7 @@ def test_receipts_are_overdue_at_their_deadline_and_abandoned_with_their_stream(
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.data())
 def test_whatever_is_lost_each_event_is_logged_once_and_in_order(data: st.DataObject) -> None:
-    stream = Stream("me", "p")
+    stream = PublisherStream("me", "p")
     logged: list[int] = []
     link: list[tuple[int, EventBatch]] = []
     published = 0

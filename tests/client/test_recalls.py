@@ -11,7 +11,7 @@ from tests.client.connected import connected
 from tests.client.fake_broker import FakeBroker
 from tests.waiting import bounded, until
 from tidemark.client.client import Client
-from tidemark.client.recalls import Recall, Recalls
+from tidemark.client.recalls import IncomingRecall, IncomingRecalls
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.wire.frames import Frame, Line, Offer, Recalled, RecallMore, RecallOver
 from tidemark.wire.frames import Recall as RecallFrame
@@ -32,9 +32,9 @@ def recall(ticket: int, base: int = 0, upto: int = 100, credit: int = 50) -> Rec
     return RecallFrame(ticket, "p", base, upto, (Line("t", "", base, upto),), credit)
 
 
-async def offered(broker: FakeBroker, tm: Client, *frames: Frame, recalls_max: int = 8) -> Recalls:
+async def offered(broker: FakeBroker, tm: Client, *frames: Frame, recalls_max: int = 8) -> IncomingRecalls:
     """An offer that the broker has heard, and answered with these frames."""
-    recalls = tm.offer(recalls_max)
+    recalls = tm._offer(recalls_max)
     await until(lambda: broker.of(Offer) == [Offer(recalls_max)])
     for frame in frames:
         broker.sessions[0].send(frame)
@@ -114,14 +114,14 @@ async def test_a_break_ends_all_recalls_and_offers_again(broker: FakeBroker, tm:
 async def test_iterating_ends_when_the_client_is_closed() -> None:
     async with FakeBroker() as broker:
         tm = await tidemark.connect(broker.url)
-        recalls = tm.offer(8)
+        recalls = tm._offer(8)
         rest = asyncio.create_task(_all(recalls))
         await asyncio.sleep(0.02)
         await tm.close()
         assert await rest == []
 
 
-async def _all(recalls: Recalls) -> list[Recall]:
+async def _all(recalls: IncomingRecalls) -> list[IncomingRecall]:
     return [each async for each in recalls]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.broker.desk import SCHEMA, batch
+from tests.matching.numbered_events import SCHEMA, batch
 from tidemark.matching.audience import Audience
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape, concatenate
 from tidemark.message.registry import Registry

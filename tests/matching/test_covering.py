@@ -20,7 +20,7 @@ from tests.matching.selector_strategies import (
     matches,
     trees,
 )
-from tidemark.matching.forms.covering import Subscription, covers, covers_selector, covers_subscription
+from tidemark.matching.forms.covering import TopicInterest, covers, covers_interest, covers_selector
 from tidemark.matching.forms.normal import normalise
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.selector import Selector
@@ -151,25 +151,25 @@ def test_without_a_normal_form_only_equal_trees_cover() -> None:
     assert not covers_selector(parse("d > 1 OR i IS NOT NULL"), parse(wide), FIELDS)
 
 
-def subscription(pattern: str, text: str, fields: SimpleFields = FIELDS) -> Subscription:
-    return Subscription.of(TopicPattern.parse(pattern), parse(text), fields)
+def subscription(pattern: str, text: str, fields: SimpleFields = FIELDS) -> TopicInterest:
+    return TopicInterest.of(TopicPattern.parse(pattern), parse(text), fields)
 
 
 def test_a_subscription_covers_by_topic_and_selector() -> None:
     narrow = subscription("trades.equity.us", "i > 20")
-    assert covers_subscription(subscription("trades.>", "i > 10"), narrow)
-    assert not covers_subscription(subscription("trades.*", "i > 10"), narrow)
-    assert not covers_subscription(subscription("trades.>", "i > 30"), narrow)
-    assert covers_subscription(subscription("other", "i = 1"), subscription("trades", "FALSE"))
+    assert covers_interest(subscription("trades.>", "i > 10"), narrow)
+    assert not covers_interest(subscription("trades.*", "i > 10"), narrow)
+    assert not covers_interest(subscription("trades.>", "i > 30"), narrow)
+    assert covers_interest(subscription("other", "i = 1"), subscription("trades", "FALSE"))
 
 
 def test_a_wide_pattern_is_read_with_the_types_of_the_narrow_one() -> None:
     wide = subscription("trades.>", "x > 4.5", SimpleFields({("x",): Dynamic()}))
     longs = subscription("trades.a", "x >= 5", SimpleFields({("x",): LONG}))
     doubles = subscription("trades.b", "x >= 5", SimpleFields({("x",): DOUBLE}))
-    assert covers_subscription(wide, longs)
-    assert covers_subscription(wide, doubles)
-    assert covers_subscription(subscription("trades.>", "x >= 5", SimpleFields({("x",): LONG})), doubles)
-    assert not covers_subscription(doubles, wide)
+    assert covers_interest(wide, longs)
+    assert covers_interest(wide, doubles)
+    assert covers_interest(subscription("trades.>", "x >= 5", SimpleFields({("x",): LONG})), doubles)
+    assert not covers_interest(doubles, wide)
     five = subscription("trades.>", "x >= 5", SimpleFields({("x",): LONG}))
-    assert not covers_subscription(five, subscription("trades.b", "x > 4.5", SimpleFields({("x",): DOUBLE})))
+    assert not covers_interest(five, subscription("trades.b", "x > 4.5", SimpleFields({("x",): DOUBLE})))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidemark.matching.index.arrays import spread
 from tidemark.matching.index.postings import Postings
-from tidemark.matching.index.trie.thresholds import WHOLE_LENGTH_MAX, Thresholds
+from tidemark.matching.index.trie.sorted_postings import WHOLE_LENGTH_MAX, SortedPostings
 
 CHANGES = st.lists(st.tuples(st.sampled_from("aaaaddc"), st.integers(0, 4), st.integers(0, 9)), max_size=150)
 
@@ -53,7 +53,7 @@ def test_regions_given_back_are_used_again() -> None:
     st.integers(0, 13),
 )
 def test_thresholds_count_what_a_value_reaches(changes: Sequence[tuple[bool, int, int]], asked: int) -> None:
-    thresholds = Thresholds()
+    thresholds = SortedPostings()
     model: dict[int, list[tuple[int, int]]] = {thresholds.create(): [] for _ in range(2)}
     for number, (adds, which, level) in enumerate(changes):
         at_level = [entry for entry in model[which] if entry[0] == level]

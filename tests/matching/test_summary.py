@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.matching.selector_strategies import TYPES, Event, SimpleFields, events, matches, trees
-from tidemark.matching.forms.covering import Subscription, covers_subscription
+from tidemark.matching.forms.covering import TopicInterest, covers_interest
 from tidemark.matching.forms.merging import VALUES_MAX
 from tidemark.matching.forms.normal import normalise
 from tidemark.matching.forms.summary import summarise
@@ -28,8 +28,8 @@ TOPICS = ("a", "b", "a.x", "a.y", "b.x", "a.x.deep")
 PATTERNS = (*TOPICS, "a.*", "*.x", "a.>", "*.*.>")
 
 
-def subscription(pattern: str, text: str, fields: SimpleFields = FIELDS) -> Subscription:
-    return Subscription.of(TopicPattern.parse(pattern), parse(text), fields)
+def subscription(pattern: str, text: str, fields: SimpleFields = FIELDS) -> TopicInterest:
+    return TopicInterest.of(TopicPattern.parse(pattern), parse(text), fields)
 
 
 def summary(limit: int, *asked: tuple[str, str]) -> list[tuple[str, str]]:
@@ -37,27 +37,27 @@ def summary(limit: int, *asked: tuple[str, str]) -> list[tuple[str, str]]:
     return written(summarise([subscription(*pair) for pair in asked], limit))
 
 
-def written(subscriptions: list[Subscription]) -> list[tuple[str, str]]:
+def written(subscriptions: list[TopicInterest]) -> list[tuple[str, str]]:
     return [(str(each.pattern), render(each.selector)) for each in subscriptions]
 
 
-def subscriptions() -> st.SearchStrategy[list[Subscription]]:
+def subscriptions() -> st.SearchStrategy[list[TopicInterest]]:
     one = st.builds(
-        lambda pattern, tree: Subscription.of(TopicPattern.parse(pattern), tree, FIELDS),
+        lambda pattern, tree: TopicInterest.of(TopicPattern.parse(pattern), tree, FIELDS),
         st.sampled_from(PATTERNS),
         trees(SMALL, max_leaves=3),
     )
     return st.lists(one, max_size=10)
 
 
-def gets(subscription: Subscription, topic: str, event: Event) -> bool:
+def gets(subscription: TopicInterest, topic: str, event: Event) -> bool:
     return subscription.pattern.matches(topic) and matches(subscription.selector, event)
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(subscriptions(), st.integers(1, 6), st.lists(events(SMALL), min_size=5, max_size=10), st.randoms())
 def test_whatever_an_input_gets_the_summary_gets(
-    asked: list[Subscription], limit: int, some: list[Event], shuffler: random.Random
+    asked: list[TopicInterest], limit: int, some: list[Event], shuffler: random.Random
 ) -> None:
     short = summarise(asked, limit)
     assert len(short) <= limit
@@ -73,13 +73,13 @@ def test_whatever_an_input_gets_the_summary_gets(
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(subscriptions(), st.integers(1, 6))
 def test_every_clause_of_an_input_is_covered_by_one_of_the_summary(
-    asked: list[Subscription], limit: int
+    asked: list[TopicInterest], limit: int
 ) -> None:
     short = summarise(asked, limit)
     for each in asked:
         for clause in each.clauses or ():
-            part = Subscription(each.pattern, each.selector, each.fields, (clause,))
-            assert any(covers_subscription(wide, part) for wide in short)
+            part = TopicInterest(each.pattern, each.selector, each.fields, (clause,))
+            assert any(covers_interest(wide, part) for wide in short)
     for wide in short:
         assert parse(render(wide.selector)) == wide.selector
         assert wide.clauses == normalise(wide.selector, wide.fields)
@@ -146,7 +146,7 @@ def test_long_lists_are_cut_into_selectors_that_can_be_parsed() -> None:
         assert len(short) <= limit
         for each in short:
             assert parse(render(each.selector)) == each.selector
-        assert all(any(covers_subscription(wide, each) for wide in short) for each in asked)
+        assert all(any(covers_interest(wide, each) for wide in short) for each in asked)
 
 
 def test_a_covered_box_is_found_among_thousands() -> None:
@@ -167,7 +167,7 @@ def test_thousands_of_subscriptions_are_covered_within_the_limit(limit: int) -> 
     short = summarise(asked, limit)
     assert len(short) <= limit
     for each in source.sample(asked, 100):
-        assert any(covers_subscription(wide, each) for wide in short)
+        assert any(covers_interest(wide, each) for wide in short)
 
 
 def test_fields_typed_differently_under_one_pattern_are_kept_apart() -> None:

@@ -33,7 +33,7 @@ from tidemark.matching.selectors.tree import (
 )
 from tidemark.matching.vectors import vector
 from tidemark.matching.vectors.vector import compile_condition
-from tidemark.message.batches.columns import Bools, Column, Columns
+from tidemark.message.batches.columns import Bools, Column, ColumnSource
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,
@@ -242,7 +242,7 @@ def test_answers_are_arrays_of_their_own(text: str) -> None:
             assert path == ("x",)
             return held
 
-    columns: Columns = Kept()
+    columns: ColumnSource = Kept()
     condition = compile_condition(parse(text), SimpleFields({("x",): BOOLEAN}))
     answer: Bools = condition.matched(columns)
     expected = answer.tolist()

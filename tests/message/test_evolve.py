@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,8 +81,8 @@ def test_numbers_widen_where_shapes_of_an_open_topic_meet() -> None:
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.data(), records(), st.randoms(use_true_random=False))
 def test_fields_may_move_come_and_go_without_disturbing_the_rest(
-    data: st.DataObject, old: Tuple, order
-) -> None:  # type: ignore[no-untyped-def]
+    data: st.DataObject, old: Tuple, order: Random
+) -> None:
     kept = [field for field in old.fields if data.draw(st.booleans())]
     fields = [*kept, Field("brand_new", Schema.parse("[x: int, y: string?]").root)]
     order.shuffle(fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.message.codec.flat import Box, Flat, Recursive
-from tidemark.message.codec.layout import Layout
+from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.schema import Schema
 
 ENVELOPE = (
@@ -78,7 +78,7 @@ def test_fields_outside_variants_lie_at_the_same_offset_in_every_case() -> None:
 
 def test_a_layout_is_code_fixed_ends_then_optional_ones_then_bytes() -> None:
     schema = Schema.parse("[a: int, b: string, c: short?, d: string?]; short: [x: boolean]")
-    layout: Layout = schema.flat.layout(3)
+    layout: CaseLayout = schema.flat.layout(3)
     by_path = {".".join(leaf.path): layout.slots[leaf.index] for leaf in layout.leaves}
     assert by_path == {"a": 1, "b": 5, "c.x": 13, "d": 14}
     assert layout.size == 22

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal, Optional
+from typing import Annotated, Any, ClassVar, Literal, Optional, cast
 
 import pytest
 from hypothesis import given, settings
@@ -196,11 +196,15 @@ def test_trees_survive_the_message(node: Node) -> None:
         ({"id": "1"}, "id", "expected int, found str"),
         ({"id": True}, "id", "expected int, found bool"),
         ({"side": "up"}, "side", "expected one of buy, sell"),
-        ({"lines": [Line("a", 1, Decimal(1)), Line("b", 1.5, Decimal(1))]}, "lines[1].qty", "expected int"),
+        (
+            {"lines": [Line("a", 1, Decimal(1)), Line("b", cast(Any, 1.5), Decimal(1))]},
+            "lines[1].qty",
+            "expected int",
+        ),
         ({"lines": [None]}, "lines[0]", "expected Line, found nothing"),
         ({"lines": None}, "lines", "expected a list, found nothing"),
         ({"paid": Line("a", 1, Decimal(1))}, "paid", "expected one of Card, Cash, found Line"),
-        ({"paid": Card("x")}, "paid.Card.number", "expected bytes, found str"),
+        ({"paid": Card(cast(Any, "x"))}, "paid.Card.number", "expected bytes, found str"),
         ({"at": datetime(2024, 1, 1)}, "at", "use datetime.now(timezone.utc)"),
         ({"color": "blue"}, "color", "expected one of red, green"),
         ({"span": (1, 2, 3)}, "span", "expected a tuple of 2"),
@@ -290,7 +294,9 @@ def test_only_dataclasses_with_finite_values_are_schemas() -> None:
 
 
 def test_two_classes_of_one_name_that_both_recur_are_refused() -> None:
-    twin = dataclass(type("Node", (), {"__annotations__": {"node": Node | None}, "__module__": __name__}))
+    twin: Any = dataclass(
+        type("Node", (), {"__annotations__": {"node": Node | None}, "__module__": __name__})
+    )
     twin.__annotations__["self"] = twin | None  # what the decorator saw is enough to start with
     twin = dataclass(twin)
     with pytest.raises(SchemaError, match="two different schemas that recur have this name"):

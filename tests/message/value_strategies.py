@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -108,6 +109,10 @@ def values(item: Type) -> st.SearchStrategy[Any]:
     raise AssertionError(item)
 
 
+def _named(name: str, value: Any) -> dict[str, Any]:
+    return {name: value}
+
+
 def _variant_values(item: Variant) -> st.SearchStrategy[Any]:
     some = option_item(item)
     if some is not None:
@@ -118,7 +123,7 @@ def _variant_values(item: Variant) -> st.SearchStrategy[Any]:
     if is_enumeration(item):
         return st.sampled_from([None if at == absent else name for at, name in enumerate(names)])
     choices = [
-        st.none() if at == absent else values(case.type).map(lambda value, name=name: {name: value})
+        st.none() if at == absent else values(case.type).map(partial(_named, name))
         for at, (case, name) in enumerate(zip(item.cases, names, strict=True))
     ]
     return st.one_of(*choices)

@@ -12,11 +12,11 @@ import uvloop
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.node.config.settings import Config
-from tidemark.node.local_link import Neighbourhood
+from tidemark.node.local_link import LocalBrokers
 from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Connect,
     Deliver,
@@ -45,9 +45,9 @@ class Stage:
         self._nodes: list[Node] = []
         self._speakers: list[Speaker] = []
 
-    async def node(self, config: Config, neighbourhood: Neighbourhood | None = None) -> Node:
+    async def node(self, config: Config, local_brokers: LocalBrokers | None = None) -> Node:
         """A running node."""
-        node = await Node.start(config, neighbourhood)
+        node = await Node.start(config, local_brokers)
         self._nodes.append(node)
         return node
 
@@ -101,7 +101,7 @@ class Speaker:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        self.decoder = Decoder(FRAME_BYTES_MAX)
+        self.decoder = FrameDecoder(FRAME_BYTES_MAX)
         self.unread: list[Frame] = []
 
     async def say(self, *frames: Frame) -> None:

@@ -16,7 +16,7 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.node import server as server_module
 from tidemark.node.connection import Connection
 from tidemark.node.node import Node
-from tidemark.node.server import Gate
+from tidemark.node.server import StrangerCounts
 from tidemark.persistence.store import Store
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
@@ -235,7 +235,7 @@ def filled(count: int) -> EventBatch:
 
 
 def test_strangers_of_one_address_are_few_but_those_of_this_machine_are_no_strangers() -> None:
-    gate = Gate(2)
+    gate = StrangerCounts(2)
     assert [gate.enter("192.0.2.1") for _ in range(3)] == [True, True, False]
     assert gate.enter("192.0.2.2")
     gate.leave("192.0.2.1")

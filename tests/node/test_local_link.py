@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from tests.node.speech import events
-from tidemark.node.local_link import FRAMES_A_TURN_MAX, LocalLink, Neighbourhood
+from tidemark.node.local_link import FRAMES_A_TURN_MAX, LocalBrokers, LocalLink
 from tidemark.node.server import Server
 from tidemark.wire.frames import Hello, Knowledge, Overlay, Unfollow
 
@@ -55,10 +55,10 @@ class FakeServer:
 
 def pair() -> tuple[FakeServer, FakeServer, LocalLink]:
     a, b = FakeServer("a", "b"), FakeServer("b", "a")
-    neighbourhood = Neighbourhood()
+    local_brokers = LocalBrokers()
     for server in (a, b):
-        neighbourhood.enter(cast(Server, server))
-    link = neighbourhood.link(cast(Server, a), "b")
+        local_brokers.enter(cast(Server, server))
+    link = local_brokers.link(cast(Server, a), "b")
     assert link is not None
     return a, b, link
 
@@ -135,10 +135,10 @@ def test_it_ends_on_both_sides_and_what_was_under_way_is_gone() -> None:
 
 def test_only_those_who_know_each_other_are_linked() -> None:
     async def story() -> None:
-        neighbourhood = Neighbourhood()
+        local_brokers = LocalBrokers()
         a, b = FakeServer("a", "b"), FakeServer("b")
-        assert neighbourhood.link(cast(Server, a), "b") is None
-        neighbourhood.enter(cast(Server, b))
-        assert neighbourhood.link(cast(Server, a), "b") is None
+        assert local_brokers.link(cast(Server, a), "b") is None
+        local_brokers.enter(cast(Server, b))
+        assert local_brokers.link(cast(Server, a), "b") is None
 
     asyncio.run(story())

@@ -17,7 +17,7 @@ from tidemark.admin import PUBENDS, STREAMS, SUBSCRIPTIONS, what_keeps_broker
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config
-from tidemark.node.local_link import Neighbourhood
+from tidemark.node.local_link import LocalBrokers
 from tidemark.node.node import Node
 from tidemark.node.topology.text import to_text
 from tidemark.wire.frames import Ack, Answer, Ask, Deliver, Publish, Published, Refused, Subscribe
@@ -38,7 +38,7 @@ class Overlay:
             + '[bundles.em]\ncells = ["east", "middle"]\n[bundles.mw]\ncells = ["west", "middle"]\n'
         )
         self.nodes: dict[str, Node] = {}
-        self.neighbourhood = Neighbourhood()
+        self.local_brokers = LocalBrokers()
 
     def table(self, broker: str, cell: str, *more: str) -> str:
         pubends = 'pubends = ["main"]\n' if broker == "e1" else ""
@@ -51,8 +51,8 @@ class Overlay:
 
     async def start(self, *names: str, together: bool = False) -> None:
         for name in names:
-            neighbourhood = self.neighbourhood if together else None
-            self.nodes[name] = await self.stage.node(self.config(name), neighbourhood)
+            local_brokers = self.local_brokers if together else None
+            self.nodes[name] = await self.stage.node(self.config(name), local_brokers)
 
     async def stop(self, name: str) -> None:
         await self.stage.stop(self.nodes.pop(name))

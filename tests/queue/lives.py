@@ -14,8 +14,8 @@ from typing import Any
 
 import tidemark.queue
 from tidemark.queue import Queue
-from tidemark.queue.outbox import Outbox
-from tidemark.queue.state import State
+from tidemark.queue.outbox import MessageOutbox
+from tidemark.queue.state import QueueState
 
 PATIENCE_SECONDS = 20.0
 WAIT_SECONDS = 15.0
@@ -76,8 +76,8 @@ def die_at(step: int) -> None:
 
         setattr(owner, name, sent if asyncio.iscoroutinefunction(inner) else stepped)
 
-    around(State, "_execute")
-    around(Outbox, "_send_some")
+    around(QueueState, "_execute")
+    around(MessageOutbox, "_send_some")
 
 
 def opened(url: str, state: Path, timeout: float = WAIT_SECONDS) -> Queue:
@@ -88,14 +88,14 @@ def opened(url: str, state: Path, timeout: float = WAIT_SECONDS) -> Queue:
 def put_and_die_before_it_is_kept(url: str, state: Path) -> None:
     queue = opened(url, state)
     queue.put("put", "a")
-    State.put = lambda *_: die()  # type: ignore[method-assign, assignment]  # the fault
+    QueueState.put = lambda *_: die()  # type: ignore[method-assign, assignment]  # the fault
     queue.put("put", "b")
 
 
 def put_and_die_before_it_is_sent(url: str, state: Path) -> None:
     queue = opened(url, state)
     queue.put("put", "a")
-    Outbox.add = lambda *_: die()  # type: ignore[method-assign]  # the fault
+    MessageOutbox.add = lambda *_: die()  # type: ignore[method-assign]  # the fault
     queue.put("put", "b")
 
 
@@ -131,13 +131,13 @@ def die_before_the_broker_has_unsubscribed(url: str, state: Path) -> None:
 
 def die_before_the_state_has_unsubscribed(url: str, state: Path) -> None:
     queue = opened(url, state)
-    State.forget = lambda *_: die()  # type: ignore[method-assign]  # the fault
+    QueueState.forget = lambda *_: die()  # type: ignore[method-assign]  # the fault
     queue.unsubscribe("ended")
 
 
 def die_before_the_start_is_kept(url: str, state: Path) -> None:
     queue = opened(url, state)
-    State.consume = lambda *_: die()  # type: ignore[method-assign]  # the fault
+    QueueState.consume = lambda *_: die()  # type: ignore[method-assign]  # the fault
     queue.subscribe("begun")
 
 

@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 from tidemark.broker.broker import Broker
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
-from tidemark.sim.judging.oracle import is_caught_up, judge
-from tidemark.sim.swarm.plan import SECOND, Plan
+from tidemark.sim.judging.oracle import check_world, is_caught_up
+from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.sim.world.machine import Machine
 from tidemark.sim.world.network import LinkFaults
-from tidemark.sim.world.publisher import Publisher
-from tidemark.sim.world.subscriber import Kind, Subscriber
+from tidemark.sim.world.publisher import SimPublisher
+from tidemark.sim.world.subscriber import Kind, SimSubscriber
 from tidemark.sim.world.world import World
 from tidemark.ticks import Thresholds
 from tidemark.wire.frames import ClientFrame, Interest, Knowledge, Nack, PeerFrame, Published, Range
@@ -115,7 +115,7 @@ class Loss:
 class Pace:
     """A subscriber that commits now and then, or not."""
 
-    subscriber: Subscriber
+    subscriber: SimSubscriber
     is_reading: bool = True
 
 
@@ -133,12 +133,12 @@ class Scenario:
         layout = layout_of(self.tree)
         self.root = layout.pubends["p"]
         defaults: dict[str, Any] = {
-            "faults": STEADY,
+            "link_faults": STEADY,
             "topics": ("t.x",),
             "host_policy": HostPolicy(silence=COMMIT_US, save=COMMIT_US),
             "thresholds": Thresholds(gct_us=20_000, nrt_us=50_000, nrt_us_max=400_000),
         }
-        self.world = World(Plan(layout, **(defaults | self.settings)), 1)
+        self.world = World(WorldPlan(layout, **(defaults | self.settings)), 1)
         self.sent: list[Sent] = []
         self.told: list[tuple[int, ClientFrame]] = []
         self._losses: list[Loss] = []
@@ -146,7 +146,7 @@ class Scenario:
         self._listen()
         self.script = Script()
         self._published = 0
-        self.publisher = Publisher(self.world, "pub", "p", self.root, self.script)
+        self.publisher = SimPublisher(self.world, "pub", "p", self.root, self.script)
         self.world.publishers.append(self.publisher)
         self.publisher.connect()
         self.wait(0.3)
@@ -190,9 +190,9 @@ class Scenario:
 
     def subscriber(
         self, name: str, at: str, selector: str = "", *, kind: Kind = "holds", credit: int = 1 << 20
-    ) -> Subscriber:
+    ) -> SimSubscriber:
         """A subscriber that comes now and commits at its pace; a name of one that passes begins with pass."""
-        made = Subscriber(self.world, name, at, "t.>", selector, Random(1), credit, kind)
+        made = SimSubscriber(self.world, name, at, "t.>", selector, Random(1), credit, kind)
         self.world.subscribers.append(made)
         pace = self._paces[name] = Pace(made)
 
@@ -205,11 +205,11 @@ class Scenario:
         made.come()
         return made
 
-    def stop_reading(self, subscriber: Subscriber) -> None:
+    def stop_reading(self, subscriber: SimSubscriber) -> None:
         """It stays connected, and neither commits nor grants credit."""
         self._paces[subscriber.name].is_reading = False
 
-    def go_on_reading(self, subscriber: Subscriber) -> None:
+    def go_on_reading(self, subscriber: SimSubscriber) -> None:
         """It does again."""
         self._paces[subscriber.name].is_reading = True
 
@@ -271,7 +271,7 @@ class Scenario:
             self.wait(0.25)
             if self.publisher.is_idle and all(is_caught_up(s, self.world) for s in self.world.subscribers):
                 break
-        judge(self.world)
+        check_world(self.world)
         before = len(list(self.frames(Nack)))
         self.wait(1.0)
         assert len(list(self.frames(Nack))) == before, "everyone has everything, and still somebody asks"
@@ -329,29 +329,29 @@ class Scenario:
 
     def kind(self, key: str) -> str:
         """The kind of an event."""
-        return str(self.world.facts[key].event["kind"])
+        return str(self.world.ground_truth[key].event["kind"])
 
     def tick(self, key: str) -> int:
         """The tick of an event that is durable."""
-        return next(tick for tick, known in self.world.facts.durable["p"].items() if known == key)
+        return next(tick for tick, known in self.world.ground_truth.durable["p"].items() if known == key)
 
-    def got(self, subscriber: Subscriber) -> str:
+    def got(self, subscriber: SimSubscriber) -> str:
         """The kinds of all that a subscriber has consumed and committed, in order."""
         ledgers = [life.ledger["p"] for life in subscriber.lives if "p" in life.ledger]
         return "".join(self.kind(key) for ledger in ledgers for _, key in ledger.events)
 
-    def gaps(self, subscriber: Subscriber) -> list[Range]:
+    def gaps(self, subscriber: SimSubscriber) -> list[Range]:
         """The gaps that it was told."""
         return [gap for life in subscriber.lives if "p" in life.ledger for gap in life.ledger["p"].gaps]
 
-    def upto(self, subscriber: Subscriber) -> int:
+    def upto(self, subscriber: SimSubscriber) -> int:
         """How far it has got."""
         return subscriber.life.ledger["p"].upto
 
     @property
     def lost(self) -> int:
         """Up to where the pubend has let history go."""
-        return self.world.watch.lost.get("p", 0)
+        return self.world.checks.lost.get("p", 0)
 
 
 def layout_of(tree: str) -> Layout:

@@ -25,7 +25,7 @@ from tidemark.broker.effects import (
 )
 from tidemark.errors import DiskFullError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
-from tidemark.sim.world.disk_thread import SYNC_US_MAX, DiskThread
+from tidemark.sim.world.disk_thread import SYNC_US_MAX, SimDiskThread
 from tidemark.sim.world.engine import Engine
 
 
@@ -45,7 +45,7 @@ class Machine:
         self.done: list[Effect] = []
         self.told: list[Stimulus] = []
         self.failures = 0
-        self.disk = DiskThread(
+        self.disk = SimDiskThread(
             self.engine,
             Random(seed),
             "b",

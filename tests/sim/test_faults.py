@@ -11,7 +11,7 @@ import pytest
 from tests.sim.scenario import Halfway, Scenario
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.sim.judging.ground_truth import ViolationError
-from tidemark.sim.judging.oracle import judge
+from tidemark.sim.judging.oracle import check_world
 from tidemark.sim.swarm.plan import SECOND
 from tidemark.sim.world.network import LinkFaults
 from tidemark.ticks import RangeSet, Thresholds
@@ -40,7 +40,7 @@ def test_a_data_frame_that_is_lost_is_asked_for_and_delivered_once() -> None:
 
 def test_a_data_frame_that_is_repeated_is_dropped() -> None:
     twice = LinkFaults(delay_min=1_000, delay_max=1_000, repeat=1.0)
-    story = Scenario("phb - relay - shb", {"faults": twice})
+    story = Scenario("phb - relay - shb", {"link_faults": twice})
     sub = story.subscriber("sub", "shb")
     story.wait(0.3)
     story.trickle("abcd" * 4)
@@ -51,7 +51,7 @@ def test_a_data_frame_that_is_repeated_is_dropped() -> None:
 def test_data_frames_that_overtake_each_other_ask_nothing_within_the_gap_curiosity_threshold() -> None:
     mixed = LinkFaults(delay_min=1_000, delay_max=15_000, reorder=1.0)
     patient = Thresholds(gct_us=50_000, nrt_us=100_000)
-    story = Scenario("phb - shb", {"faults": mixed, "thresholds": patient})
+    story = Scenario("phb - shb", {"link_faults": mixed, "thresholds": patient})
     sub = story.subscriber("sub", "shb")
     story.wait(0.3)
     story.trickle("abcd" * 10, every=0.003)
@@ -285,7 +285,7 @@ def test_bit_rot_is_a_gap_exactly_there_and_an_alarm(found: str) -> None:
     assert len(missing) == 1
     assert story.alarms("phb")
     ((base, upto),) = RangeSet(story.gaps(sub))
-    assert [story.kind(key) for _, key in story.world.facts.within("p", base, upto)] == missing
+    assert [story.kind(key) for _, key in story.world.ground_truth.within("p", base, upto)] == missing
 
 
 def test_a_rotten_pfs_is_made_up_for_by_matching_again() -> None:
@@ -493,4 +493,4 @@ def test_the_oracle_would_notice_if_a_story_ended_badly() -> None:
     story.end()
     sub.life.ledger["p"].events.pop()
     with pytest.raises(ViolationError, match="missing"):
-        judge(story.world)
+        check_world(story.world)

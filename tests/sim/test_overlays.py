@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.scenario import Scenario
 from tidemark.broker.overlay.layout import pair
-from tidemark.sim.judging.oracle import judge_routes
+from tidemark.sim.judging.oracle import check_routes
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import Interest, Nack, Release, Unfollow
 
@@ -34,7 +34,7 @@ def settled(story: Scenario) -> None:
     """The end, and everything goes the way it should."""
     story.end()
     story.wait(2.0)
-    judge_routes(story.world)
+    check_routes(story.world)
 
 
 def test_one_link_of_a_bundle_carries_a_pubend_and_cellmates_take_it_from_there() -> None:
@@ -154,12 +154,12 @@ def test_a_drained_broker_is_used_by_nobody() -> None:
     sub = story.subscriber("sub", "s1")
     story.wait(0.5)
     one, other = carrier(story)
-    story.world.reform(story.world.layout.with_drained(one), Random(1))
+    story.world.change_topology(story.world.layout.with_drained(one), Random(1))
     story.trickle("abcd" * 20)
     story.wait(2.0)
     assert upstream(story, other) == "p1"
     assert {upstream(story, host) for host in HOSTS} == {other}
-    story.world.reform(story.world.layout.without(one), Random(1))
+    story.world.change_topology(story.world.layout.without(one), Random(1))
     story.wait(0.5)
     story.publish("ab")
     settled(story)
@@ -173,12 +173,12 @@ def test_a_broker_that_joins_is_used_and_one_without_links_left_goes_by_its_cell
     layout = story.world.layout
     cells = dict(layout.cells) | {"{b1}": ("b1", "b2")}
     links = layout.links | {pair("b2", "p1"), pair("b2", "s1")}
-    story.world.reform(replace(layout, cells=cells, links=links), Random(1))
+    story.world.change_topology(replace(layout, cells=cells, links=links), Random(1))
     story.trickle("abcd" * 10)
     story.wait(1.0)
     assert upstream(story, "b2") in ("p1", "b1")
     links -= {pair("b1", "p1"), pair("b1", "s1")}
-    story.world.reform(replace(story.world.layout, links=links), Random(1))
+    story.world.change_topology(replace(story.world.layout, links=links), Random(1))
     story.wait(1.0)
     assert (upstream(story, "b1"), upstream(story, "s1")) == ("b2", "b2")
     settled(story)
@@ -221,8 +221,8 @@ def test_a_host_that_is_struck_off_holds_nothing() -> None:
     (key,) = story.publish("a")
     story.wait(1.0)
     assert story.lost < story.tick(key)
-    story.world.gaps_allowed = story.world.watch.is_early = True  # an administrator chose to
-    hosts = story.broker("p1")._hosts["p"]
+    story.world.gaps_allowed = story.world.checks.is_early = True  # an administrator chose to
+    hosts = story.broker("p1")._reports.hosts["p"]
     assert hosts.known == ("s1",)
     assert hosts.remove("s1")
     story.wait(0.5)

@@ -8,9 +8,9 @@ import pytest
 
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.sim.command import find_planted
-from tidemark.sim.swarm.hunt import Catch, hunt
+from tidemark.sim.swarm.hunt import HuntResult, hunt
 from tidemark.sim.swarm.planted import BUGS, planted
-from tidemark.sim.swarm.report import describe_catches, render_catches
+from tidemark.sim.swarm.report import describe_hunts, render_hunts
 from tidemark.sim.swarm.swarm import try_seed
 
 #: bug -> a small world that finds it; `./run sim --planted NAME` finds others when worlds have changed
@@ -56,10 +56,10 @@ def test_a_bug_is_gone_when_it_is_not_planted_any_more() -> None:
 
 
 def test_a_hunt_says_how_many_seeds_it_took() -> None:
-    catch = hunt("unknown-released", 0, 10)
-    assert catch.seed is not None
-    assert catch.seeds == catch.seed + 1
-    assert BUGS["unknown-released"].is_noticed_by(catch.violation)
+    hunted = hunt("unknown-released", 0, 10)
+    assert hunted.seed is not None
+    assert hunted.seeds == hunted.seed + 1
+    assert BUGS["unknown-released"].is_noticed_by(hunted.violation)
 
 
 def test_a_hunt_that_finds_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,8 +69,8 @@ def test_a_hunt_that_finds_nothing_says_so(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_table_of_catches_names_what_was_noticed_and_what_was_not() -> None:
-    catches = [Catch("rewind", "swarm", 3, 2, "it went back"), Catch("no-dedup", "swarm", 500)]
-    shown = render_catches(catches)
+    hunts = [HuntResult("rewind", "swarm", 3, 2, "it went back"), HuntResult("no-dedup", "swarm", 500)]
+    shown = render_hunts(hunts)
     assert "seed 2: it went back" in shown
     assert "NOT FOUND" in shown
-    assert [each["seeds"] for each in describe_catches(catches)["planted"]] == [3, 500]
+    assert [each["seeds"] for each in describe_hunts(hunts)["planted"]] == [3, 500]

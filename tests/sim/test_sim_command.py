@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tidemark.cli import main
 from tidemark.sim import command
-from tidemark.sim.swarm.swarm import Outcome
+from tidemark.sim.swarm.swarm import SeedOutcome
 
 
 def sim(*arguments: str) -> Any:
@@ -39,7 +39,7 @@ def test_a_broken_promise_is_a_line_with_the_command_that_shows_it_and_a_failing
 ) -> None:
     def broken(first: int, count: int, *, report: Any, **_: Any) -> None:
         for seed in range(first, first + count):
-            report(Outcome(seed, violation="it rained" if seed == 8 else None))
+            report(SeedOutcome(seed, violation="it rained" if seed == 8 else None))
 
     monkeypatch.setattr(command, "run_many", broken)
     shown = sim("--from", "7", "--seeds", "3")
@@ -51,7 +51,7 @@ def test_a_broken_promise_is_a_line_with_the_command_that_shows_it_and_a_failing
 
 def test_an_interrupt_ends_with_what_is_known_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(first: int, _count: int, *, report: Any, **_: Any) -> None:
-        report(Outcome(first))
+        report(SeedOutcome(first))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "run_many", interrupted)

@@ -14,11 +14,11 @@ import pytest
 from tidemark.broker.counters import COUNTED
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.sim.judging.ground_truth import ViolationError
-from tidemark.sim.judging.oracle import judge
-from tidemark.sim.swarm.report import FAULTS, Report
-from tidemark.sim.swarm.swarm import Outcome, Run, run_many, run_seed
+from tidemark.sim.judging.oracle import check_world
+from tidemark.sim.swarm.report import FAULTS, SeedsReport
+from tidemark.sim.swarm.swarm import SeedOutcome, SeedRun, run_many, run_seed
 from tidemark.sim.world.engine import Engine
-from tidemark.sim.world.subscriber import Received, Subscriber
+from tidemark.sim.world.subscriber import ConsumedPubend, SimSubscriber
 from tidemark.wire.frames import Deliver, Gap, Knowledge
 
 #: Small worlds that between them meet nearly all that brokers count, and every fault.
@@ -46,7 +46,7 @@ REGRESSIONS: dict[tuple[str, int], str] = {
 
 
 @cache
-def outcome(profile: str, seed: int) -> Outcome:
+def outcome(profile: str, seed: int) -> SeedOutcome:
     return run_seed(seed, profile=profile)
 
 
@@ -74,7 +74,7 @@ def test_a_storm_is_noticed() -> None:
 
 
 def test_these_worlds_meet_nearly_all_that_can_happen() -> None:
-    report = Report("swarm", 0)
+    report = SeedsReport("swarm", 0)
     for profile, seeds in SEEDS.items():
         for seed in seeds:
             report.add(outcome(profile, seed))
@@ -101,7 +101,7 @@ def test_a_run_does_not_depend_on_the_hash_seed() -> None:
 
 
 def test_several_processes_tell_the_same_as_one() -> None:
-    alone, together = list[Outcome](), list[Outcome]()
+    alone, together = list[SeedOutcome](), list[SeedOutcome]()
     run_many(41, 3, jobs=1, report=alone.append)
     run_many(41, 3, jobs=2, report=together.append)
     assert together == alone
@@ -115,7 +115,7 @@ class Finished:
 
     def __init__(self) -> None:
         for seed in range(100):
-            self.run = Run(seed, profile="calm")
+            self.run = SeedRun(seed, profile="calm")
             plan = self.run.plan
             is_plain = not (plan.is_early or plan.has_archive or plan.moves or plan.reaches_back)
             if is_plain and self._somebody() is not None:
@@ -127,11 +127,11 @@ class Finished:
         self.host = self.run.plan.pubends[self.pubend]
         self.life = self.subscriber.life
 
-    def _somebody(self) -> tuple[Subscriber, str, Received] | None:
+    def _somebody(self) -> tuple[SimSubscriber, str, ConsumedPubend] | None:
         for subscriber in self.run.world.subscribers:
             for pubend, host in self.run.plan.pubends.items():
                 if subscriber.life.durable and subscriber.machine != host:
-                    return subscriber, pubend, subscriber.life.ledger.get(pubend, Received(0, 0))
+                    return subscriber, pubend, subscriber.life.ledger.get(pubend, ConsumedPubend(0, 0))
         return None
 
     @property
@@ -158,28 +158,28 @@ def test_the_oracle_notices_an_event_that_is_missing() -> None:
     finished = Finished()
     del finished.received.events[0]
     with pytest.raises(ViolationError, match="is missing"):
-        judge(finished.world)
+        check_world(finished.world)
 
 
 def test_the_oracle_notices_an_event_that_came_twice() -> None:
     finished = Finished()
     finished.received.events.append(finished.received.events[-1])
     with pytest.raises(ViolationError, match="out of order or twice"):
-        judge(finished.world)
+        check_world(finished.world)
 
 
 def test_the_oracle_notices_an_event_that_nobody_published() -> None:
     finished = Finished()
     finished.received.events[-1] = (finished.received.events[-1][0], "pub0/99999")
     with pytest.raises(ViolationError, match="not wanted or not published"):
-        judge(finished.world)
+        check_world(finished.world)
 
 
 def test_the_oracle_notices_an_acknowledged_event_that_is_not_on_disk() -> None:
     finished = Finished()
     finished.world.publishers[0].acknowledged += 1_000
     with pytest.raises(ViolationError, match="not on disk"):
-        judge(finished.world)
+        check_world(finished.world)
 
 
 def test_the_oracle_notices_a_gap_that_nothing_justifies() -> None:
@@ -187,54 +187,54 @@ def test_the_oracle_notices_a_gap_that_nothing_justifies() -> None:
     tick, _ = finished.received.events.pop()
     finished.received.gaps.append((tick - 1, tick))
     with pytest.raises(ViolationError, match="a gap that nothing justifies"):
-        judge(finished.world)
+        check_world(finished.world)
 
 
 def test_a_gap_where_history_is_not_gone_is_noticed_when_it_is_told() -> None:
     finished = Finished()
     tick, _ = finished.received.events[-1]
-    finished.world.watch.lost[finished.pubend] = tick
+    finished.world.checks.lost[finished.pubend] = tick
     gap = Gap(finished.life.name, finished.pubend, tick - 1, tick)
-    finished.world.watch.told(finished.world.latest, gap)
-    finished.world.watch.lost[finished.pubend] = tick - 1
+    finished.world.checks.told(finished.world.latest, gap)
+    finished.world.checks.lost[finished.pubend] = tick - 1
     with pytest.raises(ViolationError, match="where not all is gone"):
-        finished.world.watch.told(finished.world.latest, gap)
+        finished.world.checks.told(finished.world.latest, gap)
 
 
 def test_false_silence_is_noticed_when_it_is_sent() -> None:
     finished = Finished()
     tick, _ = finished.received.events[-1]
     silence = Knowledge(finished.pubend, tick - 1, tick, 0, True, 1 << 60)
-    finished.world.watch.knowledge(*finished.last_hop, silence)
+    finished.world.checks.knowledge(*finished.last_hop, silence)
     finished.received.upto = tick - 1  # it has not got that far
-    finished.world.watch.knowledge(*finished.last_hop, replace(silence, version=1))  # which nobody believes
+    finished.world.checks.knowledge(*finished.last_hop, replace(silence, version=1))  # which nobody believes
     with pytest.raises(ViolationError, match="of silence at"):
-        finished.world.watch.knowledge(*finished.last_hop, silence)
+        finished.world.checks.knowledge(*finished.last_hop, silence)
 
 
 def test_an_event_that_is_not_durable_is_noticed_when_it_is_sent() -> None:
     finished = Finished()
-    tick = finished.world.facts.last(finished.pubend) + 1
+    tick = finished.world.ground_truth.last(finished.pubend) + 1
     early = Knowledge(finished.pubend, tick - 1, tick, 0, True, 0, batch_of(finished, tick, "pub0/99999"))
     with pytest.raises(ViolationError, match="which is not durable"):
-        finished.world.watch.knowledge(*finished.last_hop, early)
+        finished.world.checks.knowledge(*finished.last_hop, early)
 
 
 def test_an_expired_event_is_noticed_when_it_is_told() -> None:
     finished = Finished()
-    tick = finished.world.facts.last(finished.pubend) + 1
-    finished.world.facts.add("t.x", {"key": "pub0/99999", "kind": "a", "n": 1}, 10)
+    tick = finished.world.ground_truth.last(finished.pubend) + 1
+    finished.world.ground_truth.add("t.x", {"key": "pub0/99999", "kind": "a", "n": 1}, 10)
     batch = batch_of(finished, tick, "pub0/99999", validity_ms=10)
     late = Deliver(finished.life.name, finished.pubend, tick - 1, tick, batch)
-    finished.world.watch.told(tick + 9_999, late)
+    finished.world.checks.told(tick + 9_999, late)
     with pytest.raises(ViolationError, match="which has expired"):
-        finished.world.watch.told(tick + 10_000, late)
+        finished.world.checks.told(tick + 10_000, late)
 
 
 def test_history_that_is_let_go_too_early_is_noticed_at_once() -> None:
     finished = Finished()
     with pytest.raises(ViolationError, match="has only got to"):
-        finished.world.watch.let_go(finished.pubend, finished.received.upto + 1)
+        finished.world.checks.let_go(finished.pubend, finished.received.upto + 1)
 
 
 def test_a_range_that_is_told_with_a_hole_before_it_is_noticed() -> None:
@@ -245,9 +245,9 @@ def test_a_range_that_is_told_with_a_hole_before_it_is_noticed() -> None:
 
 
 def test_the_report_says_loudly_what_no_world_met() -> None:
-    report = Report("swarm", 7)
-    report.add(Outcome(7, 3, 2, 0, {"nacks_sent": 5, "fences": 0}))
-    report.add(Outcome(8, violation="it rained"))
+    report = SeedsReport("swarm", 7)
+    report.add(SeedOutcome(7, 3, 2, 0, {"nacks_sent": 5, "fences": 0}))
+    report.add(SeedOutcome(8, violation="it rained"))
     assert report.as_dict()["coverage"]["nacks_sent"] == {"times": 5, "seeds": 1}
     assert "fences" in report.never
     assert "nacks_sent" not in report.never

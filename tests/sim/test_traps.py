@@ -121,7 +121,7 @@ def test_trap_05_acked_means_on_the_platter() -> None:
     assert story.publisher.acknowledged == 0
     assert story.kinds_sent("phb", "shb") == ""
     story.power_loss("phb")  # what was not synced is gone, and nobody was told of it
-    assert not story.world.facts.durable["p"]
+    assert not story.world.ground_truth.durable["p"]
     story.end()
     assert story.publisher.acknowledged == 2
     assert story.got(sub) == "ab"
@@ -139,7 +139,7 @@ def test_trap_05_what_is_repeated_is_recognised_after_a_crash_although_the_log_w
     story.publisher_is_deaf = False
     story.end()
     assert story.count("phb", "publishes_repeated") == 1
-    assert len(story.world.facts.durable["p"]) == 2
+    assert len(story.world.ground_truth.durable["p"]) == 2
     assert story.got(sub) == "ab"
 
 

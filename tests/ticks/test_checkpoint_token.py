@@ -185,7 +185,9 @@ def test_wrong_content_is_refused_with_what_to_do() -> None:
 
 
 def test_a_tick_from_an_array_is_a_tick() -> None:
-    token = CheckpointToken({"p": np.int64(5)}).advance("q", np.int64(7))
+    five: Any = np.int64(5)
+    seven: Any = np.int64(7)
+    token = CheckpointToken({"p": five}).advance("q", seven)
     assert token == CheckpointToken({"p": 5, "q": 7})
     assert token.to_json() == '{"p":5,"q":7}'
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -168,7 +169,7 @@ def test_a_hole_filled_within_gct_asks_nothing() -> None:
 def test_a_lost_nack_is_repeated_with_back_off() -> None:
     curiosity = Curiosity(SIMPLE)
     curiosity.want(10, 20, now=0)
-    asked = []
+    asked: list[Any] = []
     while (now := curiosity.next_due()) is not None and len(asked) < 7:
         assert curiosity.due(now - 1) == []
         assert curiosity.due(now) == [(10, 20)]

@@ -17,7 +17,7 @@ from tidemark.message.registry import SHAPES_MAX
 from tidemark.ticks import CheckpointToken
 from tidemark.wire import limits
 from tidemark.wire.codec import encode, size_of
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Answer,
@@ -54,7 +54,7 @@ def test_a_frame_comes_back_as_it_was_sent(kind: type[Any]) -> None:
     @settings(derandomize=True, deadline=None, max_examples=40)
     @given(OF_KIND[kind])
     def comes_back(frame: Frame) -> None:
-        assert Decoder(limits.FRAME_BYTES_MAX).feed(bytes_of(frame)) == [frame]
+        assert FrameDecoder(limits.FRAME_BYTES_MAX).feed(bytes_of(frame)) == [frame]
 
     comes_back()
 
@@ -70,7 +70,7 @@ def test_a_batch_is_sent_from_its_own_buffer_at_a_multiple_of_8(name: str, puben
 
 
 def test_a_batch_that_was_read_can_be_written_to() -> None:
-    (frame,) = Decoder().feed(bytes_of(Publish("b", "p", 1, batch_of([0, 0]))))
+    (frame,) = FrameDecoder().feed(bytes_of(Publish("b", "p", 1, batch_of([0, 0]))))
     assert isinstance(frame, Publish)
     assert isinstance(frame.batch.data, bytearray)
     frame.batch.fill_ticks(batch_of([8, 9]).ticks)
@@ -118,7 +118,7 @@ def test_the_largest_frame_fits_its_limit() -> None:
     frame = Knowledge("p" * 255, 0, 9_999, 0, True, 1, batch_of([1]), damaged)
     fields, _ = encode(frame)
     assert len(fields) + BATCH_BYTES_MAX <= limits.FRAME_BYTES_MAX
-    assert Decoder(limits.FRAME_BYTES_MAX).feed(bytes_of(frame)) == [frame]
+    assert FrameDecoder(limits.FRAME_BYTES_MAX).feed(bytes_of(frame)) == [frame]
 
 
 def test_limits_are_not_below_those_of_what_is_sent() -> None:

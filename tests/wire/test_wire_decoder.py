@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.wire.frame_strategies import batch_of, bytes_of, frames
 from tidemark.errors import WireError
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Ack, Connect, Credit, Deliver, Describe, Frame, Hello, Ping, Publish, Topic
 from tidemark.wire.limits import FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX
 
@@ -20,7 +20,7 @@ few = st.lists(frames, max_size=4)
 
 
 def fed(parts: list[bytes]) -> list[Frame]:
-    decoder = Decoder(FRAME_BYTES_MAX)
+    decoder = FrameDecoder(FRAME_BYTES_MAX)
     return [frame for part in parts for frame in decoder.feed(part)]
 
 
@@ -56,7 +56,7 @@ def test_every_single_cut_gives_the_same_frames() -> None:
 @pytest.mark.parametrize("cut", [None, 1, 8, 20, 60, 100])
 def test_a_batch_owns_aligned_and_writable_bytes(cut: int | None) -> None:
     raw = bytearray(bytes_of(Deliver("s", "p", 0, 9, batch_of([1, 5]))))
-    decoder = Decoder()
+    decoder = FrameDecoder()
     got = decoder.feed(raw) if cut is None else decoder.feed(raw[:cut]) + decoder.feed(memoryview(raw)[cut:])
     raw[:] = bytes(len(raw))
     (frame,) = got
@@ -70,14 +70,14 @@ def test_a_batch_owns_aligned_and_writable_bytes(cut: int | None) -> None:
 
 def test_the_buffer_can_be_resized_after_it_was_fed() -> None:
     buffer = bytearray(bytes_of(Ping(1), Deliver("s", "p", 0, 9, batch_of([1])))[:-1])
-    decoder = Decoder()
+    decoder = FrameDecoder()
     assert decoder.feed(buffer) == [Ping(1)]
     buffer.clear()
 
 
 def test_waiting_bytes_are_those_of_frames_that_are_not_whole() -> None:
     raw = bytes_of(Ping(1), Ping(2))
-    decoder = Decoder()
+    decoder = FrameDecoder()
     decoder.feed(raw[:20])
     assert decoder.waiting_bytes == 4
     decoder.feed(raw[20:])
@@ -91,13 +91,13 @@ def large() -> Frame:
 def test_a_large_frame_is_refused_by_its_header_before_the_handshake() -> None:
     raw = bytes_of(large())
     for parts in ([raw], [raw[:8]], [raw[:3], raw[3:8]]):
-        decoder = Decoder()
+        decoder = FrameDecoder()
         with pytest.raises(WireError, match="over the limit of 8192"):
             [decoder.feed(part) for part in parts]
 
 
 def test_a_large_frame_in_one_read_with_the_handshake_waits_for_the_limit_to_be_raised() -> None:
-    decoder = Decoder()
+    decoder = FrameDecoder()
     raw = bytes_of(Hello("b", 1), large(), Ping(1))
     assert decoder.feed(raw[:-3]) == [Hello("b", 1)]
     decoder.bytes_max = FRAME_BYTES_MAX
@@ -106,14 +106,14 @@ def test_a_large_frame_in_one_read_with_the_handshake_waits_for_the_limit_to_be_
 
 
 def test_a_large_frame_after_the_handshake_is_refused_if_the_limit_stays() -> None:
-    decoder = Decoder()
+    decoder = FrameDecoder()
     assert decoder.feed(bytes_of(Connect("c"), large())) == [Connect("c")]
     with pytest.raises(WireError, match="over the limit"):
         decoder.feed(b"")
 
 
 def test_a_broken_decoder_stays_broken() -> None:
-    decoder = Decoder()
+    decoder = FrameDecoder()
     with pytest.raises(WireError, match="no frame of kind 255"):
         decoder.feed(b"\0\0\0\0\xff\x01\0\0")
     with pytest.raises(WireError, match="no frame of kind 255"):
@@ -122,7 +122,7 @@ def test_a_broken_decoder_stays_broken() -> None:
 
 def test_another_protocol_is_told_so() -> None:
     with pytest.raises(WireError, match="not a Tidemark broker or client"):
-        Decoder().feed(b"GET / HTTP/1.1\r\n\r\n")
+        FrameDecoder().feed(b"GET / HTTP/1.1\r\n\r\n")
 
 
 PING = bytes_of(Ping(1))
@@ -141,23 +141,23 @@ DAMAGED = {
 @pytest.mark.parametrize("reason", DAMAGED)
 def test_a_damaged_frame_is_refused_with_a_reason(reason: str) -> None:
     with pytest.raises(WireError, match=reason):
-        Decoder().feed(DAMAGED[reason])
+        FrameDecoder().feed(DAMAGED[reason])
 
 
 def test_the_padding_before_a_batch_is_zero() -> None:
     raw = bytearray(bytes_of(Deliver("s", "p", 0, 9, batch_of([1]))))
     raw[30] = 1
     with pytest.raises(WireError, match="padding"):
-        Decoder().feed(raw)
+        FrameDecoder().feed(raw)
 
 
 def test_a_batch_needs_more_than_its_padding() -> None:
     raw = bytes_of(Deliver("s", "p", 0, 9))
     assert len(raw) == 30
     with pytest.raises(WireError, match="ends within its fields, or before its batch"):
-        Decoder().feed(bytes([raw[0] + 2]) + raw[1:] + b"\0\0")
+        FrameDecoder().feed(bytes([raw[0] + 2]) + raw[1:] + b"\0\0")
 
 
 def test_many_small_frames_of_one_read_come_in_order() -> None:
     sent: list[Frame] = [Credit(f"s{number}", number + 1) for number in range(2_000)]
-    assert Decoder().feed(bytes_of(*sent)) == sent
+    assert FrameDecoder().feed(bytes_of(*sent)) == sent

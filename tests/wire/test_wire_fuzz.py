@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.wire.frame_strategies import KINDS, bytes_of, frames
 from tidemark.errors import WireError
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Frame
 from tidemark.wire.limits import FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX
 
@@ -22,8 +22,8 @@ CLAIM_BYTES_MAX = 256 << 10
 def survives(raw: bytes) -> list[Frame]:
     """The frames, if they are frames: then they are frames again when sent."""
     with suppress(WireError):
-        got = Decoder(FRAME_BYTES_MAX).feed(raw)
-        assert Decoder(FRAME_BYTES_MAX).feed(bytes_of(*got)) == got
+        got = FrameDecoder(FRAME_BYTES_MAX).feed(raw)
+        assert FrameDecoder(FRAME_BYTES_MAX).feed(bytes_of(*got)) == got
         return got
     return []
 
@@ -57,7 +57,7 @@ def test_a_frame_that_was_shortened_is_refused(frame: Frame, data: st.DataObject
     shorter = pack("<I", size) + raw[4 : 8 + size]
     with suppress(WireError):
         # A frame with a batch is whole without it, if it ends right there.
-        (got,) = Decoder(FRAME_BYTES_MAX).feed(shorter)
+        (got,) = FrameDecoder(FRAME_BYTES_MAX).feed(shorter)
         assert getattr(frame, "batch", None) is not None
         assert getattr(got, "batch", None) is None
 
@@ -71,7 +71,7 @@ def test_a_frame_never_reads_into_the_next(frame: Frame, other: Frame) -> None:
         return
     shorter = pack("<I", size - 1) + raw[4:-1] + after
     with pytest.raises(WireError):
-        Decoder(FRAME_BYTES_MAX).feed(shorter)
+        FrameDecoder(FRAME_BYTES_MAX).feed(shorter)
 
 
 @pytest.mark.parametrize("number", [0xFFFF_FFFF, 0x7FFF_FFFF, 65_536, 4_096])
@@ -89,7 +89,7 @@ def test_a_claimed_count_or_length_allocates_nothing(number: int) -> None:
 
 
 def test_a_claimed_frame_size_allocates_nothing() -> None:
-    decoder = Decoder(FRAME_BYTES_MAX)
+    decoder = FrameDecoder(FRAME_BYTES_MAX)
     tracemalloc.start()
     try:
         decoder.feed(pack("<IBBH", FRAME_BYTES_MAX - 8, 36, 1, 0))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.wire.frame_strategies import KINDS, batch_of, bytes_of
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Acked,
@@ -261,4 +261,4 @@ def test_every_kind_of_frame_is_here() -> None:
 @pytest.mark.parametrize(("frame", "raw"), GOLDEN, ids=[type(frame).__name__ for frame, _ in GOLDEN])
 def test_a_frame_has_the_bytes_it_always_had(frame: Frame, raw: str) -> None:
     assert bytes_of(frame).hex() == raw
-    assert Decoder().feed(bytes.fromhex(raw)) == [frame]
+    assert FrameDecoder().feed(bytes.fromhex(raw)) == [frame]

@@ -11,7 +11,7 @@ from tidemark.errors import WireError
 from tidemark.message.batches.batch import BatchBuilder
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Credit,
@@ -41,7 +41,7 @@ def name(text: str) -> bytes:
 
 def refuses(raw: bytes, reason: str) -> None:
     with pytest.raises(WireError, match=reason):
-        Decoder().feed(raw)
+        FrameDecoder().feed(raw)
 
 
 def knowledge(base: int, upto: int, ticks: list[int], *damaged: tuple[int, int]) -> Knowledge:
@@ -149,7 +149,7 @@ def subscribed(*entries: tuple[str, int]) -> bytes:
 
 def test_a_token_may_be_in_any_order_but_names_a_pubend_once() -> None:
     token = CheckpointToken({"a": 2, "b": 1})
-    assert Decoder().feed(subscribed(("b", 1), ("a", 2))) == [Subscribed("s", token)]
+    assert FrameDecoder().feed(subscribed(("b", 1), ("a", 2))) == [Subscribed("s", token)]
     refuses(subscribed(("a", 1), ("a", 1)), "twice")
     refuses(subscribed(("", 1)), "malformed")
 

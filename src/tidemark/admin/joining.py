@@ -43,7 +43,7 @@ def join_overlay(url: str, config: Config, cell: str, listen: str, pubends: tupl
     from tidemark.node.topology.file import parse_topology
     from tidemark.node.topology.plan import joined
     from tidemark.node.topology.text import to_text
-    from tidemark.node.topology.topology import Placed
+    from tidemark.node.topology.topology import BrokerPlacement
 
     name, address = config.broker.name, parse_address(listen)
     if address.host in EVERYWHERE or not address.port:
@@ -57,7 +57,7 @@ def join_overlay(url: str, config: Config, cell: str, listen: str, pubends: tupl
             topology = parse_topology(found.text, found.version, url)
             beside = topology.brokers[found.broker].cell
             topology = _reachable(topology, found.broker, url)
-            wanted = joined(topology, Placed(name, cell, address, pubends), beside)
+            wanted = joined(topology, BrokerPlacement(name, cell, address, pubends), beside)
             if name in topology.brokers:
                 return moved(config, topology)
             try:

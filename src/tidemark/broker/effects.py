@@ -354,6 +354,8 @@ class RoutesChanged:
 
     layout: Layout
     pubends: Mapping[str, PubendState] = field(default_factory=dict)
+    #: what publishers are told while this broker takes nothing new from them; "" while it does
+    drain_notice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

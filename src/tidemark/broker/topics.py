@@ -6,13 +6,14 @@ is on disk before the client is told, so that whoever holds an event of it can r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
-from tidemark.broker.commit import GroupCommit
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, SaveTopic, SendClient, SendPeer
+from tidemark.broker.effects import SaveTopic, SendClient, SendPeer
+from tidemark.broker.overlay.neighbourhood import Neighbourhood
+from tidemark.broker.turn import Turn
 from tidemark.errors import DecodeError, SchemaError, TidemarkError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
@@ -25,25 +26,26 @@ from tidemark.wire.frames import Describe, Refused, Topic
 TOPICS_MAX = 100_000
 
 
+class TopicListener(Protocol):
+    """A part of the broker that may wait for a topic."""
+
+    def learnt(self) -> None:
+        """A version of a topic has become known."""
+
+
 class Topics:
     """What one broker knows of topics."""
 
     def __init__(
-        self,
-        registry: Registry,
-        out: Outbox,
-        counters: Counters,
-        tables_commit: GroupCommit,
-        peers: Callable[[], Iterable[str]],
-        learnt: Callable[[], None],
+        self, registry: Registry, turn: Turn, neighbourhood: Neighbourhood, listener: TopicListener
     ) -> None:
-        """`peers` says which neighbours can be told now; `learnt` is called when there is something new."""
+        #: every topic that is known; all parts that match or read events hold it, only this one adds to it
         self._registry = registry
-        self._out = out
-        self._counters = counters
-        self._tables_commit = tables_commit
-        self._peers = peers
-        self._learnt = learnt
+        self._turn = turn
+        self._out = turn.out
+        self._counters = turn.counters
+        self._neighbourhood = neighbourhood
+        self._listener = listener
 
     def recover(self, topics: Iterable[Topic]) -> None:
         """What the tables have."""
@@ -59,16 +61,16 @@ class Topics:
         except TidemarkError as error:
             self._out.add(SendClient(client, Refused("topic", frame.topic, "schema", str(error))))
         else:
-            self._tables_commit.after(partial(self._answer, client, frame.topic))
+            self._turn.tables.after(partial(self._answer, client, frame.topic))
         if self._count(frame.topic) > before:
             self._keep(frame.topic, None)
 
     def describe(self, client: int, frame: Describe) -> None:
         """A client wants to know a topic. What is not on disk yet is not known yet."""
-        if self._tables_commit.is_idle:
+        if self._turn.tables.is_idle:
             self._answer(client, frame.topic)
         else:
-            self._tables_commit.after(partial(self._answer, client, frame.topic))
+            self._turn.tables.after(partial(self._answer, client, frame.topic))
 
     def heard(self, peer: str, frame: Topic) -> None:
         """A neighbour knows a topic; the others are told if it is new here."""
@@ -76,7 +78,7 @@ class Topics:
         self._take(frame)
         if self._count(frame.topic) > before:
             self._keep(frame.topic, peer)
-            self._tables_commit.after()
+            self._turn.tables.after()
 
     def problem_of(self, batch: EventBatch) -> str | None:
         """Why these events cannot be published; None if they can."""
@@ -135,10 +137,10 @@ class Topics:
         frame = self._frame(topic)
         self._counters["topics_learnt"] += 1
         self._out.add(SaveTopic(frame.topic, frame.is_open, frame.schemas))
-        for peer in self._peers():
+        for peer in self._neighbourhood.present():
             if peer != source:
                 self._out.add(SendPeer(peer, frame))
-        self._learnt()
+        self._listener.learnt()
 
     def _frame(self, topic: str) -> Topic:
         found = self._registry.topics[topic]

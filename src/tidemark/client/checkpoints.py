@@ -28,7 +28,7 @@ _PLACES: Mapping[str, Callable[[str, int], str]] = {
 }
 
 
-class Cursor(Protocol):
+class DatabaseCursor(Protocol):
     """What is needed of a PEP 249 cursor."""
 
     rowcount: int
@@ -47,7 +47,7 @@ class DatabaseConnection(Protocol):
     """What is needed of a PEP 249 connection."""
 
     def cursor(self) -> Any:
-        """A Cursor."""
+        """A DatabaseCursor."""
 
 
 class CheckpointStore(Protocol):
@@ -99,7 +99,7 @@ class DbApiCheckpoints:
         place = _PLACES[self._style]
         places = {name: place(name, number) for number, name in enumerate(values, 1)}
         parameters: Any = values if self._style in ("named", "pyformat") else tuple(values.values())
-        cursor: Cursor = self._connection.cursor()
+        cursor: DatabaseCursor = self._connection.cursor()
         try:
             text = statement.format(**places)
             if values:

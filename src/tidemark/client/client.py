@@ -10,35 +10,31 @@ from secrets import token_hex
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from tidemark.client.connecting.addresses import Address, addresses_in, parse_listen, parse_url
+from tidemark.client.connecting.addresses import SocketAddress, addresses_in, parse_listen, parse_url
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.connection import PING_SECONDS
 from tidemark.client.connecting.link import Link, closed
-from tidemark.client.connecting.pending_requests import Questions, lost
+from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost, within
 from tidemark.client.connecting.push_link import PushLink
+from tidemark.client.publishing.options import EventOptions, event_options
 from tidemark.client.publishing.outgoing import Ticks
-from tidemark.client.publishing.publisher import Options, Publisher, options
-from tidemark.client.recalls import Recalls
-from tidemark.client.subscribing.acks import Acks, Transaction
-from tidemark.client.subscribing.start_position import Start, check_start, starting_token
-from tidemark.client.subscribing.subscription import (
-    CLOSE_SECONDS,
+from tidemark.client.publishing.publisher import Publisher
+from tidemark.client.recalls import IncomingRecalls
+from tidemark.client.subscribing.acks import Acks
+from tidemark.client.subscribing.arguments import (
     SERVER_KEPT,
     WINDOW_BYTES_MAX,
     AckMode,
     ServerKept,
-    Subscription,
-    check_arguments,
+    SubscribeArguments,
 )
-from tidemark.client.topics import Topics
-from tidemark.errors import (
-    ClientError,
-    NotConnectedError,
-    RefusedError,
-    TidemarkError,
-    TimedOutError,
-    WireError,
-)
+from tidemark.client.subscribing.open_subscriptions import OpenSubscriptions
+from tidemark.client.subscribing.session import SubscriptionSession
+from tidemark.client.subscribing.start_position import Start
+from tidemark.client.subscribing.subscription import CLOSE_SECONDS, Subscription
+from tidemark.client.subscribing.transaction import Transaction
+from tidemark.client.topics import ClientTopics
+from tidemark.errors import NotConnectedError, RefusedError, TidemarkError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
@@ -56,7 +52,6 @@ from tidemark.wire.frames import (
     Refused,
     Subscribed,
     Topic,
-    Unsubscribe,
     Unsubscribed,
     Welcome,
 )
@@ -64,37 +59,39 @@ from tidemark.wire.frames import (
 if TYPE_CHECKING:
     from tidemark.wire.answers import Answered, Question
 
-#: How long anything waits for its answer unless the call says otherwise.
+#: Seconds that a broker has to answer, unless the call says otherwise.
 TIMEOUT_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 LEASE_SECONDS = 60.0
-#: Read from the log for one answer of `fetch`.
+#: Bytes that a broker reads from its log for one answer of `_fetch`.
 FETCH_BYTES = 4 << 20
-_PLAIN = Options()
+_PLAIN = EventOptions()
 
 
 class ConnectOptions(TypedDict, total=False):
-    """What `connect` and `listen` both take. Times are in seconds."""
+    """What `connect` and `listen` both take as keywords. Times are in seconds."""
 
-    #: the name that administrators see; a new one each time unless it is given
+    #: the name that administrators see; by default a new one for each client
     client: str | None
-    #: who publishes, for applications that number their events themselves: see Client.publish
+    #: the name of the publisher, for applications that number their events themselves: see Client.publish
     publisher: str | None
-    #: where to publish, if not where the broker puts it
+    #: the pubend to publish to; by default one of those that the broker hosts
     pubend: str | None
-    #: how long anything waits for its answer
+    #: how long a broker has to answer; by default 30
     timeout: float
-    #: how long the first connection may take
+    #: how long the first connection may take; by default 10
     connect_timeout: float
-    #: how often a silent broker is asked whether it is there
+    #: how long a broker may be silent before the client asks whether it is there; by default 10
     ping: float
 
 
 def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
     """A client of the brokers at `tidemark://host:port[,host:port...]`; `async with` or `await` connects it.
 
-    It stays connected to one of them, and goes on where it was after every break. Options: `client`,
-    `publisher`, `pubend`, `timeout`, `connect_timeout` and `ping`, see ConnectOptions.
+    The client stays connected to one of the brokers, and goes on where it was after every break. Options are
+    `client`, `publisher`, `pubend`, `timeout`, `connect_timeout` and `ping`: see ConnectOptions. ConfigError
+    if the URL is malformed; connecting raises NotConnectedError if no broker answers within
+    `connect_timeout`.
     """
     return Client(url, **options)
 
@@ -106,17 +103,22 @@ def listen(
     lease: float = LEASE_SECONDS,
     **options: Unpack[ConnectOptions],
 ) -> Client:
-    """A client that is called by its broker when there is something for it, in place of an open connection.
+    """A client that holds no connection while it is idle: its broker calls it when there is an event for it.
 
-    It listens at `address`; all else is as with `connect`. It may be unreachable for `lease` seconds before
-    the broker takes it for gone, or less if the broker grants less. RefusedError with the code "address" if
-    the broker does not call there.
+    The client listens at `address`, `host:port`, where port 0 lets the system choose; all else is as with
+    `connect`. If the client cannot be reached for `lease` seconds, or fewer if the broker grants fewer, the
+    broker ends its subscriptions that are not durable. ConfigError if the URL or the address is malformed;
+    connecting raises RefusedError with the code "address" if the broker does not call that address.
     """
     return Client(url, push=(parse_listen(address), max(1, round(lease))), **options)
 
 
 class Client:
-    """A connection to Tidemark. All methods are for the loop it was opened on."""
+    """A connection to Tidemark, made by `tidemark.connect` or `tidemark.listen`.
+
+    All methods are for the event loop on which the client was opened. Every method but `open` and `close`
+    raises ClosedError while the client is not open.
+    """
 
     def __init__(
         self,
@@ -128,65 +130,67 @@ class Client:
         timeout: float = TIMEOUT_SECONDS,
         connect_timeout: float = CONNECT_SECONDS,
         ping: float = PING_SECONDS,
-        push: tuple[Address, int] | None = None,
+        push: tuple[SocketAddress, int] | None = None,
     ) -> None:
-        """See ConnectOptions; `push`: listen there, and hold a lease of so many seconds."""
+        """For `connect` and `listen`: see ConnectOptions. `push`: where to listen, the lease in seconds."""
         self._addresses = parse_url(url)
-        self.name = client or f"client-{token_hex(6)}"
+        self._name = client or f"client-{token_hex(6)}"
         self._publisher_name = publisher
         self._pubend = pubend
-        self.timeout = timeout
+        self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._ping = ping
         self._push = push
         self._is_open = False
-        self._subscriptions: dict[str, Subscription] = {}
-        self._names_made = 0
-        self._unsubscribing: dict[str, asyncio.Future[None]] = {}
-        #: of those, what was sent again: it may be done already
-        self._unsubscribed_again: set[str] = set()
-        self._recalls: Recalls | None = None
+        self._recalls: IncomingRecalls | None = None
 
     # Opening and closing.
 
     async def open(self) -> Client:
-        """Connect; NotConnectedError with what each broker said if none is there."""
+        """Connect, and return this client; `async with` and `await` do the same. Opening twice does nothing.
+
+        NotConnectedError, with what each broker answered, if no broker could be reached within
+        `connect_timeout`; VersionError if none speaks a version of the protocol that this client knows.
+        """
         if self._is_open:
             return self
-        self.link = self._made_link()
-        self.topics = Topics(self.link.send)
-        self.acks = Acks(self.link)
-        self._questions = Questions(self.link.send)
+        self._link = self._made_link()
+        self._topics = ClientTopics(self._link.send)
+        self._acks = Acks(self._link)
+        self._requests = PendingRequests(self._link.send)
+        self._subscriptions = OpenSubscriptions(
+            self._name, self._link, self._topics, self._acks, self.ask, self._timeout
+        )
         self._publisher = Publisher(
-            self.link,
-            self.topics,
+            self._link,
+            self._topics,
             publisher=self._publisher_name or f"publisher-{token_hex(8)}",
             is_named=self._publisher_name is not None,
             pubend=self._pubend,
             backoff=Backoff(),
         )
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
-            Deliver: self._deliver,
+            Deliver: self._subscriptions.delivered,
             Published: self._publisher.published,
-            Gap: self._gap,
-            Subscribed: self._subscribed,
-            Acked: self.acks.acked,
-            Topic: self.topics.answered,
-            Answer: self._questions.answered,
-            Fetched: self._questions.answered,
-            Unsubscribed: self._unsubscribed,
+            Gap: self._subscriptions.gap,
+            Subscribed: self._subscriptions.subscribed,
+            Acked: self._acks.acked,
+            Topic: self._topics.answered,
+            Answer: self._requests.answered,
+            Fetched: self._requests.answered,
+            Unsubscribed: self._subscriptions.unsubscribed,
             Refused: self._refused,
         }
         self._is_open = True
         try:
-            await self.link.open(self._connect_timeout)
+            await self._link.open(self._connect_timeout)
         except BaseException:
             self._is_open = False
             raise
         return self
 
     def _made_link(self) -> Link:
-        told: dict[str, Any] = {
+        callbacks: dict[str, Any] = {
             "on_frame": self._frame,
             "on_up": self._up,
             "on_down": self._down,
@@ -195,9 +199,9 @@ class Client:
             "ping_seconds": self._ping,
         }
         if self._push is None:
-            return Link(self._addresses, self.name, **told)
+            return Link(self._addresses, self._name, **callbacks)
         address, seconds = self._push
-        return PushLink(self._addresses, self.name, listen=address, lease_seconds=seconds, **told)
+        return PushLink(self._addresses, self._name, listen=address, lease_seconds=seconds, **callbacks)
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self.open().__await__()
@@ -213,71 +217,78 @@ class Client:
     async def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Wait until what was published is on disk and what was consumed is acknowledged, then disconnect.
 
-        At most `timeout` seconds: what is still open then ends with an error that says what is not known.
+        Waits at most `timeout` seconds. Calls that are still pending then raise ClosedError, and publishes
+        TimedOutError, since whether their events are on disk is not known.
         """
         if not self._is_open:
             return
         deadline = asyncio.get_running_loop().time() + timeout
         try:
-            for subscription in list(self._subscriptions.values()):
-                await subscription.close(max(0.0, deadline - asyncio.get_running_loop().time()))
-            if self.link.is_up:
+            await self._subscriptions.close(deadline)
+            if self._link.is_up:
                 await self._publisher.drain(deadline)
         finally:
             self._end_waiting()
-            await self.link.close()
+            await self._link.close()
 
     def _end_waiting(self) -> None:
-        """Nothing can be asked any more, and whoever waits for an answer learns that none will come."""
+        """Take no more calls, and end those that wait for an answer: none will come."""
         self._is_open = False
         self._publisher.close()
-        self.acks.close()
+        self._acks.close()
         if self._recalls is not None:
             self._recalls.close()
-        self._questions.void(closed)
-        for future in self._unsubscribing.values():
-            if not future.done():
-                future.set_exception(closed())
+        self._requests.fail_all(closed)
+        self._subscriptions.end_waiting()
+
+    @property
+    def name(self) -> str:
+        """The name by which administrators know this client."""
+        return self._name
 
     @property
     def is_connected(self) -> bool:
-        """A broker is there just now, or holds our lease."""
-        return self._is_open and self.link.is_up
+        """A broker is connected just now, or holds the lease of this client."""
+        return self._is_open and self._link.is_up
 
     @property
     def broker(self) -> str:
-        """The name of the broker it is connected to; NotConnectedError when there is none."""
+        """The name of the broker that the client is connected to; NotConnectedError if there is none now."""
         return self._welcome().broker
 
     def _welcome(self) -> Welcome:
         self._check_open()
-        if self.link.welcome is None:
+        if self._link.welcome is None:
             raise NotConnectedError("there is no broker just now: it is being looked for")
-        return self.link.welcome
+        return self._link.welcome
 
     # Topics.
 
     async def create_topic(
         self, topic: str, schema: str | Schema | type | None = None, *, is_open: bool = False
     ) -> None:
-        """Declare a topic, or a new version of its schema; without a schema, or with `is_open`, it is open.
+        """Declare a topic, or a new version of its schema; an open topic without a schema or with `is_open`.
 
-        The schema is a text of the schema language, a Schema, or a dataclass; of an open topic it is one of
-        the shapes that its events have, and is added to them. Declaring again what is declared already
-        changes nothing. RefusedError when readers of an older version could not follow, and when the topic
-        is there and of the other kind.
+        The schema is a text of the schema language, a Schema, or a dataclass. For an open topic it is one of
+        the shapes that events of the topic have, and is added to them. Declaring again what is declared
+        already changes nothing. SchemaSyntaxError if the text is malformed. RefusedError if readers of an
+        older version could not read the new one, and if the topic exists and is of the other kind, open or
+        declared. TimedOutError if the broker does not answer in time; declaring again is safe.
         """
         self._check_open()
         parsed = Schema.parse(schema) if isinstance(schema, str) else schema
         if parsed is not None and not isinstance(parsed, Schema):
             parsed = Schema.of(parsed)
-        declared = self.topics.declare(topic, parsed, is_open=is_open or parsed is None)
-        await self._within(declared, f"the declaration of {topic!r}")
+        declared = self._topics.declare(topic, parsed, is_open=is_open or parsed is None)
+        await within(declared, f"the declaration of {topic!r}", self._timeout)
 
     async def schemas(self, topic: str) -> list[Schema]:
-        """All versions of a topic's schema, oldest first; of an open topic, all shapes. [] for no topic."""
+        """All versions of the schema of a topic, oldest first; of an open topic, all shapes.
+
+        An empty list if there is no such topic. TimedOutError if the broker does not answer in time.
+        """
         self._check_open()
-        answer = await self._within(self.topics.describe(topic), f"the question for {topic!r}")
+        answer = await within(self._topics.describe(topic), f"the question for {topic!r}", self._timeout)
         return [Schema.parse(text) for text in answer.schemas]
 
     # Publishing.
@@ -295,22 +306,29 @@ class Client:
     ) -> asyncio.Future[int | None]:
         """Publish a dict or dataclass instance. Await the result: the event's tick, once it is on disk.
 
-        The event is queued at once, in the order of the calls, also if the result is awaited later: many may
-        be under way. It is sent again after a break, and logged once. The tick is None in one case: the
-        acknowledgement was lost with a connection, and a later one covered the event.
+        The event is queued at once, in the order of the calls, also if the result is awaited later: many
+        events may be under way. After a break the event is sent again, and logged once. The tick is None in
+        one case: the acknowledgement was lost with a connection, and a later one covered the event.
 
-        `validity` is in seconds; after that it is not delivered any more. `sequence` is for a client with a
-        named publisher, and required there: 1, 2, 3 ... for each event it ever publishes. The application
-        keeps the number with its own data, and after a crash publishes again from a number that it is sure
-        of: what is logged already is acknowledged and not logged again.
+        `key` and `priority` (0 to 9) go with the event. `validity` is in seconds; after that time the event
+        is not delivered any more, without it there is no limit. `sequence` is for a client with a named
+        publisher, and required there: 1, 2, 3 ... for each event that the publisher ever publishes. The
+        application keeps the number with its own data, and after a crash publishes again from a number that
+        it is sure of: what is logged already is acknowledged and not logged again. `timeout` is in seconds,
+        by default that of the client.
 
-        EncodeError: it does not fit the topic. TimedOutError, RefusedError: not acknowledged in time.
+        EncodeError if the value does not fit the topic. TimedOutError and RefusedError if the event was not
+        acknowledged in time: whether it is, or will be, on disk is not known then. NotConnectedError if no
+        broker came back in time to take it: nothing was published. ClientError if `sequence` is not the next
+        number, or too many events wait.
         """
         self._check_open()
-        seconds = self.timeout if timeout is None else timeout
+        seconds = self._timeout if timeout is None else timeout
         if not key and validity is None and priority == PRIORITY_DEFAULT and sequence is None:
             return self._publisher.publish(topic, value, _PLAIN, seconds)
-        return self._publisher.publish(topic, value, options(key, priority, validity, sequence), seconds)
+        return self._publisher.publish(
+            topic, value, event_options(key, priority, validity, sequence), seconds
+        )
 
     async def publish_many(
         self,
@@ -323,22 +341,26 @@ class Client:
         sequence: int | None = None,
         timeout: float | None = None,
     ) -> Ticks:
-        """Publish in order, in as few batches as possible; the ticks, once all are on disk.
+        """Publish values in order, in as few batches as possible; return their ticks once all are on disk.
 
-        If it fails, the events before the failing one are published. `key`, `priority` and `validity` are
-        of every one of them; `sequence` is the first one's.
+        `key`, `priority` and `validity` go with every event; `sequence` is the number of the first. The rest
+        is as with `publish`. If one value fails, the events before it are published.
         """
         self._check_open()
-        checked = options(key, priority, validity, sequence)
-        seconds = self.timeout if timeout is None else timeout
+        checked = event_options(key, priority, validity, sequence)
+        seconds = self._timeout if timeout is None else timeout
         return await self._publisher.publish_many(topic, values, checked, seconds)
 
     async def publish_batch(
         self, batch: EventBatch, *, sequence: int | None = None, timeout: float | None = None
     ) -> Ticks:
-        """Publish an event batch that was built elsewhere. Its topics and schemas must be declared."""
+        """Publish an event batch that a BatchBuilder has built; return its ticks once all events are on disk.
+
+        The topics and schemas of the batch must be declared: see `create_topic`. `sequence` is the number of
+        the first event. Raises what `publish` raises.
+        """
         self._check_open()
-        seconds = self.timeout if timeout is None else timeout
+        seconds = self._timeout if timeout is None else timeout
         return await self._publisher.publish_batch(batch, sequence, seconds)
 
     # Subscribing.
@@ -356,38 +378,44 @@ class Client:
     ) -> Subscription:
         """Subscribe to a topic or pattern; `async with` or `await` opens the subscription.
 
-        With a name in `durable` it goes on while nobody is connected: the next one to come with this name
-        gets what was missed. Who keeps the place is a choice: the broker, from acknowledgements (`ack`:
-        "auto", when the application takes the next event; "client", when it calls `ack()`; "transacted",
-        several together); or the application, that gives the token it stored as `checkpoint`, None the
-        first time, and calls `ack()` once it has stored another, so that brokers can let go what lies before.
+        `where` is a selector; without it every event of the topic is delivered. With a name in `durable` the
+        subscription goes on while nobody is connected: the next client that subscribes with this name gets
+        what was missed.
 
-        A durable subscription that is not there yet begins now, or at its `start` in the past: "earliest", a
-        datetime (UTC if it has no zone), or a token; brokers and the archive behind them give what they have
-        since then. One that is there goes on where it was, whatever `start` says.
+        Who keeps the place of a durable subscription is a choice. The broker keeps it from acknowledgements,
+        by `ack`: "auto", the default, when the application takes the next event; "client", when it calls
+        `ack()`; "transacted", several subscriptions together. Or the application keeps it: it gives the token
+        that it stored as `checkpoint`, None the first time, and calls `ack()` once it has stored another, so
+        that brokers can release the events before it.
+
+        A durable subscription that does not exist yet begins now, or at its `start` in the past: "earliest",
+        a datetime (UTC if it has no zone), or a token; brokers and the archive behind them deliver what they
+        have since then. A subscription that exists goes on where it was, whatever `start` says.
+
+        The broker sends at most `window_bytes_max` bytes of events ahead of what was consumed. ClientError if
+        the arguments contradict each other; opening raises RefusedError if the broker refuses them.
         """
         self._check_open()
-        check_arguments(durable, checkpoint, ack)
-        check_start(start, durable, datetime.now(UTC))
-        return Subscription(self, topic, where, durable, checkpoint, ack, window_bytes_max, start)
+        arguments = SubscribeArguments(topic, where, durable, checkpoint, ack, start, window_bytes_max)
+        arguments.check(datetime.now(UTC))
+        return Subscription(SubscriptionSession(self._subscriptions, arguments))
 
     def transaction(self, *, timeout: float | None = None) -> Transaction:
-        """Acknowledge several subscriptions together: `async with tm.transaction() as tx: tx.ack(sub)`."""
+        """Acknowledge several subscriptions together: `async with tm.transaction() as tx: tx.ack(sub)`.
+
+        `timeout`, by default that of the client, is how many seconds the commit may take.
+        """
         self._check_open()
-        return Transaction(lambda: self.acks, self.timeout if timeout is None else timeout)
+        return Transaction(self._acks, self._timeout if timeout is None else timeout)
 
     async def unsubscribe(self, name: str) -> None:
-        """End a durable subscription for good: the broker keeps nothing for it any more."""
+        """End the durable subscription `name` for good: the broker keeps no events for it any more.
+
+        RefusedError with the code "unknown" if the broker has no such subscription; TimedOutError if the
+        broker does not answer in time.
+        """
         self._check_open()
-        future = self._unsubscribing.get(name)
-        if future is None:
-            future = self._unsubscribing[name] = asyncio.get_running_loop().create_future()
-            self.link.send(Unsubscribe(name))
-        try:
-            await self._within(asyncio.shield(future), f"the end of {name!r}")
-        finally:
-            self._unsubscribing.pop(name, None)
-            self._unsubscribed_again.discard(name)
+        await self._subscriptions.unsubscribe(name)
 
     # Administration.
 
@@ -404,14 +432,20 @@ class Client:
 
         `await tm.ask("status")` returns plain JSON: dicts, lists and numbers. A question of
         `tidemark.admin`, as in `await tm.ask(STATUS)`, returns its dataclass.
+
+        RefusedError if the broker does not know the question; NotConnectedError if there is no broker just
+        now, or it was lost before it answered; TimedOutError if it does not answer within `timeout` seconds,
+        by default those of the client.
         """
         self._welcome()
         name = what if isinstance(what, str) else what.what
-        asked = self._questions.ask(name, json.dumps(arguments))
-        found = json.loads(await self._within(asked, f"the answer to {name!r}", timeout))
+        asked = self._requests.ask(name, json.dumps(arguments))
+        found = json.loads(await within(asked, f"the answer to {name!r}", self._seconds(timeout)))
         return found if isinstance(what, str) else what.read(found)
 
-    async def fetch(
+    # For Tidemark's own pipeline.
+
+    async def _fetch(
         self,
         pubend: str,
         base: int,
@@ -422,84 +456,48 @@ class Client:
         bytes_max: int = FETCH_BYTES,
         timeout: float | None = None,
     ) -> Fetched:
-        """Read `(base, upto]` of a pubend hosted at this broker, or a first part of it, in bulk.
+        """Read `(base, upto]` of a pubend that this broker hosts, or a first part of it, in bulk.
 
-        The answer's `upto` says how far it reaches: go on from there. What lies at or below its `lost`, and
-        its `damaged` ranges, are gone. Nothing is held for who reads like this: subscribe for that.
+        The `upto` of the answer says how far it reaches: fetch again from there. Events at or below its
+        `lost`, and in its `damaged` ranges, are gone. The broker keeps nothing for a reader that fetches:
+        subscribe for that. Raises what `ask` raises.
         """
         self._welcome()
-        asked = self._questions.fetch(pubend, base, upto, pattern, where, bytes_max)
-        fetched: Fetched = await self._within(asked, f"what lies beyond {base} of {pubend!r}", timeout)
-        return fetched
+        asked = self._requests.fetch(pubend, base, upto, pattern, where, bytes_max)
+        return await within(asked, f"what lies beyond {base} of {pubend!r}", self._seconds(timeout))
 
-    def offer(self, recalls_max: int) -> Recalls:
-        """For pipelines: answer, from an archive, what brokers do not have any more; iterate over recalls.
+    def _offer(self, recalls_max: int) -> IncomingRecalls:
+        """Offer to answer, from an archive, what brokers do not have any more; iterate over the recalls.
 
-        The broker has at most `recalls_max` of them under way. Offered once a client, and again by itself
-        after every break, which ends the recalls that were under way.
+        The broker has at most `recalls_max` recalls under way. A client offers once; it repeats the offer by
+        itself after every break, which ends the recalls that were under way.
         """
         self._check_open()
         assert self._recalls is None, "a client offers once"
         assert recalls_max > 0
-        recalls = self._recalls = Recalls(self.link, recalls_max)
+        recalls = self._recalls = IncomingRecalls(self._link, recalls_max)
         self._handlers |= {Recall: recalls.recall, RecallMore: recalls.more, RecallOver: recalls.over}
         recalls.up()
         return recalls
 
-    async def _within(self, answer: Any, what: str, timeout: float | None = None) -> Any:
-        seconds = self.timeout if timeout is None else timeout
-        try:
-            async with asyncio.timeout(seconds):
-                return await answer
-        except TimeoutError:
-            raise TimedOutError(f"{what} did not come within {seconds:g} s: ask again") from None
-
-    # What subscriptions need.
-
-    def enter(self, subscription: Subscription) -> None:
-        """Frames for its name go to it from now on."""
-        if self._subscriptions.setdefault(subscription.name, subscription) is not subscription:
-            raise ClientError(
-                f"the durable subscription {subscription.name!r} is open in this client: close it first"
-            )
-
-    def leave(self, subscription: Subscription) -> None:
-        """Frames for its name are nobody's."""
-        if self._subscriptions.get(subscription.name) is subscription:
-            del self._subscriptions[subscription.name]
-
-    def fresh_name(self) -> str:
-        """A name that no other subscription has."""
-        self._names_made += 1
-        return f"~{self.name}.{self._names_made}"
-
-    async def starting_token(self, name: str, start: Start) -> CheckpointToken | None:
-        """The token of a start; None if the subscription is there already."""
-        return await starting_token(self.ask, name, start)
+    def _seconds(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else timeout
 
     # From the link.
 
     def _up(self, welcome: Welcome) -> None:
-        self.topics.again()
+        self._topics.again()
         if self._recalls is not None:
             self._recalls.up()
-        self.acks.up()
-        for subscription in list(self._subscriptions.values()):
-            try:
-                subscription.up()
-            except WireError as error:  # its token may have outgrown a frame: the others go on
-                subscription.fail(error)
-        for name in self._unsubscribing:
-            self._unsubscribed_again.add(name)
-            self.link.send(Unsubscribe(name))
+        self._acks.up()
+        self._subscriptions.up()
         self._publisher.up(welcome)
 
     def _down(self) -> None:
-        for subscription in self._subscriptions.values():
-            subscription.down()
+        self._subscriptions.down()
         if self._recalls is not None:
             self._recalls.down()
-        self._questions.void(lost)
+        self._requests.fail_all(connection_lost)
 
     def _writable(self) -> None:
         self._publisher.writable()
@@ -508,29 +506,9 @@ class Client:
 
     def _frame(self, frame: ClientFrame) -> None:
         handler = self._handlers.get(type(frame))
-        # A newer broker may say more than this client understands.
+        # A newer broker may send frames that this client does not know.
         if handler is not None:
             handler(frame)
-
-    def _deliver(self, frame: Deliver) -> None:
-        subscription = self._subscriptions.get(frame.name)
-        if subscription is not None:
-            subscription.delivered(frame)
-
-    def _gap(self, frame: Gap) -> None:
-        subscription = self._subscriptions.get(frame.name)
-        if subscription is not None:
-            subscription.gap(frame)
-
-    def _subscribed(self, frame: Subscribed) -> None:
-        subscription = self._subscriptions.get(frame.name)
-        if subscription is not None:
-            subscription.subscribed(frame)
-
-    def _unsubscribed(self, frame: Unsubscribed) -> None:
-        future = self._unsubscribing.get(frame.name)
-        if future is not None and not future.done():
-            future.set_result(None)
 
     def _refused(self, frame: Refused) -> None:
         if frame.code == "draining":
@@ -540,29 +518,23 @@ class Client:
             case "publish":
                 self._publisher.refused(frame)
             case "subscribe":
-                subscription = self._subscriptions.get(frame.name)
-                if subscription is not None:
-                    subscription.refused(frame)
+                self._subscriptions.subscribe_refused(frame)
             case "topic" | "describe":
-                self.topics.refused(frame)
+                self._topics.refused(frame)
             case "ack":
-                self.acks.refused(frame)
-            case "unsubscribe" if frame.code == "unknown" and frame.name in self._unsubscribed_again:
-                self._unsubscribed(Unsubscribed(frame.name))
+                self._acks.refused(frame)
             case "unsubscribe":
-                future = self._unsubscribing.get(frame.name)
-                if future is not None and not future.done():
-                    future.set_exception(_refusal(frame))
+                self._subscriptions.unsubscribe_refused(frame, _refusal(frame))
             case "ask" | "fetch":
-                self._questions.refused(frame)
+                self._requests.refused(frame)
             case _:
                 raise _refusal(frame)
 
     def _sent_elsewhere(self, frame: Refused) -> None:
-        """The broker is to be taken away: subscriptions go on at another, what it refused was not logged."""
+        """The broker is being drained: connect to another one. What it refused to publish was not logged."""
         if frame.what == "publish":
             self._publisher.refused(frame)
-        self.link.move(addresses_in(frame.reason), frame.reason)
+        self._link.move(addresses_in(frame.reason), frame.reason)
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -1,7 +1,7 @@
 """What a subscriber gets: events, gaps, and whole batches of events.
 
-An Event is a row of the batch it came in: its fields are read from the bytes when asked for, and it keeps
-that batch in memory as long as it lives. Copy out what is to be kept for long.
+An Event is a row of the batch in which it was delivered: its fields are read from the bytes when they are
+asked for, and the event keeps that batch in memory as long as it lives. Copy out what is to be kept for long.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.client.subscribing.inbox import Cursor
-from tidemark.client.topics import Topics
+from tidemark.client.subscribing.inbox import InboxCursor
+from tidemark.client.topics import ClientTopics
 from tidemark.message.batches.batch import EventBatch, Shape
 from tidemark.message.batches.columns import Column, Decimals, Spans
 from tidemark.message.batches.reader import BatchColumns
@@ -31,41 +31,48 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What there was in `(base, upto]` of the pubend will not come.
+    """Events with ticks in `(base, upto]` of a pubend that will not be delivered, if there were any.
 
-    `reason`: "released", the brokers have let it go; "reconnected", a subscription that is not durable was
-    away; "not kept", this broker did not keep a place for the subscriber.
+    The `reason` is "released" if brokers have released the events before the subscriber got them,
+    "reconnected" if a subscription that is not durable was away, and "not kept" if this broker had kept no
+    place for the subscriber.
     """
 
+    #: the event stream in which the gap is
     pubend: str
+    #: the last tick before the gap
     base: int
+    #: the last tick of the gap
     upto: int
+    #: "released", "reconnected" or "not kept"
     reason: str
+    #: the token of a subscriber that has consumed everything up to the end of this gap
     checkpoint: CheckpointToken
 
 
 class Event:
-    """One event. `event["price"]` is a field, `event["legs.first.venue"]` one further inside."""
+    """One event. `event["price"]` is a field, `event["legs.first.venue"]` a field further inside."""
 
     __slots__ = ("_row", "_rows")
 
-    def __init__(self, rows: Rows, row: int) -> None:
+    def __init__(self, rows: EventRows, row: int) -> None:
+        """For subscriptions, which make events."""
         self._rows = rows
         self._row = row
 
     @property
     def topic(self) -> str:
-        """The topic it was published to."""
+        """The topic that the event was published to."""
         return self._rows.shape(self._row).topic
 
     @property
     def pubend(self) -> str:
-        """The stream it is in."""
+        """The name of the pubend: the event stream that the event is in."""
         return self._rows.pubend
 
     @property
     def tick(self) -> int:
-        """Its place in that stream, unique there: microseconds since 1970, about when it was published."""
+        """The place in the pubend, unique there: microseconds since 1970, about the time of publishing."""
         return int(self._rows.batch.ticks[self._row])
 
     @property
@@ -75,36 +82,36 @@ class Event:
 
     @property
     def key(self) -> bytes:
-        """The key that it was published with, b"" without one."""
+        """The key that the event was published with, b"" without one."""
         return self._rows.batch.key(self._row)
 
     @property
     def priority(self) -> int:
-        """0 to 9."""
+        """The priority that the event was published with, from 0 to 9; 4 unless the publisher chose one."""
         return int(self._rows.batch.prelude("priority")[self._row])
 
     @property
     def publisher(self) -> str:
-        """Who published it."""
+        """The name of the publisher: given by the application, or made by its client."""
         batch = self._rows.batch
         return batch.publishers[int(batch.prelude("publisher")[self._row])]
 
     @property
     def value(self) -> dict[str, Any]:
-        """All fields: of an open topic as they were published, of a declared one in its newest version."""
+        """All fields as a dict: as published in an open topic, in the newest version of a declared topic."""
         shape = self._rows.shape(self._row)
         return cast(dict[str, Any], self._rows.topics.decode(shape, self._rows.message(self._row)))
 
     def __getitem__(self, path: str) -> Any:
-        """One field, without decoding the others; None where this event lacks it.
+        """One field, without decoding the others; None if this event lacks the field.
 
-        KeyError when no event of the topic can have it.
+        KeyError if no event of the topic can have the field.
         """
         shape = self._rows.shape(self._row)
         return self._rows.topics.accessor(shape, path)(self._rows.message(self._row))
 
     def get(self, path: str, default: Any = None) -> Any:
-        """One field, or `default` where this event lacks it, or no event can have it."""
+        """One field; `default` if this event lacks the field, or no event of the topic can have it."""
         try:
             found = self[path]
         except KeyError:
@@ -113,29 +120,29 @@ class Event:
 
     @property
     def checkpoint(self) -> CheckpointToken:
-        """The token of a subscriber that has consumed all up to this event, and this event."""
+        """The token of a subscriber that has consumed this event and everything before it."""
         return self._rows.checkpoint(self._row)
 
     @property
-    def position(self) -> tuple[str, int]:
-        """The pubend and how far it is consumed with this event: its tick, or the silence right behind it."""
+    def _position(self) -> tuple[str, int]:
+        """The pubend, and the tick up to which it is consumed with this event and the silence behind it."""
         return self._rows.pubend, self._rows.cursor.positions[self._row]
 
     def __repr__(self) -> str:
         return f"<Event of {self.topic} at {self.pubend}:{self.tick}>"
 
 
-class Rows:
-    """The events of one piece. What is read per event is turned into plain lists once."""
+class EventRows:
+    """The events of one entry of an inbox. Arrays that are read once per event become plain lists here."""
 
     __slots__ = ("_bounds", "_data", "_of_row", "batch", "cursor", "pubend", "topics")
 
-    def __init__(self, cursor: Cursor, topics: Topics) -> None:
-        assert cursor.piece.batch is not None
+    def __init__(self, cursor: InboxCursor, topics: ClientTopics) -> None:
+        assert cursor.entry.batch is not None
         self.cursor = cursor
         self.topics = topics
-        self.pubend = cursor.piece.pubend
-        self.batch: EventBatch = cursor.piece.batch
+        self.pubend = cursor.entry.pubend
+        self.batch: EventBatch = cursor.entry.batch
         self._bounds: tuple[list[int], list[int]] | None = None
         self._data = self.batch.body.data
         self._of_row: list[int] | None = (
@@ -143,77 +150,92 @@ class Rows:
         )
 
     def shape(self, row: int) -> Shape:
-        """The topic and schema of a row."""
+        """The topic and schema of the event in `row`."""
         return self.batch.shapes[0 if self._of_row is None else self._of_row[row]]
 
     def message(self, row: int) -> bytes:
-        """The bytes of a row's message."""
+        """The encoded fields of the event in `row`."""
         if self._bounds is None:
             self._bounds = self.batch.message_starts.tolist(), self.batch.message_ends.tolist()
         starts, ends = self._bounds
         return bytes(self._data[starts[row] : ends[row]])
 
     def checkpoint(self, row: int) -> CheckpointToken:
-        """The token after a row."""
+        """The token of a subscriber that has consumed everything up to `row`."""
         return CheckpointToken({**self.cursor.before, self.pubend: self.cursor.positions[row]})
 
 
 class Batch:
-    """All there is for the subscriber in `(base, upto]` of a pubend, as arrays."""
+    """All events for the subscriber in `(base, upto]` of a pubend, as arrays.
 
-    def __init__(self, rows: Rows, first: int = 0) -> None:
-        """`first`: rows before it were handed out one by one."""
-        piece = rows.cursor.piece
+    `len(batch)` is the number of events; iterating over the batch gives them one by one.
+    """
+
+    def __init__(self, rows: EventRows, first: int = 0) -> None:
+        """For subscriptions, which make batches. The rows before `first` were handed out one by one."""
         self._rows = rows
         self._first = first
-        self.batch = rows.batch if first == 0 else rows.batch.slice(first, rows.batch.count)
-        self.pubend = rows.pubend
-        self.base = rows.cursor.position(first)
-        self.upto = piece.upto
+        self._batch = rows.batch if first == 0 else rows.batch.slice(first, rows.batch.count)
 
     def __len__(self) -> int:
-        return self.batch.count
+        return self._batch.count
 
     def __iter__(self) -> Iterator[Event]:
         """The events one by one."""
         return (Event(self._rows, row) for row in range(self._first, self._rows.batch.count))
 
     @property
+    def pubend(self) -> str:
+        """The name of the pubend: the event stream that the events are in."""
+        return self._rows.pubend
+
+    @property
+    def base(self) -> int:
+        """The last tick before the batch."""
+        return self._rows.cursor.position(self._first)
+
+    @property
+    def upto(self) -> int:
+        """The last tick that the batch accounts for: the last event's, or that of the silence behind it."""
+        return self._rows.cursor.entry.upto
+
+    @property
     def ticks(self) -> NDArray[np.int64]:
-        """ticks[row], strictly increasing."""
-        return self.batch.ticks
+        """ticks[row], strictly increasing: microseconds since 1970."""
+        return self._batch.ticks
 
     @property
     def checkpoint(self) -> CheckpointToken:
-        """The token of a subscriber that has consumed all up to the end of this batch."""
+        """The token of a subscriber that has consumed everything up to the end of this batch."""
         return CheckpointToken({**self._rows.cursor.before, self.pubend: self.upto})
 
     @property
-    def position(self) -> tuple[str, int]:
-        """The pubend and how far it is consumed with this batch."""
+    def _position(self) -> tuple[str, int]:
+        """The pubend, and the tick up to which it is consumed with this batch."""
         return self.pubend, self.upto
 
     @cached_property
-    def columns(self) -> BatchColumns:
+    def _columns(self) -> BatchColumns:
         """The fields as columns, with a mask of where they are present."""
-        return self._rows.topics.reader(self.batch).columns(self.batch)
+        return self._rows.topics.reader(self._batch).columns(self._batch)
 
     def column(self, path: str) -> NDArray[Any]:
-        """A field of all events: numbers, booleans and times (datetime64) as such, all else as objects.
+        """One field of all events, or one of the headers `_topic`, `_tick`, `_priority` and `_publisher`.
 
-        Where some events lack the field it is a masked array.
+        Numbers, booleans and times (datetime64) are arrays of their own type, all else are arrays of objects.
+        If some events lack the field the result is a masked array; if none can have it, all of it is masked.
         """
-        column = self.columns.column(tuple(path.split(".")))
+        column = self._columns.column(tuple(path.split(".")))
         values = _values(column)
         if column.valid is None or column.valid.all():
             return values
         return np.ma.MaskedArray(values, mask=~column.valid)
 
     def to_arrow(self, names: Sequence[str] | None = None) -> pa.RecordBatch:
-        """The fields (all, or those named) and headers as an Arrow record batch; needs pyarrow."""
+        """The fields and headers as an Arrow record batch: all, or those in `names`. Needs pyarrow."""
         from tidemark.message.foreign.arrow.batches import to_record_batch
 
-        return to_record_batch(self.columns, names)
+        return to_record_batch(self._columns, names)
 
     def __repr__(self) -> str:
         return f"<Batch of {len(self)} events of {self.pubend} in ({self.base}, {self.upto}]>"

@@ -18,10 +18,10 @@ from tidemark.wire.frames import Line, Offer, Range, Recalled, RecallMore, Recal
 from tidemark.wire.frames import Recall as RecallFrame
 
 
-class Recall:
+class IncomingRecall:
     """What one subscriber wants of `(base, upto]` of a pubend. `position` is answered up to."""
 
-    def __init__(self, owner: Recalls, frame: RecallFrame) -> None:
+    def __init__(self, owner: IncomingRecalls, frame: RecallFrame) -> None:
         self._owner = owner
         self._ticket = frame.ticket
         self.pubend = frame.pubend
@@ -88,24 +88,24 @@ class Recall:
             self._waiter.set_result(None)
 
 
-class Recalls:
+class IncomingRecalls:
     """The recalls of one client, as they come: iterate, and answer each."""
 
     def __init__(self, link: Link, recalls_max: int) -> None:
         self._link = link
         self._recalls_max = recalls_max
-        self._under_way: dict[int, Recall] = {}
+        self._under_way: dict[int, IncomingRecall] = {}
         #: bounded by `recalls_max`, to which the broker holds
-        self._new: deque[Recall] = deque()
+        self._new: deque[IncomingRecall] = deque()
         self._waiter: asyncio.Future[None] | None = None
         #: those that wait for the socket, one after the other
         self._queue: deque[asyncio.Future[None]] = deque()
         self._is_closed = False
 
-    def __aiter__(self) -> Recalls:
+    def __aiter__(self) -> IncomingRecalls:
         return self
 
-    async def __anext__(self) -> Recall:
+    async def __anext__(self) -> IncomingRecall:
         """The next recall that somebody waits for; it ends when the client is closed."""
         while not self._is_closed:
             while self._new:
@@ -160,7 +160,7 @@ class Recalls:
 
     def recall(self, frame: RecallFrame) -> None:
         """A broker asks."""
-        recall = self._under_way[frame.ticket] = Recall(self, frame)
+        recall = self._under_way[frame.ticket] = IncomingRecall(self, frame)
         self._new.append(recall)
         self._wake()
 

@@ -1,4 +1,4 @@
-"""Topics: the schemas this client knows, and how it learns and declares them.
+"""ClientTopics: the schemas this client knows, and how it learns and declares them.
 
 A value is encoded by the newest version of a declared topic, or, in an open topic, by its own shape, which is
 declared when it is first met. A delivered event is read by the schema it was written in: one that is not
@@ -19,7 +19,7 @@ import numpy as np
 
 from tidemark.errors import DecodeError, EncodeError, RefusedError, TidemarkError
 from tidemark.message.batches.batch import EventBatch, Shape
-from tidemark.message.batches.reader import Reader
+from tidemark.message.batches.reader import TopicReader
 from tidemark.message.foreign.infer import infer, merge_shapes
 from tidemark.message.foreign.references import write_out
 from tidemark.message.registry import Registry, TopicSchemas
@@ -36,7 +36,7 @@ Accessor = Callable[[bytes], Any]
 Send = Callable[[Describe | Topic], None]
 
 
-class Known:
+class KnownTopic:
     """One topic as this client knows it."""
 
     def __init__(self, schemas: TopicSchemas) -> None:
@@ -53,15 +53,15 @@ class Known:
         return self.schemas.versions[-1]
 
 
-class Topics:
+class ClientTopics:
     """Every topic met. `send` may be called at any time; what was asked is asked again by `again`."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._registry = Registry()
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownTopic] = {}
         self._shapes: set[Shape] = set()
-        self._readers: dict[frozenset[str], Reader] = {}
+        self._readers: dict[frozenset[str], TopicReader] = {}
         #: topic -> what was asked about it and not answered; answers come in this order
         self._asked: dict[str, deque[tuple[Describe | Topic, asyncio.Future[Topic]]]] = {}
 
@@ -143,7 +143,7 @@ class Topics:
             known = None
         if known is None:
             schemas = TopicSchemas(self._registry, frame.topic, is_open=frame.is_open)
-            known = self._known[frame.topic] = Known(schemas)
+            known = self._known[frame.topic] = KnownTopic(schemas)
         for text in frame.schemas:
             if text not in known.texts:
                 schema = Schema.parse(text)
@@ -218,7 +218,7 @@ class Topics:
             found = known.accessors[shape.fingerprint, path] = self._accessor(known, shape, path)
         return found
 
-    def _accessor(self, known: Known, shape: Shape, path: str) -> Accessor:
+    def _accessor(self, known: KnownTopic, shape: Shape, path: str) -> Accessor:
         reader, key = known.schemas.reader, tuple(path.split("."))
         if reader.schema.holder(key) is None:
             paths = [".".join(each) for each in reader.paths()]
@@ -229,7 +229,7 @@ class Topics:
         schema = self._registry.schemas[shape.fingerprint]
         return schema.accessor(key) if schema.holder(key) is not None else _absent
 
-    def reader(self, batch: EventBatch) -> Reader:
+    def reader(self, batch: EventBatch) -> TopicReader:
         """What sees all events of a batch; of several topics, the least schema that all of them fit."""
         topics = frozenset(shape.topic for shape in batch.shapes if shape in self._shapes)
         if len(topics) == 1:
@@ -240,7 +240,7 @@ class Topics:
                 self._readers.clear()
             schemas = [self._known[topic].schemas.reader.schema for topic in sorted(topics)]
             merged = merge_shapes(write_out(schema.root, schema.definitions) for schema in schemas)
-            found = Reader(Schema(merged), self._registry.schemas, is_open=True)
+            found = TopicReader(Schema(merged), self._registry.schemas, is_open=True)
             self._readers[topics] = found
         return found
 

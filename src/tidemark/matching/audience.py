@@ -18,7 +18,7 @@ from tidemark.matching.single import SingleMatcher, single_matcher
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import PRELUDE, EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.message.batches.reader import Reader
+from tidemark.message.batches.reader import TopicReader
 from tidemark.message.registry import Registry
 
 Rows = NDArray[np.int64]
@@ -34,7 +34,7 @@ _ONLY_ROW.flags.writeable = False
 class _Topic:
     """The members that one topic concerns."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: TopicReader) -> None:
         self.reader = reader
         self.matcher = Matcher(reader)
         self.joined: set[int] = set()
@@ -80,15 +80,15 @@ class Audience:
 
     def unknown_from(self, batch: EventBatch) -> int | None:
         """The first row whose topic, or version of its schema, is not known here yet; None if all are."""
-        strange = [index for index, shape in enumerate(batch.shapes) if not self._is_known(*shape)]
-        if not strange:
+        unknown = [index for index, shape in enumerate(batch.shapes) if not self._is_known(*shape)]
+        if not unknown:
             return None
-        rows = np.flatnonzero(np.isin(batch.prelude("shape"), strange))
+        rows = np.flatnonzero(np.isin(batch.prelude("shape"), unknown))
         return int(rows[0]) if len(rows) else None
 
     def matches(self, batch: EventBatch) -> Iterator[tuple[Rows, Members]]:
         """Rows of the batch and the members that want just these; what nobody wants is left out."""
-        alone = self._alone(batch) if batch.count == 1 else None
+        alone = self._only_message(batch) if batch.count == 1 else None
         if alone is not None:
             members = _members(*alone)
             if members is not None and len(members):
@@ -127,7 +127,7 @@ class Audience:
                 chosen[rows] = True
         return chosen
 
-    def _alone(self, batch: EventBatch) -> tuple[SingleMatcher, bytes] | None:
+    def _only_message(self, batch: EventBatch) -> tuple[SingleMatcher, bytes] | None:
         """The message of the only event, and what matches it; None if the batch has to be matched as one."""
         at, _, _, _, key_bytes, _ = PRELUDE.unpack_from(batch.body.data)
         shape = batch.shapes[at]
@@ -143,15 +143,15 @@ class Audience:
         found, reader = self._topics.get(name), self._registry.topics[name].reader
         if found is None:
             found = self._topics[name] = _Topic(reader)
-            newcomers = set(self._members)
+            joining = set(self._members)
         elif found.reader is not reader:
             found.reader = reader
             found.matcher.retype(reader)
             found.singles.clear()
-            newcomers, found.misfits = found.misfits, set()
+            joining, found.misfits = found.misfits, set()
         else:
             return found
-        for member in sorted(newcomers):
+        for member in sorted(joining):
             self._join(name, found, member)
         return found
 

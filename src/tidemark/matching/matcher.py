@@ -24,13 +24,13 @@ from tidemark.matching.index.conditions import Conditions, Truths
 from tidemark.matching.index.index import BoxIndex
 from tidemark.matching.index.keys import Keys
 from tidemark.matching.index.match_sets import MatchSets
-from tidemark.matching.index.plans import Plan, explained, plans_of, said_type
+from tidemark.matching.index.plans import BoxPlan, declared_type, explain_plans, plans_of
 from tidemark.matching.index.rules import Rules
 from tidemark.matching.selectors.render import render
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.selectors.tree import Node
 from tidemark.matching.vectors.vector import compile_condition
-from tidemark.message.batches.columns import Columns, FieldTypes
+from tidemark.message.batches.columns import ColumnSource, FieldTypes
 
 SUBSCRIBER_MAX = 2**32 - 1
 
@@ -75,7 +75,7 @@ class Matcher:
             self._unindex_rule(number)
             self._rules.remove(number)
 
-    def match(self, columns: Columns) -> NDArray[np.uint32]:
+    def match(self, columns: ColumnSource) -> NDArray[np.uint32]:
         """set[row]: the number of the match set of each event; 0 when nobody wants it.
 
         The sets of the latest call can be asked for with `members`; older ones may have been forgotten.
@@ -109,7 +109,9 @@ class Matcher:
         To be called before any `add` or `match` that goes by the new types, also when `fields` is the same
         object with other answers.
         """
-        changed = {path for path in self._rules.paths() if said_type(path, fields) != self._keys.said(path)}
+        changed = {
+            path for path in self._rules.paths() if declared_type(path, fields) != self._keys.declared(path)
+        }
         concerned = self._rules.reading(changed)
         for number in concerned:
             self._unindex_rule(number)
@@ -134,7 +136,7 @@ class Matcher:
         if known is None:
             self._unindex_rule(number)
             self._rules.remove(number)
-        return {"selector": render(selector.tree), "clauses": explained(plans, ways, self._fields)}
+        return {"selector": render(selector.tree), "clauses": explain_plans(plans, ways, self._fields)}
 
     @property
     def memory_bytes(self) -> int:
@@ -142,9 +144,9 @@ class Matcher:
         parts = self._index.nbytes + self._conditions.nbytes + self._rules.nbytes + self._sets.nbytes
         return parts + sys.getsizeof(self._rule_of) + 64 * len(self._rule_of)
 
-    def _index_rule(self, number: int, plans: Sequence[Plan]) -> None:
+    def _index_rule(self, number: int, plans: Sequence[BoxPlan]) -> None:
         for path in self._rules.reads(number):
-            self._keys.watch(path, said_type(path, self._fields))
+            self._keys.watch(path, declared_type(path, self._fields))
         boxes: list[int] = []
         used: list[int] = []
         for plan in plans:
@@ -171,7 +173,7 @@ class Matcher:
         digests = self._rules.digests(rows, rules, count)
         return self._sets.intern(digests, lambda wanted: self._rules.members(rows, rules, wanted, count))
 
-    def _match_one_by_one(self, columns: Columns) -> tuple[Index, Index]:
+    def _match_one_by_one(self, columns: ColumnSource) -> tuple[Index, Index]:
         """(row, rule) when a field is not of the type that the matcher was told: right, but slow.
 
         Happens only to batches in between, of a schema version that `retype` has not been told of yet.

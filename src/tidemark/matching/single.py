@@ -19,7 +19,7 @@ from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.selector import paths_of
 from tidemark.matching.selectors.tree import Node
-from tidemark.message.batches.reader import Reader
+from tidemark.message.batches.reader import TopicReader
 from tidemark.message.codec.flat import Flat, LeafNode, held
 from tidemark.message.types import Atomic, Kind, Path
 
@@ -72,7 +72,7 @@ class SingleMatcher:
         return members
 
 
-def single_matcher(matcher: Matcher, reader: Reader, fingerprint: int) -> SingleMatcher | None:
+def single_matcher(matcher: Matcher, reader: TopicReader, fingerprint: int) -> SingleMatcher | None:
     """The matcher for single messages of one schema; None if the rules are too many, or a field not plain."""
     rules = matcher.rules(RULES_MAX)
     if rules is None:
@@ -95,7 +95,7 @@ def single_matcher(matcher: Matcher, reader: Reader, fingerprint: int) -> Single
 
 
 def _plain_accessor(
-    reader: Reader, fingerprint: int, path: Path, item: object
+    reader: TopicReader, fingerprint: int, path: Path, item: object
 ) -> Callable[[bytes], Any] | None:
     if not isinstance(item, Atomic) or item.kind not in _PLAIN or reader.schema.holder(path) != path:
         return None

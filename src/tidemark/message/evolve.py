@@ -195,7 +195,7 @@ def _check_cases(before: VariantNode, after: VariantNode, path: Path) -> None:
         _check(node, theirs[name], (*path, name))
 
 
-class _Named(NamedTuple):
+class _NamedField(NamedTuple):
     """A field by the name it has in the tuple's dict."""
 
     name: str
@@ -204,10 +204,10 @@ class _Named(NamedTuple):
     is_case: bool
 
 
-def _fields(node: TupleNode) -> Iterator[_Named]:
+def _fields(node: TupleNode) -> Iterator[_NamedField]:
     for name, child, spliced in zip(node.names, node.nodes, node.spliced, strict=True):
         if not spliced:
-            yield _Named(name, child, is_case=False)
+            yield _NamedField(name, child, is_case=False)
         elif isinstance(child, TupleNode):
             yield from _fields(child)
         else:
@@ -216,7 +216,7 @@ def _fields(node: TupleNode) -> Iterator[_Named]:
             assert isinstance(variant, VariantNode)
             for case, (key, part) in enumerate(zip(variant.names, variant.nodes, strict=True)):
                 if case != variant.absent:
-                    yield _Named(key, part, is_case=True)
+                    yield _NamedField(key, part, is_case=True)
 
 
 def _same(value: Any) -> Any:

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from tidemark.errors import SchemaSyntaxError
+from tidemark.message.names import name_problem
 from tidemark.message.text import KEYWORDS
 from tidemark.message.types import (
     DECIMAL,
-    NAME_BYTES_MAX,
     NESTING_MAX,
     Atomic,
     Dynamic,
@@ -63,7 +63,7 @@ def parse(text: str) -> ParsedSchema:
     """Read a schema; SchemaSyntaxError tells line and column of the first thing that is wrong."""
     if len(text) > SCHEMA_TEXT_CHARS_MAX:
         raise SchemaSyntaxError(f"a schema has at most {SCHEMA_TEXT_CHARS_MAX} characters", line=1, column=1)
-    return _Parser(text).schema()
+    return _SchemaParser(text).schema()
 
 
 def parse_type(text: str) -> Type:
@@ -81,7 +81,7 @@ class _Token:
     start: int
 
 
-class _Parser:
+class _SchemaParser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = self._scan()
@@ -212,10 +212,9 @@ class _Parser:
         if token.kind not in ("name", "quoted"):
             self._fail("expected a name", token)
         name = token.text if token.kind == "name" else token.text[1:-1].replace('""', '"')
-        if not name or len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
-            self._fail(f"a name has 1 to {NAME_BYTES_MAX} bytes", token)
-        if any(ch < " " or "\ud800" <= ch <= "\udfff" for ch in name):
-            self._fail("a name has no control characters and no lone surrogates", token)
+        problem = name_problem(name)
+        if problem:
+            self._fail(problem, token)
         return name
 
     def _digits(self, what: str) -> int:

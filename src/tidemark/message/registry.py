@@ -7,7 +7,7 @@ that was ever published is a version, and the topic is read through the least sc
 from __future__ import annotations
 
 from tidemark.errors import SchemaError
-from tidemark.message.batches.reader import Reader
+from tidemark.message.batches.reader import TopicReader
 from tidemark.message.evolve import check_compatible
 from tidemark.message.foreign.infer import merge_shapes
 from tidemark.message.schema import Schema
@@ -66,7 +66,7 @@ class TopicSchemas:
         self.topic = topic
         self.is_open = is_open
         self.versions: list[Schema] = []
-        self.reader = Reader(Schema(EMPTY), registry.schemas, is_open=is_open)
+        self.reader = TopicReader(Schema(EMPTY), registry.schemas, is_open=is_open)
 
     def register(self, schema: Schema) -> TopicSchemas:
         """Add a version. Nothing has changed if it is refused; one that is known already changes nothing."""
@@ -84,7 +84,7 @@ class TopicSchemas:
             latest = schema
         self._registry.add(schema)
         self.versions.append(schema)
-        self.reader = Reader(latest, self._registry.schemas, is_open=self.is_open)
+        self.reader = TopicReader(latest, self._registry.schemas, is_open=self.is_open)
         return self
 
     def _merged(self, shape: Schema) -> Schema:

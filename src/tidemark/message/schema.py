@@ -11,8 +11,8 @@ from typing import Any
 
 from tidemark.errors import DecodeError, EncodeError, SchemaError
 from tidemark.message.codec.access import Accessor, enumeration_accessor, leaf_accessor, slot_finder
-from tidemark.message.codec.decode import Decoder
-from tidemark.message.codec.encode import Encoder
+from tidemark.message.codec.decode import MessageDecoder
+from tidemark.message.codec.encode import MessageEncoder
 from tidemark.message.codec.flat import Flat, LeafNode, Node, VariantNode, held
 from tidemark.message.codec.layout import FORMAT
 from tidemark.message.codec.many import many_accessor
@@ -40,8 +40,8 @@ class Schema:
         #: 64 bits that stand for the text wherever a message names its schema.
         self.fingerprint = int.from_bytes(sha256(self.text.encode()).digest()[:8], "little")
         self.flat = Flat(root, self.definitions)
-        self._encoder = Encoder(self.flat, self)
-        self._decoder = Decoder(self.flat, self)
+        self._encoder = MessageEncoder(self.flat, self)
+        self._decoder = MessageDecoder(self.flat, self)
         self._named: dict[str, Schema] = {}
         self._accessors: dict[Path, Accessor] = {}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tidemark.message.codec.flat import Box, Leaf, Recursive
-from tidemark.message.codec.layout import Layout
+from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.schema import Schema
 from tidemark.message.text import indented, type_text
 from tidemark.message.types import Atomic, Dynamic, Reference, path_text
@@ -74,7 +74,7 @@ def _leaf_type(leaf: Leaf) -> str:
     return "*(" * leaf.depth + text + ")*" * leaf.depth
 
 
-def _layout(layout: Layout, code_width: int, messages: int | None) -> dict[str, Any]:
+def _layout(layout: CaseLayout, code_width: int, messages: int | None) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     if code_width:
         rows.append({"offset": 0, "bytes": code_width, "holds": "multi-choice code"})

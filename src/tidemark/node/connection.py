@@ -17,7 +17,7 @@ from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
 from tidemark.wire.codec import encode, size_of
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Answer,
@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """`expected` is the neighbour that was called, `calling` the client; neither if it called."""
         self._server = server
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._is_closing = False
         #: pieces of frames that go out together at the end of what is being handled
@@ -300,8 +300,8 @@ class Connection(asyncio.BufferedProtocol):
             if kind in _FROM_CLIENT:
                 if isinstance(frame, Subscribe):
                     self.is_subscriber = True
-                    if self._server.elsewhere:
-                        self._write(Refused("subscribe", frame.name, "draining", self._server.elsewhere))
+                    if self._server.drain_notice:
+                        self._write(Refused("subscribe", frame.name, "draining", self._server.drain_notice))
                         continue
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):

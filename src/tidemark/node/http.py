@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import cast
 
-from tidemark.node.config.units import Address
+from tidemark.node.config.units import SocketAddress
 
 REQUEST_BYTES_MAX = 8 << 10
 CONNECTIONS_MAX = 64
@@ -35,12 +35,12 @@ class HttpServer:
         self.open: set[_Request] = set()
         self._listener: asyncio.Server | None = None
 
-    async def listen(self, address: Address) -> Address:
+    async def listen(self, address: SocketAddress) -> SocketAddress:
         """Open the door; where it is."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(lambda: _Request(self), address.host, address.port)
         host, port = self._listener.sockets[0].getsockname()[:2]
-        return Address(host, port)
+        return SocketAddress(host, port)
 
     def close(self) -> None:
         """Serve nobody any more."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from random import Random
 
 from tidemark.node.config.settings import LinksSection
-from tidemark.node.config.units import Address
-from tidemark.node.local_link import Neighbourhood
+from tidemark.node.config.units import SocketAddress
+from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
 from tidemark.node.server import Server
 
@@ -20,23 +20,23 @@ CONNECT_SECONDS_MAX = 10.0
 log = Log("links")
 
 
-class Links:
+class LinkCaller:
     """One task for each neighbour to call."""
 
     def __init__(
         self,
         server: Server,
         settings: LinksSection,
-        neighbourhood: Neighbourhood,
+        local_brokers: LocalBrokers,
         chance: Random | None = None,
     ) -> None:
         self._server = server
         self._settings = settings
-        self._neighbourhood = neighbourhood
+        self._local_brokers = local_brokers
         self._chance = chance or Random()
-        self._tasks: dict[tuple[str, Address], asyncio.Task[None]] = {}
+        self._tasks: dict[tuple[str, SocketAddress], asyncio.Task[None]] = {}
 
-    def change(self, calls: Mapping[str, Address]) -> None:
+    def change(self, calls: Mapping[str, SocketAddress]) -> None:
         """Call these from now on, and no others; what is connected stays."""
         for key in set(self._tasks) - set(calls.items()):
             self._tasks.pop(key).cancel()
@@ -51,7 +51,7 @@ class Links:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _keep(self, peer: str, address: Address) -> None:
+    async def _keep(self, peer: str, address: SocketAddress) -> None:
         shortest, longest = self._settings.wait / 1e6, self._settings.wait_max / 1e6
         wait = shortest
         while True:
@@ -63,9 +63,9 @@ class Links:
             await asyncio.sleep(wait * self._chance.uniform(0.5, 1.0))
             wait = min(2 * wait, longest)
 
-    async def _one(self, peer: str, address: Address) -> str | None:
+    async def _one(self, peer: str, address: SocketAddress) -> str | None:
         """One link from its beginning to its end; why it never came to be one."""
-        local = self._neighbourhood.link(self._server, peer)
+        local = self._local_brokers.link(self._server, peer)
         if local is not None:
             await self._server.gone(local)
             return None

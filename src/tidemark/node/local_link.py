@@ -133,7 +133,7 @@ class LocalLink:
             self._other.close()
 
 
-class Neighbourhood:
+class LocalBrokers:
     """The brokers that run in one process."""
 
     def __init__(self) -> None:

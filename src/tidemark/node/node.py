@@ -14,7 +14,8 @@ from http import HTTPStatus
 from secrets import randbits
 from time import time, time_ns
 
-from tidemark.broker.broker import Broker, BrokerConfig
+from tidemark.broker.broker import Broker
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import HostRemoved, PubendState, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy
@@ -23,17 +24,17 @@ from tidemark.message.registry import Registry
 from tidemark.node.admin import Admin
 from tidemark.node.config.loading import moved
 from tidemark.node.config.settings import Config, RetentionSection
-from tidemark.node.config.units import Address
+from tidemark.node.config.units import SocketAddress
 from tidemark.node.disk.data_directory import DataDirectory
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
 from tidemark.node.http import HttpServer, Response
-from tidemark.node.links import Links
-from tidemark.node.local_link import Neighbourhood
+from tidemark.node.links import LinkCaller
+from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
 from tidemark.node.metrics import Metrics
 from tidemark.node.process.archiving import ArchiveWatch
 from tidemark.node.runtime import Runtime
-from tidemark.node.server import Server, hosted
+from tidemark.node.server import Server, drain_notice, hosted
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import OF_FILE, Topology
 from tidemark.persistence.store import Store
@@ -64,7 +65,7 @@ class Node:
         directory: DataDirectory,
         store: Store,
         broker: Broker,
-        neighbourhood: Neighbourhood,
+        local_brokers: LocalBrokers,
     ) -> None:
         self.config = config
         loop = asyncio.get_running_loop()
@@ -83,7 +84,7 @@ class Node:
         self.started = time()
         self.state = "starting"
         self.address = config.broker.listen
-        self.http_address: Address | None = None
+        self.http_address: SocketAddress | None = None
         self._directory = directory
         self._store = store
         self.membership = Membership(config.topology, self._save_topology, self._adopt)
@@ -99,8 +100,8 @@ class Node:
         )
         #: of the topology that the broker's core goes by
         self._brokers = set(config.topology.brokers)
-        self._neighbourhood = neighbourhood
-        self._links = Links(self.server, config.links, neighbourhood)
+        self._local_brokers = local_brokers
+        self._links = LinkCaller(self.server, config.links, local_brokers)
         self._http: HttpServer | None = None
         self._alarms_told: tuple[str, ...] = ()
         self._archive_alarms: tuple[str, ...] = ()
@@ -110,8 +111,8 @@ class Node:
         self.metrics.watch(self)
 
     @classmethod
-    async def start(cls, config: Config, neighbourhood: Neighbourhood | None = None) -> Node:
-        """Recover and listen; `neighbourhood` has the other brokers of this process.
+    async def start(cls, config: Config, local_brokers: LocalBrokers | None = None) -> Node:
+        """Recover and listen; `local_brokers` has the other brokers of this process.
 
         Errors as of the data directory and the store, ConfigError if the overlay has gone on without this
         broker, and OSError of a taken port.
@@ -123,7 +124,7 @@ class Node:
             store = open_store(config, directory)
             undo.callback(store.close)
             broker, struck = await asyncio.to_thread(_recovered, config, store)
-            node = cls(config, directory, store, broker, neighbourhood or Neighbourhood())
+            node = cls(config, directory, store, broker, local_brokers or LocalBrokers())
             undo.pop_all()
         if struck:
             node.runtime.give([HostRemoved(host) for host in struck])
@@ -148,7 +149,7 @@ class Node:
             self.http_address = await self._http.listen(http_address)
         self.address = await self.server.listen(config.broker.listen)
         self.membership.listens(config.broker.name, self.address)
-        self._neighbourhood.enter(self.server)
+        self._local_brokers.enter(self.server)
         self._links.change(config.topology.calls(config.broker.name))
         self.state = "running"
         self._look_at_alarms()
@@ -189,7 +190,7 @@ class Node:
 
     async def _part(self) -> None:
         """Link to nobody any more."""
-        self._neighbourhood.leave(self.server)
+        self._local_brokers.leave(self.server)
         self.membership.stop()
         await self._links.stop()
 
@@ -203,8 +204,8 @@ class Node:
     @property
     def is_draining(self) -> bool:
         """It is to be taken away."""
-        placed = self.topology.brokers.get(self.config.broker.name)
-        return placed is not None and placed.is_draining
+        placement = self.topology.brokers.get(self.config.broker.name)
+        return placement is not None and placement.is_draining
 
     async def _save_topology(self, topology: Topology) -> dict[str, PubendState]:
         name = self.config.broker.name
@@ -226,7 +227,12 @@ class Node:
             return
         removed = sorted(self._brokers - set(topology.brokers))
         self._brokers = set(topology.brokers)
-        self.runtime.give([RoutesChanged(topology.layout(), states), *map(HostRemoved, removed)])
+        self.runtime.give(
+            [
+                RoutesChanged(topology.layout(), states, drain_notice(topology, name)),
+                *map(HostRemoved, removed),
+            ]
+        )
         self.server.change(topology)
         self._links.change(topology.calls(name))
 
@@ -351,4 +357,5 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
         config.limits.window,
         pfs_sync=thresholds.pfs_sync,
+        drain_notice=drain_notice(config.topology, name),
     )

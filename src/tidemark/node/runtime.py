@@ -31,8 +31,8 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.node.disk.backlog import Backlog
-from tidemark.node.disk.disk_thread import Worker
-from tidemark.node.disk.disks import Disks
+from tidemark.node.disk.disk_thread import DiskWorker
+from tidemark.node.disk.disk_threads import DiskThreads
 from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame
 
 #: Timers of the loop are no finer than this.
@@ -43,7 +43,7 @@ OWN_TICKET = 0
 SETTLE_ROUNDS = 4
 
 
-class Speaker(Protocol):
+class RuntimeConnection(Protocol):
     """A connection as the runtime sees it."""
 
     def send(self, frame: Frame) -> None:
@@ -68,7 +68,7 @@ class Runtime:
     def __init__(
         self,
         broker: Broker,
-        worker: Worker,
+        worker: DiskWorker,
         *,
         disk_queue_bytes_max: int,
         failed: Callable[[BaseException], None],
@@ -76,14 +76,14 @@ class Runtime:
     ) -> None:
         self.broker = broker
         self.backlog = Backlog()
-        self.disk = Disks(worker, self._finished, self._fail, timed)
+        self.disk = DiskThreads(worker, self._finished, self._fail, timed)
         #: those with something to put on their sockets: events, and all else
-        self.to_deliver: list[Speaker] = []
-        self.to_flush: list[Speaker] = []
-        self.clients: dict[int, Speaker] = {}
-        self.peers: dict[str, Speaker] = {}
+        self.to_deliver: list[RuntimeConnection] = []
+        self.to_flush: list[RuntimeConnection] = []
+        self.clients: dict[int, RuntimeConnection] = {}
+        self.peers: dict[str, RuntimeConnection] = {}
         #: not read from until the disk has caught up
-        self._paused: set[Speaker] = set()
+        self._paused: set[RuntimeConnection] = set()
         self._disk_queue_bytes_max = disk_queue_bytes_max
         self._failed = failed
         self._loop = asyncio.get_running_loop()
@@ -135,14 +135,14 @@ class Runtime:
                 speaker.flush()
             speakers.clear()
 
-    def client_came(self, speaker: Speaker) -> int:
+    def client_came(self, speaker: RuntimeConnection) -> int:
         """A client has introduced itself; its number."""
         client = self._next_client
         self._next_client += 1
         self.clients[client] = speaker
         return client
 
-    def client_is(self, client: int, speaker: Speaker) -> None:
+    def client_is(self, client: int, speaker: RuntimeConnection) -> None:
         """From now on this is who a client is spoken to through."""
         self._paused.discard(self.clients[client])
         self.clients[client] = speaker
@@ -160,7 +160,7 @@ class Runtime:
             self._paused.discard(speaker)
             self.give((ClientGone(client),))
 
-    def link_up(self, peer: str, speaker: Speaker, hello: Hello) -> None:
+    def link_up(self, peer: str, speaker: RuntimeConnection, hello: Hello) -> None:
         """A neighbour has introduced itself. A newer link ends the one before it."""
         before = self.peers.get(peer)
         if before is not None:
@@ -169,7 +169,7 @@ class Runtime:
         self.peers[peer] = speaker
         self.give((LinkUp(peer), PeerFrameReceived(peer, hello)))
 
-    def peer_said(self, peer: str, speaker: Speaker, frames: list[PeerFrame]) -> None:
+    def peer_said(self, peer: str, speaker: RuntimeConnection, frames: list[PeerFrame]) -> None:
         """Frames of a neighbour; those of a link that has been replaced count for nothing."""
         if self.peers.get(peer) is not speaker:
             return
@@ -177,7 +177,7 @@ class Runtime:
         if self.backlog.bytes > self._disk_queue_bytes_max:
             self._pause(speaker)
 
-    def link_down(self, peer: str, speaker: Speaker) -> None:
+    def link_down(self, peer: str, speaker: RuntimeConnection) -> None:
         """A link is lost."""
         self._paused.discard(speaker)
         if self.peers.get(peer) is speaker:
@@ -193,7 +193,7 @@ class Runtime:
             for speaker in paused:
                 speaker.resume()
 
-    def _pause(self, speaker: Speaker) -> None:
+    def _pause(self, speaker: RuntimeConnection) -> None:
         if speaker not in self._paused:
             self._paused.add(speaker)
             speaker.pause()

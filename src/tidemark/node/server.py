@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 
 from tidemark.node.config.settings import LimitsSection, LinksSection, SubscribersSection
-from tidemark.node.config.units import Address
+from tidemark.node.config.units import SocketAddress
 from tidemark.node.connection import Connection
 from tidemark.node.leases.leaseholder import Leaseholder
 from tidemark.node.leases.leases import Leases
@@ -39,7 +39,7 @@ log = Log("server")
 Reply = Callable[[Answer | Refused], None]
 
 
-class Gate:
+class StrangerCounts:
     """How many strangers of one address are inside. Those of this machine are no strangers."""
 
     def __init__(self, strangers_max: int) -> None:
@@ -77,8 +77,8 @@ class Server:
         self.membership = membership
         self.neighbours: tuple[str, ...] = membership.topology.neighbours(name)
         self.pubends: tuple[str, ...] = hosted(membership.topology, name)
-        #: what those are told that had better be elsewhere; "" while this broker is to stay
-        self.elsewhere = runtime.broker.elsewhere = elsewhere(membership.topology, name)
+        #: what subscribers are told while this broker is being drained; "" while it is not
+        self.drain_notice = drain_notice(membership.topology, name)
         self.limits = limits
         self._link_limits = link_limits
         self.runtime = runtime
@@ -97,7 +97,7 @@ class Server:
         #: frames that neighbours were too slow for, and connections that were turned away
         self.dropped = 0
         self.turned_away = 0
-        self._gate = Gate(limits.strangers)
+        self._stranger_counts = StrangerCounts(limits.strangers)
         self._loop = asyncio.get_running_loop()
         self.time = self._loop.time
         self._listener: asyncio.Server | None = None
@@ -111,22 +111,22 @@ class Server:
         #: set whenever a connection has gone
         self._is_changed = asyncio.Event()
 
-    async def listen(self, address: Address) -> Address:
+    async def listen(self, address: SocketAddress) -> SocketAddress:
         """Open the door; where it is, since port 0 lets the system choose."""
         self._listener = await self._loop.create_server(
             lambda: Connection(self), address.host, address.port, backlog=BACKLOG, reuse_address=True
         )
         host, port = self._listener.sockets[0].getsockname()[:2]
-        return Address(host, port)
+        return SocketAddress(host, port)
 
-    async def call(self, peer: str, address: Address) -> Connection:
+    async def call(self, peer: str, address: SocketAddress) -> Connection:
         """Open a connection to a neighbour."""
         _, connection = await self._loop.create_connection(
             lambda: Connection(self, peer), address.host, address.port
         )
         return connection
 
-    async def push(self, holder: Leaseholder, address: Address) -> Connection:
+    async def push(self, holder: Leaseholder, address: SocketAddress) -> Connection:
         """Open a connection to a parked client."""
         _, connection = await self._loop.create_connection(
             lambda: Connection(self, calling=holder), address.host, address.port
@@ -191,7 +191,7 @@ class Server:
             link.say(frame)
 
     def change(self, topology: Topology) -> None:
-        """Go by another topology: end what is no link any more, and send away who is to go elsewhere."""
+        """Go by another topology: close what is no link any more, and send subscribers away when drained."""
         self.neighbours = topology.neighbours(self.name)
         self.pubends = hosted(topology, self.name)
         for connection in [each for each in self._strangers if each.hello is not None]:
@@ -199,10 +199,10 @@ class Server:
         for link in self._all_links():
             if link.peer not in self.neighbours:
                 link.close()
-        self.elsewhere = self.runtime.broker.elsewhere = elsewhere(topology, self.name)
-        if self.elsewhere:
+        self.drain_notice = drain_notice(topology, self.name)
+        if self.drain_notice:
             for connection in [each for each in self.connections if each.is_subscriber]:
-                connection.refuse("draining", self.elsewhere)
+                connection.refuse("draining", self.drain_notice)
 
     def _all_links(self) -> list[Connection | LocalLink]:
         return [*self.links, *self.local]
@@ -225,7 +225,7 @@ class Server:
         """A connection is there; whether it may stay."""
         self.connections.add(connection)
         self._strangers.add(connection)
-        is_welcome = self._gate.enter(connection.address) or connection.is_called
+        is_welcome = self._stranger_counts.enter(connection.address) or connection.is_called
         if self._is_shut:
             return False
         if is_welcome and len(self.connections) <= self.limits.connections:
@@ -237,7 +237,7 @@ class Server:
     def introduced(self, connection: Connection) -> None:
         """It has said who it is."""
         self._strangers.discard(connection)
-        self._gate.leave(connection.address)
+        self._stranger_counts.leave(connection.address)
         if connection.peer is not None:
             self.links.add(connection)
             log.info("link is up", peer=connection.peer, address=connection.address)
@@ -257,7 +257,7 @@ class Server:
         self._closing.pop(connection, None)
         if connection in self._strangers:
             self._strangers.discard(connection)
-            self._gate.leave(connection.address)
+            self._stranger_counts.leave(connection.address)
         self.leases.closed(connection)
         if connection.client is not None:
             self.runtime.client_gone(connection.client)
@@ -357,13 +357,13 @@ def hosted(topology: Topology, name: str) -> tuple[str, ...]:
     return tuple(sorted(topology.brokers[name].pubends)) if name in topology.brokers else ()
 
 
-def elsewhere(topology: Topology, name: str) -> str:
-    """Where clients of a broker that is drained should go, its own cell first; "" if it is not drained."""
-    placed = topology.brokers.get(name)
-    if placed is None or not placed.is_draining:
+def drain_notice(topology: Topology, name: str) -> str:
+    """Return where clients of a drained broker should go, its own cell first; "" if it is not drained."""
+    placement = topology.brokers.get(name)
+    if placement is None or not placement.is_draining:
         return ""
     others = [each for each in topology.brokers.values() if not each.is_draining]
-    others.sort(key=lambda each: each.cell != placed.cell)
+    others.sort(key=lambda each: each.cell != placement.cell)
     url = "tidemark://" + ",".join(str(each.listen) for each in others[:OTHERS_MAX])
     return f"{name!r} is being drained: go to {url}" if others else f"{name!r} is being drained"
 

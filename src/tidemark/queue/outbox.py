@@ -1,4 +1,4 @@
-"""Outbox: messages that were put, on their way to their pubend, each until it is on the broker's disk.
+"""MessageOutbox: messages that were put, on their way to their pubend, each until it is on the broker's disk.
 
 Every message is in the state file, with its number, before it comes here. It is sent under that number until
 a broker has it, in this life or the next: the pubend knows by the number what it has got already. No message
@@ -27,7 +27,7 @@ RETRY_SECONDS = 0.5
 _YEAR_SECONDS = 365 * 86_400.0
 
 
-class Outbox:
+class MessageOutbox:
     """What one queue has put. Threads add to it, the loop sends."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Outbox:
 
     async def encode(self, topic: str, fields: dict[str, Any], timeout: float) -> tuple[Shape, bytes]:
         """The message in its topic's schema, which the broker knows then: it can be sent whenever."""
-        topics = self._client.topics
+        topics = self._client._topics
         found = topics.encode(topic, fields)
         try:
             async with asyncio.timeout(timeout):

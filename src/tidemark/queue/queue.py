@@ -29,9 +29,9 @@ from tidemark.errors import (
 )
 from tidemark.message.batches.batch import Shape
 from tidemark.queue.messages import Message, to_fields
-from tidemark.queue.outbox import OUTBOX_MESSAGES_MAX, Outbox
-from tidemark.queue.reader import Reader
-from tidemark.queue.state import State
+from tidemark.queue.outbox import OUTBOX_MESSAGES_MAX, MessageOutbox
+from tidemark.queue.reader import TopicReader
+from tidemark.queue.state import QueueState
 from tidemark.ticks import CheckpointToken
 
 #: While a get waits: how often the silence that has passed is acknowledged, so that brokers can let go.
@@ -71,13 +71,13 @@ class Queue:
         self._lock = threading.RLock()
         #: held while the outbox is opened
         self._outbox_lock = threading.Lock()
-        self._readers: dict[str, Reader] = {}
-        self._outbox: Outbox | None = None
+        self._readers: dict[str, TopicReader] = {}
+        self._outbox: MessageOutbox | None = None
         self._publishing: tuple[Client, asyncio.Task[None]] | None = None
         #: every client that was made, also if an interrupt came before it was of use
         self._clients: list[Client] = []
         self._is_closed = False
-        self._state = State(state, name)
+        self._state = QueueState(state, name)
         self._loop = LoopThread("tidemark queue", _closed, last=self._leave)
         try:
             self._client = self._loop.run(self._open)
@@ -111,7 +111,7 @@ class Queue:
             # The next subscribe or unsubscribe of the topic, or the next start, tries again.
             with suppress(ClientError):
                 self._end(topic)
-        welcome = self._client.link.welcome
+        welcome = self._client._link.welcome
         self._publisher, self._pubend = self._state.putting(welcome.pubends if welcome is not None else ())
         self._former = self._state.outbox()
         self._former_puts = self._state.puts
@@ -236,7 +236,7 @@ class Queue:
         self._state.forget(topic)
         self._ending.discard(topic)
 
-    def _reader(self, topic: str) -> Reader:
+    def _reader(self, topic: str) -> TopicReader:
         with self._lock:
             if topic not in self._subscribed:
                 raise NotSubscribedError(self.name, topic=topic)
@@ -245,12 +245,12 @@ class Queue:
                 reader = self._readers[topic] = self._opened(topic)
             return reader
 
-    def _opened(self, topic: str) -> Reader:
+    def _opened(self, topic: str) -> TopicReader:
         token = self._state.token(topic)
 
-        async def opened() -> Reader:
+        async def opened() -> TopicReader:
             subscription = self._client.subscribe(topic, durable=f"{self.name}:{topic}", checkpoint=token)
-            return Reader(topic, self._client, await subscription.open())
+            return TopicReader(topic, self._client, await subscription.open())
 
         reader = self._loop.run(opened)
         if token is None:
@@ -303,7 +303,7 @@ class Queue:
         return self._state.database
 
     @contextmanager
-    def _use(self, topic: str) -> Iterator[Reader]:
+    def _use(self, topic: str) -> Iterator[TopicReader]:
         self._check_open()
         self._check_no_block()
         reader = self._reader(topic)
@@ -314,18 +314,18 @@ class Queue:
         finally:
             reader.lock.release()
 
-    def _done(self, reader: Reader) -> None:
+    def _done(self, reader: TopicReader) -> None:
         if reader.hand is not None and not reader.is_returned:
             self._state.consume(reader.topic, reader.hand.token)
             self._consumed(reader, reader.hand.token)
 
-    def _consumed(self, reader: Reader, token: CheckpointToken) -> None:
+    def _consumed(self, reader: TopicReader, token: CheckpointToken) -> None:
         reader.consumed(token)
         # It is consumed, whether the broker hears of it now or at the next start.
         with suppress(ClosedError):
             self._loop.run(reader.subscription.ack, token)
 
-    def _next(self, reader: Reader, timeout: float | None) -> Message:
+    def _next(self, reader: TopicReader, timeout: float | None) -> Message:
         """The message in hand, or the next; from now on it is handed out."""
         end = None if timeout is None else time.monotonic() + timeout
         while reader.hand is None:
@@ -385,7 +385,7 @@ class Queue:
         if not self._state.is_mine:
             self._wait(outbox, number, end)
 
-    def _enter(self, outbox: Outbox, encoded: tuple[Shape, bytes], message_id: str | None) -> int:
+    def _enter(self, outbox: MessageOutbox, encoded: tuple[Shape, bytes], message_id: str | None) -> int:
         """Write a message into the state file: from now on it will be put. Its number."""
         with self._state.transaction():
             number = None if message_id is None else self._state.find(message_id)
@@ -408,7 +408,7 @@ class Queue:
             end = time.monotonic() + (self._timeout if timeout is None else timeout)
             self._wait(self._outbox, self._state.puts, end)
 
-    def _wait(self, outbox: Outbox, number: int, end: float) -> None:
+    def _wait(self, outbox: MessageOutbox, number: int, end: float) -> None:
         outcome = outbox.outcome(number)
         if outcome is None:
             return
@@ -422,18 +422,18 @@ class Queue:
                 raise RefusedError(reason, what=said.what, name=said.name, code=said.code) from None
             raise TimedOutError(f"no broker has confirmed it in time; {kept}") from None
 
-    def _opened_outbox(self) -> Outbox:
+    def _opened_outbox(self) -> MessageOutbox:
         with self._outbox_lock:
             if self._outbox is None:
                 self._outbox = self._loop.run(self._open_outbox)
             return self._outbox
 
-    async def _open_outbox(self) -> Outbox:
+    async def _open_outbox(self) -> MessageOutbox:
         if self._pubend is None:
             reason = "there was no pubend to put into: nothing was put, connect to a broker that hosts one"
             raise RefusedError(reason, what="put", name=self.name, code="unknown")
         client = await self._open(self._publisher, self._pubend)
-        outbox = Outbox(
+        outbox = MessageOutbox(
             client,
             self._publisher,
             self._former,

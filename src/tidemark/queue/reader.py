@@ -1,4 +1,4 @@
-"""Reader: the messages of one topic, one at a time; what was handed out stays in hand until it is consumed.
+"""TopicReader: the messages of one topic, one at a time. A message stays in hand until it is consumed.
 
 A message goes from the subscription into the hand, and from there to the application, again if it was given
 back. Only when it is consumed - its token is in the state file - does the broker hear of it.
@@ -31,7 +31,7 @@ class InHand:
     token: CheckpointToken
 
 
-class Reader:
+class TopicReader:
     """One topic of a queue. Whoever holds `lock` uses it."""
 
     def __init__(self, topic: str, client: Client, subscription: Subscription) -> None:
@@ -87,7 +87,7 @@ class Reader:
         goal: dict[str, int] = {}
         empty = 0
         try:
-            async with asyncio.timeout(self._client.timeout):
+            async with asyncio.timeout(self._client._timeout):
                 while empty < 2:
                     streams, mine = await asyncio.gather(
                         self._client.ask(STREAMS),

@@ -1,4 +1,4 @@
-"""State: the file in which a queue keeps what it must not forget when its process dies.
+"""QueueState: the file in which a queue keeps what it must not forget when its process dies.
 
 How far each topic is consumed, which messages were put and are perhaps not at a broker yet, and the ids of
 those that were. One SQLite file, synced at every commit, locked as long as it is open. All of it changes in
@@ -58,7 +58,7 @@ class Put:
     message: bytes
 
 
-class State:
+class QueueState:
     """The state file of one queue. Any thread may use it; one is in a transaction at a time."""
 
     def __init__(self, path: str | PathLike[str], name: str) -> None:

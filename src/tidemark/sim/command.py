@@ -17,10 +17,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tidemark.sim.swarm.hunt import Catch, hunt
+from tidemark.sim.swarm.hunt import HuntResult, hunt
 from tidemark.sim.swarm.planted import BUGS
-from tidemark.sim.swarm.report import Report, describe_catches, render_catches, replay_command
-from tidemark.sim.swarm.swarm import Outcome, run_many, try_seed
+from tidemark.sim.swarm.report import SeedsReport, describe_hunts, render_hunts, replay_command
+from tidemark.sim.swarm.swarm import SeedOutcome, run_many, try_seed
 from tidemark.sim.swarm.workers import in_order
 from tidemark.sim.world.trace import Trace
 from tidemark.sim.world.world import START
@@ -30,11 +30,11 @@ INTERRUPTED = 130
 
 def run_seeds(first: int, count: int, profile: str, jobs: int, *, as_json: bool) -> int:
     """Run many worlds; one line for each that broke a promise, and a report of what they met."""
-    report, begun = Report(profile, first), monotonic()
+    report, begun = SeedsReport(profile, first), monotonic()
     is_interrupted = False
     with _bar("worlds", count) as advance:
 
-        def add(outcome: Outcome) -> None:
+        def add(outcome: SeedOutcome) -> None:
             report.add(outcome)
             report.seconds = monotonic() - begun
             if outcome.violation is not None and not as_json:
@@ -65,21 +65,21 @@ def find_planted(
     bugs: Sequence[str], first: int, count: int, profile: str | None, jobs: int, *, as_json: bool
 ) -> int:
     """Look for each planted bug until it is found; a table of how many seeds that took."""
-    catches: list[Catch] = []
+    hunts: list[HuntResult] = []
     is_interrupted = False
     with _bar("bugs", len(bugs)) as advance:
         look_for = partial(hunt, first=first, count=count, profile=profile)
         try:
             with closing(in_order(look_for, bugs, min(jobs, len(bugs)))) as found:
-                for catch in found:
-                    catches.append(catch)
-                    advance(f"{catch.bug}: {catch.seeds} seeds")
+                for hunted in found:
+                    hunts.append(hunted)
+                    advance(f"{hunted.bug}: {hunted.seeds} seeds")
         except KeyboardInterrupt:
             is_interrupted = True
-    click.echo(json.dumps(describe_catches(catches)) if as_json else render_catches(catches))
+    click.echo(json.dumps(describe_hunts(hunts)) if as_json else render_hunts(hunts))
     if is_interrupted:
         return INTERRUPTED
-    return int(any(each.seed is None for each in catches))
+    return int(any(each.seed is None for each in hunts))
 
 
 @contextmanager

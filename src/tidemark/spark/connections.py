@@ -95,7 +95,7 @@ class RetryingClient:
     ) -> Fetched:
         """See Client.fetch."""
         return self.run(
-            lambda client: client.fetch(pubend, base, upto, pattern, selector, bytes_max=bytes_max)
+            lambda client: client._fetch(pubend, base, upto, pattern, selector, bytes_max=bytes_max)
         )
 
     def _connected(self, deadline: float) -> sync.Client:
@@ -123,7 +123,7 @@ def urls_of(text: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(urls))
 
 
-def together(answers: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[dict[str, Any]]:
+def merged_pubends(answers: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[dict[str, Any]]:
     """What each broker says of its pubends as one list, with `broker` in each; none may have two hosts."""
     found: dict[str, dict[str, Any]] = {}
     for url, pubends in answers:
@@ -150,7 +150,7 @@ def merged_topics(answers: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[s
     return [found[name] for name in sorted(found)]
 
 
-class Asked(Protocol):
+class BrokerConnection(Protocol):
     """What a reader needs of brokers."""
 
     def ask(self, what: str) -> Any:
@@ -164,14 +164,14 @@ class Asked(Protocol):
     def close(self) -> None:
         """Disconnect."""
 
-    def __enter__(self) -> Asked: ...
+    def __enter__(self) -> BrokerConnection: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 
-def supervised(broker: str, retry_seconds: float) -> Asked:
+def retrying_client(broker: str, retry_seconds: float) -> BrokerConnection:
     """One connection, or one for each broker, that outlasts an absence of so many seconds."""
     urls = urls_of(broker)
     return RetryingClient(urls[0], retry_seconds) if len(urls) == 1 else RetryingClients(urls, retry_seconds)
@@ -205,7 +205,7 @@ class RetryingClients:
         if what == "topics":
             return merged_topics(answers.values())
         assert what == "pubends", "other questions are one broker's"
-        found = together(answers.items())
+        found = merged_pubends(answers.items())
         self._hosts = {each["pubend"]: each["broker"] for each in found}
         return found
 
@@ -224,7 +224,7 @@ class RetryingClients:
         return broker.fetch(pubend, base, upto, pattern, selector, bytes_max=bytes_max)
 
 
-class Brokers:
+class ArchiveBrokers:
     """The brokers of an archive: those that are away are passed over, and looked for from time to time."""
 
     def __init__(
@@ -256,7 +256,7 @@ class Brokers:
 
     def pubends(self) -> list[dict[str, Any]]:
         """Those of all brokers that answer; NotConnectedError if none does."""
-        found = together(self._answers(lambda client: client.ask("pubends")).items())
+        found = merged_pubends(self._answers(lambda client: client.ask("pubends")).items())
         self._tell_of_others({each["pubend"] for each in found})
         return found
 

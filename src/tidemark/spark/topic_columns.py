@@ -1,8 +1,10 @@
 """How the events of a topic, or of all topics of a pattern, look as columns: one schema for a whole query.
 
-The reader's schema is fixed when the query is made: the newest version of a declared topic, the least schema
-that all shapes of an open one fit, or all of several topics. Events written in other versions, also in those
-that come later, are read by it: unknown fields are ignored, absent ones are NULL.
+`make_topic_columns` fixes the reader's schema when a query is made: the newest version of a declared topic,
+the least schema that all shapes of an open topic fit, or the union of the schemas of several topics. Events
+written in other versions, also in versions that appear later, are read by that schema: fields that it does
+not have are ignored, fields that an event does not have are NULL. `TopicColumnReader` turns event batches
+into record batches with these columns.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.message.batches.reader import Reader
+from tidemark.message.batches.reader import TopicReader
 from tidemark.message.foreign.arrow.batches import as_read, to_record_batch
 from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.foreign.infer import merge_shapes
@@ -34,31 +36,38 @@ from tidemark.message.types import Tuple, Type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Columns beside the fields. `_time` is the tick as a timestamp.
+#: Columns that every event has beside its fields. `_time` is the tick as a timestamp.
 HEADERS = ("_pubend", "_tick", "_topic", "_publisher", "_time")
-#: The struct of base and upto in the row of a gap, NULL in those of events.
+#: The column that tells gaps from events: a struct of base and upto in the row of a gap, NULL for events.
 GAP = "_gap"
 
-Topics = list[dict[str, Any]]
+#: Topics as a broker answers the question `topics`.
+TopicDescriptions = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What a query sees: made once, sent to every task."""
+class TopicColumns:
+    """The columns that a query has, and which events: made once on the driver and sent to every task."""
 
     pattern: str
     selector: str
     #: the reader's schema, as text
     schema: str
-    columns: tuple[str, ...]
-    #: what the broker said of the topics when the view was made
+    #: of the columns, in their order
+    names: tuple[str, ...]
+    #: name, is it open, schemas as text: the topics that matched when the columns were chosen
     topics: tuple[tuple[str, bool, tuple[str, ...]], ...]
 
 
-def make_view(
-    topics: Topics, pattern: str, selector: str, columns: Sequence[str] | None, *, gaps: bool
-) -> View:
-    """The view of the topics (as a broker lists them) that match; ConfigError, SelectorError if none fits."""
+def make_topic_columns(
+    topics: TopicDescriptions, pattern: str, selector: str, columns: Sequence[str] | None, *, gaps: bool
+) -> TopicColumns:
+    """The columns of those of `topics` (as a broker lists them) that match the pattern.
+
+    `columns` names those that are wanted, None stands for all; with `gaps` the column GAP is one of them.
+    Raises ConfigError if no topic matches or a wanted column is unknown, SelectorError if the selector fits
+    none of the topics.
+    """
     chosen = _matching(topics, pattern)
     if not chosen:
         raise ConfigError(f"no topic matches {pattern!r}: create it first, or correct it", key="topic")
@@ -67,31 +76,31 @@ def make_view(
     _check_selector(found, selector)
     schema = found[0].reader.schema if len(found) == 1 else _merged(found)
     names = _checked_columns(schema, columns, gaps=gaps)
-    return View(pattern, selector, schema.text, names, chosen)
+    return TopicColumns(pattern, selector, schema.text, names, chosen)
 
 
-class Viewer:
-    """A view at work: event batches in, record batches out."""
+class TopicColumnReader:
+    """Turns event batches into record batches that have the columns of one `TopicColumns`."""
 
-    def __init__(self, view: View, ask: Callable[[], Topics]) -> None:
-        """`ask` gives the broker's topics anew, when an event comes in a schema that was not known then."""
-        self.view = view
+    def __init__(self, topic_columns: TopicColumns, ask: Callable[[], TopicDescriptions]) -> None:
+        """`ask` returns the broker's current topics; an event whose schema is unknown here calls for it."""
+        self.topic_columns = topic_columns
         self._ask = ask
-        self._registry = _registry(view.topics)
-        self._reader = Reader(Schema.parse(view.schema), self._registry.schemas, is_open=True)
-        self._matchers: dict[str, tuple[Reader, Matcher | None]] = {}
+        self._registry = _registry(topic_columns.topics)
+        self._reader = TopicReader(Schema.parse(topic_columns.schema), self._registry.schemas, is_open=True)
+        self._matchers: dict[str, tuple[TopicReader, Matcher | None]] = {}
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The columns of the record batches."""
-        return arrow_columns(self.view)
+        return arrow_columns(self.topic_columns)
 
     def records(self, pubend: str, batch: EventBatch) -> pa.RecordBatch:
-        """The events as rows."""
+        """The events of a batch as rows."""
         import pyarrow as pa
 
         self._learn(batch)
-        fields = [name for name in self.view.columns if name not in HEADERS and name != GAP]
+        fields = [name for name in self.topic_columns.names if name not in HEADERS and name != GAP]
         read = to_record_batch(self._reader.columns(batch), fields, headers=())
         made: dict[str, Callable[[], pa.Array]] = {
             "_pubend": lambda: pa.repeat(pa.scalar(pubend, pa.string()), batch.count),
@@ -101,19 +110,22 @@ class Viewer:
             "_time": lambda: pa.array(batch.ticks.view("M8[us]"), pa.timestamp("us", tz="UTC")),
             GAP: lambda: pa.nulls(batch.count, _gap_type()),
         }
-        arrays = [made[name]() if name in made else read.column(name) for name in self.view.columns]
+        arrays = [made[name]() if name in made else read.column(name) for name in self.topic_columns.names]
         return pa.record_batch(arrays, schema=self.arrow_schema)
 
     def gap(self, pubend: str, base: int, upto: int) -> pa.RecordBatch:
-        """One row that says that `(base, upto]` is gone. Its tick is the last that is."""
+        """One row which says that `(base, upto]` is gone. Its `_tick` is `upto`."""
         import pyarrow as pa
 
-        said = {"_pubend": pubend, "_tick": upto, "_time": upto, GAP: {"base": base, "upto": upto}}
-        arrays = [pa.array([said.get(field.name)], field.type) for field in self.arrow_schema]
+        values = {"_pubend": pubend, "_tick": upto, "_time": upto, GAP: {"base": base, "upto": upto}}
+        arrays = [pa.array([values.get(field.name)], field.type) for field in self.arrow_schema]
         return pa.record_batch(arrays, schema=self.arrow_schema)
 
     def chosen(self, batch: EventBatch) -> EventBatch | None:
-        """The events that pattern and selector choose: as a broker would, for events from elsewhere."""
+        """The events that pattern and selector choose, or None if they choose none.
+
+        A broker filters what it sends; this does the same for events that come from the archive.
+        """
         self._learn(batch)
         topics = {shape.topic for shape in batch.shapes}
         of_shape = batch.prelude("shape")
@@ -132,14 +144,14 @@ class Viewer:
             return np.zeros(batch.count, np.bool_)
         return cast(Bools, matcher.match(reader.columns(batch)) != 0)
 
-    def _matcher(self, topic: str) -> tuple[Reader, Matcher | None]:
-        """What chooses the topic's events; None if none is chosen, as its fields do not fit the selector."""
+    def _matcher(self, topic: str) -> tuple[TopicReader, Matcher | None]:
+        """The topic's reader, and its matcher unless the topic does not fit the pattern or the selector."""
         found, reader = self._matchers.get(topic), self._registry.topics[topic].reader
         if found is None or found[0] is not reader:
             matcher: Matcher | None = None
-            if TopicPattern.parse(self.view.pattern).matches(topic):
+            if TopicPattern.parse(self.topic_columns.pattern).matches(topic):
                 try:
-                    selector = Selector.parse(self.view.selector, reader)
+                    selector = Selector.parse(self.topic_columns.selector, reader)
                 except SelectorError:
                     pass
                 else:
@@ -149,17 +161,17 @@ class Viewer:
         return found
 
     def _learn(self, batch: EventBatch) -> None:
-        if not self._strange(batch):
+        if not self._unknown_topics(batch):
             return
         _register(self._registry, _plain(self._ask()))
-        for topic in self._strange(batch):
+        for topic in self._unknown_topics(batch):
             raise DecodeError(
                 f"the broker does not know the schema of some events of {topic!r}: declare the topic again "
                 "with the schema they were published in"
             )
 
-    def _strange(self, batch: EventBatch) -> list[str]:
-        """Topics of events whose schema is not known here."""
+    def _unknown_topics(self, batch: EventBatch) -> list[str]:
+        """The topics of those events of the batch whose schema is unknown here."""
         topics, schemas = self._registry.topics, self._registry.schemas
         unknown = [
             index
@@ -173,11 +185,11 @@ class Viewer:
         return [batch.shapes[index].topic for index in unknown if index in used]
 
 
-def arrow_columns(view: View) -> pa.Schema:
-    """The Arrow fields of a view's columns: just those that Spark makes of `spark_columns`."""
+def arrow_columns(topic_columns: TopicColumns) -> pa.Schema:
+    """The Arrow fields of the columns, just as Spark has them after `spark.types.spark_fields`."""
     import pyarrow as pa
 
-    types = _field_types(Schema.parse(view.schema))
+    types = _field_types(Schema.parse(topic_columns.schema))
     headers: dict[str, pa.Field] = {
         "_pubend": pa.field("_pubend", pa.string(), nullable=False),
         "_tick": pa.field("_tick", pa.int64(), nullable=False),
@@ -189,18 +201,18 @@ def arrow_columns(view: View) -> pa.Schema:
     return pa.schema(
         [
             headers[name] if name in headers else pa.field(name, arrow_type(types[name]))
-            for name in view.columns
+            for name in topic_columns.names
         ]
     )
 
 
 def root_type(schema: Schema) -> Type:
-    """The type of the events, references written out."""
+    """The type of the events of a schema, with references written out."""
     return schema.flat.root.type
 
 
 def _named(names: Sequence[str], of_row: NDArray[Any]) -> pa.Array:
-    """names[of_row[row]] as strings."""
+    """names[of_row[row]] as an Arrow array of strings."""
     import pyarrow as pa
 
     if len(names) == 1:
@@ -215,12 +227,12 @@ def _gap_type() -> pa.DataType:
     return pa.struct([pa.field("base", pa.int64(), False), pa.field("upto", pa.int64(), False)])
 
 
-def _plain(topics: Topics) -> Iterable[tuple[str, bool, tuple[str, ...]]]:
+def _plain(topics: TopicDescriptions) -> Iterable[tuple[str, bool, tuple[str, ...]]]:
     return ((each["topic"], each["open"], tuple(each["schemas"])) for each in topics)
 
 
-def _matching(topics: Topics, pattern: str) -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
-    """Topics of the pattern that have a schema; an open one has none before its first event."""
+def _matching(topics: TopicDescriptions, pattern: str) -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
+    """The topics of the pattern that have a schema; an open topic has none before its first event."""
     parsed = TopicPattern.parse(pattern)
     return tuple(each for each in _plain(topics) if each[2] and parsed.matches(each[0]))
 
@@ -239,7 +251,7 @@ def _register(registry: Registry, topics: Iterable[tuple[str, bool, tuple[str, .
 
 
 def _check_selector(found: list[TopicSchemas], selector: str) -> None:
-    """A selector has to fit one topic at least; where it does not fit it is never true."""
+    """Raise SelectorError unless the selector fits at least one topic; for the others it is never true."""
     refusal: SelectorError | None = None
     for topic in found:
         try:

@@ -60,7 +60,7 @@ from tidemark.wire.frames import (
     Unsubscribed,
     Welcome,
 )
-from tidemark.wire.layouts import HEADER_BYTES, Layout, check_end, key_of, record
+from tidemark.wire.layouts import HEADER_BYTES, FrameLayout, check_end, key_of, record
 from tidemark.wire.limits import (
     ACKS_MAX,
     FRAME_BYTES_MAX,
@@ -275,8 +275,8 @@ LAYOUTS = (
     ),
     record(Refused, 34, what=NAME, name=NAME, code=NAME, reason=_REASON),
     record(Describe, 35, topic=NAME),
-    Layout(Publish, _PUBLISH, write_publish, read_publish),
-    Layout(Published, _PUBLISHED, write_published, read_published),
+    FrameLayout(Publish, _PUBLISH, write_publish, read_publish),
+    FrameLayout(Published, _PUBLISHED, write_published, read_published),
     record(
         Subscribe,
         38,
@@ -289,11 +289,11 @@ LAYOUTS = (
         token=maybe(TOKEN),
     ),
     record(Subscribed, 39, name=NAME, token=TOKEN, since=TOKEN),
-    Layout(Deliver, _DELIVER, write_deliver, read_deliver),
+    FrameLayout(Deliver, _DELIVER, write_deliver, read_deliver),
     record(Gap, 41, base=INT, upto=INT, name=NAME, pubend=NAME, check=_check_gap),
-    Layout(Ack, _ACK, write_ack, read_ack),
+    FrameLayout(Ack, _ACK, write_ack, read_ack),
     record(Acked, 43, ticket=COUNT),
-    Layout(Credit, _CREDIT, write_credit, read_credit),
+    FrameLayout(Credit, _CREDIT, write_credit, read_credit),
     record(Unsubscribe, 45, name=NAME),
     record(Unsubscribed, 46, name=NAME),
     record(Ask, 47, ticket=COUNT, what=NAME, arguments=_JSON),
@@ -310,7 +310,7 @@ LAYOUTS = (
         selector=SELECTOR,
         check=_check_fetch,
     ),
-    Layout(Fetched, _FETCHED, write_fetched, read_fetched),
+    FrameLayout(Fetched, _FETCHED, write_fetched, read_fetched),
     record(Offer, 51, recalls_max=COUNT),
     record(
         Recall,
@@ -323,7 +323,7 @@ LAYOUTS = (
         lines=many(_LINE, LINES_MAX, what="lines of a recall"),
         check=_check_recall,
     ),
-    Layout(Recalled, _RECALLED, write_recalled, read_recalled),
+    FrameLayout(Recalled, _RECALLED, write_recalled, read_recalled),
     record(RecallMore, 54, ticket=COUNT, bytes=COUNT),
     record(RecallOver, 55, ticket=COUNT),
     record(Lease, 56, seconds=COUNT, address=NAME, key=NAME),

@@ -13,12 +13,12 @@ from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire import client_layouts, peer_layouts
 from tidemark.wire.frames import Frame
-from tidemark.wire.layouts import Layout
+from tidemark.wire.layouts import FrameLayout
 
 _LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS)
 _WRITERS = {layout.frame: layout.write for layout in _LAYOUTS}
 #: by the key in a header
-_LAYOUT_OF_KEY: dict[int, Layout] = {layout.key: layout for layout in _LAYOUTS}
+_LAYOUT_OF_KEY: dict[int, FrameLayout] = {layout.key: layout for layout in _LAYOUTS}
 _KINDS = {layout.key & 0xFF for layout in _LAYOUTS}
 
 assert len(_LAYOUT_OF_KEY) == len(_LAYOUTS)
@@ -39,7 +39,7 @@ def size_of(pieces: Iterable[Buffer]) -> int:
     return sum(map(len, pieces))
 
 
-def layout_of(key: int, flags: int) -> Layout:
+def layout_of(key: int, flags: int) -> FrameLayout:
     """The layout that a header announces; WireError if this side does not know it."""
     layout = _LAYOUT_OF_KEY.get(key)
     if layout is None:

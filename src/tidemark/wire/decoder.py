@@ -1,4 +1,4 @@
-"""Decoder: bytes as they arrive to whole frames, however the network has cut them.
+"""FrameDecoder: bytes as they arrive to whole frames, however the network has cut them.
 
 Trusts nothing: whatever the bytes are, the answer is frames or WireError, in time and memory proportional to
 what has arrived. Many small frames in one read are read in place; a frame that is cut is gathered in a buffer
@@ -13,12 +13,12 @@ from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire.codec import layout_of
 from tidemark.wire.frames import Frame
-from tidemark.wire.layouts import HEADER, HEADER_BYTES, Layout
+from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout
 from tidemark.wire.limits import FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX
 from tidemark.wire.tails import Tail, copied_tail, owned_tail
 
 
-class Decoder:
+class FrameDecoder:
     """The receiving end of one connection. After an error it stays broken."""
 
     def __init__(self, bytes_max: int = HANDSHAKE_BYTES_MAX) -> None:
@@ -113,7 +113,7 @@ class Decoder:
         )
 
 
-def _read(layout: Layout, data: Buffer, start: int, end: int, tail: Tail) -> Frame:
+def _read(layout: FrameLayout, data: Buffer, start: int, end: int, tail: Tail) -> Frame:
     try:
         return layout.read(data, start, end, tail)
     except WireError as error:

@@ -39,7 +39,7 @@ _ENTRY_BYTES_MIN = _U16.size + _I64.size
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class WireField:
     """How values of one kind are written, and read: `read(data, at, end) -> (value, at of the next)`."""
 
     write: Callable[[Any], bytes]
@@ -71,7 +71,7 @@ def read_name(data: Buffer, at: int) -> tuple[str, int]:
     return str(data[at : at + size], "utf-8"), at + size
 
 
-def text(bytes_max: int, *, what: str) -> Field:
+def text(bytes_max: int, *, what: str) -> WireField:
     """Longer text, after its length in 4 bytes."""
 
     def write(value: str) -> bytes:
@@ -87,7 +87,7 @@ def text(bytes_max: int, *, what: str) -> Field:
             raise WireError(f"{what} claims {size} bytes; {end - at} are left and {bytes_max} allowed")
         return str(data[at : at + size], "utf-8"), at + size
 
-    return Field(write, read, _U32.size)
+    return WireField(write, read, _U32.size)
 
 
 def _write_selector(selector: str) -> bytes:
@@ -122,12 +122,12 @@ def _utf8(value: str) -> bytes:
 # Numbers.
 
 
-def integer(low: int = -(2**63), high: int = 2**63 - 1) -> Field:
+def integer(low: int = -(2**63), high: int = 2**63 - 1) -> WireField:
     """An int64 of `low` to `high`."""
     return _number(_I64, low, high)
 
 
-def _number(layout: Struct, low: int, high: int) -> Field:
+def _number(layout: Struct, low: int, high: int) -> WireField:
     def checked(value: int) -> int:
         if not low <= value <= high:
             raise WireError(f"the number {value} is outside {low} to {high}")
@@ -140,7 +140,7 @@ def _number(layout: Struct, low: int, high: int) -> Field:
         (value,) = layout.unpack_from(data, at)
         return checked(value), at + layout.size
 
-    return Field(write, read, layout.size)
+    return WireField(write, read, layout.size)
 
 
 def read_flag(data: Buffer, at: int, end: int) -> tuple[bool, int]:  # noqa: ARG001  # as all fields
@@ -219,7 +219,7 @@ def check_count(count: int, count_max: int, bytes_min: int, remaining: int, what
         raise WireError(f"{count} {what} are claimed; {remaining} bytes are left and {count_max} allowed")
 
 
-def many(item: Field, count_max: int, *, what: str) -> Field:
+def many(item: WireField, count_max: int, *, what: str) -> WireField:
     """A tuple of items, after their count."""
 
     def write(values: Sequence[Any]) -> bytes:
@@ -237,10 +237,10 @@ def many(item: Field, count_max: int, *, what: str) -> Field:
             values.append(value)
         return tuple(values), at
 
-    return Field(write, read, _U32.size)
+    return WireField(write, read, _U32.size)
 
 
-def together(make: Callable[..., Any], parts: dict[str, Field]) -> Field:
+def together(make: Callable[..., Any], parts: dict[str, WireField]) -> WireField:
     """A value with attributes, each in its field: `make(**attributes)`."""
 
     def write(value: Any) -> bytes:
@@ -252,10 +252,10 @@ def together(make: Callable[..., Any], parts: dict[str, Field]) -> Field:
             values[name], at = part.read(data, at, end)
         return make(**values), at
 
-    return Field(write, read, sum(part.bytes_min for part in parts.values()))
+    return WireField(write, read, sum(part.bytes_min for part in parts.values()))
 
 
-def maybe(item: Field) -> Field:
+def maybe(item: WireField) -> WireField:
     """None as the flag 0; anything else after the flag 1."""
 
     def write(value: Any) -> bytes:
@@ -265,15 +265,15 @@ def maybe(item: Field) -> Field:
         there, at = read_flag(data, at, end)
         return item.read(data, at, end) if there else (None, at)
 
-    return Field(write, read, 1)
+    return WireField(write, read, 1)
 
 
-NAME = Field(write_name, lambda data, at, end: read_name(data, at), _U16.size)  # noqa: ARG005  # as all fields
-SELECTOR = Field(_write_selector, _read_selector, _U16.size)
-FLAG = Field(lambda value: _U8.pack(bool(value)), read_flag, 1)
+NAME = WireField(write_name, lambda data, at, end: read_name(data, at), _U16.size)  # noqa: ARG005  # as all fields
+SELECTOR = WireField(_write_selector, _read_selector, _U16.size)
+FLAG = WireField(lambda value: _U8.pack(bool(value)), read_flag, 1)
 INT = integer()
 COUNT = integer(0)
 POSITIVE = integer(1)
 SHORT = _number(_U16, 0, 0xFFFF)
-RANGES = Field(write_ranges, read_ranges, _U32.size)
-TOKEN = Field(write_token, read_token, _U32.size)
+RANGES = WireField(write_ranges, read_ranges, _U32.size)
+TOKEN = WireField(write_token, read_token, _U32.size)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
-from tidemark.wire.fields import Field, together
+from tidemark.wire.fields import WireField, together
 from tidemark.wire.frames import Frame
 from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.tails import Tail
@@ -25,19 +25,19 @@ from tidemark.wire.tails import Tail
 HEADER = Struct("<IHH")
 HEADER_BYTES = HEADER.size
 
-Writer = Callable[[Any], list[Buffer]]
+WriteFrame = Callable[[Any], list[Buffer]]
 #: `read(data, at, end, tail)`: the payload is data[at:end], `tail` takes the batch out of it
-Reader = Callable[[Buffer, int, int, Tail], Frame]
+ReadFrame = Callable[[Buffer, int, int, Tail], Frame]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FrameLayout:
     """One version of the bytes of one kind of frame."""
 
     frame: type[Any]
     key: int
-    write: Writer
-    read: Reader
+    write: WriteFrame
+    read: ReadFrame
 
 
 def key_of(kind: int, version: int = 1) -> int:
@@ -52,8 +52,8 @@ def record(
     check: Callable[[Any], None] | None = None,
     frame_bytes_max: int = FRAME_BYTES_MAX,
     layout_version: int = 1,
-    **fields: Field,
-) -> Layout:
+    **fields: WireField,
+) -> FrameLayout:
     """The layout of a frame that is its fields in this order. `check` raises WireError for what cannot be."""
     key = key_of(kind, layout_version)
     payload_field = together(frame, fields)
@@ -74,7 +74,7 @@ def record(
         made: Frame = value
         return made
 
-    return Layout(frame, key, write, read)
+    return FrameLayout(frame, key, write, read)
 
 
 def check_end(at: int, end: int) -> None:

@@ -46,7 +46,7 @@ from tidemark.wire.frames import (
     Unfollow,
     Wanted,
 )
-from tidemark.wire.layouts import Layout, key_of, record
+from tidemark.wire.layouts import FrameLayout, key_of, record
 from tidemark.wire.limits import (
     HANDSHAKE_BYTES_MAX,
     NEIGHBOURS_MAX,
@@ -116,7 +116,7 @@ LAYOUTS = (
         broker=NAME,
         frame_bytes_max=HANDSHAKE_BYTES_MAX,
     ),
-    Layout(Knowledge, _KNOWLEDGE, write_knowledge, read_knowledge),
+    FrameLayout(Knowledge, _KNOWLEDGE, write_knowledge, read_knowledge),
     record(Nack, 18, layout_version=2, version=COUNT, pubend=NAME, ranges=RANGES),
     record(Claim, 27, epoch=COUNT, settled=FLAG, name=NAME, broker=NAME),
     record(AckExpected, 19, tick=INT, pubend=NAME),

@@ -5,33 +5,33 @@ Only what is on disk lets anything go: a token that the broker keeps must never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Protocol
 
-from tidemark.broker.commit import GroupCommit
-from tidemark.broker.effects import ChopPfs, Outbox, SaveReleased
-from tidemark.broker.hosting.constream import Constream
+from tidemark.broker.effects import ChopPfs, SaveReleased
+from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.turn import Turn
 from tidemark.ticks import TICK_MAX, CheckpointToken
+
+
+class ReleaseListener(Protocol):
+    """What a host does once more of a subscriber's acknowledgements are on disk."""
+
+    def released(self, subscription: Subscription) -> None:
+        """More of what the subscriber has acknowledged is on disk."""
 
 
 class Acknowledgements:
     """What one host's subscribers have acknowledged, saved and not."""
 
-    def __init__(
-        self,
-        subscriptions: Mapping[int, Subscription],
-        constreams: Mapping[str, Constream],
-        out: Outbox,
-        commit: GroupCommit,
-        advanced: Callable[[Subscription], None],
-    ) -> None:
-        """`advanced` is called when more of a subscriber's acknowledgements are on disk."""
-        self._subscriptions = subscriptions
-        self._constreams = constreams
-        self._out = out
-        self._commit = commit
-        self._advanced = advanced
+    def __init__(self, state: HostState, turn: Turn, listener: ReleaseListener) -> None:
+        self._subscriptions = state.subscriptions
+        self._constreams = state.constreams
+        self._turn = turn
+        self._out = turn.out
+        self._listener = listener
         #: subscribers whose acknowledgements are not saved yet
         self._unsaved: set[int] = set()
 
@@ -59,8 +59,8 @@ class Acknowledgements:
             self._unsaved.discard(number)
             released = CheckpointToken(self._subscriptions[number].released)
             self._out.add(SaveReleased(number, released))
-            self._commit.after(partial(self.saved, number, released))
-        self._commit.after(done)
+            self._turn.tables.after(partial(self.saved, number, released))
+        self._turn.tables.after(done)
 
     def saved(self, number: int, released: CheckpointToken) -> None:
         """What a subscriber acknowledged is on disk: it may go, and with it what it wanted then."""
@@ -72,7 +72,7 @@ class Acknowledgements:
             subscription.saved[pubend] = tick if before is None else max(before, tick)
             if pubend in self._constreams and (before is None or before == self._constreams[pubend].held):
                 self._constreams[pubend].held = None
-        self._advanced(subscription)
+        self._listener.released(subscription)
 
     def chop(self) -> None:
         """Nobody will ask the PFS for what everyone has released."""

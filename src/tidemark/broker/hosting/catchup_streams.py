@@ -8,23 +8,22 @@ where the constream is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, PfsRead, ReadPfs
+from tidemark.broker.effects import PfsRead, ReadPfs
 from tidemark.broker.hosting.catchup import CHUNK_EVENTS_MAX, Catchup
-from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.delivery import Delivery
+from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.subscription import Subscription
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE
 from tidemark.broker.streams.stream import Ranges
 from tidemark.broker.streams.window import Cuts, unexpired
-from tidemark.matching.audience import Audience
+from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
 from tidemark.ticks import TICK_MAX
@@ -36,31 +35,28 @@ class CatchupStreams:
 
     def __init__(
         self,
-        subscriptions: Mapping[int, Subscription],
-        constreams: Mapping[str, Constream],
-        audience: Audience,
-        telling: Delivery,
+        state: HostState,
+        delivery: Delivery,
         fetching: Fetching,
-        out: Outbox,
-        counters: Counters,
+        turn: Turn,
         *,
         recall: bool,
     ) -> None:
         """`recall`: there is an archive, which may have what pubends have let go."""
-        self._subscriptions = subscriptions
-        self._constreams = constreams
-        self._audience = audience
-        self._delivery = telling
+        self._subscriptions = state.subscriptions
+        self._constreams = state.constreams
+        self._audience = state.audience
+        self._delivery = delivery
         self._fetching = fetching
-        self._out = out
-        self._counters = counters
+        self._turn = turn
+        self._out = turn.out
+        self._counters = turn.counters
         self._recall = recall
-        self.recalls = Recalls(out, counters, partial(self._told_of_past, for_good=True))
+        self.recalls = Recalls(turn, self)
         #: (pubend, subscriber) -> how to give up what is being fetched for it
         self._fetches: dict[tuple[str, int], Callable[[], None]] = {}
         #: (pubend, subscriber) that have to be looked at before the stimulus is done with
         self._calls: dict[tuple[str, int], None] = {}
-        self.now = self.wall = 0
 
     # Coming and going.
 
@@ -151,7 +147,7 @@ class CatchupStreams:
         self, pubend: str, subscription: Subscription, upto: int, batch: EventBatch | None
     ) -> None:
         """What a catchup stream has ready, but for what is not valid any more."""
-        alive = unexpired(batch, self.wall) if batch is not None else None
+        alive = unexpired(batch, self._turn.wall) if batch is not None else None
         if batch is not None:
             self._counters["events_expired"] += batch.count - (alive.count if alive is not None else 0)
             self.recalls.told(pubend, subscription.id, len(batch.body))
@@ -193,6 +189,12 @@ class CatchupStreams:
             gone.insert(0, (frame.base, lost))
         self._told_of_past(frame.pubend, number, frame.base, frame.upto, frame.batch, gone)
 
+    def recalled(
+        self, pubend: str, number: int, base: int, upto: int, batch: EventBatch | None, gone: Sequence[Range]
+    ) -> None:
+        """Take all that the archive has for a subscriber in `(base, upto]`; what is `gone` is L for good."""
+        self._told_of_past(pubend, number, base, upto, batch, gone, for_good=True)
+
     def _told_of_past(
         self,
         pubend: str,
@@ -217,7 +219,7 @@ class CatchupStreams:
         stream = self._constreams[pubend].stream
         piece = stream.window.piece(missing[0][0], missing[-1][1])
         if piece is None:
-            stream.nacked(HERE, missing, self.now)
+            stream.nacked(HERE, missing)
             return
         chosen = partial(self._chosen, pubend, subscription.id)
         catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen)

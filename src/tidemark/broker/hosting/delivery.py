@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, SendClient
+from tidemark.broker.effects import SendClient
 from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import ClientFrame, Deliver, Gap, Subscribed
 
@@ -12,9 +12,9 @@ from tidemark.wire.frames import ClientFrame, Deliver, Gap, Subscribed
 class Delivery:
     """Speaks to the subscribers of one host, and notes what each has been told."""
 
-    def __init__(self, out: Outbox, counters: Counters) -> None:
-        self._out = out
-        self._counters = counters
+    def __init__(self, turn: Turn) -> None:
+        self._out = turn.out
+        self._counters = turn.counters
 
     def tell(
         self, subscription: Subscription, pubend: str, base: int, upto: int, batch: EventBatch | None

@@ -15,13 +15,14 @@ brokers that could not hear of each other; with several clocks it may be the ear
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, SendPeer
+from tidemark.broker.effects import SendPeer
 from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.overlay.neighbourhood import Neighbourhood
+from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Claim
 
 #: Claims that are remembered to tell those who were away; the oldest go first.
@@ -30,8 +31,8 @@ CLAIMS_MAX = 65_536
 NOBODY = ""
 
 
-class Desk(Protocol):
-    """What the broker does with a subscription that moves."""
+class MovingSubscriptions(Protocol):
+    """What the broker does with a subscription that moves; `Sessions` is the implementation."""
 
     def find(self, name: str) -> Subscription | None:
         """The durable subscription of this name here."""
@@ -45,22 +46,31 @@ class Desk(Protocol):
     def remove(self, subscription: Subscription) -> None:
         """Let it go: another broker holds it, or it has ended."""
 
+
+class Holds(Protocol):
+    """How a host makes sure that nothing is let go too early; `ReleaseReports` is the implementation."""
+
     def hold(self, subscription: Subscription, done: Callable[[], None]) -> None:
-        """Make sure that every pubend holds what it has not consumed, then `done`."""
+        """Make every pubend hold what the subscriber has not consumed, then call `done`."""
 
 
 class Handover:
     """The claims that one broker has made and heard."""
 
     def __init__(
-        self, me: str, desk: Desk, out: Outbox, counters: Counters, peers: Callable[[], Iterable[str]]
+        self,
+        me: str,
+        turn: Turn,
+        subscriptions: MovingSubscriptions,
+        holds: Holds,
+        neighbourhood: Neighbourhood,
     ) -> None:
-        """`peers`: the neighbours that are there now."""
         self._me = me
-        self._desk = desk
-        self._out = out
-        self._counters = counters
-        self._peers = peers
+        self._out = turn.out
+        self._counters = turn.counters
+        self._subscriptions = subscriptions
+        self._holds = holds
+        self._neighbourhood = neighbourhood
         #: name -> the newest claim
         self._claims: OrderedDict[str, Claim] = OrderedDict()
 
@@ -76,7 +86,7 @@ class Handover:
         subscription.moved_to = None
         self._counters["claims"] += 1
         self._spread(Claim(subscription.name, subscription.epoch, self._me, False))
-        self._desk.hold(subscription, partial(self._settle, subscription, subscription.epoch))
+        self._holds.hold(subscription, partial(self._settle, subscription, subscription.epoch))
 
     def ended(self, subscription: Subscription) -> None:
         """The subscription has ended here for good; who may still have it from before is told."""
@@ -91,21 +101,21 @@ class Handover:
 
     def _claim_anew(self, subscription: Subscription, epoch: int) -> None:
         subscription.epoch = epoch
-        self._desk.save(subscription, partial(self._claim_if_mine, subscription, epoch))
+        self._subscriptions.save(subscription, partial(self._claim_if_mine, subscription, epoch))
 
     def _claim_if_mine(self, subscription: Subscription, epoch: int) -> None:
         if self._is_mine(subscription, epoch):
             self.claim(subscription)
 
     def _is_mine(self, subscription: Subscription, epoch: int) -> bool:
-        is_here = self._desk.find(subscription.name) is subscription
+        is_here = self._subscriptions.find(subscription.name) is subscription
         return is_here and subscription.epoch == epoch and subscription.moved_to is None
 
     # From neighbours.
 
     def heard(self, peer: str, claim: Claim) -> None:
         """A neighbour tells of a claim."""
-        known, mine = self._claims.get(claim.name), self._desk.find(claim.name)
+        known, mine = self._claims.get(claim.name), self._subscriptions.find(claim.name)
         best = known
         if mine is not None and mine.moved_to is None:
             own = Claim(mine.name, mine.epoch or mine.made_at, self._me, True)
@@ -134,17 +144,17 @@ class Handover:
             return
         mine.moved_to = claim.broker
         self._counters["fences"] += mine.client is not None
-        self._desk.fence(mine, claim.broker)
+        self._subscriptions.fence(mine, claim.broker)
         if claim.settled:
             self._counters["moves"] += 1
-            self._desk.remove(mine)
+            self._subscriptions.remove(mine)
 
     def _spread(self, claim: Claim, *, but: str | None = None) -> None:
         self._claims[claim.name] = claim
         self._claims.move_to_end(claim.name)
         while len(self._claims) > CLAIMS_MAX:
             self._claims.popitem(last=False)
-        for peer in self._peers():
+        for peer in self._neighbourhood.present():
             if peer != but:
                 self._out.add(SendPeer(peer, claim))
 

@@ -11,27 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
-from tidemark.broker.commit import GroupCommit
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import (
-    DropSubscription,
-    Outbox,
-    SaveReleased,
-    SaveSubscription,
-    Wish,
-)
+from tidemark.broker.effects import DropSubscription, SaveReleased, SaveSubscription, Wish
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
 from tidemark.broker.hosting.constream import Constream, Piece
 from tidemark.broker.hosting.delivery import Delivery
+from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.match_log import MatchLog
 from tidemark.broker.hosting.subscription import Desire, Subscription
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE, Interests
 from tidemark.broker.streams.stream import Ranges, Stream
+from tidemark.broker.turn import Turn
 from tidemark.matching.audience import Audience, Rows
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
@@ -66,59 +61,49 @@ class SavedSubscription:
     made_at: int = 0
 
 
+class StartPermission(Protocol):
+    """Says where the subscribers of a host may start; `ReleaseReports` is the implementation."""
+
+    def may_begin(self, pubend: str) -> bool:
+        """Return whether the pubend's broker is known to hold everything for the subscribers here."""
+
+
 class Host:
     """All subscribers of a broker: their streams. Who they are and what they ask for is the Sessions's."""
 
     def __init__(
         self,
-        streams: Mapping[str, Stream],
-        interests: Interests,
         registry: Registry,
-        out: Outbox,
-        counters: Counters,
+        interests: Interests,
+        turn: Turn,
         policy: HostPolicy,
-        pfs_commit: GroupCommit,
-        tables_commit: GroupCommit,
         fetching: Fetching,
-        interest_changed: Callable[[], None],
-        may_begin: Callable[[str], bool],
+        starts: StartPermission,
     ) -> None:
-        """`may_begin`: the pubend's broker holds everything for those here."""
         self._fetching = fetching
         self._interests = interests
-        self._out = out
-        self._counters = counters
+        self._turn = turn
+        self._out = turn.out
+        self._counters = turn.counters
         self._policy = policy
-        self._tables_commit = tables_commit
-        self._interest_changed = interest_changed
-        self._may_begin = may_begin
+        self._starts = starts
         self._audience = Audience(registry)
-        self.constreams = {name: Constream(stream) for name, stream in streams.items()}
-        self.subscriptions: dict[int, Subscription] = {}
+        state = HostState(self._audience)
+        #: shared with this host's parts; see `HostState`
+        self.constreams = state.constreams
+        self.subscriptions = state.subscriptions
         #: member -> the subscriber it belongs to and what it wants
         self._members: dict[int, tuple[Subscription, Desire]] = {}
         #: member -> the version of interest here that asks for it
         self._versions: dict[int, int] = {}
         self._next_member = 1
-        self._match_log = MatchLog(out, pfs_commit)
+        self._match_log = MatchLog(turn)
         #: pubends that have to be looked at before the stimulus is done with
         self._dirty_pubends: dict[str, None] = {}
-        self.acknowledgements = Acknowledgements(
-            self.subscriptions, self.constreams, out, tables_commit, self._outlive
-        )
-        self._delivery = Delivery(out, counters)
-        self.catchup_streams = CatchupStreams(
-            self.subscriptions,
-            self.constreams,
-            self._audience,
-            self._delivery,
-            fetching,
-            out,
-            counters,
-            recall=policy.recall,
-        )
+        self.acknowledgements = Acknowledgements(state, turn, self)
+        self._delivery = Delivery(turn)
+        self.catchup_streams = CatchupStreams(state, self._delivery, fetching, turn, recall=policy.recall)
         self._saved_at = self._silence_at = 0
-        self.now = self.wall = 0
 
     # Who is here.
 
@@ -149,10 +134,11 @@ class Host:
             if tick is not None:
                 constream.begin(tick)
                 constream.last_event = min(tick, last.get(pubend, tick))
-        self._interest_changed()
+        self._interests.note_change()
 
     def join(self, pubend: str, stream: Stream) -> None:
-        """There is one pubend more."""
+        """There is one pubend more, whose stream is to feed the subscribers here."""
+        stream.listener = self
         self.constreams[pubend] = Constream(stream)
         for subscription in self.subscriptions.values():
             # What it wanted before the last change never was in force there.
@@ -176,12 +162,12 @@ class Host:
             desire.since, desire.kept = dict(since), set(since)  # it is told once that is on disk
         self.subscriptions[subscription.id] = subscription
         self._desire(subscription, desire)
-        self._interest_changed()
+        self._interests.note_change()
 
     def change(self, subscription: Subscription, desire: Desire) -> None:
         """A subscriber wants something else."""
         self._desire(subscription, desire)
-        self._interest_changed()
+        self._interests.note_change()
 
     def _desire(self, subscription: Subscription, desire: Desire) -> None:
         """A subscriber wants something, from a tick on that each pubend gives."""
@@ -213,17 +199,17 @@ class Host:
                 constream.end()
         if subscription.durable:
             self._out.add(DropSubscription(subscription.id))
-            self._tables_commit.after()
-        self._interest_changed()
+            self._turn.tables.after()
+        self._interests.note_change()
 
-    def _outlive(self, subscription: Subscription) -> None:
+    def released(self, subscription: Subscription) -> None:
         """What it wanted before a change is not needed once nothing of that time is left to be told."""
         outlived = subscription.outlived(list(self.constreams))
         if outlived is not None:
             subscription.desires.remove(outlived)
             self._forget(outlived)
             self.save(subscription, lambda: None)
-            self._interest_changed()
+            self._interests.note_change()
 
     def _forget(self, desire: Desire) -> None:
         del self._members[desire.member], self._versions[desire.member]
@@ -248,12 +234,12 @@ class Host:
         if subscription.released:
             released = CheckpointToken(subscription.released)
             self._out.add(SaveReleased(subscription.id, released))
-            self._tables_commit.after(partial(self.acknowledgements.saved, subscription.id, released))
-        self._tables_commit.after(done)
+            self._turn.tables.after(partial(self.acknowledgements.saved, subscription.id, released))
+        self._turn.tables.after(done)
 
     def after_save(self, action: Callable[[], None]) -> None:
         """Run `action` once everything saved so far is on disk."""
-        self._tables_commit.after(action)
+        self._turn.tables.after(action)
 
     # Connections.
 
@@ -295,7 +281,7 @@ class Host:
             return
         constream = self.constreams[pubend]
         if constream.delivered is None:
-            if base == TICK_MIN or not self._may_begin(pubend):
+            if base == TICK_MIN or not self._starts.may_begin(pubend):
                 return  # upstream does not know yet where the stream stands, or that somebody is here
             constream.begin(base)
         if constream.waiting:
@@ -343,7 +329,7 @@ class Host:
             if gap is not None:
                 self._break(pubend, constream, gap)
                 continue
-            piece = constream.piece(upto, self._audience, self.wall)
+            piece = constream.piece(upto, self._audience, self._turn.wall)
             if piece is None:
                 self._counters["topics_unknown"] += 1
                 break
@@ -353,7 +339,7 @@ class Host:
         if unknown:
             # With no room for more, only what everything waits for is worth asking for.
             full = constream.stream.window.is_full
-            constream.stream.nacked(HERE, unknown[:1] if full else unknown, self.now, patient=True)
+            constream.stream.nacked(HERE, unknown[:1] if full else unknown, patient=True)
 
     def _start(self, pubend: str, constream: Constream) -> None:
         """Those whom silence accounts for from here on, or from before, come into force here."""
@@ -490,12 +476,13 @@ class Host:
 
     # Time and release.
 
-    def wake(self, now: int) -> None:
+    def wake(self) -> None:
         """Silence to those who lag, acknowledgements to the tables, and another try where something waits."""
+        now = self._turn.now
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
             self.catchup_streams.call_all(pubend)
-        self._fetching.wake(now)
+        self._fetching.wake()
         if now - self._silence_at >= self._policy.silence:
             self._silence_at = now
             self._be_silent()

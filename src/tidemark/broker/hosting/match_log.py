@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from tidemark.broker.commit import GroupCommit
-from tidemark.broker.effects import AppendPfs, Outbox
+from tidemark.broker.effects import AppendPfs
 from tidemark.broker.hosting.constream import Constream, Piece, Subscribers
+from tidemark.broker.turn import Turn
 from tidemark.matching.audience import Rows
 from tidemark.ticks import NO_TICKS
 
@@ -23,9 +23,9 @@ _NO_SETS = np.zeros(0, np.uint32)
 class MatchLog:
     """Writes pieces of constreams to the PFS. A set of subscribers has one number in all of them."""
 
-    def __init__(self, out: Outbox, commit: GroupCommit) -> None:
-        self._out = out
-        self._commit = commit
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._out = turn.out
         self._sets: dict[bytes, int] = {}
         self._next_set = 1
 
@@ -49,7 +49,7 @@ class MatchLog:
             order = np.argsort(where, kind="stable")
             ticks, numbers = piece.batch.ticks[where[order]], np.concatenate(sets)[order]
         self._out.add(AppendPfs(pubend, piece.base, piece.upto, ticks, numbers, members))
-        self._commit.after(partial(_synced, constream, piece.upto))
+        self._turn.pfs.after(partial(_synced, constream, piece.upto))
 
     def _number(self, durable: Subscribers) -> int:
         key = durable.tobytes()

@@ -7,11 +7,12 @@ pipeline is there wait for one. All of it is soft state: what was not told is re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, SendClient
+from tidemark.broker.effects import SendClient
+from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import Line, Offer, Range, Recall, Recalled, RecallMore, RecallOver, Refused
 
@@ -20,12 +21,19 @@ RECALL_BYTES_MAX = 256 << 10
 
 #: a pubend and a subscriber
 Key = tuple[str, int]
-#: `(pubend, subscriber, base, upto, batch, gone)`
-Arrived = Callable[[str, int, int, int, EventBatch | None, Sequence[Range]], None]
+
+
+class RecallListener(Protocol):
+    """What takes the answers of the archive."""
+
+    def recalled(
+        self, pubend: str, number: int, base: int, upto: int, batch: EventBatch | None, gone: Sequence[Range]
+    ) -> None:
+        """Take all there is for subscriber `number` in `(base, upto]`; what is `gone` is L for good."""
 
 
 @dataclass(slots=True)
-class _Asked:
+class _RecallAsked:
     """A recall. What lies at or below `base` has been answered."""
 
     base: int
@@ -39,13 +47,13 @@ class _Asked:
 class Recalls:
     """All recalls of one broker."""
 
-    def __init__(self, out: Outbox, counters: Counters, arrived: Arrived) -> None:
-        self._out = out
-        self._counters = counters
-        self._arrived = arrived
+    def __init__(self, turn: Turn, listener: RecallListener) -> None:
+        self._out = turn.out
+        self._counters = turn.counters
+        self._listener = listener
         #: client -> how many more recalls it takes
         self._room: dict[int, int] = {}
-        self._asked: dict[Key, _Asked] = {}
+        self._asked: dict[Key, _RecallAsked] = {}
         self._by_ticket: dict[int, Key] = {}
         self._next_ticket = 1
 
@@ -72,7 +80,7 @@ class Recalls:
         """Recall what the lines say of `(base, upto]`."""
         assert base < upto
         self._counters["recalls"] += 1
-        self._asked[pubend, subscriber] = _Asked(base, upto, lines)
+        self._asked[pubend, subscriber] = _RecallAsked(base, upto, lines)
         self._send_waiting()
 
     def end(self, pubend: str, subscriber: int) -> None:
@@ -120,10 +128,10 @@ class Recalls:
         if frame.upto == asked.upto:
             del self._asked[key]
             self._close(asked)
-        self._arrived(*key, frame.base, frame.upto, frame.batch, frame.gone)
+        self._listener.recalled(*key, frame.base, frame.upto, frame.batch, frame.gone)
         self._send_waiting()
 
-    def _close(self, asked: _Asked) -> None:
+    def _close(self, asked: _RecallAsked) -> None:
         del self._by_ticket[asked.ticket]
         self._room[asked.client] += 1
 

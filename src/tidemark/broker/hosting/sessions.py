@@ -6,15 +6,16 @@ moment it is on disk until it is ended; another one ends with its connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, SendClient
-from tidemark.broker.hosting.handover import Handover
+from tidemark.broker.effects import SendClient
+from tidemark.broker.hosting.handover import Handover, Holds
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.subscription import WISHES_MAX, Desire, Subscription
+from tidemark.broker.overlay.neighbourhood import Neighbourhood
+from tidemark.broker.turn import Turn
 from tidemark.errors import SelectorError, TidemarkError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.selector import Selector
@@ -32,25 +33,30 @@ class Sessions:
         me: str,
         host: Host,
         registry: Registry,
-        out: Outbox,
-        counters: Counters,
-        next_subscriber: int,
-        peers: Callable[[], Iterable[str]],
-        hold: Callable[[Subscription, Callable[[], None]], None],
+        turn: Turn,
+        holds: Holds,
+        neighbourhood: Neighbourhood,
     ) -> None:
-        """`next_subscriber`: no subscriber ever had this number or a higher one.
-
-        `peers`: the neighbours that are there now. `hold`: see handover.Desk.
-        """
         self._host = host
+        #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
-        self._out = out
-        self._counters = counters
+        self._turn = turn
+        self._out = turn.out
+        self._counters = turn.counters
         self._by_name = {each.name: each for each in host.subscriptions.values()}
         self._by_client: dict[int, set[int]] = {}
-        self.handover = Handover(me, self, out, counters, peers)
-        self.hold = hold
-        self._next_id = max([next_subscriber, *(number + 1 for number in host.subscriptions)])
+        self.handover = Handover(me, turn, self, holds, neighbourhood)
+        self._next_id = 1
+
+    def recover(self, next_subscriber: int) -> None:
+        """After a crash: claim again what came from other brokers, since that may not have settled.
+
+        `next_subscriber`: no subscriber ever had this id or a higher one.
+        """
+        self._next_id = max([next_subscriber, *(number + 1 for number in self._host.subscriptions)])
+        for subscription in self._by_name.values():
+            if subscription.epoch:
+                self.handover.claim(subscription)
 
     # Coming and going.
 
@@ -147,7 +153,7 @@ class Sessions:
 
     def _came(self, frame: Subscribe) -> int:
         """When it came, by its own clock: whichever brokers it goes to, that one goes forward."""
-        return frame.stamp or self._host.wall
+        return frame.stamp or self._turn.wall
 
     def _take_back(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
         """It was, or may have been, at another broker meanwhile: as if it came from there.
@@ -256,7 +262,7 @@ class Sessions:
         """The subscription of this name."""
         return self._by_name.get(name)
 
-    # Moving to another broker and back; see handover.Desk.
+    # Moving to another broker and back; see handover.MovingSubscriptions.
 
     def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
         """Put it on disk."""
@@ -270,12 +276,6 @@ class Sessions:
             self._refuse(subscription.client, subscription.name, "taken", reason)
             self._by_client[subscription.client].discard(subscription.id)
             self._host.disconnect(subscription)
-
-    def claim_again(self) -> None:
-        """After a crash: what came from other brokers may not have settled."""
-        for subscription in self._by_name.values():
-            if subscription.epoch:
-                self.handover.claim(subscription)
 
     def _of(self, client: int, name: str) -> Subscription | None:
         subscription = self._by_name.get(name)

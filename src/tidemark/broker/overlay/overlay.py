@@ -9,52 +9,50 @@ agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import Outbox, SendPeer
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.effects import SendPeer
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.routing import Routing, weight
 from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
+from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Hello, Interest, Links, Unfollow
 
 #: Interests for pubends that this broker has not heard of yet, which are remembered of one neighbour.
 STRANGERS_MAX = 4_096
 
 
+class RouteListener(Protocol):
+    """A part of the broker that has something to say to whichever neighbour a stream comes from."""
+
+    def attached(self, pubend: str) -> None:
+        """The stream of a pubend comes from another neighbour now, which has been told nothing yet."""
+
+
 class Overlay:
-    """See above. `streams` are the broker's own, one for each pubend of the layout."""
+    """The neighbours of one broker and the routes it takes; see above."""
 
     def __init__(
-        self,
-        me: str,
-        incarnation: int,
-        layout: Layout,
-        streams: Mapping[str, Stream],
-        interests: Interests,
-        out: Outbox,
-        counters: Counters,
-        *,
-        return_us: int,
-        linger_us: int,
-        attached: Callable[[str], None],
-        changed: Callable[[], None],
+        self, config: BrokerConfig, streams: Mapping[str, Stream], interests: Interests, turn: Turn
     ) -> None:
-        """`attached`: a stream comes from another neighbour now. `changed`: others want something else."""
-        self._me = me
-        self._incarnation = incarnation
-        self.routing = Routing(layout, me)
+        self._me = config.name
+        self._incarnation = config.incarnation
+        self.routing = Routing(config.layout, config.name)
+        #: pubend of the layout -> its stream; the broker's own, which only the broker changes
         self._streams = streams
         self._interests = interests
-        self._out = out
-        self._counters = counters
-        self._return_us = return_us
-        self._linger_us = linger_us
-        self._attached = attached
-        self._changed = changed
+        self._turn = turn
+        self._out = turn.out
+        self._counters = turn.counters
+        self._return_us = config.return_delay
+        self._linger_us = config.linger
+        #: told, in this order, when a stream comes from another neighbour; the broker adds them once
+        self.listeners: list[RouteListener] = []
         #: incarnation of each neighbour whose Hello was heard on the link that is up
-        self.lives: dict[str, int] = {}
+        self._lives: dict[str, int] = {}
         self._last_life: dict[str, int] = {}
         #: cellmate -> the sequence of its last Links, and what that said
         self._links: dict[str, tuple[int, frozenset[str]]] = {}
@@ -70,7 +68,20 @@ class Overlay:
         #: pubend -> the neighbour that was followed last
         self._last: dict[str, str] = {}
         self._is_stale = True
-        self.now = 0
+
+    # The neighbourhood.
+
+    def present(self) -> list[str]:
+        """Return the neighbours that frames can be sent to now, sorted by name."""
+        return sorted(self._lives)
+
+    def is_present(self, peer: str) -> bool:
+        """Return whether frames can be sent to this neighbour now."""
+        return peer in self._lives
+
+    def is_member(self, broker: str) -> bool:
+        """Return whether a broker of this name is in the layout."""
+        return broker in self.routing.members
 
     # Links.
 
@@ -90,7 +101,7 @@ class Overlay:
         if frame.incarnation < self._last_life.get(peer, 0):
             self._counters["former_lives"] += 1
             return False
-        self._last_life[peer] = self.lives[peer] = frame.incarnation
+        self._last_life[peer] = self._lives[peer] = frame.incarnation
         if peer in self.routing.cellmates:
             self._out.add(SendPeer(peer, self._links_frame()))
         self._tell_links(but=peer)
@@ -100,14 +111,14 @@ class Overlay:
     def link_down(self, peer: str) -> None:
         """A link is gone, and what was said over it holds no more; what was wanted does, for a while."""
         self._early.pop(peer, None)
-        if self.lives.pop(peer, None) is None:
+        if self._lives.pop(peer, None) is None:
             return
         self._links.pop(peer, None)
         self._strangers.pop(peer, None)
         for name, stream in self._streams.items():
             if peer in stream.followers:
                 stream.leave(peer)
-                self._absent[name, peer] = self.now + self._linger_us
+                self._absent[name, peer] = self._turn.now + self._linger_us
             if stream.upstream == peer:
                 stream.detach()
         self._tell_links()
@@ -122,12 +133,12 @@ class Overlay:
 
     def _tell_links(self, but: str | None = None) -> None:
         for mate in self.routing.cellmates:
-            if mate in self.lives and mate != but:
+            if mate in self._lives and mate != but:
                 self._out.add(SendPeer(mate, self._links_frame()))
 
     def _links_frame(self) -> Links:
         self._sequence += 1
-        return Links(self._me, self._sequence, tuple(sorted(self.lives)))
+        return Links(self._me, self._sequence, tuple(sorted(self._lives)))
 
     # Followers.
 
@@ -142,7 +153,7 @@ class Overlay:
         self._interests.heard(peer, frame)
         self._is_stale |= peer == self._streams[frame.pubend].upstream
         self._streams[frame.pubend].follow(peer)
-        self._changed()
+        self._interests.note_change()
 
     def unfollowed(self, peer: str, frame: Unfollow) -> None:
         """A neighbour has the stream from elsewhere."""
@@ -156,7 +167,7 @@ class Overlay:
         if pubend in self._streams:
             self._streams[pubend].leave(peer)
         self._is_stale = True  # it can be followed itself now
-        self._changed()
+        self._interests.note_change()
 
     # Ways.
 
@@ -174,7 +185,7 @@ class Overlay:
                 self._forget(name, peer)
         self._links = {mate: said for mate, said in self._links.items() if mate in self.routing.cellmates}
         for mate in self.routing.cellmates:
-            if mate in self.lives:
+            if mate in self._lives:
                 self._out.add(SendPeer(mate, self._links_frame()))
         for peer, interests in list(self._strangers.items()):
             for frame in [each for name, each in interests.items() if name in self._streams]:
@@ -195,20 +206,21 @@ class Overlay:
                 greeted.append(peer)
         return greeted
 
-    def settle(self, now: int) -> None:
+    def settle(self) -> None:
         """Follow whom it is best to follow by now."""
+        now = self._turn.now
         due = [name for name, (_, at) in self._better.items() if now >= at]
         if self._is_stale:
             self._is_stale = False
             due = [name for name, stream in self._streams.items() if not stream.is_hosted]
         live = self._live() if due else {}
         for name in due:
-            self._choose(name, self._streams[name], live, now)
+            self._choose(name, self._streams[name], live)
 
-    def wake(self, now: int) -> None:
+    def wake(self) -> None:
         """Forget what neighbours wanted that have been away for long."""
         for key, at in list(self._absent.items()):
-            if now >= at:
+            if self._turn.now >= at:
                 self._forget(*key)
 
     def next_wake(self) -> int | None:
@@ -217,10 +229,11 @@ class Overlay:
 
     def _live(self) -> dict[str, frozenset[str]]:
         live = {mate: up for mate, (_, up) in self._links.items()}
-        live[self._me] = frozenset(self.lives)
+        live[self._me] = frozenset(self._lives)
         return live
 
-    def _choose(self, name: str, stream: Stream, live: Mapping[str, frozenset[str]], now: int) -> None:
+    def _choose(self, name: str, stream: Stream, live: Mapping[str, frozenset[str]]) -> None:
+        now = self._turn.now
         ways = self.routing.ways(name, live)
         present = stream.upstream
         # Who follows this broker would only hand back what it was given.
@@ -239,27 +252,28 @@ class Overlay:
                 return
             self._counters["returns"] += 1
         self._better.pop(name, None)
-        self._follow(name, stream, best, now)
+        self._follow(name, stream, best)
 
     def _patience(self, name: str) -> int:
         """Half to all of the delay: each pubend, and each broker, at its own time."""
         return self._return_us // 2 + weight(name, self._me) % (self._return_us // 2 + 1)
 
     def _leave(self, name: str, stream: Stream) -> None:
-        if stream.upstream in self.lives and stream.upstream is not None:
+        if stream.upstream in self._lives and stream.upstream is not None:
             version = self._interests.said_version(name)
             self._out.add(SendPeer(stream.upstream, Unfollow(name, version)))
         stream.detach()
 
-    def _follow(self, name: str, stream: Stream, upstream: str, now: int) -> None:
+    def _follow(self, name: str, stream: Stream, upstream: str) -> None:
         self._leave(name, stream)
         said = self._interests.say(name, upstream, again=True)
         assert said is not None
         self._out.add(SendPeer(upstream, said))
         self._counters["reroutes"] += self._last.get(name, upstream) != upstream
         self._last[name] = upstream
-        stream.attach(upstream, said.version, now)
-        self._attached(name)
+        stream.attach(upstream, said.version)
+        for listener in self.listeners:
+            listener.attached(name)
 
     def say_interest(self) -> None:
         """Tell those who are followed what is wanted by now, where that has changed."""

@@ -14,10 +14,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import FetchLog, LogFetched, Outbox, SendClient, SendPeer
+from tidemark.broker.effects import FetchLog, LogFetched, SendClient, SendPeer
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.streams.stream import Stream
+from tidemark.broker.turn import Turn
 from tidemark.errors import TidemarkError
 from tidemark.matching.audience import Audience
 from tidemark.matching.selectors.parser import parse
@@ -41,7 +41,7 @@ Answered = Callable[[Fetched], None]
 
 
 @dataclass(slots=True)
-class _Asked:
+class _FetchAsked:
     """A fetch under way, under a ticket of this broker."""
 
     #: client or neighbour that asked; None when it was asked here
@@ -61,19 +61,21 @@ class Fetching:
         pubends: Mapping[str, Pubend],
         streams: Mapping[str, Stream],
         registry: Registry,
-        out: Outbox,
-        counters: Counters,
+        turn: Turn,
     ) -> None:
+        #: pubend hosted here -> itself; the broker's own, which only the broker changes
         self._pubends = pubends
+        #: pubend of the layout -> its stream; the broker's own, which only the broker changes
         self._streams = streams
+        #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
-        self._out = out
-        self._counters = counters
+        self._turn = turn
+        self._out = turn.out
+        self._counters = turn.counters
         self._next = 1
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _FetchAsked] = {}
         self._of_owner: dict[int | str, set[int]] = {}
         self._audience = lru_cache(_READERS_KEPT_MAX)(self._make_audience)
-        self.now = 0
 
     # Those who ask.
 
@@ -110,7 +112,7 @@ class Fetching:
     def _take(self, owner: int | str | None, frame: Fetch, answered: Answered) -> int:
         ticket = self._next
         self._next += 1
-        asked = self._asked[ticket] = _Asked(owner, frame, answered)
+        asked = self._asked[ticket] = _FetchAsked(owner, frame, answered)
         if owner is not None:
             self._of_owner.setdefault(owner, set()).add(ticket)
         if frame.pubend in self._pubends:
@@ -122,8 +124,8 @@ class Fetching:
             self._pass_on(ticket, asked)
         return ticket
 
-    def _pass_on(self, ticket: int, asked: _Asked) -> None:
-        asked.sent_at = self.now
+    def _pass_on(self, ticket: int, asked: _FetchAsked) -> None:
+        asked.sent_at = self._turn.now
         stream = self._streams.get(asked.frame.pubend)
         upstream = stream.upstream if stream is not None else None
         if upstream is not None:
@@ -148,9 +150,9 @@ class Fetching:
         if asked is not None:
             asked.answered(replace(frame, ticket=asked.frame.ticket))
 
-    def wake(self, now: int) -> None:
+    def wake(self) -> None:
         """Pass on again what has not been answered."""
-        self.now = now
+        now = self._turn.now
         for ticket, asked in self._asked.items():
             if asked.sent_at is not None and now - asked.sent_at >= AGAIN_US:
                 self._pass_on(ticket, asked)
@@ -161,7 +163,7 @@ class Fetching:
             if asked.sent_at is not None and asked.frame.pubend == pubend:
                 self._pass_on(ticket, asked)
 
-    def _done(self, ticket: int) -> _Asked | None:
+    def _done(self, ticket: int) -> _FetchAsked | None:
         """What was asked under the ticket, and is not any more; None if whoever wanted it is gone."""
         asked = self._asked.pop(ticket, None)
         if asked is not None and asked.owner is not None:

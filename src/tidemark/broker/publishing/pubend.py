@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from tidemark.broker.commit import GroupCommit
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, Outbox, PubendState, SendClient
+from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, PubendState, SendClient
+from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
 from tidemark.wire.answers import PubendStatus
@@ -44,26 +44,25 @@ class PubendPolicy:
     release_unarchived: bool = False
 
 
+class RootStream(Protocol):
+    """The stream that begins at a pubend, as the pubend sees it."""
+
+    def first(self, base: int, upto: int, lost: int, version: int, batch: EventBatch | None) -> None:
+        """Take durable first-time knowledge of `(base, upto]`; everything at or below `lost` is L."""
+
+
 class Pubend:
     """One pubend at the broker that hosts it."""
 
     def __init__(
-        self,
-        name: str,
-        state: PubendState,
-        policy: PubendPolicy,
-        out: Outbox,
-        counters: Counters,
-        commit: GroupCommit,
-        publish: Callable[[int, int, EventBatch | None], None],
+        self, name: str, state: PubendState, policy: PubendPolicy, turn: Turn, stream: RootStream
     ) -> None:
-        """`publish(base, upto, batch)` passes durable first-time knowledge on."""
         self.name = name
         self._policy = policy
-        self._out = out
-        self._counters = counters
-        self._commit = commit
-        self._publish = publish
+        self._turn = turn
+        self._out = turn.out
+        self._counters = turn.counters
+        self._stream = stream
         #: the last tick given to an event, durable or not
         self._last = state.last
         #: no event will get a tick at or below this: it was, or may have been, said to be silent
@@ -97,7 +96,7 @@ class Pubend:
 
     # Publishing.
 
-    def received(self, client: int, frame: Publish, wall: int) -> None:
+    def received(self, client: int, frame: Publish) -> None:
         """A publisher's batch: log what is new, acknowledge what is durable."""
         last = frame.sequence + frame.batch.count - 1
         known = self._publishers.get(frame.publisher)
@@ -112,7 +111,7 @@ class Pubend:
             batch = frame.batch
             if known is not None and frame.sequence <= known[0]:
                 batch = batch.slice(known[0] + 1 - frame.sequence, batch.count)
-            self._append(frame.publisher, last, batch, wall)
+            self._append(frame.publisher, last, batch)
         sequence, tick = self._publishers[frame.publisher]
         acknowledgement = Published(self.name, frame.publisher, max(last, sequence), tick)
         # Also for a duplicate: the original may still be on its way to the disk.
@@ -139,7 +138,8 @@ class Pubend:
         self._counters["publishes_refused"] += 1
         self._out.add(SendClient(client, Refused("publish", publisher, code, reason)))
 
-    def _append(self, publisher: str, last: int, batch: EventBatch, wall: int) -> None:
+    def _append(self, publisher: str, last: int, batch: EventBatch) -> None:
+        wall = self._turn.wall
         first = max(self._last + 1, self._silent + 1, wall)
         self._counters["clock_back"] += first > wall + SECOND
         batch.count_ticks(first)
@@ -147,7 +147,7 @@ class Pubend:
         self._publishers[publisher] = (last, self._last)
         self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
         self._unsynced += 1
-        self._commit.after(lambda: self._durable(publisher, last, batch), self._forgotten)
+        self._turn.log.after(lambda: self._durable(publisher, last, batch), self._forgotten)
 
     def _durable(self, publisher: str, last: int, batch: EventBatch) -> None:
         self._unsynced -= 1
@@ -165,7 +165,10 @@ class Pubend:
         if self._fresh:
             fresh, self._fresh = self._fresh, []
             for base, upto, batch in fresh:
-                self._publish(base, upto, batch)
+                self._pass_on(base, upto, batch)
+
+    def _pass_on(self, base: int, upto: int, batch: EventBatch | None) -> None:
+        self._stream.first(base, upto, self.lost, 0, batch)
 
     def _forgotten(self) -> None:
         """A batch found the disk full: it, and all after it, never was there; its ticks stay used."""
@@ -174,24 +177,24 @@ class Pubend:
 
     def _when_durable(self, action: Callable[[], None], failed: Callable[[], None]) -> None:
         if self._unsynced:
-            self._commit.after(action, failed)
+            self._turn.log.after(action, failed)
         else:
             action()
 
     # Silence.
 
-    def beat(self, now: int, wall: int) -> None:
+    def beat(self) -> None:
         """Make silence explicit up to now, as far as the lease on disk reaches; renew the lease in time.
 
         With a clock that went back it goes on a tick at a time: who waits for the stream to move, a new
         subscriber say, must not wait until the clock has caught up.
         """
-        time = max(wall, self.position + 1)
+        now, time = self._turn.now, max(self._turn.wall, self.position + 1)
         if self._lease < time + self._policy.lease_ahead // 2 and not self._leasing:
             reserved = time + self._policy.lease_ahead
             self._leasing = True
             self._out.add(AppendLease(self.name, reserved))
-            self._commit.after(lambda: self._leased(reserved), self._not_leased)
+            self._turn.log.after(lambda: self._leased(reserved), self._not_leased)
         if self._unsynced or now - self._beat_at < self._pace:
             return
         assert not self._fresh
@@ -201,7 +204,7 @@ class Pubend:
             self._pace = min(2 * self._pace, max(self._policy.heartbeat_idle, self._policy.heartbeat))
             base, self.position = self.position, upto
             self._silent = max(self._silent, upto)
-            self._publish(base, upto, None)
+            self._pass_on(base, upto, None)
 
     def hasten(self) -> None:
         """Something has happened, or somebody waits for the stream to move."""
@@ -214,8 +217,9 @@ class Pubend:
     def _not_leased(self) -> None:
         self._leasing = False
 
-    def announcement(self, now: int) -> int | None:
+    def announcement(self) -> int | None:
         """AckExpected: the last event's tick, if nobody has released it for too long, or after recovery."""
+        now = self._turn.now
         pending = self._released < self._last and self._last <= self.position
         overdue = pending and now - self._release_heard > self._policy.ack_expected
         if not overdue and not (self._announce and pending):
@@ -226,19 +230,19 @@ class Pubend:
 
     # Release.
 
-    def released(self, released: int, delivered: int, now: int, wall: int) -> None:
+    def released(self, released: int, delivered: int) -> None:
         """The minima over all subscriber hosting brokers; they never go back."""
         if released > self._released:
-            self._release_heard = now
+            self._release_heard = self._turn.now
         self._released = max(self._released, released)
         self._delivered = max(self._delivered, delivered)
-        self.release(wall)
+        self.release()
 
-    def release(self, wall: int) -> None:
+    def release(self) -> None:
         """Turn to L what may be; never beyond what everyone who is not catching up has."""
         archived = self._released if self.archived is None else self.archived
         let_go = min(self._released, archived)
-        early = min(self._delivered, self._early(wall))
+        early = min(self._delivered, self._early())
         if not self._policy.release_unarchived and self.archived is not None:
             early = min(early, self.archived)
         upto = min(max(let_go, early), self.position)
@@ -262,11 +266,11 @@ class Pubend:
             publishers=len(self._publishers),
         )
 
-    def _early(self, wall: int) -> int:
+    def _early(self) -> int:
         """Up to where the administrator's policy would let history go."""
         upto = TICK_MIN
         if self._policy.max_retain is not None:
-            upto = wall - self._policy.max_retain
+            upto = self._turn.wall - self._policy.max_retain
         if self._policy.max_bytes is not None and self.bytes > self._policy.max_bytes:
             excess = self.bytes - self._policy.max_bytes
             for tick, size in self._sizes:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from tidemark.broker.commit import GroupCommit
-from tidemark.broker.effects import Outbox, SaveHosts, SendPeer
+from tidemark.broker.effects import SaveHosts, SendPeer
+from tidemark.broker.overlay.neighbourhood import Neighbourhood
+from tidemark.broker.turn import Turn
 from tidemark.ticks import TICK_MAX, TICK_MIN
 from tidemark.wire.answers import HostStatus
 from tidemark.wire.frames import Heard, ReleaseRow
@@ -94,10 +95,10 @@ class Rows:
 class Hosts:
     """The hosts of a pubend, at the pubend's own broker."""
 
-    def __init__(self, pubend: str, known: Mapping[str, int], out: Outbox, commit: GroupCommit) -> None:
+    def __init__(self, pubend: str, known: Mapping[str, int], turn: Turn) -> None:
         self._pubend = pubend
-        self._out = out
-        self._commit = commit
+        self._turn = turn
+        self._out = turn.out
         #: on disk, or on its way there: those that may have subscribers -> no older row of it counts
         self._known = dict(known)
         self._rows: dict[str, ReleaseRow] = {}
@@ -107,7 +108,7 @@ class Hosts:
         """Those that release waits for."""
         return tuple(sorted(self._known))
 
-    def received(self, peer: str, row: ReleaseRow, is_up: Callable[[str], bool]) -> None:
+    def received(self, peer: str, row: ReleaseRow, neighbourhood: Neighbourhood) -> None:
         """A host's row came by way of a neighbour; it is heard once that is on disk."""
         known, oldest = self._rows.get(row.host), self._known.get(row.host)
         if oldest is None and row.released == TICK_MAX:
@@ -121,7 +122,7 @@ class Hosts:
             self._rows[row.host] = row
         if row.asks:
             heard = SendPeer(peer, Heard(self._pubend, row.host, row.sequence))
-            self._commit.after(lambda: self._out.add(heard) if is_up(peer) else None)
+            self._turn.tables.after(lambda: self._out.add(heard) if neighbourhood.is_present(peer) else None)
 
     def remove(self, host: str) -> bool:
         """An administrator strikes a host off: it holds nothing any more. Whether it was there."""
@@ -135,7 +136,7 @@ class Hosts:
     def save(self) -> None:
         """Put on disk which hosts there are."""
         self._out.add(SaveHosts(self._pubend, dict(sorted(self._known.items()))))
-        self._commit.after()
+        self._turn.tables.after()
 
     def total(self, here: Minima | None) -> Minima | None:
         """The minima over all hosts and those here; None while one is unknown."""

@@ -18,10 +18,11 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 from weakref import WeakValueDictionary
 
-from tidemark.broker.counters import Counters
 from tidemark.broker.streams.reduction import Reduction
+from tidemark.broker.turn import Turn
 from tidemark.errors import TopicError
 from tidemark.matching.audience import Audience
 from tidemark.message.registry import Registry
@@ -70,12 +71,26 @@ class _Said:
     made_of: dict[int, dict[str, int]] = field(default_factory=dict)
 
 
+class Paced(Protocol):
+    """A pubend that is hosted here, as what is wanted of it sees it."""
+
+    def hasten(self) -> None:
+        """Make silence explicit sooner: somebody waits for the stream to move."""
+
+
 class Interests:
     """The interests that a broker has heard and said."""
 
-    def __init__(self, incarnation: int, registry: Registry, counters: Counters) -> None:
+    def __init__(
+        self, incarnation: int, registry: Registry, turn: Turn, pubends: Mapping[str, Paced]
+    ) -> None:
+        #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
-        self._counters = counters
+        self._counters = turn.counters
+        #: pubend hosted here -> itself; the broker's own, which only the broker changes
+        self._pubends = pubends
+        #: what is wanted has changed since upstream neighbours were told; the broker resets it
+        self.is_unsaid = False
         #: pubend -> follower -> what it said
         self._heard: dict[str, dict[str, _Heard]] = {}
         self._said: dict[str, _Said] = {}
@@ -89,6 +104,12 @@ class Interests:
         self._reductions: dict[frozenset[str], Reduction] = {}
         self._unions: OrderedDict[frozenset[Wanted], Lines] = OrderedDict()
         self._audiences: WeakValueDictionary[Lines, _Selection] = WeakValueDictionary()
+
+    def note_change(self) -> None:
+        """A subscriber here or behind a neighbour wants something else than before, and waits for it."""
+        self.is_unsaid = True
+        for pubend in self._pubends.values():
+            pubend.hasten()
 
     # What others want.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidemark.errors import TidemarkError
-from tidemark.matching.forms.covering import Subscription, covers_subscription
+from tidemark.matching.forms.covering import TopicInterest, covers_interest
 from tidemark.matching.forms.summary import UNTYPED, summarise
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.render import render
@@ -26,7 +26,7 @@ class Reduction:
     """Sums up the interest told to one neighbour."""
 
     def __init__(self) -> None:
-        self._lines: dict[Wanted, Subscription] = {}
+        self._lines: dict[Wanted, TopicInterest] = {}
         self._wanted: frozenset[Wanted] = frozenset()
         #: lines that have come or gone since all was summed up
         self._changes = 0
@@ -52,16 +52,16 @@ class Reduction:
     def _add(self, added: Iterable[Wanted]) -> None:
         for line in sorted(added, key=lambda line: (line.pattern, line.selector)):
             parsed = _parsed(line)
-            if not any(covers_subscription(known, parsed) for known in self._lines.values()):
+            if not any(covers_interest(known, parsed) for known in self._lines.values()):
                 self._lines[line] = parsed
         if len(self._lines) > LINES_MAX:
             self._sum_up()
 
 
-def _parsed(line: Wanted) -> Subscription:
+def _parsed(line: Wanted) -> TopicInterest:
     """What cannot be read - a newer neighbour's selector, say - is taken to want the whole topic."""
     pattern = TopicPattern.parse(line.pattern)
     try:
-        return Subscription.of(pattern, parse(line.selector), UNTYPED)
+        return TopicInterest.of(pattern, parse(line.selector), UNTYPED)
     except TidemarkError:
-        return Subscription.of(pattern, parse(""), UNTYPED)
+        return TopicInterest.of(pattern, parse(""), UNTYPED)

@@ -11,14 +11,14 @@ for; for the rest upstream is asked, although something is known of it here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from tidemark.broker.counters import Counters
-from tidemark.broker.effects import LogRead, Outbox, ReadLog, SendPeer
+from tidemark.broker.effects import LogRead, ReadLog, SendPeer
 from tidemark.broker.streams.interest import HERE, STARTED_ONLY, Interests
 from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.window import PIECE_BYTES, Window, rows_within, unexpired
+from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants
 from tidemark.wire.frames import AckExpected, Knowledge, Nack, Range
@@ -54,21 +54,18 @@ class Stream:
         self,
         pubend: str,
         interests: Interests,
-        out: Outbox,
-        counters: Counters,
+        turn: Turn,
         window_bytes_max: int,
         thresholds: Thresholds,
         *,
         is_hosted: bool,
-        wall: Callable[[], int],
     ) -> None:
-        """`wall`: the time of day."""
         self.pubend = pubend
-        self._wall = wall
         self.is_hosted = is_hosted
         self._interests = interests
-        self._out = out
-        self._counters = counters
+        self._turn = turn
+        self._out = turn.out
+        self._counters = turn.counters
         self.window = Window(window_bytes_max)
         #: the neighbour that is followed; None at the pubend's own broker, and where there is no way to it
         self.upstream: str | None = None
@@ -96,12 +93,12 @@ class Stream:
 
     # Whom it comes from, and whom it goes to.
 
-    def attach(self, upstream: str, version: int, now: int) -> None:
+    def attach(self, upstream: str, version: int) -> None:
         """From now on it comes from this neighbour, which was told an interest of `version`."""
         self.upstream = upstream
         self.attached = self._version = version
         self._is_settled = False
-        self._curiosity.reset(now)
+        self._curiosity.reset(self._turn.now)
 
     def detach(self) -> None:
         """There is nobody that it comes from."""
@@ -214,8 +211,9 @@ class Stream:
             self._curiosity.answered(first, last)
         return taken
 
-    def ack_expected(self, tick: int, now: int) -> bool:
+    def ack_expected(self, tick: int) -> bool:
         """The pubend has logged up to `tick`: who has not got that far will ask. Whether it was passed on."""
+        now = self._turn.now
         if self._announced[0] == tick and now < self._announced[1] + ANNOUNCED_US:
             return False
         self._announced = (tick, now)
@@ -243,9 +241,7 @@ class Stream:
 
     # From downstream.
 
-    def nacked(
-        self, asker: str, ranges: Iterable[Range], now: int, *, version: int = 0, patient: bool = False
-    ) -> None:
+    def nacked(self, asker: str, ranges: Iterable[Range], *, version: int = 0, patient: bool = False) -> None:
         """A neighbour (or HERE) wants to know: answer what is known, ask upstream for the rest, once.
 
         The answer is to account for the asker's interest of `version`; for HERE, 0 is all that has started
@@ -270,6 +266,7 @@ class Stream:
             asked = missing
         # Who asks for what was before its time here has come over from elsewhere, and is seldom alone.
         since = self._coverage.since(need) if need else TICK_MIN
+        now = self._turn.now
         for base, upto in asked:
             self._ask(base, upto, now if patient or base < since else now - self._gct)
 
@@ -334,11 +331,11 @@ class Stream:
 
     # Time.
 
-    def wake(self, now: int) -> None:
+    def wake(self) -> None:
         """Send the nacks that are due."""
         if self.upstream is None:
             return
-        due = self._curiosity.due(now)
+        due = self._curiosity.due(self._turn.now)
         if not due:
             return
         waiting = self._wants.askers()
@@ -381,7 +378,7 @@ class Stream:
     ) -> None:
         part = rows_within(batch, base, upto)
         if part is not None:
-            before, part = part.count, unexpired(part, self._wall())
+            before, part = part.count, unexpired(part, self._turn.wall)
             self._counters["events_expired"] += before - (part.count if part is not None else 0)
         selection = self._interests.selection(self.pubend, peer)
         if part is not None and selection is not None:

@@ -6,11 +6,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import Thread
-from typing import Any
 
 from tidemark.node.logs import Log
+from tidemark.spark.reports import PipelineReport, RoundEnded, ScanEnded, Waiting
 
 #: What was archived is summed up this often.
 SUM_SECONDS = 60.0
@@ -18,35 +18,36 @@ log = Log("archive")
 
 
 class ArchiveLog:
-    """Takes what `run_archive` tells."""
+    """Takes the reports of `run_archive` and `run_serve`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._said_at = float("-inf")
         self._rounds = self._events = self._bytes = 0
 
-    def __call__(self, said: Mapping[str, Any]) -> None:
-        """A round has ended, or it waits for something, or no more."""
-        if said.get("waiting"):
-            log.warning("waiting", reason=said["waiting"])
-        elif "waiting" in said:
-            log.info("goes on")
-        elif "recalled" in said:
-            log.info(
-                "gave back",
-                recalls=said["recalled"],
-                events_read=said["events"],
-                waves=said["waves"],
-                seconds=round(said["seconds"], 3),
-            )
-        else:
-            self._add(said)
+    def __call__(self, report: PipelineReport) -> None:
+        """Log a report, or add a round to what is logged from time to time."""
+        match report:
+            case Waiting(""):
+                log.info("goes on")
+            case Waiting(reason):
+                log.warning("waiting", reason=reason)
+            case ScanEnded():
+                log.info(
+                    "gave back",
+                    recalls=report.recalled,
+                    events_read=report.events,
+                    waves=report.waves,
+                    seconds=round(report.seconds, 3),
+                )
+            case RoundEnded():
+                self._add(report)
 
-    def _add(self, said: Mapping[str, Any]) -> None:
+    def _add(self, ended: RoundEnded) -> None:
         self._rounds += 1
-        self._events += said["events"]
-        self._bytes += said["bytes"]
-        log.debug("archived", events=said["events"], seconds=round(said["seconds"], 3))
+        self._events += ended.events
+        self._bytes += ended.bytes
+        log.debug("archived", events=ended.events, seconds=round(ended.seconds, 3))
         if self._clock() >= self._said_at + SUM_SECONDS:
             log.info("archived", events=self._events, bytes=self._bytes, rounds=self._rounds)
             self._said_at = self._clock()

@@ -13,7 +13,7 @@ from tidemark.cli.output import emit
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
-    from tidemark.spark.audit.report import Report
+    from tidemark.spark.audit.report import AuditReport
 
 CLEAN, FAULTY, NO_VERDICT = 0, 1, 2
 
@@ -70,7 +70,7 @@ def audit(ledgers: Path, html: Path | None, master: str, as_json: bool) -> None:
     sys.exit(CLEAN if report.is_clean else FAULTY)
 
 
-def _show(report: Report) -> None:
+def _show(report: AuditReport) -> None:
     from rich.console import Console
 
     from tidemark.spark.audit.table import show

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tidemark.admin.numbers import NOTHING, show_bytes, show_seconds, show_time
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER_DEFAULT, BROKER_VARIABLE, JSON, duration
-from tidemark.cli.output import emit, emit_either, table
+from tidemark.cli.output import emit, table
 from tidemark.cli.pipeline.audit import audit
 from tidemark.cli.watching.screen import watch
 from tidemark.errors import ConfigError, TidemarkError
 
 if TYPE_CHECKING:
-    from tidemark.spark.archive.compaction import Retain
+    from tidemark.spark.archive.compaction import ArchiveRetention
+    from tidemark.spark.archive.status import ArchiveStatus
+    from tidemark.spark.reports import PipelineReport
 
 #: Where `tidemark up` keeps it.
 ARCHIVE_DEFAULT = "tidemark-data/archive"
@@ -134,7 +135,7 @@ def archive(
             run_archive(
                 urls,
                 path,
-                tell=emit if as_json else ArchiveLog() if level is not None else _tell,
+                tell=_emit if as_json else ArchiveLog() if level is not None else _tell,
                 sleep=interrupts.sleep,
                 interval=interval,
                 once=once,
@@ -183,19 +184,19 @@ def serve(
     with Interrupts() as interrupts:
         if attached:
             end_with_input()
-        tell = emit if as_json else ArchiveLog() if level is not None else _tell
+        tell = _emit if as_json else ArchiveLog() if level is not None else _tell
         run_serve(urls, path, tell=tell, sleep=interrupts.sleep, master=master)
 
 
-def _retained(text: str) -> Retain:
+def _retained(text: str) -> ArchiveRetention:
     from tidemark.node.config.units import parse_retain
-    from tidemark.spark.archive.compaction import Retain
+    from tidemark.spark.archive.compaction import ArchiveRetention
 
     try:
         found = parse_retain(text)
     except ConfigError as error:
         raise click.BadParameter(error.reason, param_hint="--retain") from None
-    return Retain(None if found.age is None else found.age / 1e6, found.size)
+    return ArchiveRetention(None if found.age is None else found.age / 1e6, found.size)
 
 
 @pipeline.command()
@@ -216,62 +217,71 @@ def status(
     tidemark pipeline status --path /var/lib/tidemark/archive --offline
     tidemark pipeline status --json | jq '.pubends[].lag_seconds'
     """
-    from tidemark.spark import pipeline as jobs
+    from tidemark.spark.archive import status as archive_status
 
-    def found() -> dict[str, Any]:
-        return jobs.status(path, None if offline else urls)
+    def found() -> ArchiveStatus:
+        return archive_status.status(path, None if offline else urls)
 
     if not is_watched:
-        emit_either(found(), _draw, as_json)
+        if as_json:
+            emit(found().to_json())
+        else:
+            click.echo(_draw(found()))
         return
     with Interrupts() as interrupts:
         if not as_json:
             watch(lambda: _draw(found()), interval, interrupts)
             return
-        emit(found())
+        emit(found().to_json())
         while interrupts.sleep(interval):
-            emit(found())
+            emit(found().to_json())
 
 
-def _tell(said: Mapping[str, Any]) -> None:
-    if "waiting" in said:
-        click.echo(f"waiting: {said['waiting']}" if said["waiting"] else "going on", err=True)
-    elif "recalled" in said:
+def _emit(report: PipelineReport) -> None:
+    emit(report.to_json())
+
+
+def _tell(report: PipelineReport) -> None:
+    from tidemark.spark.reports import ScanEnded, Waiting
+
+    took = "" if isinstance(report, Waiting) else show_seconds(report.seconds)
+    if isinstance(report, Waiting):
+        click.echo(f"waiting: {report.waiting}" if report.waiting else "going on", err=True)
+    elif isinstance(report, ScanEnded):
         click.echo(
-            f"gave back to {said['recalled']:,} subscribers what they asked for, "
-            f"of {said['events']:,} events read, in {show_seconds(said['seconds'])}"
+            f"gave back to {report.recalled:,} subscribers what they asked for, "
+            f"of {report.events:,} events read, in {took}"
         )
     else:
-        size = show_bytes(said["bytes"])
-        click.echo(f"archived {said['events']:,} events, {size}, in {show_seconds(said['seconds'])}")
+        click.echo(f"archived {report.events:,} events, {show_bytes(report.bytes)}, in {took}")
 
 
-def _draw(found: Mapping[str, Any]) -> str:
-    rate = found["events_per_second"]
-    process = found["process"]
+def _draw(found: ArchiveStatus) -> str:
+    rate = found.events_per_second
+    process = found.process
     lines = [
-        f"{click.style(found['path'], bold=True)}  "
+        f"{click.style(found.path, bold=True)}  "
         + (f"written by process {process}" if process is not None else "no process writes it"),
-        f"{found['events']:,} events of {show_bytes(found['event_bytes'])} archived"
+        f"{found.events:,} events of {show_bytes(found.event_bytes)} archived"
         + (f", {rate:,.0f} a second while at work" if rate else ""),
     ]
-    if found["lag_events"] is not None:
-        behind = f"{found['lag_events']:,} events behind, {show_seconds(found['lag_seconds'])}"
-        lines.append(behind if found["lag_events"] else "not behind")
-    lines += [f"{url} does not answer: {reason}" for url, reason in found["away"].items()]
-    if found["released"] is not None:
-        lines.append(f"nothing up to {show_time(found['released'])} is kept")
+    if found.lag_events is not None:
+        behind = f"{found.lag_events:,} events behind, {show_seconds(found.lag_seconds)}"
+        lines.append(behind if found.lag_events else "not behind")
+    lines += [f"{url} does not answer: {reason}" for url, reason in found.away.items()]
+    if found.released is not None:
+        lines.append(f"nothing up to {show_time(found.released)} is kept")
     tables = table(
         ("TABLE", "EVENTS", "FILES", "SIZE", "COLUMNS"),
         [
             (
-                each["root"],
-                f"{each['events']:,}",
-                str(each["files"]),
-                show_bytes(each["bytes"]),
-                str(each["columns"]),
+                each.root,
+                f"{each.events:,}",
+                str(each.files),
+                show_bytes(each.bytes),
+                str(each.columns),
             )
-            for each in found["tables"]
+            for each in found.tables
         ],
         right=(1, 2, 3, 4),
     )
@@ -279,13 +289,13 @@ def _draw(found: Mapping[str, Any]) -> str:
         ("PUBEND", "LAG", "EVENTS", "ARCHIVED UP TO", "GAPS"),
         [
             (
-                each["pubend"],
-                show_seconds(each["lag_seconds"]),
-                NOTHING if each["lag_events"] is None else f"{each['lag_events']:,}",
-                NOTHING if each["covered"] is None else show_time(each["covered"]),
-                str(len(each["missing"])),
+                each.pubend,
+                show_seconds(each.lag_seconds),
+                NOTHING if each.lag_events is None else f"{each.lag_events:,}",
+                NOTHING if each.covered is None else show_time(each.covered),
+                str(len(each.missing)),
             )
-            for each in found["pubends"]
+            for each in found.pubends
         ],
         right=(1, 2, 4),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from tidemark.storage.disk.atomic_file import replace_path
 
 if TYPE_CHECKING:
     from tidemark.ticks import CheckpointToken
@@ -36,13 +37,8 @@ class CheckpointFile:
         """Put it on disk; False if it is there already."""
         if token == self._saved:
             return False
-        new = self._path.with_name(self._path.name + ".new")
         try:
-            with new.open("w") as file:
-                file.write(f"{token.text()}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._path)
+            replace_path(self._path, f"{token.text()}\n".encode())
         except OSError as error:
             raise click.ClickException(f"{self._path} cannot be written: {error.strerror}") from None
         self._saved = token

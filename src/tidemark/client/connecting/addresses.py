@@ -16,7 +16,7 @@ _PART = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/?#@\[\]]+))(
 _URL = re.compile(r"tidemark://[^\s;]+")
 
 
-class Address(NamedTuple):
+class SocketAddress(NamedTuple):
     """One broker's."""
 
     host: str
@@ -26,7 +26,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_url(url: str) -> tuple[Address, ...]:
+def parse_url(url: str) -> tuple[SocketAddress, ...]:
     """The brokers that a URL names, in its order; ConfigError if it names none."""
     if not url.startswith(SCHEME):
         raise ConfigError(f"{url!r} is not a broker's URL: write {SCHEME}host:port", key="url")
@@ -36,7 +36,7 @@ def parse_url(url: str) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(_address(part, url) for part in parts))
 
 
-def addresses_in(text: str) -> tuple[Address, ...]:
+def addresses_in(text: str) -> tuple[SocketAddress, ...]:
     """The brokers that a sentence names, in a URL; none if it has no URL."""
     found = _URL.search(text)
     try:
@@ -45,19 +45,19 @@ def addresses_in(text: str) -> tuple[Address, ...]:
         return ()
 
 
-def parse_listen(text: str) -> Address:
+def parse_listen(text: str) -> SocketAddress:
     """Where to listen, `host:port`; port 0 lets the system choose. ConfigError if it is anything else."""
     match = _PART.fullmatch(text)
     if match is None or match["port"] is None or int(match["port"]) > PORT_MAX:
         raise ConfigError(f"{text!r} is not an address: write host:port, like 127.0.0.1:0", key="listen")
-    return Address(match["six"] or match["host"], int(match["port"]))
+    return SocketAddress(match["six"] or match["host"], int(match["port"]))
 
 
-def _address(text: str, url: str) -> Address:
+def _address(text: str, url: str) -> SocketAddress:
     match = _PART.fullmatch(text)
     port = int(match["port"]) if match and match["port"] else PORT_DEFAULT
     if match is None or not 0 < port <= PORT_MAX:
         raise ConfigError(
             f"{text!r} in {url!r} is not host:port: write {SCHEME}127.0.0.1:{PORT_DEFAULT}", key="url"
         )
-    return Address(match["six"] or match["host"], port)
+    return SocketAddress(match["six"] or match["host"], port)

@@ -1,4 +1,4 @@
-"""Connection: one socket to one broker; frames in, frames out.
+"""BrokerConnection: one socket to one broker; frames in, frames out.
 
 Owns the handshake and the pings. A connection that this side opens begins with its greeting; one that a
 broker has opened begins with the broker's. Frames of one loop turn leave in one write; there is no task that
@@ -15,7 +15,7 @@ from typing import Any, cast
 from tidemark.errors import NotConnectedError, RefusedError, TidemarkError, VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire.codec import encode, size_of
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     ClientFrame,
     Connect,
@@ -38,7 +38,7 @@ WRITE_BYTES_MAX = 256 << 10
 PING_SECONDS = 10.0
 
 
-class Connection(asyncio.BufferedProtocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     """One connection. `welcome` is set when the broker has answered, `lost` when it is over."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Connection(asyncio.BufferedProtocol):
         on_writable: Callable[[], None],
         *,
         ping_seconds: float = PING_SECONDS,
-        on_pushing: Callable[[Connection, Pushing], None] | None = None,
+        on_pushing: Callable[[BrokerConnection, Pushing], None] | None = None,
     ) -> None:
         """`on_pushing`: a broker has called, and says so; instead of a greeting."""
         self._loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closed_well = False
         self._is_paused = False
         self._transport: asyncio.Transport | None = None
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         self._buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._out: list[Buffer] = []
         self._out_bytes = 0

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from tidemark.client.connecting.addresses import Address
+from tidemark.client.connecting.addresses import SocketAddress
 from tidemark.client.connecting.backoff import Backoff
-from tidemark.client.connecting.connection import PING_SECONDS, Connection
+from tidemark.client.connecting.connection import PING_SECONDS, BrokerConnection
 from tidemark.errors import ClosedError, NotConnectedError, RefusedError, TidemarkError, VersionError
 from tidemark.wire.frames import ClientFrame, Connect, Resume, Welcome
 from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
@@ -30,7 +30,7 @@ class Link:
 
     def __init__(
         self,
-        addresses: Sequence[Address],
+        addresses: Sequence[SocketAddress],
         client: str,
         *,
         on_frame: Callable[[ClientFrame], None],
@@ -49,10 +49,10 @@ class Link:
         self._on_writable = on_writable
         self._backoff = backoff
         self._ping_seconds = ping_seconds
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._task: asyncio.Task[None] | None = None
         #: what each address answered last
-        self._errors: dict[Address, Exception] = {}
+        self._errors: dict[SocketAddress, Exception] = {}
         self.welcome: Welcome | None = None
 
     @property
@@ -95,7 +95,7 @@ class Link:
         if self._connection is not None:
             self._connection.close(error)
 
-    def move(self, addresses: Sequence[Address], reason: str) -> None:
+    def move(self, addresses: Sequence[SocketAddress], reason: str) -> None:
         """The broker wants us to go elsewhere: there first, and to this one only if nobody else answers."""
         if self._connection is None or self._connection.lost.done():
             return  # it has said so before
@@ -135,11 +135,11 @@ class Link:
                 # Welcomed and thrown out, again and again perhaps.
                 await asyncio.sleep(self._backoff.delay())
 
-    async def _until_lost(self, connection: Connection) -> Exception:
+    async def _until_lost(self, connection: BrokerConnection) -> Exception:
         """Why it is over, once it is."""
         return await connection.lost
 
-    async def _connect(self, first: asyncio.Future[Welcome]) -> Connection:
+    async def _connect(self, first: asyncio.Future[Welcome]) -> BrokerConnection:
         while True:
             for address in list(self._addresses):
                 try:
@@ -157,11 +157,11 @@ class Link:
                 first.set_exception(final[0])
             await asyncio.sleep(self._backoff.delay())
 
-    async def _try(self, address: Address) -> Connection:
+    async def _try(self, address: SocketAddress) -> BrokerConnection:
         """A connection on which the broker has welcomed us."""
         return await self._greeted(address, Connect(self._client, PROTOCOL_OLDEST, PROTOCOL_NEWEST))
 
-    async def _greeted(self, address: Address, greeting: Connect | Resume) -> Connection:
+    async def _greeted(self, address: SocketAddress, greeting: Connect | Resume) -> BrokerConnection:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
@@ -178,8 +178,8 @@ class Link:
         except TimeoutError:
             raise NotConnectedError(f"no answer within {HANDSHAKE_SECONDS:.0f} s") from None
 
-    def _protocol(self, greeting: Connect | Resume) -> Connection:
-        return Connection(greeting, self._on_frame, self._on_writable, ping_seconds=self._ping_seconds)
+    def _protocol(self, greeting: Connect | Resume) -> BrokerConnection:
+        return BrokerConnection(greeting, self._on_frame, self._on_writable, ping_seconds=self._ping_seconds)
 
     def _unreachable(self, timeout: float) -> NotConnectedError:
         said = "; ".join(

@@ -1,20 +1,22 @@
-"""Questions: what was asked of a broker and not answered. An answer finds its question by the ticket.
+"""PendingRequests: what was asked of a broker and is not answered yet. Answers carry the ticket asked with.
 
-They are void with the connection: whoever waits then is told, and asks again if that does no harm.
+All requests fail when the connection is lost: the caller gets an error, and asks again if that does no harm.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
-from tidemark.errors import NotConnectedError, RefusedError, TidemarkError
+from tidemark.errors import NotConnectedError, RefusedError, TidemarkError, TimedOutError
 from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
 
+_T = TypeVar("_T")
 
-class Questions:
-    """Those of one client."""
+
+class PendingRequests:
+    """The pending requests of one client."""
 
     def __init__(self, send: Callable[[Ask | Fetch], None]) -> None:
         self._send = send
@@ -22,50 +24,59 @@ class Questions:
         self._last = 0
 
     async def ask(self, what: str, arguments: str) -> str:
-        """What administrators ask; the answer is JSON."""
+        """Ask what administrators ask; `arguments` and the answer are JSON. RefusedError from the broker."""
         answer: Answer = await self._answer(lambda ticket: Ask(ticket, what, arguments))
         return answer.payload
 
     async def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, where: str, bytes_max: int
     ) -> Fetched:
-        """A part of a pubend."""
+        """Ask for a part of a pubend; see Client._fetch. RefusedError from the broker."""
         fetched: Fetched = await self._answer(
             lambda ticket: Fetch(ticket, pubend, base, upto, pattern, where, bytes_max)
         )
         return fetched
 
-    async def _answer(self, question: Callable[[int], Ask | Fetch]) -> Any:
+    async def _answer(self, request: Callable[[int], Ask | Fetch]) -> Any:
         self._last += 1
         ticket = self._last
         future = self._waiting[ticket] = asyncio.get_running_loop().create_future()
-        self._send(question(ticket))
+        self._send(request(ticket))
         try:
             return await future
         finally:
             del self._waiting[ticket]
 
     def answered(self, frame: Answer | Fetched) -> None:
-        """A broker has answered."""
+        """The broker answered a request."""
         future = self._waiting.get(frame.ticket)
         if future is not None and not future.done():
             future.set_result(frame)
 
     def refused(self, frame: Refused) -> None:
-        """A broker does not answer: the name is the ticket."""
+        """The broker refused a request, whose ticket is the name in the frame."""
         future = self._waiting.get(int(frame.name)) if frame.name.isdigit() else None
         if future is not None and not future.done():
             future.set_exception(
                 RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)
             )
 
-    def void(self, error: Callable[[], TidemarkError]) -> None:
-        """Nobody will answer what was asked: the client is closed, or the connection lost."""
+    def fail_all(self, error: Callable[[], TidemarkError]) -> None:
+        """Fail all requests, each with an error that `error` makes: no answer can come any more."""
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(error())
 
 
-def lost() -> NotConnectedError:
-    """The error of whoever waited when the connection was lost."""
+async def within(answer: Awaitable[_T], what: str, seconds: float) -> _T:
+    """Await `answer` and return it; TimedOutError, which names it `what`, if it takes more than `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await answer
+    except TimeoutError:
+        raise TimedOutError(f"{what} did not come within {seconds:g} s: ask again") from None
+
+
+def connection_lost() -> NotConnectedError:
+    """The error of a request that was pending when the connection was lost."""
     return NotConnectedError("the broker was lost: whether it did what was asked is not known; ask again")

@@ -17,9 +17,9 @@ from ipaddress import ip_address
 from secrets import token_hex
 from typing import Any
 
-from tidemark.client.connecting.addresses import Address
+from tidemark.client.connecting.addresses import SocketAddress
 from tidemark.client.connecting.backoff import Backoff
-from tidemark.client.connecting.connection import Connection
+from tidemark.client.connecting.connection import BrokerConnection
 from tidemark.client.connecting.link import HANDSHAKE_SECONDS, Link
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, TidemarkError
 from tidemark.ticks import CheckpointToken
@@ -54,10 +54,10 @@ class PushLink(Link):
 
     def __init__(
         self,
-        addresses: Sequence[Address],
+        addresses: Sequence[SocketAddress],
         client: str,
         *,
-        listen: Address,
+        listen: SocketAddress,
         lease_seconds: int,
         on_frame: Callable[[ClientFrame], None],
         **others: Any,
@@ -74,8 +74,8 @@ class PushLink(Link):
         #: for how long the broker waits for us, as it said last
         self._granted_seconds = lease_seconds
         #: brokers that have called: who has not shown the key, and who has
-        self._strangers: dict[Connection, None] = {}
-        self._pushed: Connection | None = None
+        self._strangers: dict[BrokerConnection, None] = {}
+        self._pushed: BrokerConnection | None = None
         self._is_calling = False
         #: parked: when to call, and that this or who has called has changed
         self._call_at = 0.0
@@ -99,7 +99,7 @@ class PushLink(Link):
         return bool(self._waiting) if self.is_parked else super().is_congested
 
     @property
-    def listens_at(self) -> Address:
+    def listens_at(self) -> SocketAddress:
         """Where it is called, once it is open."""
         return self._listen
 
@@ -113,7 +113,7 @@ class PushLink(Link):
                 f"cannot listen at {self._listen}: {error.strerror or error}; choose one of this machine's"
             )
             raise ConfigError(reason, key="listen") from None
-        self._listen = Address(*self._listener.sockets[0].getsockname()[:2])
+        self._listen = SocketAddress(*self._listener.sockets[0].getsockname()[:2])
         return await super().open(timeout)
 
     def send(self, frame: ClientFrame) -> None:
@@ -146,7 +146,7 @@ class PushLink(Link):
 
     # The lease.
 
-    async def _try(self, address: Address) -> Connection:
+    async def _try(self, address: SocketAddress) -> BrokerConnection:
         connection = await super()._try(address)
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
@@ -159,7 +159,7 @@ class PushLink(Link):
             raise
         return connection
 
-    async def _lease(self, connection: Connection) -> None:
+    async def _lease(self, connection: BrokerConnection) -> None:
         leased = self._leased = asyncio.get_running_loop().create_future()
         connection.send(Lease(self._lease_seconds, str(self._called_at(connection)), self._key))
         await asyncio.wait((leased, connection.lost), return_when=asyncio.FIRST_COMPLETED)
@@ -168,10 +168,10 @@ class PushLink(Link):
         answer = leased.result()
         self._ticket, self._granted_seconds = answer.ticket, answer.seconds
 
-    def _called_at(self, connection: Connection) -> Address:
+    def _called_at(self, connection: BrokerConnection) -> SocketAddress:
         """Whoever listens everywhere is called where the broker sees it."""
         is_everywhere = ip_address(self._listen.host).is_unspecified
-        return Address(connection.host, self._listen.port) if is_everywhere else self._listen
+        return SocketAddress(connection.host, self._listen.port) if is_everywhere else self._listen
 
     def _heard(self, frame: ClientFrame) -> None:
         match frame:
@@ -196,7 +196,7 @@ class PushLink(Link):
         if self._waiting or self._credit:
             self._stir(0.0)
 
-    async def _until_lost(self, connection: Connection) -> Exception:
+    async def _until_lost(self, connection: BrokerConnection) -> Exception:
         try:
             while True:
                 error = await connection.lost
@@ -218,7 +218,7 @@ class PushLink(Link):
             self._credit.clear()
             self._is_back.set()
 
-    async def _back(self) -> Connection:
+    async def _back(self) -> BrokerConnection:
         """Wait until the broker calls, or it is time to call; the connection. Errors: the lease is lost."""
         loop = asyncio.get_running_loop()
         while self._pushed is None and loop.time() < self._call_at:
@@ -237,7 +237,7 @@ class PushLink(Link):
             raise NotConnectedError("the broker has called, and not gone on") from None
         return pushed
 
-    async def _resumed(self) -> Connection:
+    async def _resumed(self) -> BrokerConnection:
         loop, backoff = asyncio.get_running_loop(), Backoff()
         until = loop.time() + min(RESUME_SECONDS, self._granted_seconds / 2)
         self._is_calling = True
@@ -276,11 +276,11 @@ class PushLink(Link):
 
     # Who calls.
 
-    def _protocol(self, greeting: Connect | Resume) -> Connection:
-        return Connection(greeting, self._heard, self._on_writable, ping_seconds=self._ping_seconds)
+    def _protocol(self, greeting: Connect | Resume) -> BrokerConnection:
+        return BrokerConnection(greeting, self._heard, self._on_writable, ping_seconds=self._ping_seconds)
 
-    def _accepted(self) -> Connection:
-        called = Connection(
+    def _accepted(self) -> BrokerConnection:
+        called = BrokerConnection(
             None,
             self._heard,
             self._on_writable,
@@ -294,12 +294,12 @@ class PushLink(Link):
         asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._turn_away, called)
         return called
 
-    def _turn_away(self, called: Connection) -> None:
+    def _turn_away(self, called: BrokerConnection) -> None:
         if called in self._strangers:
             del self._strangers[called]
             called.close()
 
-    def _called(self, called: Connection, frame: Pushing) -> None:
+    def _called(self, called: BrokerConnection, frame: Pushing) -> None:
         """Somebody has called. Only the broker that holds the lease knows the key."""
         if not compare_digest(frame.key.encode(), self._key.encode()):
             reason = "this is not the key of a lease that is held here"

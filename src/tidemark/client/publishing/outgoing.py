@@ -1,8 +1,8 @@
 """Outgoing: the events of one publisher on their way to one pubend, numbered, until they are acknowledged.
 
-Events are numbered from 1 without gaps. They gather in an open batch, which is sealed when it can leave; a
-sealed batch never changes, so that it is the same when it is sent again and the pubend knows it by its
-numbers. No clock and no socket.
+Events are numbered from 1 without gaps. They gather in an open batch, which is sealed when it can leave. A
+sealed batch never changes, so that the pubend recognises it by its numbers when it is sent again. This module
+knows no clock and no socket.
 """
 
 from __future__ import annotations
@@ -17,45 +17,46 @@ from tidemark.message.batches.batch import PRIORITY_DEFAULT, BatchBuilder, Event
 #: An open batch is sealed at this size even if it cannot leave yet.
 SEAL_BYTES = 1 << 20
 
-#: The tick of an event that was acknowledged together with later ones is not known.
+#: The ticks of events, in their order. None: the event was acknowledged together with later ones, and its own
+#: tick is not known.
 Ticks = list[int | None]
 
 
 class Promise(Protocol):
-    """Where the outcome goes: an asyncio.Future, to those who wait."""
+    """Where the outcome of a call goes: an asyncio.Future."""
 
     def done(self) -> bool:
-        """Nobody waits any more."""
+        """The caller has an outcome already, or does not wait any more."""
 
     def set_result(self, result: Any, /) -> None:
         """The events are on disk, at these ticks."""
 
     def set_exception(self, exception: TidemarkError, /) -> None:
-        """They are not, or nobody knows."""
+        """The events are not on disk, or it is not known whether they are."""
 
 
 class Receipt:
-    """Consecutive events of one batch whose outcome somebody waits for."""
+    """Consecutive events of one batch whose outcome one caller waits for."""
 
     __slots__ = ("count", "deadline", "first", "is_single", "promise")
 
     def __init__(self, promise: Promise, deadline: float, *, is_single: bool) -> None:
         self.promise = promise
-        #: when, in the caller's time, waiting ends
+        #: when waiting ends, on the caller's clock
         self.deadline = deadline
-        #: the promise is of one tick, not of a list
+        #: the promise is for one tick, not for a list of ticks
         self.is_single = is_single
         self.first = 0
         self.count = 0
 
     def settle(self, ticks: Ticks) -> None:
-        """The events are on disk."""
+        """The events are on disk, at `ticks`."""
         if not self.promise.done():
             self.promise.set_result(ticks[0] if self.is_single else ticks)
 
 
-class Outgoing:
-    """One batch: open, sealed, sent."""
+class OutgoingBatch:
+    """One batch: open while events are added, then sealed, then sent."""
 
     __slots__ = ("batch", "builder", "bytes", "count", "first", "receipts")
 
@@ -69,30 +70,32 @@ class Outgoing:
 
     @property
     def last(self) -> int:
-        """The number of its last event."""
+        """The number of the last event in this batch."""
         return self.first + self.count - 1
 
 
-class Stream:
-    """One publisher's events for one pubend."""
+class PublisherStream:
+    """The events of one publisher for one pubend."""
 
     def __init__(self, publisher: str, pubend: str, first: int = 1, *, is_named: bool = False) -> None:
         self.publisher = publisher
         self.pubend = pubend
-        #: named by the application, which numbers events itself and may repeat some from a former life
+        #: the application named the publisher and numbers its events; it may repeat events of an earlier run
         self.is_named = is_named
+        #: the number of the next event
         self.next = first
-        #: refusals in a row
+        #: how often a sequence number was refused, in a row
         self.refusals = 0
+        #: why the broker does not take batches just now
         self.refusal: TidemarkError | None = None
-        self._open = Outgoing(first)
-        self._sealed: deque[Outgoing] = deque()
-        #: how many of the sealed have been sent on this connection
+        self._open = OutgoingBatch(first)
+        self._sealed: deque[OutgoingBatch] = deque()
+        #: how many of the sealed batches have been sent on this connection
         self._sent = 0
-        #: acknowledged in this life
+        #: the last number that was acknowledged to this stream; 0 if none was
         self._acknowledged = 0
 
-    # In.
+    # Adding.
 
     def add(
         self,
@@ -104,7 +107,7 @@ class Stream:
         priority: int = PRIORITY_DEFAULT,
         validity_ms: int = 0,
     ) -> int:
-        """One more event; how many bytes it takes."""
+        """Add an event; return the number of bytes that it takes."""
         batch = self._open
         before = batch.builder.size
         batch.builder.add(
@@ -118,7 +121,7 @@ class Stream:
         return size
 
     def add_batch(self, batch: EventBatch, receipt: Receipt) -> int:
-        """A batch that is ready as it is."""
+        """Add a batch that is sent as it is; return the number of bytes that it takes."""
         self.seal()
         self._receive(receipt, batch.count)
         self._open.batch = batch
@@ -137,22 +140,22 @@ class Stream:
 
     @property
     def opened(self) -> int:
-        """The number that the open batch starts with: a receipt is for events of one batch."""
+        """The number of the first event of the open batch. (A receipt is for events of one batch.)"""
         return self._open.first
 
     def seal(self) -> None:
-        """What has gathered becomes a batch that can be sent."""
+        """Seal the open batch, if it has events, and open another one."""
         batch = self._open
         if batch.count:
             if batch.batch is None:
                 batch.batch = batch.builder.build()
             self._sealed.append(batch)
-            self._open = Outgoing(self.next)
+            self._open = OutgoingBatch(self.next)
 
-    # Out.
+    # Sending.
 
     def unsent(self) -> Iterator[tuple[int, EventBatch]]:
-        """Sequence number and batch of each that can be sent now; taking one counts as sending it."""
+        """The first number, and the batch, of each batch to send; taking one counts as sending it."""
         while True:
             if self._sent == len(self._sealed):
                 self.seal()
@@ -164,7 +167,7 @@ class Stream:
             yield outgoing.first, outgoing.batch
 
     def rewind(self) -> None:
-        """All that is not acknowledged will be sent again."""
+        """`unsent` begins again with the first batch that is not acknowledged."""
         self._sent = 0
 
     @property
@@ -175,7 +178,7 @@ class Stream:
     # Outcomes.
 
     def published(self, sequence: int, tick: int) -> int:
-        """All up to `sequence` is on disk, the last at `tick`; how many bytes that frees."""
+        """Everything up to `sequence` is on disk, the last event at `tick`; return the bytes this frees."""
         freed = 0
         self.refusals, self.refusal = 0, None
         while self._sealed and self._sealed[0].last <= sequence:
@@ -187,8 +190,12 @@ class Stream:
         self._acknowledged = max(self._acknowledged, sequence)
         return freed
 
-    def _ticks(self, outgoing: Outgoing, receipt: Receipt, sequence: int, tick: int) -> Ticks:
-        """A batch gets consecutive ticks, so its last tells all; unless a part is from a former life."""
+    def _ticks(self, outgoing: OutgoingBatch, receipt: Receipt, sequence: int, tick: int) -> Ticks:
+        """The ticks of the events of `receipt`, as far as they are known from the last one's.
+
+        A pubend gives consecutive ticks to a batch, so the last tick tells all of them. The exception is the
+        first batch of a named publisher, a part of which an earlier run may have published.
+        """
         end = receipt.first + receipt.count
         if outgoing.last != sequence:
             return [None] * receipt.count
@@ -197,13 +204,13 @@ class Stream:
         return [tick - (sequence - number) for number in range(receipt.first, end)]
 
     def overdue(self, now: float) -> Iterator[Receipt]:
-        """Receipts whose time is over and which nobody has settled."""
+        """Receipts whose deadline has passed and which have no outcome."""
         for receipt in self._waiting():
             if receipt.deadline <= now:
                 yield receipt
 
     def deadline(self) -> float | None:
-        """When the next receipt's time is over."""
+        """The earliest deadline of a receipt without an outcome; None if there is none."""
         return min((receipt.deadline for receipt in self._waiting()), default=None)
 
     def _waiting(self) -> Iterator[Receipt]:
@@ -213,12 +220,12 @@ class Stream:
                     yield receipt
 
     def abandon(self, error: TidemarkError | None) -> int:
-        """Nothing of this will be sent again; how many bytes that frees."""
+        """Send nothing of this any more; callers that wait get `error`. Return how many bytes that frees."""
         freed = self._open.bytes + sum(outgoing.bytes for outgoing in self._sealed)
         for receipt in list(self._waiting()):
             if error is not None:
                 receipt.promise.set_exception(error)
         self._sealed.clear()
         self._sent = 0
-        self._open = Outgoing(self.next)
+        self._open = OutgoingBatch(self.next)
         return freed

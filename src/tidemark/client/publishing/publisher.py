@@ -1,8 +1,9 @@
-"""Publisher: what an application publishes, batched, numbered, sent again until it is on disk, once.
+"""Publisher: what an application publishes, batched, numbered, and sent until it is on a broker's disk, once.
 
-Everything published in one turn of the loop leaves as one batch, and while the socket is congested more
-gathers; nothing ever waits for company. What is not acknowledged is kept, within a bound, and sent again on
-the next connection to a broker that hosts the pubend; the numbers make sure that it is logged once.
+Everything that is published in one turn of the loop leaves as one batch, and while the socket is congested
+batches grow; no event waits only to fill a batch. Events that are not acknowledged are kept, within a bound,
+and sent again on the next connection to a broker that hosts their pubend; by their numbers the pubend logs
+each of them once.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.link import Link, closed
-from tidemark.client.publishing.outgoing import Receipt, Stream, Ticks
-from tidemark.client.topics import Topics
+from tidemark.client.publishing.options import EventOptions
+from tidemark.client.publishing.outgoing import PublisherStream, Receipt, Ticks
+from tidemark.client.topics import ClientTopics
 from tidemark.errors import (
     ClientError,
     EncodeError,
@@ -29,36 +30,23 @@ from tidemark.errors import (
 )
 from tidemark.message.batches.batch import (
     EVENT_BYTES_MAX,
-    KEY_BYTES_MAX,
     PRELUDE,
-    PRIORITY_DEFAULT,
-    PRIORITY_MAX,
-    VALIDITY_MS_MAX,
     EventBatch,
     Shape,
 )
 from tidemark.wire.frames import Publish, Published, Refused, Welcome
 
-#: Bytes that may be published and not acknowledged; beyond it publishing waits.
+#: Bytes of events that may be published and not acknowledged; beyond that, publishing waits.
 UNACKNOWLEDGED_BYTES_MAX = 32 << 20
 #: Calls of publish() that may wait for room, or for the schema of their topic.
 WAITING_EVENTS_MAX = 100_000
-#: A broker that does not know what was acknowledged before has lost its disk, or is another one.
+#: Refusals of a sequence number, in a row, that are answered by sending again. A broker that refuses more
+#: often does not know what was acknowledged before: it has lost its disk, or is another one.
 SEQUENCE_REFUSALS_MAX = 3
 _UNKNOWN = (
     "whether it is logged, or still will be, is not known: publish it again only if twice does no harm, "
     "or name the publisher and number its events"
 )
-
-
-class Options(NamedTuple):
-    """What goes with an event besides its fields."""
-
-    key: bytes = b""
-    priority: int = PRIORITY_DEFAULT
-    validity_ms: int = 0
-    #: the number that the application gives it; only of a named publisher
-    sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +55,7 @@ class _Waiting:
 
     topic: str
     value: Any
-    options: Options
+    options: EventOptions
     receipt: Receipt
 
 
@@ -77,7 +65,7 @@ class Publisher:
     def __init__(
         self,
         link: Link,
-        topics: Topics,
+        topics: ClientTopics,
         *,
         publisher: str,
         is_named: bool,
@@ -91,25 +79,30 @@ class Publisher:
         self._is_named = is_named
         self._pinned = pubend
         self._backoff = backoff
-        #: by pubend; each has a publisher id of its own, so that a refusal names one
-        self._streams: dict[str, Stream] = {}
+        #: pubend -> its stream; each stream has its own publisher id, since a refusal names only that
+        self._streams: dict[str, PublisherStream] = {}
         self._streams_made = 0
-        self._current: Stream | None = None
+        #: the stream that new events go to
+        self._current: PublisherStream | None = None
+        #: bytes of events in all streams
         self._bytes = 0
         self._waiting: deque[_Waiting] = deque()
+        #: carries out what is in `_waiting`, while there is something
         self._worker: asyncio.Task[None] | None = None
-        #: set whenever something was acknowledged, sent or given up
+        #: set whenever an event was acknowledged or given up, or a connection is up
         self._changed = asyncio.Event()
         self._is_flushing = False
         self._timer: asyncio.TimerHandle | None = None
-        #: nothing is sent until it fires
+        #: nothing is sent until this timer fires
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
 
     # Publishing.
 
-    def publish(self, topic: str, value: Any, options: Options, timeout: float) -> asyncio.Future[int | None]:
-        """Queue one event; the future has its tick once it is on disk."""
+    def publish(
+        self, topic: str, value: Any, options: EventOptions, timeout: float
+    ) -> asyncio.Future[int | None]:
+        """Queue one event; the future has the event's tick once it is on disk. See Client.publish."""
         self._check_open()
         future: asyncio.Future[int | None] = self._loop.create_future()
         receipt = Receipt(future, self._loop.time() + timeout, is_single=True)
@@ -129,9 +122,9 @@ class Publisher:
         return future
 
     async def publish_many(
-        self, topic: str, values: Iterable[Any], options: Options, timeout: float
+        self, topic: str, values: Iterable[Any], options: EventOptions, timeout: float
     ) -> Ticks:
-        """Publish in order; the ticks once all are on disk."""
+        """Publish values in order; return their ticks once all are on disk. See Client.publish_many."""
         self._check_open()
         deadline = self._loop.time() + timeout
         futures: list[asyncio.Future[Ticks]] = []
@@ -154,7 +147,7 @@ class Publisher:
         return [tick for ticks in await asyncio.gather(*futures) for tick in ticks]
 
     async def publish_batch(self, batch: EventBatch, sequence: int | None, timeout: float) -> Ticks:
-        """Publish a batch that was built elsewhere, as one; all its schemas must have been declared."""
+        """Publish a batch as it is; return its ticks once it is on disk. See Client.publish_batch."""
         self._check_open()
         deadline = self._loop.time() + timeout
         await self._until(lambda: self._worker is None and self._has_room(), deadline)
@@ -164,7 +157,7 @@ class Publisher:
         self._soon(deadline)
         return await future
 
-    def _add(self, encoded: tuple[Shape, bytes], options: Options, receipt: Receipt) -> None:
+    def _add(self, encoded: tuple[Shape, bytes], options: EventOptions, receipt: Receipt) -> None:
         shape, message = encoded
         size = PRELUDE.size + len(message) + len(options.key)
         if size > EVENT_BYTES_MAX:
@@ -182,8 +175,12 @@ class Publisher:
         )
         self._soon(receipt.deadline)
 
-    def _stream(self, sequence: int | None = None) -> Stream:
-        """Where events go now: the pubend stays the same as long as its broker is there."""
+    def _stream(self, sequence: int | None = None) -> PublisherStream:
+        """The stream that new events go to: its pubend stays the same as long as the broker hosts it.
+
+        RefusedError if the broker hosts no pubend, or not the one that the application named; ClientError if
+        a named publisher does not give the next `sequence`.
+        """
         stream = self._current
         if stream is None:
             pubend = self._choose_pubend()
@@ -206,22 +203,22 @@ class Publisher:
         if not hosted:
             reason = "it hosts no pubend, so nothing can be published there: connect to another broker"
             raise RefusedError(reason, what="publish", name=broker, code="pubend")
-        # Publishers spread over the pubends, and each finds its own again.
+        # The hash spreads publishers over the pubends, and leads each publisher to the same one every time.
         return self._pinned or max(hosted, key=lambda pubend: _weight(self._publisher, pubend))
 
-    def _make_stream(self, pubend: str, first: int) -> Stream:
+    def _make_stream(self, pubend: str, first: int) -> PublisherStream:
         self._streams_made += 1
         name = self._publisher
         if not self._is_named and self._streams_made > 1:
             name = f"{name}.{self._streams_made}"
-        stream = Stream(name, pubend, first if self._is_named else 1, is_named=self._is_named)
+        stream = PublisherStream(name, pubend, first if self._is_named else 1, is_named=self._is_named)
         self._streams[pubend] = stream
         return stream
 
     # Waiting for a schema, for room, for a broker.
 
     async def _work(self) -> None:
-        """Carry out, in their order, the calls that could not be carried out at once."""
+        """Carry out, in their order, the calls of publish() that could not be carried out at once."""
         try:
             while self._waiting:
                 await self._carry_out(self._waiting[0])
@@ -233,7 +230,7 @@ class Publisher:
     async def _carry_out(self, waiting: _Waiting) -> None:
         promise = waiting.receipt.promise
         if promise.done():
-            return  # its time was over
+            return  # the call has timed out
         try:
             encoded = await self._encoded(waiting.topic, waiting.value, waiting.receipt.deadline)
             if not promise.done():
@@ -282,7 +279,7 @@ class Publisher:
     # Sending.
 
     def _soon(self, deadline: float) -> None:
-        """Send at the end of this turn of the loop, with all that is published until then."""
+        """Send at the end of this turn of the loop, with everything that is published until then."""
         if not self._is_flushing:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
@@ -291,11 +288,11 @@ class Publisher:
     def _flush(self) -> None:
         self._is_flushing = False
         self.writable()
-        # This is the end of the turn: another one would only cost time.
+        # This is the end of the turn: waiting for the connection's own flush would cost another one.
         self._link.flush()
 
     def writable(self) -> None:
-        """Send what can be sent."""
+        """Send batches until none is left or the socket is congested."""
         welcome = self._link.welcome
         if welcome is None or self._retry is not None:
             return
@@ -308,7 +305,7 @@ class Publisher:
                     return
 
     def up(self, welcome: Welcome) -> None:
-        """A new connection: whatever is not acknowledged is sent again, in order, where its pubend is."""
+        """A new connection: send again, in order, what is not acknowledged, if its pubend is hosted there."""
         if self._current is not None and self._current.pubend not in welcome.pubends:
             self._current = None
         for stream in self._streams.values():
@@ -319,7 +316,7 @@ class Publisher:
     # Outcomes.
 
     def published(self, frame: Published) -> None:
-        """A broker has it on disk."""
+        """The broker has a batch, and everything before it, on disk."""
         stream = self._streams.get(frame.pubend)
         if stream is None or stream.publisher != frame.publisher:
             return
@@ -328,21 +325,21 @@ class Publisher:
         self._changed.set()
 
     def refused(self, frame: Refused) -> None:
-        """A broker did not take a batch."""
+        """The broker refused a batch."""
         error = RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)
         for stream in [each for each in self._streams.values() if each.publisher == frame.name]:
             if frame.code == "full":
                 self._later(stream, error)
             elif frame.code == "sequence" and self._retry is not None:
-                pass  # of what was sent behind the refused one: it all goes again
+                pass  # a batch behind the one that was refused: all of them are sent again anyway
             elif frame.code == "sequence" and stream.refusals < SEQUENCE_REFUSALS_MAX:
                 stream.refusals += 1
                 self._later(stream, None)
             else:
                 self._give_up(stream, error)
 
-    def _later(self, stream: Stream, refusal: RefusedError | None) -> None:
-        """Send all of it again after a while."""
+    def _later(self, stream: PublisherStream, refusal: RefusedError | None) -> None:
+        """Send all batches again after a while; `refusal` is the error of calls that time out until then."""
         stream.refusal = refusal or stream.refusal
         if self._retry is None:
             self._retry = self._loop.call_later(self._backoff.delay(), self._again)
@@ -353,8 +350,11 @@ class Publisher:
             stream.rewind()
         self.writable()
 
-    def _give_up(self, stream: Stream, error: TidemarkError | None) -> None:
-        """Its numbers are of no use any more: what comes next goes under another publisher id."""
+    def _give_up(self, stream: PublisherStream, error: TidemarkError | None) -> None:
+        """Forget a stream whose numbers are of no use any more: new events go under another publisher id.
+
+        Calls that wait for its events raise `error`.
+        """
         self._bytes -= stream.abandon(error)
         self._streams.pop(stream.pubend, None)
         if self._current is stream:
@@ -369,7 +369,7 @@ class Publisher:
         self._timer = self._loop.call_at(deadline, self._sweep)
 
     def _sweep(self) -> None:
-        """End the waiting of those whose time is over."""
+        """Raise an error in every call whose time is over, and forget streams that nobody waits for."""
         self._timer = None
         now = self._loop.time()
         for stream in list(self._streams.values()):
@@ -377,7 +377,7 @@ class Publisher:
                 receipt.promise.set_exception(self._overdue(stream))
             welcome = self._link.welcome
             if stream.deadline() is None and (welcome is None or stream.pubend not in welcome.pubends):
-                # Nobody waits and its broker is away. Kept for ever it would take the room of others.
+                # Its broker is away and no call waits for it: kept for ever it would take up the room.
                 self._give_up(stream, None)
         queued = [waiting.receipt for waiting in self._waiting if not waiting.receipt.promise.done()]
         for receipt in queued:
@@ -388,7 +388,7 @@ class Publisher:
         if deadlines:
             self._watch(min(deadlines))
 
-    def _overdue(self, stream: Stream) -> TidemarkError:
+    def _overdue(self, stream: PublisherStream) -> TidemarkError:
         if isinstance(stream.refusal, RefusedError):
             said = stream.refusal
             return RefusedError(
@@ -403,7 +403,7 @@ class Publisher:
     # The end.
 
     async def drain(self, deadline: float) -> None:
-        """Wait until everything is acknowledged, or the time is over."""
+        """Wait until everything is acknowledged, but not beyond `deadline`, in the loop's time."""
         while not self._is_idle():
             self._changed.clear()
             try:
@@ -416,7 +416,7 @@ class Publisher:
         return self._worker is None and all(stream.is_empty for stream in self._streams.values())
 
     def close(self) -> None:
-        """Whoever still waits learns that nobody will answer."""
+        """Take no more calls; those that still wait raise ClosedError, or TimedOutError if they were sent."""
         self._closed = True
         if self._worker is not None:
             self._worker.cancel()
@@ -436,21 +436,6 @@ class Publisher:
             raise closed()
 
 
-def options(key: str | bytes, priority: int, validity: float | None, sequence: int | None) -> Options:
-    """Checked arguments of publish(); EncodeError says what is wrong with one."""
-    raw = key.encode() if isinstance(key, str) else bytes(key)
-    if len(raw) > KEY_BYTES_MAX:
-        raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes, not {len(raw)}")
-    if not 0 <= priority <= PRIORITY_MAX:
-        raise EncodeError(f"a priority is from 0 to {PRIORITY_MAX}, not {priority}")
-    milliseconds = 0 if validity is None else ceil(validity * 1_000)
-    if validity is not None and not 0 < milliseconds <= VALIDITY_MS_MAX:
-        raise EncodeError(
-            f"a validity is more than 0 and at most {VALIDITY_MS_MAX // 1_000} s, not {validity}"
-        )
-    return Options(raw, priority, milliseconds, sequence)
-
-
 def _weight(publisher: str, pubend: str) -> bytes:
-    """Rendezvous hashing: a pubend that comes or goes moves only the publishers it must."""
+    """Rendezvous hashing: a pubend that comes or goes moves only the publishers that it must."""
     return blake2b(f"{publisher}\0{pubend}".encode(), digest_size=8).digest()

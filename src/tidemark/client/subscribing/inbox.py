@@ -1,13 +1,15 @@
 """Inbox: what has been delivered to one subscription, and how far the application has got with it.
 
-Deliveries and gaps of a pubend tile its ticks: each goes on where the one before ended. What comes twice,
-after a reconnect, is dropped; a hole is never passed over in silence. Three positions move through a pubend:
+Deliveries and gaps of a pubend tile its ticks: each begins where the one before ended. Ticks that are
+delivered a second time, after a reconnection, are dropped; ticks that are missing become a gap or an error,
+never silence. Three positions move through each pubend:
 
-    received   all up to here has arrived
-    handed     all up to here was handed out: the checkpoint that the application stores with its data
-    consumed   all up to here was handed out, and the application came back for more
+    received   everything up to here has arrived
+    handed     everything up to here was handed out: the checkpoint that the application stores with its data
+    consumed   everything up to here was handed out, and the application came back for more
 
-No clock and no socket. Bounded by the credit that the subscription grants, which is counted here too.
+The inbox knows no clock and no socket. Its memory is bounded by the credit that the subscription grants to
+the broker, which the inbox counts.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ from tidemark.wire.frames import Gap as GapFrame
 #: Credit goes back to the broker in steps of this share of the window, or when the inbox is idle.
 GRANT_SHARE = 2
 
-#: Why there is a gap.
+#: The reasons of a gap; see tidemark.Gap.
 RELEASED = "released"
 RECONNECTED = "reconnected"
 NOT_KEPT = "not kept"
 
 
-class Piece:
+class InboxEntry:
     """A stretch `(base, upto]` of one pubend: events, a gap, or silence."""
 
     __slots__ = ("base", "batch", "pubend", "reason", "upto")
@@ -41,74 +43,74 @@ class Piece:
         self.base = base
         self.upto = upto
         self.batch = batch
-        #: of a gap: why
+        #: why there is a gap; "" for events and silence
         self.reason = reason
 
     @property
     def is_silence(self) -> bool:
-        """Nothing to hand out."""
+        """There is nothing to hand out."""
         return self.batch is None and not self.reason
 
     @property
     def bytes(self) -> int:
-        """What it takes of the credit."""
+        """Bytes of the credit that this entry takes."""
         return len(self.batch.body) if self.batch is not None else 0
 
 
-class Cursor:
-    """The piece that is being handed out. `done` rows are consumed, `out` rows handed out."""
+class InboxCursor:
+    """The entry that is being handed out: its first `out` rows were handed out, its first `done` consumed."""
 
-    __slots__ = ("before", "done", "out", "piece", "positions")
+    __slots__ = ("before", "done", "entry", "out", "positions")
 
-    def __init__(self, piece: Piece, before: dict[str, int]) -> None:
-        self.piece = piece
-        #: handed out before this piece, all pubends
+    def __init__(self, entry: InboxEntry, before: dict[str, int]) -> None:
+        self.entry = entry
+        #: pubend -> the tick up to which everything was handed out before this entry
         self.before = before
-        #: positions[row]: where the pubend stands once the row is handed out
-        self.positions: list[int] = piece.batch.ticks.tolist() if piece.batch is not None else [piece.upto]
-        self.positions[-1] = piece.upto
+        #: positions[row]: the tick up to which the pubend is handed out once the row is
+        self.positions: list[int] = entry.batch.ticks.tolist() if entry.batch is not None else [entry.upto]
+        self.positions[-1] = entry.upto
         self.done = 0
         self.out = 0
 
     @property
     def is_finished(self) -> bool:
-        """Every row is handed out."""
+        """Every row was handed out."""
         return self.out == len(self.positions)
 
     def position(self, rows: int) -> int:
-        """Where the pubend stands after that many rows."""
-        return self.positions[rows - 1] if rows else self.piece.base
+        """The tick up to which the pubend is handed out after the first `rows` rows."""
+        return self.positions[rows - 1] if rows else self.entry.base
 
 
 class Inbox:
-    """All that was delivered and not yet consumed."""
+    """Everything that was delivered to one subscription and is not consumed yet."""
 
     def __init__(self, window_bytes_max: int, token: Mapping[str, int] | None = None) -> None:
         self.window_bytes_max = window_bytes_max
         self._handed: dict[str, int] = dict(token or {})
         self._received: dict[str, int] = dict(self._handed)
-        #: pubends that were heard of since the last (re)connection
+        #: pubends of which something was delivered since the last (re)connection
         self._heard: set[str] = set()
-        #: pubends of which the broker has said where the subscription stands
+        #: pubends for which the broker has named the tick at which the subscription starts
         self.started: set[str] = set()
-        self._pieces: deque[Piece] = deque()
-        #: pubend -> its last piece that waits
-        self._last: dict[str, Piece] = {}
-        self.cursor: Cursor | None = None
-        #: bytes waiting or being handed out
+        self._entries: deque[InboxEntry] = deque()
+        #: pubend -> the last of its entries that wait
+        self._last: dict[str, InboxEntry] = {}
+        self.cursor: InboxCursor | None = None
+        #: bytes of events that wait or are being handed out
         self._bytes = 0
-        #: bytes consumed and not granted again yet
+        #: bytes of events that were consumed and are not granted again yet
         self._owed = 0
-        #: pubend -> where the last event or gap handed out ended
+        #: pubend -> the tick at which the last event or gap that was handed out ended
         self._last_row: dict[str, int] = {}
 
     # From the broker.
 
     def connected(self, token: Mapping[str, int], *, repeats: bool) -> None:
-        """A broker starts, or starts again, to deliver, and says where.
+        """A broker starts, or starts again, to deliver, for each pubend behind its tick in `token`.
 
-        If it `repeats` what was not consumed, what waits here is dropped, for it will come again. Where it
-        starts beyond what has been received, the first delivery will show a gap.
+        If the broker `repeats` what was not consumed, the entries that wait are dropped, since they will be
+        delivered again. Where the broker starts beyond what was received, the first delivery becomes a gap.
         """
         self._heard.clear()
         if repeats:
@@ -119,96 +121,103 @@ class Inbox:
                 self._received[pubend] = self._handed[pubend] = tick
 
     def _drop_waiting(self) -> None:
-        self._pieces.clear()
+        self._entries.clear()
         self._last.clear()
         self._received = dict(self._handed)
         self._bytes = 0
         if self.cursor is not None:
-            piece = self.cursor.piece
-            self._received[piece.pubend] = piece.upto
-            self._bytes = piece.bytes
+            entry = self.cursor.entry
+            self._received[entry.pubend] = entry.upto
+            self._bytes = entry.bytes
 
     @property
     def credit(self) -> int:
-        """What a new connection may send at once. What waits here is granted when it is consumed."""
+        """Bytes that the broker may send at once on a new connection; the rest is granted when consumed."""
         self._owed = 0
         return max(1, self.window_bytes_max - self._bytes)
 
     def delivered(self, frame: Deliver, *, missed: str) -> bool:
-        """A Deliver came; is there something to hand out? `missed` says why, if something lies in between."""
-        return self._arrived(Piece(frame.pubend, frame.base, frame.upto, frame.batch), missed)
+        """Take a Deliver in; True if there is something to hand out.
+
+        `missed` is the reason of the gap if ticks are missing before it. WireError if they are missing
+        although nothing was lost with a connection.
+        """
+        return self._arrived(InboxEntry(frame.pubend, frame.base, frame.upto, frame.batch), missed)
 
     def let_go(self, frame: GapFrame, *, missed: str) -> bool:
-        """A Gap came."""
-        return self._arrived(Piece(frame.pubend, frame.base, frame.upto, reason=RELEASED), missed)
+        """Take a Gap in; True if there is something to hand out. `missed` is as with `delivered`."""
+        return self._arrived(InboxEntry(frame.pubend, frame.base, frame.upto, reason=RELEASED), missed)
 
-    def _arrived(self, piece: Piece, missed: str) -> bool:
-        pubend = piece.pubend
+    def _arrived(self, entry: InboxEntry, missed: str) -> bool:
+        pubend = entry.pubend
         known = self._received.get(pubend)
         if known is None:
-            self._received[pubend] = self._handed[pubend] = known = piece.base
+            self._received[pubend] = self._handed[pubend] = known = entry.base
         is_first = pubend not in self._heard
         self._heard.add(pubend)
         self.started.add(pubend)
-        if piece.base > known:
+        if entry.base > known:
             if not is_first:
-                raise WireError(f"{pubend}: told up to {known}, then from {piece.base}: a frame is missing")
-            self._wait(Piece(pubend, known, piece.base, reason=missed))
-        elif piece.base < known:
-            piece = self._rest(piece, known)
-        if piece.upto > piece.base:
-            self._wait(piece)
-        return piece.base > known or not piece.is_silence
+                raise WireError(f"{pubend}: told up to {known}, then from {entry.base}: a frame is missing")
+            self._wait(InboxEntry(pubend, known, entry.base, reason=missed))
+        elif entry.base < known:
+            entry = self._rest(entry, known)
+        if entry.upto > entry.base:
+            self._wait(entry)
+        return entry.base > known or not entry.is_silence
 
-    def _rest(self, piece: Piece, known: int) -> Piece:
-        """The part of a piece beyond what is here already; the credit of what is dropped is owed."""
-        if piece.upto <= known:
-            rest = Piece(piece.pubend, known, known)
-        elif piece.batch is None:
-            rest = Piece(piece.pubend, known, piece.upto, reason=piece.reason)
+    def _rest(self, entry: InboxEntry, known: int) -> InboxEntry:
+        """The part of `entry` beyond the tick `known`. The credit of the part that is dropped is owed."""
+        if entry.upto <= known:
+            rest = InboxEntry(entry.pubend, known, known)
+        elif entry.batch is None:
+            rest = InboxEntry(entry.pubend, known, entry.upto, reason=entry.reason)
         else:
-            rows = piece.batch.ticks > known
-            rest = Piece(piece.pubend, known, piece.upto, piece.batch.take(rows) if rows.any() else None)
-        self._owed += piece.bytes - rest.bytes
+            rows = entry.batch.ticks > known
+            rest = InboxEntry(entry.pubend, known, entry.upto, entry.batch.take(rows) if rows.any() else None)
+        self._owed += entry.bytes - rest.bytes
         return rest
 
-    def _wait(self, piece: Piece) -> None:
-        pubend = piece.pubend
-        self._received[pubend] = piece.upto
-        if piece.is_silence:
+    def _wait(self, entry: InboxEntry) -> None:
+        pubend = entry.pubend
+        self._received[pubend] = entry.upto
+        if entry.is_silence:
             before = self._last.get(pubend)
             if before is not None and before.is_silence:
-                before.upto = piece.upto
+                before.upto = entry.upto
                 return
-            if before is None and (self.cursor is None or self.cursor.piece.pubend != pubend):
-                self._handed[pubend] = piece.upto
+            if before is None and (self.cursor is None or self.cursor.entry.pubend != pubend):
+                self._handed[pubend] = entry.upto
                 return
-        self._pieces.append(piece)
-        self._last[pubend] = piece
-        self._bytes += piece.bytes
+        self._entries.append(entry)
+        self._last[pubend] = entry
+        self._bytes += entry.bytes
 
     # To the application.
 
     @property
     def next_batch(self) -> EventBatch | None:
-        """The events that `take` would give next, silence and gaps aside: their schemas may be needed."""
-        return next((piece.batch for piece in self._pieces if not piece.is_silence), None)
+        """The events that `take` would give next, None if it would give a gap or nothing.
 
-    def take(self) -> Cursor | None:
-        """The application wants more: what it had is consumed. None when nothing waits."""
+        The client asks for schemas that it lacks before it takes them.
+        """
+        return next((entry.batch for entry in self._entries if not entry.is_silence), None)
+
+    def take(self) -> InboxCursor | None:
+        """The application wants more: what was handed out is consumed. The next entry; None if none waits."""
         self._retire()
-        while self._pieces:
-            piece = self._pieces.popleft()
-            if self._last.get(piece.pubend) is piece:
-                del self._last[piece.pubend]
-            if not piece.is_silence:
-                self.cursor = Cursor(piece, dict(self._handed))
+        while self._entries:
+            entry = self._entries.popleft()
+            if self._last.get(entry.pubend) is entry:
+                del self._last[entry.pubend]
+            if not entry.is_silence:
+                self.cursor = InboxCursor(entry, dict(self._handed))
                 return self.cursor
-            self._handed[piece.pubend] = piece.upto
+            self._handed[entry.pubend] = entry.upto
         return None
 
     def finish(self) -> None:
-        """What was handed out is consumed, although nothing more is wanted."""
+        """What was handed out is consumed, although the application does not ask for more."""
         cursor = self.cursor
         if cursor is not None:
             cursor.done = cursor.out
@@ -218,14 +227,14 @@ class Inbox:
         if cursor is None:
             return
         assert cursor.is_finished
-        piece = cursor.piece
-        self._handed[piece.pubend] = self._last_row[piece.pubend] = piece.upto
-        self._bytes -= piece.bytes
-        self._owed += piece.bytes
+        entry = cursor.entry
+        self._handed[entry.pubend] = self._last_row[entry.pubend] = entry.upto
+        self._bytes -= entry.bytes
+        self._owed += entry.bytes
         self.cursor = None
 
     def grant(self, *, is_idle: bool = False) -> int:
-        """Bytes to grant now; 0 when it is not worth a frame yet."""
+        """Bytes to grant to the broker now; 0 while they are too few for a frame, unless `is_idle`."""
         if self._owed == 0 or (not is_idle and self._owed < self.window_bytes_max // GRANT_SHARE):
             return 0
         owed, self._owed = self._owed, 0
@@ -234,27 +243,27 @@ class Inbox:
     # Positions.
 
     def handed(self) -> dict[str, int]:
-        """Everything handed out, what the application is working on included."""
+        """pubend -> tick up to which everything was handed out, what the application works on included."""
         return self._positions(self.cursor.out if self.cursor else 0)
 
     def consumed(self) -> dict[str, int]:
-        """Everything handed out that the application came back from."""
+        """pubend -> tick up to which everything was handed out and the application came back for more."""
         return self._positions(self.cursor.done if self.cursor else 0)
 
     def quiet(self, acknowledged: dict[str, int]) -> dict[str, int]:
-        """`acknowledged`, and the silence right behind what was acknowledged."""
+        """`acknowledged`, advanced over the silence right behind what was acknowledged."""
         result = dict(acknowledged)
         for pubend, position in self._handed.items():
-            behind = self.cursor is None or self.cursor.piece.pubend != pubend or self.cursor.out == 0
+            behind = self.cursor is None or self.cursor.entry.pubend != pubend or self.cursor.out == 0
             last = self._last_row.get(pubend)
             if behind and (last is None or acknowledged.get(pubend, last - 1) >= last):
                 result[pubend] = max(position, acknowledged.get(pubend, position))
         return result
 
     def _positions(self, rows: int) -> dict[str, int]:
-        # A copy in one step: the synchronous client reads it from another thread.
+        # One step copies the positions, since the synchronous client reads them from another thread.
         positions = dict(self._handed)
         cursor = self.cursor
         if cursor is not None and rows:
-            positions[cursor.piece.pubend] = cursor.position(rows)
+            positions[cursor.entry.pubend] = cursor.position(rows)
         return positions

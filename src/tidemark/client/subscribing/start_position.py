@@ -1,7 +1,8 @@
 """Where a new durable subscription starts: now, or in the past.
 
-A start is a token for every pubend of the overlay. It counts once: a subscription that is there already goes
-on where it was, so that the same program may be started again and again.
+A start becomes a checkpoint token with a tick for every pubend of the overlay. The start counts only once: a
+subscription that the broker already has goes on where it was, so that the same program may be started again
+and again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal
 from tidemark.errors import ClientError, RefusedError
 from tidemark.ticks import CheckpointToken
 
+#: Where a new durable subscription starts: at the oldest event there is, at a time, or behind a token.
 Start = Literal["earliest"] | datetime | CheckpointToken
 Ask = Callable[..., Awaitable[Any]]
 
@@ -22,7 +24,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def starting_token(ask: Ask, name: str, start: Start) -> CheckpointToken | None:
-    """Return the token of a start; None if the broker has the subscription, which goes on where it was."""
+    """The token at which the durable subscription `name` starts; None if the broker has that subscription.
+
+    `ask` sends a question to the broker, as Client.ask does. RefusedError if the broker refuses to answer.
+    """
     from tidemark.wire.answers import STREAMS
 
     try:
@@ -39,13 +44,13 @@ async def starting_token(ask: Ask, name: str, start: Start) -> CheckpointToken |
 
 
 def tick_before(moment: datetime) -> int:
-    """The tick right before a moment: what starts there gets the events of that microsecond, too."""
+    """The tick right before `moment`: a subscription that starts there gets the events of `moment`."""
     past = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
     return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds - 1
 
 
 def check_start(start: Start | None, durable: str | None, now: datetime) -> None:
-    """ClientError for what cannot be meant."""
+    """Raise ClientError if `start` is not in the past, or the subscription is not durable."""
     if start is None:
         return
     if durable is None:

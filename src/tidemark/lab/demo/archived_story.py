@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -18,6 +18,9 @@ from rich.filesize import decimal
 from tidemark.client.client import connect
 from tidemark.lab.demo.story import Act, Story
 from tidemark.lab.processes.process_harness import ArchivePart, Part, Stage
+
+if TYPE_CHECKING:
+    from tidemark.spark.archive.status import ArchiveStatus
 
 #: How often the broker is asked while something is waited for.
 ASK_SECONDS = 0.25
@@ -69,8 +72,8 @@ class ArchivedStory(Story):
         self._wait_and_ask(lambda: (self._pubend["lost"] or 0) >= self._before["last_event"])
         found = self._archived()
         self._say(
-            f"the archive has {found['events']:,} trades, {decimal(found['event_bytes'])}, "
-            f"in {found['files']:,} files of {decimal(found['bytes'])} together"
+            f"the archive has {found.events:,} trades, {decimal(found.event_bytes)}, "
+            f"in {found.files:,} files of {decimal(found.bytes)} together"
         )
         self._say(
             f"the broker held {decimal(self._before['bytes'])} and holds {decimal(self._pubend['bytes'])}; "
@@ -114,10 +117,10 @@ class ArchivedStory(Story):
         (at,) = found["pubends"].values()
         return found["connected"] and not at["catching_up"] and at["recall"] is None
 
-    def _archived(self) -> dict[str, Any]:
+    def _archived(self) -> ArchiveStatus:
         """As `tidemark pipeline status --offline` says it."""
         # Only here: the story without an archive needs none of it.
-        from tidemark.spark.pipeline import status
+        from tidemark.spark.archive.status import status
 
         assert self._archive is not None
         return status(self._archive.path, None)

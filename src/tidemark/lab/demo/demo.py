@@ -25,7 +25,7 @@ from tidemark.lab.demo.archived_story import ArchivedStory
 from tidemark.lab.demo.judge import SparkJudge
 from tidemark.lab.demo.story import Story
 from tidemark.lab.processes.process_harness import Stage
-from tidemark.spark.audit.report import Report
+from tidemark.spark.audit.report import AuditReport
 from tidemark.spark.audit.table import show
 
 EVENTS = 10_000
@@ -67,7 +67,7 @@ def run(*, as_json: bool = False, with_spark: bool = True, events: int = EVENTS,
     return 0 if is_right else 1
 
 
-def _told(directory: Path, console: Console, with_spark: bool, events: int, rate: float) -> Report:
+def _told(directory: Path, console: Console, with_spark: bool, events: int, rate: float) -> AuditReport:
     """The story, and what the ledgers say of it."""
     with ExitStack() as ends:
         # Spark starts while the story is told.

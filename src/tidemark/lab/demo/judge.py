@@ -8,6 +8,7 @@ the story is told, with its own log. The judge sees nothing but the directory of
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing import get_context
@@ -17,8 +18,8 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tidemark.lab.processes.client_processes import end_with_parent
-from tidemark.spark.audit.report import Report
+from tidemark.node.process.parent import end_with_parent
+from tidemark.spark.audit.report import AuditReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +55,7 @@ class SparkJudge:
             self._process.kill()
             self._process.join()
 
-    def verdict(self, ledgers: Path, html: Path, meanwhile: Callable[[], None] = lambda: None) -> Report:
+    def verdict(self, ledgers: Path, html: Path, meanwhile: Callable[[], None] = lambda: None) -> AuditReport:
         """Of the ledgers in a directory, with a page of it; AssertionError if it comes to none.
 
         `meanwhile` is called now and then while it takes its time.
@@ -65,7 +66,7 @@ class SparkJudge:
             answer = self._ours.recv() if self._waited(meanwhile) else "it takes too long"
         except (EOFError, ConnectionResetError):
             answer = "it has ended"
-        if not isinstance(answer, Report):
+        if not isinstance(answer, AuditReport):
             raise AssertionError(f"no audit: {answer} (see {self._log})")
         return answer
 
@@ -81,7 +82,7 @@ class SparkJudge:
 
 def _sit(connection: Connection, log: Path) -> None:
     """The judge's process."""
-    end_with_parent()
+    end_with_parent(signal.SIGKILL)
     with log.open("ab") as said:
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)

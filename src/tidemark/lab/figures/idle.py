@@ -19,7 +19,7 @@ from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tabl
 from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage
 from tidemark.lab.figures.table import Table
 from tidemark.node.config.settings import LinksSection
-from tidemark.sim.swarm.plan import SECOND, Plan
+from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.frames import PeerFrame, Ping, Pong
 
@@ -44,7 +44,7 @@ class IdleOverlay:
     """An overlay on which something has happened, and nothing does any more."""
 
     def __init__(self, subscribers_a_host: int) -> None:
-        self._stage = SimStage(Plan(layout_of(RELAYS, PUBENDS, HOSTS), STEADY, topics=("t.x",)))
+        self._stage = SimStage(WorldPlan(layout_of(RELAYS, PUBENDS, HOSTS), STEADY, topics=("t.x",)))
         self._stage.listen(self._between, lambda *_: None, lambda *_: None)
         self._frames: Counter[tuple[str, str, str]] = Counter()
         self._bytes: Counter[tuple[str, str, str]] = Counter()

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tidemark.sim.judging.oracle import is_caught_up, judge
-from tidemark.sim.swarm.plan import SECOND, Plan
+from tidemark.sim.judging.oracle import check_world, is_caught_up
+from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.sim.world.network import LinkFaults
-from tidemark.sim.world.publisher import Publisher
-from tidemark.sim.world.subscriber import Subscriber
+from tidemark.sim.world.publisher import SimPublisher
+from tidemark.sim.world.subscriber import SimSubscriber
 from tidemark.sim.world.world import World
 from tidemark.wire.frames import Answer, Ask, ClientFrame, Deliver, PeerFrame
 
@@ -31,7 +31,7 @@ REST_S = 60.0
 
 
 @dataclass
-class Witness(Subscriber):
+class Witness(SimSubscriber):
     """A subscriber that says what it hears, when it hears it."""
 
     on_deliver: Callable[[Witness, Deliver], None] = lambda _, __: None
@@ -54,7 +54,7 @@ class Witness(Subscriber):
 class SimStage:
     """See above. Times are seconds since the start, ticks are turned into such times by `time_of`."""
 
-    def __init__(self, plan: Plan, seed: int = 1) -> None:
+    def __init__(self, plan: WorldPlan, seed: int = 1) -> None:
         self.world = World(plan, seed)
         self._start = self.world.engine.now
         #: key of an event -> when its publisher made it
@@ -90,12 +90,12 @@ class SimStage:
 
     # People.
 
-    def publisher(self, pubend: str, machine: str, every: float, first: float = SETTLE_S / 2) -> Publisher:
+    def publisher(self, pubend: str, machine: str, every: float, first: float = SETTLE_S / 2) -> SimPublisher:
         """A publisher of an event every so many seconds, until `stop_publishing`."""
         world = self.world
         name = f"pub{len(world.publishers)}"
         # Its events are its own: another publisher more or less does not change them.
-        made = Publisher(world, name, pubend, machine, Random(name), world.plan.validities)
+        made = SimPublisher(world, name, pubend, machine, Random(name), world.plan.validities)
         world.publishers.append(made)
         made.connect()
 
@@ -173,7 +173,9 @@ class SimStage:
         """Events in the logs of the pubends of a machine that were not let go."""
         world, far = self.world, self.world.latest
         here = [pubend for pubend, host in world.plan.pubends.items() if host == machine]
-        return sum(len(world.facts.within(pubend, world.watch.lost.get(pubend, 0), far)) for pubend in here)
+        return sum(
+            len(world.ground_truth.within(pubend, world.checks.lost.get(pubend, 0), far)) for pubend in here
+        )
 
     def remembered_bytes(self, machine: str) -> int:
         """What a machine's broker remembers of all streams."""
@@ -187,7 +189,7 @@ class SimStage:
         until = self.now + REST_S
         while self.now < until and not self._is_quiet():
             self.run(self.now + 0.5)
-        judge(self.world)
+        check_world(self.world)
 
     def _is_quiet(self) -> bool:
         world = self.world

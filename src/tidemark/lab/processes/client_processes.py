@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import os
 import signal
 import sys
@@ -26,10 +25,12 @@ from random import Random
 
 from tidemark.client.client import Client, connect
 from tidemark.client.events import Batch, Gap
-from tidemark.client.subscribing.subscription import SERVER_KEPT, Subscription
+from tidemark.client.subscribing.arguments import SERVER_KEPT
+from tidemark.client.subscribing.subscription import Subscription
 from tidemark.errors import ClientError
 from tidemark.lab.processes.ledger import Line, Publication
 from tidemark.lab.processes.ledger_writers import DurableBook, PlainBook, PublisherBook
+from tidemark.node.process.parent import end_with_parent
 from tidemark.spark.audit.ledgers import SQLITE
 
 TOPIC = "trades.equity"
@@ -43,7 +44,6 @@ UNDER_WAY_EVENTS_MAX = 200
 TURN_SECONDS = 0.05
 BURST_EVENTS = 100
 POLL_SECONDS = 0.01
-_PR_SET_PDEATHSIG = 1
 
 #: Where a party can be told to die.
 INTENDED = "intended"  # in the publisher's ledger, not sent
@@ -222,13 +222,6 @@ async def subscribe(given: argparse.Namespace) -> int:
     return 0
 
 
-def end_with_parent() -> None:
-    """However the one who started this process ends, this process ends too."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1:
-        sys.exit(1)
-
-
 def parsed(arguments: list[str]) -> argparse.Namespace:
     """The arguments of a publisher or a subscriber."""
     parser = argparse.ArgumentParser(prog="python -m tidemark.lab.processes.client_processes")
@@ -256,7 +249,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 def main(arguments: list[str]) -> int:
     """Be one of them; the exit code."""
-    end_with_parent()
+    end_with_parent(signal.SIGKILL)
     if arguments[:1] == ["broker"]:
         # The others start in half the time without it.
         from tidemark.node.__main__ import main as node_main

@@ -18,7 +18,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from tidemark.errors import TidemarkError
-from tidemark.lab.bench.processes.broker_process import end_with_parent
+from tidemark.node.process.parent import end_with_parent
 from tidemark.spark.engine.java import java_home
 
 #: A Java virtual machine takes seconds to start, and many of them where several start at once.
@@ -156,5 +156,5 @@ class _Daemon:
 
 
 if __name__ == "__main__":
-    end_with_parent()  # this holds for the command too, which takes this process over
+    end_with_parent(signal.SIGTERM)  # this holds for the command too, which takes this process over
     os.execv(sys.argv[1], sys.argv[1:])

@@ -26,8 +26,7 @@ from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
 from tidemark.spark.audit.ledger_lines import decoded, lookup
 from tidemark.spark.audit.ledgers import SQLITE, unpublished
-from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, Report
-from tidemark.spark.audit.report import Account as Summary
+from tidemark.spark.audit.report import COUNTS, FAULTS, KEYS_SHOWN_MAX, AuditReport, SubscriberAccount
 from tidemark.ticks.tick import TICK_MAX, TICK_MIN
 
 Line = dict[str, Any]
@@ -100,9 +99,9 @@ class Account:
         """Exactly once and in order; gaps are told, so they are not a fault."""
         return not any(getattr(self, fault) for fault in FAULTS)
 
-    def summary(self) -> Summary:
+    def summary(self) -> SubscriberAccount:
         """In numbers, with a few keys."""
-        found = Summary(self.subscriber, self.topic, self.where)
+        found = SubscriberAccount(self.subscriber, self.topic, self.where)
         for name in COUNTS:
             setattr(found, name, _count(getattr(self, name)))
         for fault in FAULTS:
@@ -128,10 +127,10 @@ class Audit:
         """Of one of an account's counts or lists, over all subscribers."""
         return sum(_count(getattr(account, what)) for account in self.accounts)
 
-    def report(self) -> Report:
+    def report(self) -> AuditReport:
         """In the form of the audit on Spark; without latency and the reasons of gaps."""
         accounts = [account.summary() for account in self.accounts]
-        return Report(self.published, self.acknowledged, accounts, [], None, None, None)
+        return AuditReport(self.published, self.acknowledged, accounts, [], None, None, None)
 
     def as_dict(self) -> Line:
         """For scripts."""

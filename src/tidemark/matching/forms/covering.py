@@ -20,20 +20,21 @@ from tidemark.message.types import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
-    """What is asked of an upstream broker: the events of some topics that a selector is true for."""
+class TopicInterest:
+    """What a broker asks of its upstream: the events of some topics for which a selector is true."""
 
     pattern: TopicPattern
     selector: Node
-    #: Of every topic that the pattern matches: a field that differs between them has no static type here.
-    #: A snapshot: when a schema changes a field's type, the subscription is made anew.
+    #: The types of the fields of every topic that the pattern matches; a field whose type differs between
+    #: those topics has no static type here. A snapshot: when a schema changes a field's type, the owner of
+    #: the interest makes a new one.
     fields: FieldTypes = field(compare=False, repr=False)
     #: normalise(selector, fields)
     clauses: tuple[Clause, ...] | None = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, pattern: TopicPattern, selector: Node, fields: FieldTypes) -> Subscription:
-        """The subscription with its normal form."""
+    def of(cls, pattern: TopicPattern, selector: Node, fields: FieldTypes) -> TopicInterest:
+        """The interest in these topics and this selector, with the selector's normal form."""
         return cls(pattern, selector, fields, normalise(selector, fields))
 
 
@@ -49,7 +50,7 @@ def covers_selector(a: Selector | Node, b: Selector | Node, fields: FieldTypes) 
     return wide == narrow or _covers_normal(normalise(wide, fields), normalise(narrow, fields))
 
 
-def covers_subscription(a: Subscription, b: Subscription) -> bool:
+def covers_interest(a: TopicInterest, b: TopicInterest) -> bool:
     """Does `a` get every event that `b` gets?"""
     if b.clauses == ():
         return True
@@ -58,15 +59,15 @@ def covers_subscription(a: Subscription, b: Subscription) -> bool:
     return a.selector == b.selector or _covers_normal(clauses_under(a, b.fields), b.clauses)
 
 
-def clauses_under(subscription: Subscription, fields: FieldTypes) -> tuple[Clause, ...] | None:
-    """Its normal form among the events of topics with these fields.
+def clauses_under(interest: TopicInterest, fields: FieldTypes) -> tuple[Clause, ...] | None:
+    """The normal form of the interest's selector for events of topics with these fields; None if it has none.
 
-    A subscription to `trades.>` knows less of its fields than one to `trades.equity.us`: on the events of
-    the latter both mean what they mean by the latter's types.
+    An interest in `trades.>` knows less of its fields than one in `trades.equity.us`. On the events of
+    `trades.equity.us` both selectors mean what they mean by that topic's types.
     """
-    if subscription.fields is fields or subscription.clauses == (EVERYTHING,):
-        return subscription.clauses
-    return normalise(subscription.selector, fields)
+    if interest.fields is fields or interest.clauses == (EVERYTHING,):
+        return interest.clauses
+    return normalise(interest.selector, fields)
 
 
 def _covers_normal(a: Sequence[Clause] | None, b: Sequence[Clause] | None) -> bool:

@@ -30,7 +30,7 @@ from tidemark.matching.selectors.tree import (
 from tidemark.message.types import Path
 
 #: operand op literal, without the operand.
-_Fact = tuple[CompareOp, Literal]
+_Comparison = tuple[CompareOp, Literal]
 
 #: What x op c tells of the sign of x - c: the signs it may have.
 _SIGNS: dict[CompareOp, frozenset[int]] = {
@@ -74,7 +74,7 @@ def implied_by_residual(wanted: Node, given: Node) -> bool:
     given_operand, given_ways = _ways(given)
     if wanted_operand is None or wanted_operand != given_operand:
         return False
-    return all(any(_all_follow(way, facts) for way in wanted_ways) for facts in given_ways)
+    return all(any(_all_follow(way, given_way) for way in wanted_ways) for given_way in given_ways)
 
 
 def _excludes(given: OneOf | Interval, literal: Literal) -> bool:
@@ -93,7 +93,7 @@ def _is_beyond(end: Value | None, is_open: bool, literal: Literal, side: int) ->
     return found == side or (found == 0 and is_open)
 
 
-def _ways(node: Node) -> tuple[Node | None, list[list[_Fact]]]:
+def _ways(node: Node) -> tuple[Node | None, list[list[_Comparison]]]:
     """(operand, ways to be true, each of facts that hold together); no operand when not that simple."""
     match node:
         case Compare(op, operand, Literal() as literal):
@@ -106,11 +106,11 @@ def _ways(node: Node) -> tuple[Node | None, list[list[_Fact]]]:
             return None, []
 
 
-def _all_follow(wanted: list[_Fact], given: list[_Fact]) -> bool:
-    return all(any(_fact_follows(fact, other) for other in given) for fact in wanted)
+def _all_follow(wanted: list[_Comparison], given: list[_Comparison]) -> bool:
+    return all(any(_comparison_follows(comparison, other) for other in given) for comparison in wanted)
 
 
-def _fact_follows(wanted: _Fact, given: _Fact) -> bool:
+def _comparison_follows(wanted: _Comparison, given: _Comparison) -> bool:
     """Does x op c hold whenever x op' c' does? By where c' lies from c, and x from c'."""
     distance = _distance(given[1], wanted[1])
     if distance is None:

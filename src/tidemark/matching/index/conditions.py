@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.matching.index.postings import Postings
 from tidemark.matching.selectors.tree import Node
 from tidemark.matching.vectors.vector import Condition, compile_condition
-from tidemark.message.batches.columns import Bools, Column, Columns, FieldTypes
+from tidemark.message.batches.columns import Bools, Column, ColumnSource, FieldTypes
 from tidemark.message.types import Path
 
 
@@ -52,7 +52,7 @@ class Conditions:
         """What was acquired."""
         return self._compiled[number].tree
 
-    def evaluate(self, number: int, columns: Columns) -> Bools:
+    def evaluate(self, number: int, columns: ColumnSource) -> Bools:
         """matched[row]."""
         return self._compiled[number].matched(columns)
 
@@ -65,7 +65,7 @@ class Conditions:
 class Truths:
     """What a batch says to the conditions, each asked once; fields are extracted once too."""
 
-    def __init__(self, conditions: Conditions, columns: Columns) -> None:
+    def __init__(self, conditions: Conditions, columns: ColumnSource) -> None:
         self._conditions = conditions
         self._columns = columns
         self._held: dict[Path, Column] = {}
@@ -77,7 +77,7 @@ class Truths:
         return self._columns.count
 
     def column(self, path: Path) -> Column:
-        """The field at `path`, as Columns has it."""
+        """The field at `path`, as ColumnSource has it."""
         column = self._held.get(path)
         if column is None:
             column = self._held[path] = self._columns.column(path)

@@ -17,7 +17,7 @@ from tidemark.matching.index.ranges import HIGHEST
 _ANYTHING = Side(EVERY_ROW, 0, HIGHEST)
 
 
-class Dense:
+class DenseBoxes:
     """Boxes side by side, as they were when this was made."""
 
     def __init__(self, boxes: Boxes, members: Sequence[int]) -> None:

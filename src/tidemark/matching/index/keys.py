@@ -23,7 +23,7 @@ from tidemark.matching.index.ranges import (
 )
 from tidemark.matching.vectors.promotion import INT64_MAX, INT64_MIN
 from tidemark.matching.vectors.rowwise import present
-from tidemark.message.batches.columns import Column, Columns, Decimals, Doubles, Ints, Spans
+from tidemark.message.batches.columns import Column, ColumnSource, Decimals, Doubles, Ints, Spans
 from tidemark.message.types import DOUBLE, FLOAT, INT, LONG, Atomic, Kind, Path, Type
 
 EVERY_ROW = 0
@@ -37,7 +37,7 @@ _MINUS_ZERO = np.uint64(2**63 - 1)
 _WORD_VIEW_BYTES = 8
 #: by how many bytes there are from the word on: the mask of those that belong to it
 _WORD_MASKS = np.array([HIGHEST - (HIGHEST >> 8 * min(n, WORD_BYTES)) for n in range(9)], np.uint64)
-#: (held, said): types whose values have the same keys
+#: (held, declared): types whose values have the same keys
 _SAME_KEYS = {(INT, LONG), (FLOAT, DOUBLE), (DOUBLE, FLOAT)}
 
 
@@ -76,7 +76,7 @@ class Keys:
             assert not held.columns
             del self._fields[path]
 
-    def said(self, path: Path) -> Type:
+    def declared(self, path: Path) -> Type:
         """The type that a field is watched for."""
         return self._fields[path].type
 
@@ -106,7 +106,7 @@ class Keys:
         assert place is not None
         return place[0]
 
-    def read(self, columns: Columns) -> Words | None:
+    def read(self, columns: ColumnSource) -> Words | None:
         """keys[column, row], or None when a field is not of the type that was said."""
         keys = np.zeros((len(self._places), columns.count), np.uint64)
         keys[EVERY_ROW] = LOWEST
@@ -114,13 +114,13 @@ class Keys:
             if not held.columns and not isinstance(held.type, Atomic):
                 continue  # only conditions read it, if they are asked at all
             column = columns.column(path)
-            is_as_said = _has_same_keys(column.type, held.type)
-            if not is_as_said and not _is_all_null(column):
+            is_as_declared = _has_same_keys(column.type, held.type)
+            if not is_as_declared and not _is_all_null(column):
                 return None
             for part, target in held.columns.items():
                 if part == NULLNESS:
                     _nullness(column, keys[target])
-                elif is_as_said:
+                elif is_as_declared:
                     _value(column, part, keys[target])
         return keys
 
@@ -135,13 +135,13 @@ class Keys:
         return len(self._places) - 1
 
 
-def _has_same_keys(held: Type, said: Type) -> bool:
+def _has_same_keys(held: Type, declared: Type) -> bool:
     """A field that was not said to be atomic has no keys but for NULL, so anything will do for it."""
-    if held == said or not isinstance(said, Atomic) or (held, said) in _SAME_KEYS:
+    if held == declared or not isinstance(declared, Atomic) or (held, declared) in _SAME_KEYS:
         return True
-    if not isinstance(held, Atomic) or not held.kind is said.kind is Kind.DECIMAL:
+    if not isinstance(held, Atomic) or not held.kind is declared.kind is Kind.DECIMAL:
         return False
-    return held.scale == said.scale
+    return held.scale == declared.scale
 
 
 def _is_all_null(column: Column) -> bool:

@@ -23,7 +23,7 @@ BOXES_PER_CLAUSE_MAX = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BoxPlan:
     """One box of a clause: ranges of fields, and conditions that must be true too."""
 
     clause: Clause
@@ -31,24 +31,24 @@ class Plan:
     conditions: tuple[Node, ...]
 
 
-def plans_of(tree: Node, fields: FieldTypes) -> list[Plan]:
+def plans_of(tree: Node, fields: FieldTypes) -> list[BoxPlan]:
     """Boxes that together hold exactly the events for which the selector is true."""
     clauses = normalise(tree, fields)
     if clauses is None:
-        return [Plan(Clause((), (tree,)), (), (tree,))]
+        return [BoxPlan(Clause((), (tree,)), (), (tree,))]
     return [plan for clause in clauses for plan in _plans(clause, tree, fields)]
 
 
-def said_type(path: Path, fields: FieldTypes) -> Type:
+def declared_type(path: Path, fields: FieldTypes) -> Type:
     """The type of a field or header; one that an open topic does not know yet may be anything."""
     return type_at(path, fields) or Dynamic()
 
 
-def _plans(clause: Clause, tree: Node, fields: FieldTypes) -> list[Plan]:
+def _plans(clause: Clause, tree: Node, fields: FieldTypes) -> list[BoxPlan]:
     found: list[tuple[Path, Ranges]] = []
     boxes = 1
     for path, constraint in clause.constraints:
-        item = said_type(path, fields)
+        item = declared_type(path, fields)
         ranges = ranges_of(constraint, item)
         if boxes * len(ranges.alternatives) > BOXES_PER_CLAUSE_MAX:
             assert isinstance(constraint, OneOf)
@@ -57,7 +57,7 @@ def _plans(clause: Clause, tree: Node, fields: FieldTypes) -> list[Plan]:
         found.append((path, ranges))
     # Where keys are not exact the whole selector decides: it is true for no event that it should not be.
     conditions = clause.residuals if all(ranges.exact for _, ranges in found) else (tree,)
-    return [Plan(clause, ranges, conditions) for ranges in _combinations(found)]
+    return [BoxPlan(clause, ranges, conditions) for ranges in _combinations(found)]
 
 
 def _combinations(found: Sequence[tuple[Path, Ranges]]) -> list[tuple[tuple[Path, Range], ...]]:
@@ -69,7 +69,9 @@ def _combinations(found: Sequence[tuple[Path, Ranges]]) -> list[tuple[tuple[Path
     return [tuple(side for sides in chosen for side in sides) for chosen in product(*choices)]
 
 
-def explained(plans: Sequence[Plan], ways: Sequence[Set[Path]], fields: FieldTypes) -> list[dict[str, Any]]:
+def explain_plans(
+    plans: Sequence[BoxPlan], ways: Sequence[Set[Path]], fields: FieldTypes
+) -> list[dict[str, Any]]:
     """For people, a dict for each clause; ways[plan] are the fields that lead to a plan's box."""
     clauses: dict[Clause, dict[str, Any]] = {}
     for plan, way in zip(plans, ways, strict=True):

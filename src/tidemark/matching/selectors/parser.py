@@ -58,7 +58,7 @@ def parse(text: str) -> Node:
         raise SelectorLimitError(reason, position=SELECTOR_CHARACTERS_MAX)
     _refuse_surrogates(text)
     tokens = _tokens(text)
-    return _Parser(text, tokens).selector() if len(tokens) > 1 else TRUE
+    return _SelectorParser(text, tokens).selector() if len(tokens) > 1 else TRUE
 
 
 def _refuse_surrogates(text: str) -> None:
@@ -81,7 +81,7 @@ def _tokens(text: str) -> list[Token]:
     return tokens
 
 
-class _Parser:
+class _SelectorParser:
     """One run over the tokens of one selector."""
 
     def __init__(self, text: str, tokens: list[Token]) -> None:

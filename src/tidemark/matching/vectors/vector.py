@@ -39,7 +39,7 @@ from tidemark.matching.vectors.operands import Constant, Domain, operand
 from tidemark.matching.vectors.predicates import ALWAYS, NEVER, Cost, Inputs, Predicate, all_of, any_of
 from tidemark.matching.vectors.rowwise import hold_rows, present
 from tidemark.matching.vectors.spanlike import SpanPattern
-from tidemark.message.batches.columns import Bools, Columns, FieldTypes
+from tidemark.message.batches.columns import Bools, ColumnSource, FieldTypes
 from tidemark.message.types import Atomic, Path, Type
 
 #: Combinations of column types a condition keeps programs for; one more, and it starts afresh.
@@ -54,11 +54,11 @@ class Condition:
     paths: tuple[Path, ...]
     _programs: dict[tuple[bool, tuple[Type, ...]], Predicate] = field(default_factory=dict)
 
-    def matched(self, columns: Columns) -> Bools:
+    def matched(self, columns: ColumnSource) -> Bools:
         """matched[row]: the selector is TRUE."""
         return self._run(columns, True)
 
-    def truth(self, columns: Columns) -> tuple[Bools, Bools]:
+    def truth(self, columns: ColumnSource) -> tuple[Bools, Bools]:
         """(is_true[row], is_false[row]); unknown where neither."""
         return self._run(columns, True), self._run(columns, False)
 
@@ -66,7 +66,7 @@ class Condition:
         """Programs are closures and stay behind: a condition compiles again where it is unpickled."""
         return Condition, (self.tree, self.paths)
 
-    def _run(self, columns: Columns, truth: bool) -> Bools:
+    def _run(self, columns: ColumnSource, truth: bool) -> Bools:
         held = {path: columns.column(path) for path in self.paths}
         program = self._program(truth, tuple([column.type for column in held.values()]))
         return program.run(Inputs(columns.count, held))

@@ -89,7 +89,7 @@ class Column:
     valid: Bools | None = None
 
 
-class Columns(Protocol):
+class ColumnSource(Protocol):
     """What the matcher sees of a batch. Paths of one name that start with `_` are headers."""
 
     @property

@@ -65,11 +65,11 @@ class Messages:
             return self.enumeration(node)
         return self.values(path)
 
-    def per_code(self, fact: Callable[[int], int]) -> Ints:
-        """fact[row] of each row's multi-choice code; computed once for each distinct code."""
+    def per_code(self, value_of: Callable[[int], int]) -> Ints:
+        """value[row]: `value_of` each row's multi-choice code; computed once for each distinct code."""
         codes, inverse = self._codes
-        facts = np.array([fact(code) for code in codes], np.int64)
-        return facts[inverse] if inverse is not None else np.broadcast_to(facts, len(self))
+        values = np.array([value_of(code) for code in codes], np.int64)
+        return values[inverse] if inverse is not None else np.broadcast_to(values, len(self))
 
     @cached_property
     def _codes(self) -> tuple[list[int], NDArray[np.intp] | None]:

@@ -1,6 +1,6 @@
 """Reading a topic's events, whatever version of its schema each was written in.
 
-A Reader sees every event in the shape of one schema, the reader's. It tells the matcher the types of the
+A TopicReader sees every event in the shape of one schema, the reader's. It tells the matcher the types of the
 fields and, for a batch, serves them as columns: rows are grouped by the schema they were written in, each
 group is gathered by its own layout, and the groups are laid together.
 """
@@ -23,7 +23,7 @@ from tidemark.message.schema import Schema
 from tidemark.message.types import INT, LONG, STRING, Atomic, Kind, Path, Type
 
 
-class Reader:
+class TopicReader:
     """The view of a topic's events through one schema. Knows every schema they may be written in."""
 
     def __init__(self, schema: Schema, schemas: Mapping[int, Schema], *, is_open: bool = False) -> None:
@@ -106,7 +106,7 @@ def _check_message(batch: EventBatch, schema: Schema | None) -> None:
 class BatchColumns:
     """One batch as columns; each is gathered when first asked for and kept."""
 
-    def __init__(self, batch: EventBatch, reader: Reader) -> None:
+    def __init__(self, batch: EventBatch, reader: TopicReader) -> None:
         self.batch = batch
         self.reader = reader
         self._columns: dict[Path, Column] = {}

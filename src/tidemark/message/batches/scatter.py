@@ -16,7 +16,7 @@ from tidemark.errors import EncodeError
 from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.spans import copy_spans, windows
 from tidemark.message.codec.flat import Flat, Leaf, LeafNode, TupleNode, VariantNode, held
-from tidemark.message.codec.layout import Layout
+from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.schema import Schema
 from tidemark.message.types import FIXED_WIDTH, Atomic, Kind, Path, path_text
 
@@ -111,7 +111,7 @@ def _require(leaf: Leaf, valid: Bools | None) -> None:
         raise EncodeError(f"is missing in row {row}", path=path_text(leaf.path))
 
 
-def _variable(layout: Layout) -> list[Leaf]:
+def _variable(layout: CaseLayout) -> list[Leaf]:
     """The layout's variable fields in the order of their bytes."""
     return sorted(
         (leaf for leaf in layout.leaves if leaf.width is None), key=lambda leaf: layout.slots[leaf.index]
@@ -123,7 +123,7 @@ def _spans(leaf: Leaf, columns: Mapping[int, Column]) -> Spans:
 
 
 def _write(
-    layout: Layout, code_width: int, columns: Mapping[int, Column], rows: Ints, body: Bytes, starts: Ints
+    layout: CaseLayout, code_width: int, columns: Mapping[int, Column], rows: Ints, body: Bytes, starts: Ints
 ) -> None:
     """Headers and variable bytes of the rows of one case, each message at its start in the body."""
     header = np.zeros((len(rows), layout.size), np.uint8)

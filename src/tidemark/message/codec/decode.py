@@ -23,7 +23,7 @@ from tidemark.message.codec.flat import (
     VariantNode,
     case_codes,
 )
-from tidemark.message.codec.layout import FORMAT, Layout
+from tidemark.message.codec.layout import FORMAT, CaseLayout
 from tidemark.message.codec.lists import unpack_list
 from tidemark.message.codec.scalars import loader
 from tidemark.message.types import FIXED_WIDTH, NESTING_MAX, Atomic, Dynamic, path_text
@@ -32,7 +32,7 @@ from tidemark.message.types import FIXED_WIDTH, NESTING_MAX, Atomic, Dynamic, pa
 _Load = Callable[[Any, int], Any]
 
 
-class Nested(Protocol):
+class NestedDecoder(Protocol):
     """How a schema decodes the messages that lie inside its own."""
 
     def decode_dynamic(self, data: bytes, depth: int) -> Any:
@@ -42,10 +42,10 @@ class Nested(Protocol):
         """A message of the named schema."""
 
 
-class Decoder:
+class MessageDecoder:
     """Decodes messages of one flat form."""
 
-    def __init__(self, flat: Flat, nested: Nested) -> None:
+    def __init__(self, flat: Flat, nested: NestedDecoder) -> None:
         self._flat = flat
         self._nested = nested
         self._loads: list[_Load] = [self._leaf(leaf) for leaf in flat.leaves]
@@ -58,7 +58,7 @@ class Decoder:
         values = self._load_all(layout, data, depth)
         return _rebuild(self._flat.root, layout.code, iter(values))
 
-    def layout_of(self, data: bytes) -> Layout:
+    def layout_of(self, data: bytes) -> CaseLayout:
         """The layout of the case that a message says it is."""
         width = self._flat.code_width
         code = int.from_bytes(data[:width], "little")
@@ -70,7 +70,7 @@ class Decoder:
         """The Python value of one leaf's stored form."""
         return self._loads[leaf.index](stored, 0)
 
-    def _load_all(self, layout: Layout, data: bytes, depth: int) -> list[Any]:
+    def _load_all(self, layout: CaseLayout, data: bytes, depth: int) -> list[Any]:
         return [
             self._loads[leaf.index](stored, depth)
             for leaf, stored in zip(layout.leaves, layout.unpack(data), strict=True)
@@ -104,7 +104,7 @@ class Decoder:
             case Recursive():
                 return lambda stored, depth: self._nested.decode_named(basic.name, stored, depth + 1)
             case Box():
-                inner = Decoder(basic.flat, self._nested)
+                inner = MessageDecoder(basic.flat, self._nested)
                 return lambda stored, depth: inner.decode(stored, depth + 1)
         assert_never(basic)
 

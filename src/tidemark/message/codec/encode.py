@@ -33,8 +33,8 @@ from tidemark.message.members import members
 from tidemark.message.types import NESTING_MAX, Atomic, Dynamic, Kind, path_text
 
 
-class Stored(list[Any]):
-    """Stored leaf values in natural order, and how many messages lie around this one."""
+class StoredLeaves(list[Any]):
+    """The stored form of each leaf in natural order, and how many messages lie around this one."""
 
     def __init__(self, depth: int) -> None:
         super().__init__()
@@ -42,10 +42,10 @@ class Stored(list[Any]):
 
 
 #: Appends the stored leaves of a value; returns the multi-choice code of the part of the tree it walked.
-_Collect = Callable[[Any, Stored], int]
+_Collect = Callable[[Any, StoredLeaves], int]
 
 
-class Nested(Protocol):
+class NestedEncoder(Protocol):
     """How a schema encodes the messages that lie inside its own."""
 
     def encode_dynamic(self, value: Any, depth: int) -> bytes:
@@ -55,10 +55,10 @@ class Nested(Protocol):
         """A message of the named schema."""
 
 
-class Encoder:
+class MessageEncoder:
     """Encodes values of one flat form."""
 
-    def __init__(self, flat: Flat, nested: Nested) -> None:
+    def __init__(self, flat: Flat, nested: NestedEncoder) -> None:
         self._flat = flat
         self._nested = nested
         self._collect = self._collector(flat.root)
@@ -72,13 +72,13 @@ class Encoder:
                 return message
         if depth > NESTING_MAX:
             raise EncodeError(f"nested deeper than {NESTING_MAX} messages")
-        stored = Stored(depth)
+        stored = StoredLeaves(depth)
         code = self._collect(value, stored)
         return self._flat.layout(code).pack(stored)
 
     def store(self, leaf: Leaf, value: Any) -> Any:
         """The stored form of a single fixed-width leaf."""
-        stored = Stored(0)
+        stored = StoredLeaves(0)
         self._leaf(leaf, spliced=False)(value, stored)
         return stored[0]
 
@@ -97,7 +97,7 @@ class Encoder:
     def _leaf(self, leaf: Leaf, *, spliced: bool) -> _Collect:
         store, path = self._storer(leaf.basic), path_text(leaf.path)
 
-        def collect(value: Any, stored: Stored) -> int:
+        def collect(value: Any, stored: StoredLeaves) -> int:
             if spliced:
                 assert isinstance(leaf.basic, Box)
                 value = _chosen(leaf.basic.flat.root, value, path)
@@ -120,7 +120,7 @@ class Encoder:
             case Recursive():
                 return lambda value, depth: self._nested.encode_named(basic.name, value, depth + 1)
             case Box():
-                inner = Encoder(basic.flat, self._nested)
+                inner = MessageEncoder(basic.flat, self._nested)
                 return lambda value, depth: inner.encode(value, depth + 1)
 
     def _tuple(self, node: TupleNode, *, spliced: bool, in_list: bool) -> _Collect:
@@ -133,7 +133,7 @@ class Encoder:
             parts.append(("" if inlined else name, collector, weight))
             weight *= child.count
 
-        def collect(value: Any, stored: Stored) -> int:
+        def collect(value: Any, stored: StoredLeaves) -> int:
             if not spliced:  # otherwise the enclosing tuple has checked all keys
                 value = _checked(value, known, path)
             code = 0
@@ -147,7 +147,7 @@ class Encoder:
         parts = [self._collector(child) for child in node.nodes]
         path = path_text(node.path)
 
-        def collect(value: Any, stored: Stored) -> int:
+        def collect(value: Any, stored: StoredLeaves) -> int:
             if spliced:
                 value = _chosen(node, value, path)
             if value is None and node.absent is not None:
@@ -165,7 +165,7 @@ class Encoder:
         columns = self._columns(node)
         packers = [(_letter(leaf.basic), leaf.depth) for leaf in node.leaves]
 
-        def collect(value: Any, stored: Stored) -> int:
+        def collect(value: Any, stored: StoredLeaves) -> int:
             for column, (letter, depth) in zip(columns(value, stored.depth), packers, strict=True):
                 stored.append(pack_list(column, letter, depth))
             return 0
@@ -175,7 +175,7 @@ class Encoder:
     def _list_column(self, node: ListNode) -> _Collect:
         columns = self._columns(node)
 
-        def collect(value: Any, stored: Stored) -> int:
+        def collect(value: Any, stored: StoredLeaves) -> int:
             stored.extend(columns(value, stored.depth))
             return 0
 
@@ -190,9 +190,9 @@ class Encoder:
             if not isinstance(value, Sequence) or isinstance(value, str | bytes):
                 reason = "is missing" if value is None else f"{type(value).__name__} is not a list"
                 raise EncodeError(reason, path=path)
-            rows: list[Stored] = []
+            rows: list[StoredLeaves] = []
             for at, element in enumerate(value):
-                rows.append(Stored(depth))
+                rows.append(StoredLeaves(depth))
                 try:
                     item(element, rows[-1])
                 except EncodeError as error:

@@ -22,7 +22,7 @@ from math import prod
 from typing import Literal, assert_never
 
 from tidemark.errors import SchemaError
-from tidemark.message.codec.layout import Layout
+from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.types import (
     FIXED_WIDTH,
     Atomic,
@@ -163,8 +163,8 @@ class Flat:
         assert 0 <= code < self.count
         return _active(self.root, code)
 
-    def _derive(self, code: int) -> Layout:
-        return Layout(code, self.code_width, list(self.active(code)))
+    def _derive(self, code: int) -> CaseLayout:
+        return CaseLayout(code, self.code_width, list(self.active(code)))
 
 
 def held(node: Node) -> Node:

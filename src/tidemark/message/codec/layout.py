@@ -35,7 +35,7 @@ FORMAT: dict[Kind, str] = {
 }
 
 
-class Layout:
+class CaseLayout:
     """Where each leaf of one case lies, and how to put a message of that case together and apart."""
 
     def __init__(self, code: int, code_width: int, leaves: Sequence[Leaf]) -> None:

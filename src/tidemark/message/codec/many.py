@@ -13,7 +13,7 @@ from typing import Any
 
 from tidemark.errors import DecodeError
 from tidemark.message.codec.flat import Flat, Leaf
-from tidemark.message.codec.layout import FORMAT, Layout
+from tidemark.message.codec.layout import FORMAT, CaseLayout
 from tidemark.message.codec.scalars import load_string
 from tidemark.message.types import Atomic, Kind, path_text
 
@@ -42,14 +42,14 @@ def many_accessor(flat: Flat, leaves: Sequence[Leaf], loads: Sequence[Load]) -> 
     return get
 
 
-def _layout(flat: Flat, code: bytes) -> Layout:
+def _layout(flat: Flat, code: bytes) -> CaseLayout:
     number = int.from_bytes(code, "little")
     if len(code) < flat.code_width or number >= flat.count:
         raise DecodeError(f"no case has the multi-choice code {number}")
     return flat.layout(number)
 
 
-def _plan(layout: Layout, leaves: Sequence[Leaf], loads: Sequence[Load]) -> Callable[[bytes], Values]:
+def _plan(layout: CaseLayout, leaves: Sequence[Leaf], loads: Sequence[Load]) -> Callable[[bytes], Values]:
     letters: dict[int, str] = {}
     for leaf in leaves:
         slot = layout.slots.get(leaf.index)

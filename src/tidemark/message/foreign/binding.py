@@ -15,15 +15,15 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from tidemark.errors import DecodeError, EncodeError, MessageError
-from tidemark.message.error_path import within
-from tidemark.message.foreign.references import Named
+from tidemark.message.error_path import prefix_path
+from tidemark.message.foreign.references import RecurringSchemas
 from tidemark.message.types import EMPTY, Atomic, Dynamic, Field, List, Tuple, Type, Variant, optional
 
 
 class Binding(Protocol):
     """What every kind of annotation can do."""
 
-    def shape(self, named: Named) -> Type:
+    def shape(self, named: RecurringSchemas) -> Type:
         """The type of the annotation; classes that recur are left in `named`."""
 
     def dump(self, value: Any) -> Any:
@@ -40,7 +40,7 @@ class AtomBinding:
     atomic: Atomic
     python: type
 
-    def shape(self, named: Named) -> Type:  # noqa: ARG002
+    def shape(self, named: RecurringSchemas) -> Type:  # noqa: ARG002
         """Always the atomic."""
         return self.atomic
 
@@ -68,7 +68,7 @@ class AnyBinding:
 
     to_value: Callable[[Any], Any]
 
-    def shape(self, named: Named) -> Type:  # noqa: ARG002
+    def shape(self, named: RecurringSchemas) -> Type:  # noqa: ARG002
         """Always `dynamic`."""
         return Dynamic()
 
@@ -87,7 +87,7 @@ class OptionalBinding:
 
     item: Binding
 
-    def shape(self, named: Named) -> Type:
+    def shape(self, named: RecurringSchemas) -> Type:
         """`T?`."""
         return optional(self.item.shape(named))
 
@@ -107,7 +107,7 @@ class ListBinding:
     item: Binding
     python: type[list[Any]] | type[tuple[Any, ...]]
 
-    def shape(self, named: Named) -> Type:
+    def shape(self, named: RecurringSchemas) -> Type:
         """`*( T )*`."""
         return List(self.item.shape(named))
 
@@ -126,8 +126,8 @@ class TupleBinding:
 
     items: tuple[Binding, ...]
 
-    def shape(self, named: Named) -> Type:
-        """Named by position, so that tuples inside are not spliced."""
+    def shape(self, named: RecurringSchemas) -> Type:
+        """RecurringSchemas by position, so that tuples inside are not spliced."""
         return Tuple(tuple(Field(f"_{index}", item.shape(named)) for index, item in enumerate(self.items)))
 
     def dump(self, value: Any) -> Any:
@@ -152,7 +152,7 @@ class EnumerationBinding:
 
     members: Mapping[str, Any]
 
-    def shape(self, named: Named) -> Type:  # noqa: ARG002
+    def shape(self, named: RecurringSchemas) -> Type:  # noqa: ARG002
         """One empty case a member."""
         return Variant(tuple(Field(name, EMPTY) for name in self.members))
 
@@ -176,7 +176,7 @@ class UnionBinding:
 
     classes: Mapping[str, ClassBinding]
 
-    def shape(self, named: Named) -> Type:
+    def shape(self, named: RecurringSchemas) -> Type:
         """One case a class."""
         return Variant(tuple(Field(name, item.shape(named)) for name, item in self.classes.items()))
 
@@ -217,7 +217,7 @@ class ClassBinding:
             if field.default is not missing or field.default_factory is not missing
         )
 
-    def shape(self, named: Named) -> Type:
+    def shape(self, named: RecurringSchemas) -> Type:
         """The tuple, or a reference where the class contains itself."""
         return named.visit(self.python, self.python.__name__, lambda: self._tuple(named))
 
@@ -245,7 +245,7 @@ class ClassBinding:
             return False
         return name not in found or not isinstance(item, OptionalBinding | AnyBinding)
 
-    def _tuple(self, named: Named) -> Type:
+    def _tuple(self, named: RecurringSchemas) -> Type:
         return Tuple(tuple(Field(name, item.shape(named)) for name, item in self.fields.items()))
 
 
@@ -258,7 +258,7 @@ def each(convert: Callable[[Any], Any], value: Any, error: type[MessageError]) -
         try:
             items.append(convert(item))
         except MessageError as problem:
-            raise within(index, problem) from None
+            raise prefix_path(index, problem) from None
     return items
 
 
@@ -266,14 +266,14 @@ def _dump_field(name: str, item: Binding, value: Any) -> Any:
     try:
         return item.dump(value)
     except EncodeError as error:
-        raise within(name, error) from None
+        raise prefix_path(name, error) from None
 
 
 def _load_field(name: str, item: Binding, value: Any) -> Any:
     try:
         return item.load(value)
     except DecodeError as error:
-        raise within(name, error) from None
+        raise prefix_path(name, error) from None
 
 
 def _a_dict(value: Any) -> dict[Any, Any]:

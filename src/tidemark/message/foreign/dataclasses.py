@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tidemark.errors import DecodeError, EncodeError, SchemaError
-from tidemark.message.error_path import name_problem, within
+from tidemark.message.error_path import prefix_path
 from tidemark.message.foreign.binding import (
     AnyBinding,
     AtomBinding,
@@ -39,7 +39,8 @@ from tidemark.message.foreign.binding import (
     UnionBinding,
     each,
 )
-from tidemark.message.foreign.references import Named
+from tidemark.message.foreign.references import RecurringSchemas
+from tidemark.message.names import name_problem
 from tidemark.message.parse import parse_type
 from tidemark.message.types import (
     ABSENT,
@@ -85,7 +86,7 @@ def from_dataclass(cls: type) -> tuple[Type, dict[str, Type]]:
 
     Other classes are written out where they stand. SchemaError names the class and the attribute.
     """
-    named = Named()
+    named = RecurringSchemas()
     root = _class_binding(cls).shape(named)
     validate(root, named.definitions)
     return root, named.definitions
@@ -130,7 +131,7 @@ def _plain_entry(key: Any, item: Any) -> Any:
     try:
         return _plain(item)
     except EncodeError as error:
-        raise within(str(key), error) from None
+        raise prefix_path(str(key), error) from None
 
 
 def _class_binding(cls: Any) -> ClassBinding:

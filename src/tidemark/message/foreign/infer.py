@@ -16,9 +16,10 @@ from functools import reduce
 from typing import Any, assert_never
 
 from tidemark.errors import EncodeError, SchemaError
-from tidemark.message.error_path import name_problem, within
+from tidemark.message.error_path import prefix_path
 from tidemark.message.foreign.dataclasses import from_dataclass
 from tidemark.message.foreign.references import write_out
+from tidemark.message.names import name_problem
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,
@@ -209,7 +210,7 @@ def _dict_shape(value: dict[Any, Any], depth: int) -> Type:
         try:
             fields.append(Field(key, _shape(item, depth + 1)))
         except EncodeError as error:
-            raise within(key, error) from None
+            raise prefix_path(key, error) from None
     return Tuple(tuple(fields))
 
 
@@ -219,7 +220,7 @@ def _list_shape(value: list[Any], depth: int) -> Type:
         try:
             item = merge(item, _shape(each, depth + 1))
         except EncodeError as error:
-            raise within(index, error) from None
+            raise prefix_path(index, error) from None
     return List(item)
 
 
@@ -256,7 +257,7 @@ def _settle_field(field: Field, depth: int) -> Field:
     try:
         return Field(field.name, _settle(field.type, depth + 1))
     except EncodeError as error:
-        raise (within(field.name, error) if field.name else error) from None
+        raise (prefix_path(field.name, error) if field.name else error) from None
 
 
 def _unsettled(item: Type) -> Type:

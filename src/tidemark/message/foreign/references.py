@@ -1,7 +1,8 @@
-"""Named schemas and what leads back to itself.
+"""References between schemas: which ones are needed, and how to do without them.
 
-`Named` turns a graph (classes, JSON pointers) into a tree: a node that is met inside itself becomes a
-reference and a definition, every other is written out where it stands. `write_out` goes the other way.
+`RecurringSchemas` turns a graph of classes or JSON pointers into a tree: a node that is met inside itself
+becomes a definition and references to it, every other node is written out where it stands. `write_out`
+removes references again: it puts the definition in the place of each.
 """
 
 from __future__ import annotations
@@ -10,21 +11,27 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import assert_never
 
 from tidemark.errors import SchemaError
-from tidemark.message.error_path import name_problem
+from tidemark.message.names import name_problem
 from tidemark.message.text import KEYWORDS
 from tidemark.message.types import Atomic, Dynamic, Field, List, Reference, Tuple, Type, Variant
 
 
-class Named:
-    """Reads nodes that may contain each other. `definitions` has exactly those that recur."""
+class RecurringSchemas:
+    """Collects the definitions of nodes that contain themselves, while their graph is read."""
 
     def __init__(self) -> None:
+        #: name -> type of each node that recurs, and of no other
         self.definitions: dict[str, Type] = {}
-        self._keys: dict[str, Hashable] = {}  # the node each reference stands for
-        self._open: set[Hashable] = set()  # nodes being read around the current place
+        #: name of a reference -> key of the node it stands for
+        self._keys: dict[str, Hashable] = {}
+        #: keys of the nodes that are being read around the current one
+        self._open: set[Hashable] = set()
 
     def visit(self, key: Hashable, name: str, build: Callable[[], Type]) -> Type:
-        """The type of node `key`: what `build` makes of it, or a reference when it recurs."""
+        """The type of node `key`: what `build` returns, or a reference when the node contains itself.
+
+        SchemaError if the node recurs and `name` cannot be the name of a definition.
+        """
         if key in self._open or self._keys.get(name) == key:
             return self._refer(key, name)
         self._open.add(key)
@@ -47,7 +54,7 @@ class Named:
 
 
 def write_out(item: Type, definitions: Mapping[str, Type]) -> Type:
-    """`item` without references: each is replaced by its definition, inside itself by `dynamic`."""
+    """`item` with the definition in place of each reference, and `dynamic` where a definition recurs."""
     match item:
         case Reference():
             rest = {name: found for name, found in definitions.items() if name != item.name}

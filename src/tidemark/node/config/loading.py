@@ -131,10 +131,10 @@ def _assembled(gathered: _Gathered, topology: Topology | None, path: str | Path 
 
 def moved(config: Config, topology: Topology) -> Config:
     """The same broker in another topology, which has it."""
-    placed = topology.brokers[config.broker.name]
-    listen = config.broker.listen if is_outside(config.provenance("broker.listen")) else placed.listen
+    placement = topology.brokers[config.broker.name]
+    listen = config.broker.listen if is_outside(config.provenance("broker.listen")) else placement.listen
     return replace(
-        config, broker=replace(config.broker, listen=listen, pubends=placed.pubends), topology=topology
+        config, broker=replace(config.broker, listen=listen, pubends=placement.pubends), topology=topology
     )
 
 
@@ -147,12 +147,12 @@ def _place(gathered: _Gathered, topology: Topology, source: str) -> None:
         raise ConfigError(reason, source=source)
     if name not in topology.brokers:
         raise ConfigError(unknown(name, known), key="broker.name", source=gathered.sources["broker.name"])
-    placed = topology.brokers[name]
+    placement = topology.brokers[name]
     values = {
-        "broker.listen": str(placed.listen),
-        "broker.pubends": list(placed.pubends),
-        "http.listen": placed.http,
-        "storage.data_dir": placed.data_dir,
+        "broker.listen": str(placement.listen),
+        "broker.pubends": list(placement.pubends),
+        "http.listen": placement.http,
+        "storage.data_dir": placement.data_dir,
     }
     for key, value in values.items():
         if value is not None and not is_outside(gathered.sources.get(key, DEFAULT)):

@@ -15,15 +15,15 @@ from types import MappingProxyType
 from typing import Any
 
 from tidemark.node.config.units import (
-    Address,
     Duration,
-    Retain,
+    RetainLimits,
     Size,
+    SocketAddress,
     parse_address,
     parse_duration,
     parse_size,
 )
-from tidemark.node.topology.topology import Placed, Topology
+from tidemark.node.topology.topology import BrokerPlacement, Topology
 
 DEFAULT = "default"
 DEFAULT_PUBEND = "main"
@@ -49,7 +49,7 @@ class BrokerSection:
     """Who this broker is."""
 
     name: str = setting("tidemark", "The broker's name, unique in its overlay.")
-    listen: Address = setting(Address("127.0.0.1", 7676), "Where clients and brokers connect.")
+    listen: SocketAddress = setting(SocketAddress("127.0.0.1", 7676), "Where clients and brokers connect.")
     pubends: tuple[str, ...] = setting((DEFAULT_PUBEND,), "The pubends that are hosted here.")
     topology: str = setting("", "A file with the brokers of an overlay; this one is found there by its name.")
 
@@ -153,7 +153,7 @@ class ArchiveSection:
     """The archive that `tidemark up` writes beside the broker."""
 
     path: str = setting("", 'Where it is; "": the directory `archive` in the data directory.')
-    retain: Retain | None = setting(
+    retain: RetainLimits | None = setting(
         None, 'History that it keeps, like "90d" or "500GB"; what is older goes in whole files.'
     )
     interval: Duration = _time("5s", "How often it looks for events, if not many have come.", least="10ms")
@@ -203,7 +203,7 @@ class Config:
         """Where `tidemark up` keeps the archive."""
         return Path(self.archive.path) if self.archive.path else Path(self.storage.data_dir) / ARCHIVE
 
-    def http_address(self) -> Address | None:
+    def http_address(self) -> SocketAddress | None:
         """Where to serve health and metrics, if at all."""
         return parse_address(self.http.listen) if self.http.listen else None
 
@@ -236,4 +236,4 @@ KEYS: Mapping[str, Any] = MappingProxyType(dict(_keys()))
 
 def alone(broker: BrokerSection) -> Topology:
     """The topology of a broker without neighbours."""
-    return Topology.build([Placed(broker.name, broker.name, broker.listen, broker.pubends)])
+    return Topology.build([BrokerPlacement(broker.name, broker.name, broker.listen, broker.pubends)])

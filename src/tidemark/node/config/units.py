@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 PORT_MAX = 65_535
 
 
-class Address(NamedTuple):
+class SocketAddress(NamedTuple):
     """Where to listen, or whom to call. Port 0 lets the system choose."""
 
     host: str
@@ -34,7 +34,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Retain(NamedTuple):
+class RetainLimits(NamedTuple):
     """How much history to keep: of how long, and how large; None for all."""
 
     age: Duration | None = None
@@ -55,7 +55,7 @@ def parse_size(text: str) -> Size:
     )
 
 
-def parse_retain(text: str) -> Retain:
+def parse_retain(text: str) -> RetainLimits:
     """Like "90d", "500GB", or "90d, 500GB" for whichever is less; ConfigError if it is anything else."""
     found: dict[str, int] = {}
     for part in text.split(","):
@@ -68,16 +68,16 @@ def parse_retain(text: str) -> Retain:
     if 0 in found.values():
         raise ConfigError(f"{text!r} keeps nothing: write more than 0")
     age, size = found.get("age"), found.get("size")
-    return Retain(None if age is None else Duration(age), None if size is None else Size(size))
+    return RetainLimits(None if age is None else Duration(age), None if size is None else Size(size))
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> SocketAddress:
     """Like "host:port" or "[::1]:port"; ConfigError if it is anything else."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise ConfigError(f'{text!r} is not an address; write "host:port", like "127.0.0.1:7676"')
-    return Address(host, int(port))
+    return SocketAddress(host, int(port))
 
 
 def show_duration(value: int) -> str:
@@ -90,7 +90,7 @@ def show_size(value: int) -> str:
     return _shown(value, _SIZES)
 
 
-def show_retain(value: Retain) -> str:
+def show_retain(value: RetainLimits) -> str:
     """As it is written."""
     parts = [
         *([] if value.age is None else [show_duration(value.age)]),

@@ -7,10 +7,10 @@ from typing import Any, get_type_hints
 from tidemark.errors import ConfigError
 from tidemark.node.config.settings import KEYS, SECTIONS
 from tidemark.node.config.units import (
-    Address,
     Duration,
-    Retain,
+    RetainLimits,
     Size,
+    SocketAddress,
     parse_address,
     parse_duration,
     parse_retain,
@@ -30,11 +30,11 @@ def shown(key: str, value: Any) -> str:
         return f'"{show_duration(value)}"'
     if hint is Size or hint == Size | None:
         return f'"{show_size(value)}"'
-    if hint == Retain | None:
+    if hint == RetainLimits | None:
         return f'"{show_retain(value)}"'
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple) and not isinstance(value, Address):
+    if isinstance(value, tuple) and not isinstance(value, SocketAddress):
         return "[" + ", ".join(f'"{each}"' for each in value) + "]"
     return str(value) if isinstance(value, int) else f'"{value}"'
 
@@ -51,7 +51,7 @@ def checked(key: str, value: Any) -> Any:
 
 
 def _of_kind(hint: Any, value: Any) -> Any:
-    if hint in (Duration | None, Size | None, Retain | None):
+    if hint in (Duration | None, Size | None, RetainLimits | None):
         return None if value in ("none", None) else _of_kind(hint.__args__[0], value)
     if hint is tuple[str, ...] or hint == tuple[str, ...]:
         return names_of(value.split(",") if isinstance(value, str) else value)
@@ -59,12 +59,12 @@ def _of_kind(hint: Any, value: Any) -> Any:
         return _truth(value)
     if hint is int:
         return _number(value)
-    if isinstance(value, Address):
+    if isinstance(value, SocketAddress):
         value = str(value)
     if not isinstance(value, str):
         raise ConfigError(f'{value!r} is not text; write it in quotes, like "10s", "64MiB" or "name"')
     parse = {
-        Duration: parse_duration, Size: parse_size, Address: parse_address, Retain: parse_retain
+        Duration: parse_duration, Size: parse_size, SocketAddress: parse_address, RetainLimits: parse_retain
     }.get(hint)  # fmt: skip
     return value if parse is None else parse(value)
 

@@ -18,7 +18,7 @@ from tidemark.broker.effects import (
 )
 
 
-class _Journal:
+class _UnsyncedBytes:
     """Bytes of one log."""
 
     def __init__(self) -> None:
@@ -42,8 +42,8 @@ class Backlog:
     def __init__(self) -> None:
         #: the last group of events found no room
         self.is_log_full = False
-        self._log = _Journal()
-        self._pfs = _Journal()
+        self._log = _UnsyncedBytes()
+        self._pfs = _UnsyncedBytes()
 
     @property
     def bytes(self) -> int:

@@ -19,6 +19,7 @@ from tidemark.errors import StorageError, UnknownFormatError
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.text import to_text
 from tidemark.node.topology.topology import Topology
+from tidemark.storage.disk.atomic_file import replace_file
 from tidemark.storage.disk.real_disk import LOCK, RealDisk
 
 VERSION_FILE = "version"
@@ -66,7 +67,7 @@ class DataDirectory:
     def save_topology(self, topology: Topology) -> None:
         """Keep it, in place of the one before; on disk when this returns."""
         text = f"# version {topology.version}\n{to_text(topology)}"
-        self._replace(OVERLAY_FILE, OVERLAY_FILE_NEW, text.encode())
+        replace_file(self._disk, OVERLAY_FILE, [text.encode()], draft=OVERLAY_FILE_NEW)
 
     def close(self) -> None:
         """Let others use it."""
@@ -88,19 +89,7 @@ class DataDirectory:
         if strange:
             reason = f"has {strange[0]!r} in it and is no data directory; choose a new or an empty one"
             raise UnknownFormatError(reason, path=str(self.path))
-        self._replace(VERSION_FILE, VERSION_FILE_NEW, _line().encode() + b"\n")
-
-    def _replace(self, name: str, fresh: str, data: bytes) -> None:
-        if fresh in _names(self.path):
-            self._disk.remove(fresh)
-        file = self._disk.create(fresh)
-        try:
-            file.append([data])
-            file.sync()
-        finally:
-            file.close()
-        self._disk.rename(fresh, name)
-        self._disk.sync_directory()
+        replace_file(self._disk, VERSION_FILE, [_line().encode() + b"\n"], draft=VERSION_FILE_NEW)
 
 
 def _line() -> str:

@@ -34,7 +34,7 @@ class _Call:
     answer: asyncio.Future[Any]
 
 
-class Worker(Protocol):
+class DiskWorker(Protocol):
     """What carries effects out: `store.Store`, or less in a test."""
 
     @property
@@ -53,7 +53,7 @@ class DiskThread:
 
     def __init__(
         self,
-        worker: Worker,
+        worker: DiskWorker,
         done: Callable[[list[Stimulus]], None],
         failed: Callable[[BaseException], None],
         timed: Callable[[str, float], None],

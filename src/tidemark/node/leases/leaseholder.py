@@ -14,7 +14,7 @@ from tidemark.node.leases.mailbox import Mailbox, is_silence
 from tidemark.wire.frames import Ack, Frame, Ping, Pong, Rest
 
 if TYPE_CHECKING:
-    from tidemark.node.config.units import Address
+    from tidemark.node.config.units import SocketAddress
     from tidemark.node.connection import Connection
 
 _ASIDE = frozenset((Ack, Ping, Pong))
@@ -55,7 +55,7 @@ class Leaseholder:
         self.name = connection.name
         self.ticket = ticket
         self.key = ""
-        self.address: Address | None = None
+        self.address: SocketAddress | None = None
         self.seconds = 0
         #: None while it is parked
         self.connection: Connection | None = connection

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import ConfigError
 from tidemark.node.config.settings import SubscribersSection
-from tidemark.node.config.units import Address, parse_address
+from tidemark.node.config.units import SocketAddress, parse_address
 from tidemark.node.leases.callback_policy import may_call
 from tidemark.node.leases.leaseholder import Leaseholder
 from tidemark.node.logs import Log
@@ -211,7 +211,7 @@ class Leases:
 
     async def _try(self, holder: Leaseholder) -> str:
         """One call; when this returns the client is there, or why it is not."""
-        assert isinstance(holder.address, Address)
+        assert isinstance(holder.address, SocketAddress)
         self.dials += 1
         answered = holder.answered = asyncio.get_running_loop().create_future()
         connection: Connection | None = None

@@ -16,7 +16,7 @@ from time import monotonic
 
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import DEFAULT, Config
-from tidemark.node.config.units import Address, show_duration, show_retain
+from tidemark.node.config.units import SocketAddress, show_duration, show_retain
 from tidemark.node.process.supervised_process import SupervisedProcess
 from tidemark.node.topology.topology import Topology
 from tidemark.wire.answers import PubendStatus
@@ -40,9 +40,9 @@ def missing() -> str | None:
     return None if has_java else "Java"
 
 
-def archive_of(config: Config, listen: Address) -> SupervisedProcess:
+def archive_of(config: Config, listen: SocketAddress) -> SupervisedProcess:
     """The archive of one broker, which listens there."""
-    return _companion([listen], config.archive_path(), config)
+    return _archive_process([listen], config.archive_path(), config)
 
 
 def archive_of_all(file: Path, names: Sequence[str], path: Path) -> SupervisedProcess | None:
@@ -67,11 +67,11 @@ def settings_for_all(file: Path, names: Sequence[str]) -> Mapping[str, Mapping[s
 def _of_topology(topology: Topology, path: Path, config: Config) -> SupervisedProcess | None:
     brokers = topology.brokers.values()
     has_pubends = any(each.pubends for each in brokers)
-    return _companion([each.listen for each in brokers], path, config) if has_pubends else None
+    return _archive_process([each.listen for each in brokers], path, config) if has_pubends else None
 
 
-def _companion(hosts: Sequence[Address], path: Path, config: Config) -> SupervisedProcess:
-    urls = [f"tidemark://{Address(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
+def _archive_process(hosts: Sequence[SocketAddress], path: Path, config: Config) -> SupervisedProcess:
+    urls = [f"tidemark://{SocketAddress(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
     section = config.archive
     retain = [] if section.retain is None else ["--retain", show_retain(section.retain)]
     command = [

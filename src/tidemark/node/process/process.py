@@ -22,7 +22,7 @@ import uvloop
 
 from tidemark.errors import DiskFailedError, TidemarkError
 from tidemark.node.config.settings import Config
-from tidemark.node.local_link import Neighbourhood
+from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log, configure
 from tidemark.node.node import Node
 from tidemark.node.process.supervised_process import LOOK_SECONDS, SupervisedProcess
@@ -67,11 +67,11 @@ async def _run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _told, told)
-    neighbourhood = Neighbourhood()
+    local_brokers = LocalBrokers()
     running: list[asyncio.Task[int]] = []
     for config in configs:
         try:
-            node = await Node.start(config, neighbourhood)
+            node = await Node.start(config, local_brokers)
         except (TidemarkError, OSError) as error:
             log.error("cannot start", broker=config.broker.name, reason=str(error))
             running.append(asyncio.create_task(_not_started()))
@@ -91,16 +91,16 @@ async def _not_started() -> int:
     return NOT_STARTED
 
 
-async def _live(node: Node, told: asyncio.Event, companion: SupervisedProcess | None) -> int:
+async def _live(node: Node, told: asyncio.Event, beside: SupervisedProcess | None) -> int:
     """One broker, until it is told to stop, is removed from the overlay, or fails; then its exit code."""
-    waiting = told.wait() if companion is None else _together(told, companion)
+    waiting = told.wait() if beside is None else _together(told, beside)
     ends = [asyncio.ensure_future(each) for each in (waiting, node.removed.wait())]
     both: set[asyncio.Future[Any]] = {*ends, node.failed}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     for end in ends:
         end.cancel()
-    if companion is not None:
-        await asyncio.to_thread(companion.stop)
+    if beside is not None:
+        await asyncio.to_thread(beside.stop)
     if not node.failed.done():
         await _first(node.stop(), node)
     if not node.failed.done():
@@ -110,10 +110,10 @@ async def _live(node: Node, told: asyncio.Event, companion: SupervisedProcess | 
     return await _failed(node)
 
 
-async def _together(told: asyncio.Event, companion: SupervisedProcess) -> None:
-    """Look after a companion until told to stop."""
+async def _together(told: asyncio.Event, beside: SupervisedProcess) -> None:
+    """Look after the process beside the broker until `told` is set."""
     while not told.is_set():
-        companion.look()
+        beside.look()
         with suppress(TimeoutError):
             await asyncio.wait_for(told.wait(), LOOK_SECONDS)
 

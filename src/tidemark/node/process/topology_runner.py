@@ -23,7 +23,7 @@ log = Log("topology")
 def run_topology(
     path: str | Path,
     settings: Mapping[str, Mapping[str, str]] | None = None,
-    companion: SupervisedProcess | None = None,
+    beside: SupervisedProcess | None = None,
 ) -> int:
     """Start every process of a topology file and wait; the exit code is the first that is not 0.
 
@@ -42,14 +42,14 @@ def run_topology(
     children = {name: _start(path, brokers, settings or {}) for name, brokers in processes.items()}
     try:
         while not told and _are_well(list(children.values())):
-            if companion is not None:
-                companion.look()
+            if beside is not None:
+                beside.look()
             time.sleep(LOOK_SECONDS)
         for name, child in children.items():
             if child.poll() and not told:
                 log.error("a process has ended: stopping the others", process=name, code=child.returncode)
-        if companion is not None:
-            companion.stop()
+        if beside is not None:
+            beside.stop()
         return _stop(list(children.values()))
     finally:
         for child in children.values():

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import brokers_of
-from tidemark.node.config.units import Address, parse_address
+from tidemark.node.config.units import SocketAddress, parse_address
+from tidemark.storage.disk.atomic_file import replace_path
 
 WORKERS_MAX = 64
 FILE_NAME = "workers.toml"
@@ -33,13 +34,11 @@ def lay_out(data_dir: str, listen: str, count: int, settings: Mapping[str, str])
             key="workers",
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(_toml(parse_address(listen), count, settings))
-    fresh.replace(path)
+    replace_path(path, _toml(parse_address(listen), count, settings).encode())
     return path
 
 
-def _toml(listen: Address, count: int, settings: Mapping[str, str]) -> str:
+def _toml(listen: SocketAddress, count: int, settings: Mapping[str, str]) -> str:
     lines = ["# Written by `tidemark up --workers`."]
     sections: dict[str, list[str]] = {}
     for key, value in settings.items():

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 
 from tidemark.broker.overlay.layout import MAIN_TREE, Pair, pair
 from tidemark.errors import ConfigError
-from tidemark.node.config.units import Address
+from tidemark.node.config.units import SocketAddress
 from tidemark.ticks.token import PUBEND_BYTES_MAX
 
 if TYPE_CHECKING:
-    from tidemark.node.topology.topology import Bundle, Placed, Tree
+    from tidemark.node.topology.topology import BrokerPlacement, Bundle, Tree
 
 BROKERS_MAX = 1_000
 TREES_MAX = 64
 
 
 def check(
-    placed: Sequence[Placed],
+    placements: Sequence[BrokerPlacement],
     bundles: Sequence[Bundle],
     trees: Sequence[Tree],
     processes: Mapping[str, tuple[str, ...]],
 ) -> None:
     """ConfigError at the first thing that does not fit."""
-    _check_brokers(placed)
-    cell_of = {each.name: each.cell for each in placed}
+    _check_brokers(placements)
+    cell_of = {each.name: each.cell for each in placements}
     joined: dict[Pair, str] = {}
     for bundle in bundles:
         _check_bundle(bundle, cell_of)
@@ -38,8 +38,8 @@ def check(
                 f"{other!r} joins the same two cells; put all links into one",
                 key=f"bundles.{bundle.name}.cells",
             )
-    _check_reachable(placed, bundles)
-    _check_trees(placed, bundles, trees)
+    _check_reachable(placements, bundles)
+    _check_trees(placements, bundles, trees)
     _check_processes(cell_of, processes)
 
 
@@ -67,12 +67,12 @@ def check_pubend(name: str, key: str) -> None:
         raise ConfigError(f"{name!r} is no pubend's name; use 1 to {PUBEND_BYTES_MAX} bytes", key=key)
 
 
-def _check_brokers(placed: Sequence[Placed]) -> None:
-    if len(placed) > BROKERS_MAX:
-        raise ConfigError(f"{len(placed)} brokers are over the limit of {BROKERS_MAX}", key="brokers")
+def _check_brokers(placements: Sequence[BrokerPlacement]) -> None:
+    if len(placements) > BROKERS_MAX:
+        raise ConfigError(f"{len(placements)} brokers are over the limit of {BROKERS_MAX}", key="brokers")
     hosts: dict[str, str] = {}
-    listening: dict[Address, str] = {}
-    for each in placed:
+    listening: dict[SocketAddress, str] = {}
+    for each in placements:
         key = f"brokers.{each.name}"
         for pubend in each.pubends:
             check_pubend(pubend, f"{key}.pubends")
@@ -117,22 +117,24 @@ def _check_link(link: Pair, bundle: Bundle, cell_of: Mapping[str, str]) -> None:
         raise ConfigError(f"{link[0]} - {link[1]} is no link between the cells {where}", key=key)
 
 
-def _check_reachable(placed: Sequence[Placed], bundles: Sequence[Bundle]) -> None:
-    reached = _reached(placed[0].cell, bundles) if placed else set()
-    for each in placed:
+def _check_reachable(placements: Sequence[BrokerPlacement], bundles: Sequence[Bundle]) -> None:
+    reached = _reached(placements[0].cell, bundles) if placements else set()
+    for each in placements:
         if each.cell not in reached:
             raise ConfigError(
-                f"the cell {each.cell!r} cannot be reached from {placed[0].cell!r}: join it with "
+                f"the cell {each.cell!r} cannot be reached from {placements[0].cell!r}: join it with "
                 f'[bundles.NAME] cells = ["{each.cell}", ...]',
                 key=f"brokers.{each.name}.cell",
             )
 
 
-def _check_trees(placed: Sequence[Placed], bundles: Sequence[Bundle], trees: Sequence[Tree]) -> None:
+def _check_trees(
+    placements: Sequence[BrokerPlacement], bundles: Sequence[Bundle], trees: Sequence[Tree]
+) -> None:
     if len(trees) > TREES_MAX:
         raise ConfigError(f"{len(trees)} trees are over the limit of {TREES_MAX}", key="trees")
     known = {each.name: each for each in bundles}
-    pubends = {pubend for each in placed for pubend in each.pubends}
+    pubends = {pubend for each in placements for pubend in each.pubends}
     used: dict[str, str] = {}
     for tree in trees:
         key = f"trees.{tree.name}"
@@ -144,9 +146,9 @@ def _check_trees(placed: Sequence[Placed], bundles: Sequence[Bundle], trees: Seq
         if circle:
             reason = f"goes in a circle with {', '.join(sorted(circle))}; leave it out"
             raise ConfigError(reason, key=f"{key}.bundles")
-        missed = {each.cell for each in placed} - _reached(placed[0].cell, chosen)
+        missed = {each.cell for each in placements} - _reached(placements[0].cell, chosen)
         if missed:
-            reason = f"does not reach the cell {min(missed)!r} from {placed[0].cell!r}; add a bundle"
+            reason = f"does not reach the cell {min(missed)!r} from {placements[0].cell!r}; add a bundle"
             raise ConfigError(reason, key=f"{key}.bundles")
         for pubend in tree.pubends:
             if pubend not in pubends:

@@ -16,7 +16,7 @@ from tidemark.broker.overlay.layout import Pair, pair
 from tidemark.errors import ConfigError
 from tidemark.node.config.units import parse_address
 from tidemark.node.config.values import names_of, text_of
-from tidemark.node.topology.topology import OF_FILE, Bundle, Placed, Topology, Tree
+from tidemark.node.topology.topology import OF_FILE, BrokerPlacement, Bundle, Topology, Tree
 
 #: What tables of a topology there are, and what each may say.
 TABLES: Mapping[str, tuple[str, ...]] = {
@@ -66,15 +66,15 @@ def unknown(name: str, known: Sequence[str]) -> str:
 
 
 def _built(tables: Mapping[str, Mapping[str, Any]], source: str, version: int = OF_FILE) -> Topology:
-    placed = [_placed(name, table, source) for name, table in tables["brokers"].items()]
+    placements = [_placement(name, table, source) for name, table in tables["brokers"].items()]
     parents = {name: table["parent"] for name, table in tables["brokers"].items() if "parent" in table}
     if parents and tables["bundles"]:
         key = f"brokers.{next(iter(parents))}.parent"
         raise ConfigError("[bundles.NAME] say how cells are joined here: leave `parent` out", key=key)
     bundles = [_bundle(name, table) for name, table in tables["bundles"].items()]
     return Topology.build(
-        placed,
-        bundles or _of_parents(parents, {each.name: each.cell for each in placed}),
+        placements,
+        bundles or _of_parents(parents, {each.name: each.cell for each in placements}),
         [_tree(name, table) for name, table in tables["trees"].items()],
         {name: _names(f"processes.{name}", table, "brokers") for name, table in tables["processes"].items()},
         version=version,
@@ -92,7 +92,7 @@ def _check_tables(kind: str, tables: Any) -> None:
                 raise ConfigError(unknown(each, TABLES[kind]), key=f"{kind}.{name}.{each}")
 
 
-def _placed(name: str, table: Mapping[str, Any], source: str) -> Placed:
+def _placement(name: str, table: Mapping[str, Any], source: str) -> BrokerPlacement:
     key = f"brokers.{name}"
     if "listen" not in table:
         raise ConfigError('say where it listens: listen = "127.0.0.1:7676"', key=key)
@@ -102,7 +102,7 @@ def _placed(name: str, table: Mapping[str, Any], source: str) -> Placed:
     is_draining = table.get("draining", False)
     if not isinstance(is_draining, bool):
         raise ConfigError(f"{is_draining!r} is neither true nor false", key=f"{key}.draining")
-    return Placed(
+    return BrokerPlacement(
         name,
         texts["cell"] or name,
         _at(f"{key}.listen", parse_address, texts["listen"] or ""),
@@ -188,8 +188,8 @@ def _check_parents(parents: Mapping[str, Any], cell_of: Mapping[str, str]) -> No
         if cell_of[parent] == cell_of[name]:
             reason = f"{parent!r} is in the same cell, and linked anyway: leave it out"
             raise ConfigError(reason, key=key)
-    placed = {cell_of[name] for name in parents}
-    roots = sorted(set(cell_of.values()) - placed)
+    with_parent = {cell_of[name] for name in parents}
+    roots = sorted(set(cell_of.values()) - with_parent)
     if len(roots) > 1:
         reason = f"{' and '.join(roots)} have no parent; exactly one cell, the root, has none"
         raise ConfigError(reason, key="brokers")

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tidemark.broker.effects import PubendState
 from tidemark.errors import StaleTopologyError, TidemarkError
-from tidemark.node.config.units import Address
+from tidemark.node.config.units import SocketAddress
 from tidemark.node.logs import Log
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.plan import check_change
@@ -88,11 +88,11 @@ class Membership:
             log.info("the overlay has changed", version=topology.version, brokers=len(topology.brokers))
             self._adopt(topology, states)
 
-    def listens(self, name: str, address: Address) -> None:
+    def listens(self, name: str, address: SocketAddress) -> None:
         """The system has chosen a port where the file did not."""
-        placed = self.topology.brokers[name]
-        if not placed.listen.port:
-            brokers = {**self.topology.brokers, name: replace(placed, listen=address)}
+        placement = self.topology.brokers[name]
+        if not placement.listen.port:
+            brokers = {**self.topology.brokers, name: replace(placement, listen=address)}
             self.topology = replace(self.topology, brokers=brokers)
             self._digest = self.topology.digest
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tidemark.broker.overlay.layout import MAIN_TREE, Pair, pair
 from tidemark.errors import ConfigError
 from tidemark.node.topology.checks import spanning
-from tidemark.node.topology.topology import Bundle, Placed, Topology, Tree
+from tidemark.node.topology.topology import BrokerPlacement, Bundle, Topology, Tree
 
 ADDED = "added"
 CHANGED = "changed"
@@ -90,31 +90,31 @@ def steps(before: Topology, after: Topology) -> list[Step]:
     ]
 
 
-def joined(topology: Topology, placed: Placed, beside: str) -> Topology:
+def joined(topology: Topology, placement: BrokerPlacement, beside: str) -> Topology:
     """With one more broker, linked to all of the cells around it; a cell of its own is joined to `beside`.
 
     ConfigError if there is another broker of its name.
     """
-    known = topology.brokers.get(placed.name)
-    if known is not None and (known.cell, known.listen) != (placed.cell, placed.listen):
-        reason = f"there is a broker {placed.name!r} already, at {known.listen} in the cell {known.cell!r}"
+    known = topology.brokers.get(placement.name)
+    if known is not None and (known.cell, known.listen) != (placement.cell, placement.listen):
+        reason = f"there is a broker {placement.name!r} already, at {known.listen} in the cell {known.cell!r}"
         raise ConfigError(reason, key="broker.name")
-    is_new_cell = not topology.cell(placed.cell)
-    bundles = [_with_broker(topology, bundle, placed) for bundle in topology.bundles.values()]
+    is_new_cell = not topology.cell(placement.cell)
+    bundles = [_with_broker(topology, bundle, placement) for bundle in topology.bundles.values()]
     trees = list(topology.trees.values())
     if is_new_cell:
-        name = _free_name(f"{placed.cell}-{beside}", topology.bundles)
-        bundles.append(Bundle(name, (placed.cell, beside)))
+        name = _free_name(f"{placement.cell}-{beside}", topology.bundles)
+        bundles.append(Bundle(name, (placement.cell, beside)))
         trees = [replace(tree, bundles=(*tree.bundles, name)) for tree in trees]
-    brokers = {**topology.brokers, placed.name: placed}
+    brokers = {**topology.brokers, placement.name: placement}
     return Topology.build(brokers.values(), bundles, trees, topology.processes, version=topology.version + 1)
 
 
-def _with_broker(topology: Topology, bundle: Bundle, placed: Placed) -> Bundle:
-    if bundle.links is None or placed.cell not in bundle.cells or placed.name in topology.brokers:
+def _with_broker(topology: Topology, bundle: Bundle, placement: BrokerPlacement) -> Bundle:
+    if bundle.links is None or placement.cell not in bundle.cells or placement.name in topology.brokers:
         return bundle
-    other = bundle.cells[bundle.cells[0] == placed.cell]
-    more = tuple((placed.name, peer) for peer in topology.cell(other))
+    other = bundle.cells[bundle.cells[0] == placement.cell]
+    more = tuple((placement.name, peer) for peer in topology.cell(other))
     return replace(bundle, links=bundle.links + more)
 
 
@@ -137,11 +137,11 @@ def _listening(topology: Topology) -> dict[str, object]:
 
 
 def _drained(topology: Topology, brokers: tuple[str, ...]) -> Topology:
-    placed = [
+    placements = [
         replace(each, is_draining=each.is_draining or each.name in brokers)
         for each in topology.brokers.values()
     ]
-    return Topology.build(placed, topology.bundles.values(), topology.trees.values(), topology.processes)
+    return Topology.build(placements, topology.bundles.values(), topology.trees.values(), topology.processes)
 
 
 def _united(before: Topology, after: Topology) -> Topology:
@@ -195,7 +195,7 @@ def _brokers(before: Topology, after: Topology) -> list[Change]:
     return found
 
 
-def _one_broker(was: Placed, will: Placed) -> list[Change]:
+def _one_broker(was: BrokerPlacement, will: BrokerPlacement) -> list[Change]:
     found = []
     if was.cell != will.cell:
         found.append(Change("broker", was.name, CHANGED, f"from the cell {was.cell} to {will.cell}"))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidemark.node.topology.topology import Bundle, Placed, Topology, Tree
+    from tidemark.node.topology.topology import BrokerPlacement, Bundle, Topology, Tree
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -33,12 +33,12 @@ def _table(kind: str, name: str, lines: Iterator[str]) -> str:
     return f"[{kind}.{key}]\n" + "".join(f"{line}\n" for line in lines)
 
 
-def _broker(placed: Placed) -> Iterator[str]:
-    yield f"cell = {quoted(placed.cell)}"
-    yield f"listen = {quoted(str(placed.listen))}"
-    if placed.pubends:
-        yield f"pubends = {_list(placed.pubends)}"
-    if placed.is_draining:
+def _broker(placement: BrokerPlacement) -> Iterator[str]:
+    yield f"cell = {quoted(placement.cell)}"
+    yield f"listen = {quoted(str(placement.listen))}"
+    if placement.pubends:
+        yield f"pubends = {_list(placement.pubends)}"
+    if placement.is_draining:
         yield "draining = true"
 
 

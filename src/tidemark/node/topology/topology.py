@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, Pair, pair
-from tidemark.node.config.units import Address
+from tidemark.node.config.units import SocketAddress
 from tidemark.node.topology.checks import check, spanning
 from tidemark.node.topology.text import to_text
 
@@ -21,12 +21,12 @@ OF_FILE = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class BrokerPlacement:
     """One broker as the topology has it."""
 
     name: str
     cell: str
-    listen: Address
+    listen: SocketAddress
     pubends: tuple[str, ...] = ()
     is_draining: bool = False
     #: its own data directory and HTTP address, where the file says them
@@ -58,7 +58,7 @@ class Tree:
 class Topology:
     """A whole overlay. Made by `build`, which checks that everything fits together."""
 
-    brokers: Mapping[str, Placed]
+    brokers: Mapping[str, BrokerPlacement]
     bundles: Mapping[str, Bundle] = field(default_factory=dict)
     #: as they were named; without MAIN_TREE, that one is found
     trees: Mapping[str, Tree] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Topology:
     @classmethod
     def build(
         cls,
-        placed: Iterable[Placed],
+        placements: Iterable[BrokerPlacement],
         bundles: Iterable[Bundle] = (),
         trees: Iterable[Tree] = (),
         processes: Mapping[str, tuple[str, ...]] | None = None,
@@ -78,10 +78,10 @@ class Topology:
         version: int = OF_FILE,
     ) -> Topology:
         """ConfigError, at the key that is wrong, unless everything fits together."""
-        all_placed, all_bundles, all_trees = list(placed), list(bundles), list(trees)
-        check(all_placed, all_bundles, all_trees, processes or {})
+        all_placements, all_bundles, all_trees = list(placements), list(bundles), list(trees)
+        check(all_placements, all_bundles, all_trees, processes or {})
         made = cls(
-            {each.name: each for each in all_placed},
+            {each.name: each for each in all_placements},
             {each.name: each for each in all_bundles},
             {each.name: each for each in all_trees},
             dict(processes or {}),
@@ -97,7 +97,7 @@ class Topology:
         """Those a broker is linked to, whichever side calls; none if there is no such broker."""
         return self._layout.neighbours(name) if name in self.brokers else ()
 
-    def calls(self, name: str) -> dict[str, Address]:
+    def calls(self, name: str) -> dict[str, SocketAddress]:
         """Those a broker calls, and where. Inside a cell the later name calls."""
         if name not in self.brokers:
             return {}

@@ -19,7 +19,7 @@ class ViolationError(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class PublishedEvent:
     """One event as its publisher made it."""
 
     topic: str
@@ -33,11 +33,11 @@ class Fact:
 
 
 @dataclass
-class Facts:
+class GroundTruth:
     """Every event by its key, what became durable at which tick, and what matches what."""
 
     schema: Schema
-    _of: dict[str, Fact] = field(default_factory=dict)
+    _of: dict[str, PublishedEvent] = field(default_factory=dict)
     _matched: dict[tuple[str, str, str], bool] = field(default_factory=dict)
     _trees: dict[str, Node] = field(default_factory=dict)
     #: pubend -> tick -> key of every event that was ever durable
@@ -48,10 +48,10 @@ class Facts:
     def add(self, topic: str, event: dict[str, Any], validity_ms: int) -> bytes:
         """An event is about to be published; its bytes."""
         message = self.schema.encode(event)
-        self._of[event["key"]] = Fact(topic, event, validity_ms, message)
+        self._of[event["key"]] = PublishedEvent(topic, event, validity_ms, message)
         return message
 
-    def __getitem__(self, key: str) -> Fact:
+    def __getitem__(self, key: str) -> PublishedEvent:
         return self._of[key]
 
     def become_durable(self, pubend: str, tick: int, key: str) -> None:
@@ -79,10 +79,10 @@ class Facts:
         """Does this event match? By the tests' reference, one event at a time."""
         found = self._matched.get((pattern, selector, key))
         if found is None:
-            fact = self._of[key]
+            published = self._of[key]
             found = (
-                _pattern(pattern).matches(fact.topic)
-                and evaluate(self._tree(selector), lambda path: fact.event.get(path[0])) is True
+                _pattern(pattern).matches(published.topic)
+                and evaluate(self._tree(selector), lambda path: published.event.get(path[0])) is True
             )
             self._matched[pattern, selector, key] = found
         return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.broker.overlay.routing import Routing
 from tidemark.sim.judging.ground_truth import ViolationError
-from tidemark.sim.world.subscriber import Life, Received, Subscriber
+from tidemark.sim.world.subscriber import ConsumedPubend, Life, SimSubscriber
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import Deliver, Gap, Knowledge
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Watch:
+class RunningChecks:
     """What can be seen to be wrong at once."""
 
     world: World
@@ -47,18 +47,18 @@ class Watch:
 
     def knowledge(self, sender: str, receiver: str, frame: Knowledge) -> None:
         """D only if it was published; S, if the receiver believes it, only if nobody there wants what is."""
-        facts, here = self.world.facts, dict[int, str]()
+        truth, here = self.world.ground_truth, dict[int, str]()
         if frame.batch is not None:
             for row, tick in enumerate(frame.batch.ticks.tolist()):
                 here[tick] = self.world.key_of(frame.batch, row)
-                if facts.durable[frame.pubend].get(tick) != here[tick]:
+                if truth.durable[frame.pubend].get(tick) != here[tick]:
                     raise ViolationError(f"{sender} told {receiver} of {here[tick]}, which is not durable")
         if not self.world.is_believed(sender, receiver, frame):
             return
-        missing = [each for each in facts.within(frame.pubend, frame.base, frame.upto) if each[0] not in here]
+        missing = [each for each in truth.within(frame.pubend, frame.base, frame.upto) if each[0] not in here]
         excused = RangeSet(frame.damaged)
         for tick, key in missing:
-            is_valid = facts[key].alive_at(tick, self.world.latest)
+            is_valid = truth[key].alive_at(tick, self.world.latest)
             if tick > frame.lost and is_valid and not excused.contains(tick):
                 self._is_not_wanted(sender, receiver, frame.pubend, tick, key)
 
@@ -76,7 +76,7 @@ class Watch:
                 if known is None or tick <= known:
                     continue  # what was before its time there it gets in another way
             if subscriber.life.surely_wants(
-                pubend, tick, lambda want: self.world.facts.matches(want.pattern, want.selector, key)
+                pubend, tick, lambda want: self.world.ground_truth.matches(want.pattern, want.selector, key)
             ):
                 raise ViolationError(
                     f"{sender} told {receiver} of silence at {tick}, where {key} is for {subscriber.name}"
@@ -90,22 +90,22 @@ class Watch:
             gone = RangeSet(self.damaged[frame.pubend])
             if self.world.pipeline is None:
                 gone.add(0, max(0, self.lost.get(frame.pubend, 0)))
-            wanted = [tick for tick, _ in self.world.facts.within(frame.pubend, frame.base, frame.upto)]
-            if not all(gone.contains(tick) for tick in wanted):
+            published = self.world.ground_truth.within(frame.pubend, frame.base, frame.upto)
+            if not all(gone.contains(tick) for tick, _ in published):
                 raise ViolationError(f"{frame.name} is told a gap {frame}, where not all is gone")
         elif frame.batch is not None:
             for row, tick in enumerate(frame.batch.ticks.tolist()):
                 key = self.world.key_of(frame.batch, row)
-                if not self.world.facts[key].alive_at(tick, wall):
+                if not self.world.ground_truth[key].alive_at(tick, wall):
                     raise ViolationError(f"{frame.name} is told of {key}, which has expired")
 
 
-def judge(world: World) -> None:
+def check_world(world: World) -> None:
     """Raise ViolationError for the first thing that is not as promised. Call when all is healed and quiet."""
     _acknowledged_is_durable(world)
     for subscriber in world.subscribers:
         for life in subscriber.lives:
-            for pubend in world.facts.durable:
+            for pubend in world.ground_truth.durable:
                 received = life.ledger.get(pubend)
                 if received is not None:
                     _is_right(world, life, pubend, received)
@@ -126,7 +126,7 @@ def _everyone_is_at_one_broker(world: World) -> None:
 
 def _acknowledged_is_durable(world: World) -> None:
     for publisher in world.publishers:
-        durable = world.facts.durable[publisher.pubend].values()
+        durable = world.ground_truth.durable[publisher.pubend].values()
         keys = [key for key in durable if key.startswith(f"{publisher.name}/")]
         if len(keys) != len(set(keys)):
             raise ViolationError(f"an event of {publisher.name} is logged twice")
@@ -138,7 +138,7 @@ def _acknowledged_is_durable(world: World) -> None:
             raise ViolationError(f"acknowledged and not on disk: {sorted(missing)[:3]}")
 
 
-def _is_right(world: World, life: Life, pubend: str, received: Received) -> None:
+def _is_right(world: World, life: Life, pubend: str, received: ConsumedPubend) -> None:
     """Every matching event beyond the start exactly once and in order, or in a gap; and nothing else."""
     where = f"{life.name} at {pubend}"
     wanted = dict(_wanted(world, life, pubend, received))
@@ -149,7 +149,7 @@ def _is_right(world: World, life: Life, pubend: str, received: Received) -> None
         if wanted.get(tick) != key:
             raise ViolationError(f"{where}: {key} at {tick} was not wanted or not published")
     # Of one that has expired nobody may have heard but its pubend: to the others it was silence.
-    valid = (tick for tick, key in wanted.items() if world.facts[key].alive_at(tick, world.latest))
+    valid = (tick for tick, key in wanted.items() if world.ground_truth[key].alive_at(tick, world.latest))
     last = max(valid, default=received.start)
     if life.is_last and received.upto < last:
         raise ViolationError(f"{where}: told up to {received.upto}, but there is an event at {last}")
@@ -157,17 +157,17 @@ def _is_right(world: World, life: Life, pubend: str, received: Received) -> None
     for tick, key in wanted.items():
         if tick > received.upto or tick in got or excused.contains(tick):
             continue
-        if world.facts[key].alive_at(tick, world.latest):
+        if world.ground_truth[key].alive_at(tick, world.latest):
             raise ViolationError(f"{where}: {key} at {tick} is missing")
     excused_by_age = life.past is not None and world.pipeline is None
     if received.gaps and life.durable and not world.gaps_allowed and not excused_by_age:
         raise ViolationError(f"{where}: a gap that nothing justifies, {received.gaps[0]}")
 
 
-def _wanted(world: World, life: Life, pubend: str, received: Received) -> Iterator[tuple[int, str]]:
-    for tick, key in world.facts.durable[pubend].items():
+def _wanted(world: World, life: Life, pubend: str, received: ConsumedPubend) -> Iterator[tuple[int, str]]:
+    for tick, key in world.ground_truth.durable[pubend].items():
         want = life.wanted_at(pubend, tick) if tick > received.start else None
-        if want is not None and world.facts.matches(want.pattern, want.selector, key):
+        if want is not None and world.ground_truth.matches(want.pattern, want.selector, key):
             yield tick, key
 
 
@@ -179,7 +179,7 @@ def _memory_is_bounded(world: World) -> None:
                 raise ViolationError(f"{machine.name} holds {size} bytes of {name}")
 
 
-def judge_routes(world: World) -> None:
+def check_routes(world: World) -> None:
     """Raise ViolationError unless each pubend comes to each broker by the way that the overlay names.
 
     Call when all has been healed for longer than it takes to return to a better way.
@@ -200,18 +200,18 @@ def judge_routes(world: World) -> None:
                     raise ViolationError(f"{follower} follows {name} for {pubend}, and should not")
 
 
-def is_caught_up(subscriber: Subscriber, world: World) -> bool:
+def is_caught_up(subscriber: SimSubscriber, world: World) -> bool:
     """It has committed all there is for it."""
-    life, facts = subscriber.life, world.facts
+    life, truth = subscriber.life, world.ground_truth
     if not subscriber.is_subscribed or subscriber.is_ending:
         return False
-    for pubend in facts.durable:
+    for pubend in truth.durable:
         received = life.ledger.get(pubend)
         if received is None:
             return False
-        for tick, key in facts.within(pubend, received.upto, facts.last(pubend)):
+        for tick, key in truth.within(pubend, received.upto, truth.last(pubend)):
             want = life.wanted_at(pubend, tick)
-            is_valid = facts[key].alive_at(tick, world.latest)
-            if want is not None and is_valid and facts.matches(want.pattern, want.selector, key):
+            is_valid = truth[key].alive_at(tick, world.latest)
+            if want is not None and is_valid and truth.matches(want.pattern, want.selector, key):
                 return False
     return True

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from tidemark.sim.swarm.plan import SECOND, Plan
-from tidemark.sim.swarm.topology_changes import Reformer
+from tidemark.sim.swarm.plan import SECOND, WorldPlan
+from tidemark.sim.swarm.topology_changes import TopologyChanger
 from tidemark.sim.world.world import World
 
 #: A fault that ends by itself lasts no longer than this.
@@ -15,14 +15,14 @@ LASTS_US_MAX = 800_000
 SKEWS = (0, -3_600 * SECOND, 30 * SECOND, 5_000)
 
 
-class Mischiefs:
+class FaultInjector:
     """Breaks things at random, by the weights of a plan."""
 
-    def __init__(self, world: World, plan: Plan, chance: Random) -> None:
+    def __init__(self, world: World, plan: WorldPlan, chance: Random) -> None:
         self._world = world
         self._plan = plan
         self._chance = chance
-        self._reformer = Reformer(world, plan, Random(chance.random()))
+        self._topology_changer = TopologyChanger(world, plan, Random(chance.random()))
         faults: dict[str, Callable[[], None]] = {
             "crash": self._crash,
             "cut": self._cut,
@@ -36,18 +36,18 @@ class Mischiefs:
             "pipeline": self._pipeline,
             "reform": self._reform,
         }
-        self._faults = {name: act for name, act in faults.items() if getattr(plan.mischief, name) > 0}
+        self._faults = {name: act for name, act in faults.items() if getattr(plan.fault_weights, name) > 0}
         if not world.layout.all_links():
             self._faults.pop("cut", None)
             self._faults.pop("one_way", None)
-        self.done: Counter[str] = world.faults
+        self.done: Counter[str] = world.fault_counts
 
     def begin(self, until: int) -> None:
         """Break something now and then, up to a time."""
         if not self._faults:
             return
         names = list(self._faults)
-        weights = [getattr(self._plan.mischief, name) for name in names]
+        weights = [getattr(self._plan.fault_weights, name) for name in names]
 
         def act() -> None:
             if self._world.engine.now >= until:
@@ -55,12 +55,13 @@ class Mischiefs:
             name = self._chance.choices(names, weights)[0]
             self.done[name] += 1
             self._faults[name]()
-            self._world.engine.after(self._chance.randint(1, self._plan.mischief.rest), act)
+            self._world.engine.after(self._chance.randint(1, self._plan.fault_weights.rest), act)
 
-        self._world.engine.after(self._chance.randint(1, self._plan.mischief.rest), act)
+        self._world.engine.after(self._chance.randint(1, self._plan.fault_weights.rest), act)
 
     def heal(self) -> None:
         """Mend everything that is broken."""
+        self._topology_changer.heal()
         for a, b in self._world.layout.all_links():
             self._world.mend(a, b)
         for name in self._world.layout.brokers:
@@ -109,7 +110,7 @@ class Mischiefs:
 
     def _reform(self) -> None:
         """An administrator changes the overlay while all this goes on."""
-        self._reformer.reform()
+        self._topology_changer.change()
 
     def _skew(self) -> None:
         self._world.set_skew(self._some_machine(), self._chance.choice(SKEWS))

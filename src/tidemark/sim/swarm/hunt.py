@@ -12,7 +12,7 @@ from tidemark.sim.swarm.swarm import try_seed
 
 
 @dataclass(frozen=True, slots=True)
-class Catch:
+class HuntResult:
     """What came of a hunt for one bug."""
 
     bug: str
@@ -25,7 +25,7 @@ class Catch:
     violation: str = ""
 
 
-def hunt(bug: str, first: int, count: int, profile: str | None = None) -> Catch:
+def hunt(bug: str, first: int, count: int, profile: str | None = None) -> HuntResult:
     """Run seeds with a bug planted until one finds it, in its own profile unless another is given."""
     chosen = profile or BUGS[bug].profile
     for at, seed in enumerate(range(first, first + count), 1):
@@ -33,5 +33,5 @@ def hunt(bug: str, first: int, count: int, profile: str | None = None) -> Catch:
         if violation is None or not BUGS[bug].is_noticed_by(violation):
             continue
         if try_seed(seed, chosen).violation is None:
-            return Catch(bug, chosen, at, seed, violation)
-    return Catch(bug, chosen, count)
+            return HuntResult(bug, chosen, at, seed, violation)
+    return HuntResult(bug, chosen, count)

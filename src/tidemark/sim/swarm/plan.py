@@ -18,7 +18,7 @@ SECOND = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Mischief:
+class FaultWeights:
     """How often what goes wrong, as weights; and how much time lies between two faults, at the most."""
 
     rest: int = 800_000
@@ -36,12 +36,12 @@ class Mischief:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorldPlan:
     """An overlay of brokers, where pubends live, how things are set, and what will go wrong."""
 
     layout: Layout
-    faults: LinkFaults = field(default_factory=LinkFaults)
-    mischief: Mischief = field(default_factory=Mischief)
+    link_faults: LinkFaults = field(default_factory=LinkFaults)
+    fault_weights: FaultWeights = field(default_factory=FaultWeights)
     window_bytes_max: int = 1 << 20
     pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
     host_policy: HostPolicy = field(default_factory=HostPolicy)
@@ -77,39 +77,39 @@ class Plan:
         return self.pubend_policy.max_retain is not None or self.pubend_policy.max_bytes is not None
 
 
-def _network(chance: Random) -> Mischief:
-    return Mischief(cut=1.0, one_way=0.5, reform=0.3, rest=chance.choice((200_000, 800_000)))
+def _network(chance: Random) -> FaultWeights:
+    return FaultWeights(cut=1.0, one_way=0.5, reform=0.3, rest=chance.choice((200_000, 800_000)))
 
 
-def _crashes(chance: Random) -> Mischief:
-    return Mischief(crash=1.0, pause=0.2, skew=0.3, rest=chance.choice((200_000, 800_000)))
+def _crashes(chance: Random) -> FaultWeights:
+    return FaultWeights(crash=1.0, pause=0.2, skew=0.3, rest=chance.choice((200_000, 800_000)))
 
 
-def _disk(chance: Random) -> Mischief:
-    return Mischief(
+def _disk(chance: Random) -> FaultWeights:
+    return FaultWeights(
         crash=0.5, stall=0.5, full=0.5, sync_error=0.5, rot=0.7, rest=chance.choice((200_000, 800_000))
     )
 
 
-def _everything(chance: Random) -> Mischief:
+def _everything(chance: Random) -> FaultWeights:
     """Each fault is on in half of the worlds: with all of them at once some would hide others."""
     names = ("crash", "cut", "one_way", "skew", "pause", "stall", "full", "sync_error", "rot", "reform")
     weights = {name: chance.choice((0.0, 0.3, 1.0)) for name in names}
     weights["rot"] *= chance.choice((0, 0, 1))
-    return Mischief(chance.choice((150_000, 400_000, 2 * SECOND)), **weights)
+    return FaultWeights(chance.choice((150_000, 400_000, 2 * SECOND)), **weights)
 
 
 #: What goes wrong in the worlds of each profile.
-PROFILES: dict[str, Callable[[Random], Mischief]] = {
+PROFILES: dict[str, Callable[[Random], FaultWeights]] = {
     "swarm": _everything,
     "network": _network,
     "crashes": _crashes,
     "disk": _disk,
-    "calm": lambda _: Mischief(),
+    "calm": lambda _: FaultWeights(),
 }
 
 
-def plan_of(chance: Random, profile: str) -> Plan:
+def plan_of(chance: Random, profile: str) -> WorldPlan:
     """A random overlay, with one to three pubends anywhere in it."""
     layout = tree_of(chance) if chance.random() < 0.4 else overlay_of(chance)
     bad = LinkFaults(
@@ -119,7 +119,7 @@ def plan_of(chance: Random, profile: str) -> Plan:
         delay_max=chance.choice((500, 5_000, 60_000)),
     )
     lossy = profile in ("swarm", "network")
-    return Plan(
+    return WorldPlan(
         layout,
         bad if lossy else LinkFaults(),
         PROFILES[profile](chance),
@@ -144,7 +144,7 @@ def plan_of(chance: Random, profile: str) -> Plan:
     )
 
 
-def with_history(plan: Plan, chance: Random) -> Plan:
+def with_history(plan: WorldPlan, chance: Random) -> WorldPlan:
     """The same plan, perhaps with an archive, and subscribers that move or want what was before."""
     plan = replace(plan, reaches_back=chance.choice((0.0, 0.0, 0.3)), moves=chance.choice((0.0, 0.0, 0.5)))
     if chance.random() < 0.6:
@@ -153,7 +153,7 @@ def with_history(plan: Plan, chance: Random) -> Plan:
         plan,
         pubend_policy=replace(plan.pubend_policy, archive=True, max_bytes=chance.choice((None, 3_000))),
         host_policy=replace(plan.host_policy, recall=True),
-        mischief=replace(plan.mischief, pipeline=chance.choice((0.0, 0.5))),
+        fault_weights=replace(plan.fault_weights, pipeline=chance.choice((0.0, 0.5))),
     )
 
 

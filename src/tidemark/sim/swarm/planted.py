@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from tidemark.broker.broker import Broker
 from tidemark.broker.hosting import catchup_streams, constream
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
@@ -21,6 +20,7 @@ from tidemark.broker.hosting.handover import Handover
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import NOBODY, Hosts
+from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.stream import Stream
 from tidemark.persistence.pfs_store import PfsStore
@@ -62,11 +62,11 @@ def _acknowledge_before_sync() -> list[Patch]:
 def _no_deduplication() -> list[Patch]:
     received = Pubend.received
 
-    def forgetful(self: Pubend, client: int, frame: Any, wall: int) -> None:
+    def forgetful(self: Pubend, client: int, frame: Any) -> None:
         known = self._publishers.get(frame.publisher)
         if known is not None and frame.sequence <= known[0]:
             self._publishers[frame.publisher] = (frame.sequence - 1, known[1])
-        received(self, client, frame, wall)
+        received(self, client, frame)
 
     def unchecked(self: EventLog, publisher: str, published: Any) -> Callable[[], None]:
         return self._publishers.note(publisher, published)
@@ -78,9 +78,9 @@ def _no_deduplication() -> list[Patch]:
 def _knowledge_before_sync() -> list[Patch]:
     append = Pubend._append
 
-    def hasty(self: Pubend, publisher: str, last: int, batch: Any, wall: int) -> None:
-        append(self, publisher, last, batch, wall)
-        self._publish(self.position, int(batch.ticks[-1]), batch)
+    def hasty(self: Pubend, publisher: str, last: int, batch: Any) -> None:
+        append(self, publisher, last, batch)
+        self._pass_on(self.position, int(batch.ticks[-1]), batch)
 
     return [(Pubend, "_append", hasty)]
 
@@ -115,9 +115,9 @@ def _cut_at_the_first_bad_record() -> list[Patch]:
 def _leave_out_in_doubt() -> list[Patch]:
     attach = Stream.attach
 
-    def bold(self: Stream, upstream: str, version: int, now: int) -> None:
+    def bold(self: Stream, upstream: str, version: int) -> None:
         del version
-        attach(self, upstream, 0, now)
+        attach(self, upstream, 0)
 
     return [(Stream, "attach", bold)]
 
@@ -146,12 +146,12 @@ def _reroute_that_skips() -> list[Patch]:
 def _release_by_arrival() -> list[Patch]:
     received = Hosts.received
 
-    def careless(self: Hosts, peer: str, row: Any, is_up: Any) -> None:
+    def careless(self: Hosts, peer: str, row: Any, neighbourhood: Any) -> None:
         if row.host in self._rows:
             self._rows[row.host] = replace(self._rows[row.host], sequence=0)
         if row.host in self._known:
             self._known[row.host] = 0
-        received(self, peer, row, is_up)
+        received(self, peer, row, neighbourhood)
 
     return [(Hosts, "received", careless)]
 
@@ -202,7 +202,7 @@ def _change_at_a_moment() -> list[Patch]:
         for other in subscription.desires[:at]:
             subscription.desires.remove(other)
             self._forget(other)
-        self._interest_changed()
+        self._interests.note_change()
 
     return [(Host, "_come_into_force", careless)]
 
@@ -278,7 +278,7 @@ def _do_not_hold_who_moved() -> list[Patch]:
 
     return [
         (Acknowledgements, "_held", careless),
-        (Broker, "_hold", lambda _self, _subscription, done: done()),
+        (ReleaseReports, "hold", lambda _self, _subscription, done: done()),
     ]
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.broker.counters import COUNTED
-from tidemark.sim.swarm.hunt import Catch
+from tidemark.sim.swarm.hunt import HuntResult
 from tidemark.sim.swarm.planted import BUGS
-from tidemark.sim.swarm.swarm import Outcome
+from tidemark.sim.swarm.swarm import SeedOutcome
 
 #: What can go wrong, as the worlds name it, and what it means.
 FAULTS = {
@@ -30,6 +30,7 @@ FAULTS = {
     "fault_rot": "tries to damage a record on a disk",
     "fault_rotten": "records damaged on a disk",
     "fault_reform": "changes of the overlay at run time",
+    "fault_turned_away": "batches turned away by a broker that was being drained",
 }
 
 
@@ -40,7 +41,7 @@ def replay_command(seed: int, profile: str, bug: str | None = None) -> str:
 
 
 @dataclass
-class Report:
+class SeedsReport:
     """A run of many seeds of one profile."""
 
     profile: str
@@ -50,12 +51,12 @@ class Report:
     deliveries: int = 0
     gaps: int = 0
     seconds: float = 0.0
-    failures: list[Outcome] = field(default_factory=list)
+    failures: list[SeedOutcome] = field(default_factory=list)
     #: name -> how often, and in how many worlds
     times: Counter[str] = field(default_factory=Counter)
     worlds: Counter[str] = field(default_factory=Counter)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: SeedOutcome) -> None:
         """One more world."""
         self.ran += 1
         self.events += outcome.events
@@ -126,7 +127,7 @@ class Report:
         return known + sorted(set(self.times) - set(known))
 
 
-def describe_catches(catches: Iterable[Catch]) -> dict[str, Any]:
+def describe_hunts(hunts: Iterable[HuntResult]) -> dict[str, Any]:
     """For scripts: each planted bug, and which seed found it."""
     return {
         "planted": [
@@ -138,15 +139,15 @@ def describe_catches(catches: Iterable[Catch]) -> dict[str, Any]:
                 "seed": each.seed,
                 "noticed": each.violation,
             }
-            for each in catches
+            for each in hunts
         ]
     }
 
 
-def render_catches(catches: Iterable[Catch]) -> str:
+def render_hunts(hunts: Iterable[HuntResult]) -> str:
     """For people: a table of planted bugs."""
     lines = [f"{'bug':<22} {'seeds':>6}  what it does, and what was noticed"]
-    for each in catches:
+    for each in hunts:
         needed = str(each.seeds) if each.seed is not None else f">{each.seeds}"
         noticed = f"seed {each.seed}: {each.violation}" if each.seed is not None else "NOT FOUND"
         lines += [f"{each.bug:<22} {needed:>6}  {BUGS[each.bug].about}", f"{'':<31}{noticed}"]

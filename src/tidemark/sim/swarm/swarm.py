@@ -11,15 +11,15 @@ from hashlib import sha256
 from random import Random
 
 from tidemark.sim.judging.ground_truth import ViolationError
-from tidemark.sim.judging.oracle import is_caught_up, judge, judge_routes
-from tidemark.sim.swarm.faults import Mischiefs
+from tidemark.sim.judging.oracle import check_routes, check_world, is_caught_up
+from tidemark.sim.swarm.faults import FaultInjector
 from tidemark.sim.swarm.plan import SECOND, plan_of, with_history
 from tidemark.sim.swarm.planted import planted
 from tidemark.sim.swarm.workers import in_order
 from tidemark.sim.world.network import LinkFaults
 from tidemark.sim.world.pipeline import Pipeline
-from tidemark.sim.world.publisher import Publisher
-from tidemark.sim.world.subscriber import Subscriber
+from tidemark.sim.world.publisher import SimPublisher
+from tidemark.sim.world.subscriber import SimSubscriber
 from tidemark.sim.world.trace import Trace
 from tidemark.sim.world.world import World
 
@@ -41,7 +41,7 @@ CALM_US = SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SeedOutcome:
     """What a run was like."""
 
     seed: int
@@ -56,7 +56,7 @@ class Outcome:
     violation: str | None = None
 
 
-class Run:
+class SeedRun:
     """One seed's world on its way from start to judgement."""
 
     def __init__(self, seed: int, *, profile: str = "swarm", trace: Trace | None = None) -> None:
@@ -66,7 +66,7 @@ class Run:
         history = Random(f"history of {seed}")
         self.plan = with_history(plan_of(self.chance, profile), history)
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
-        self.mischief = Mischiefs(self.world, self.plan, Random(self.chance.random()))
+        self.fault_injector = FaultInjector(self.world, self.plan, Random(self.chance.random()))
         self._populate()
         if self.plan.has_archive:
             self.world.pipeline = Pipeline(self.world, Random(history.random()))
@@ -77,7 +77,7 @@ class Run:
             for _ in range(chance.randint(1, 2)):
                 name = f"pub{len(world.publishers)}"
                 world.publishers.append(
-                    Publisher(
+                    SimPublisher(
                         world,
                         name,
                         pubend,
@@ -91,7 +91,7 @@ class Run:
         for number in range(chance.randint(1, 6)):
             kind = chance.choice(("holds", "holds", "leaves", "passes"))
             world.subscribers.append(
-                Subscriber(
+                SimSubscriber(
                     world,
                     f"{kind}{number}",
                     chance.choice(machines),
@@ -105,7 +105,7 @@ class Run:
                 )
             )
 
-    def execute(self) -> Outcome:
+    def execute(self) -> SeedOutcome:
         """Storm, heal, rest, judge."""
         world, engine = self.world, self.world.engine
         start = engine.now
@@ -119,17 +119,17 @@ class Run:
             self._consuming(subscriber, start + STORM_US)
         if world.pipeline is not None:
             world.pipeline.start()
-        self.mischief.begin(start + STORM_US)
+        self.fault_injector.begin(start + STORM_US)
         engine.run(start + STORM_US)
         self._heal()
         while not self._is_quiet() and engine.now < start + STORM_US + REST_US:
             engine.run(engine.now + STEP_US)
-        judge(self.world)
+        check_world(self.world)
         self._nacks_stop()
-        judge_routes(self.world)
+        check_routes(self.world)
         return self._outcome()
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> SeedOutcome:
         world = self.world
         ledgers = [
             each
@@ -137,9 +137,9 @@ class Run:
             for life in subscriber.lives
             for each in life.ledger.values()
         ]
-        return Outcome(
+        return SeedOutcome(
             self.seed,
-            sum(len(each) for each in world.facts.durable.values()),
+            sum(len(each) for each in world.ground_truth.durable.values()),
             sum(len(each.events) for each in ledgers),
             sum(len(each.gaps) for each in ledgers),
             dict(world.coverage()),
@@ -170,7 +170,7 @@ class Run:
         if sent.get("Nack", 0) > before:
             raise ViolationError("everyone has everything, and still somebody asks for more")
 
-    def _publishing(self, publisher: Publisher, until: int) -> None:
+    def _publishing(self, publisher: SimPublisher, until: int) -> None:
         rest = publisher.chance.choice((20_000, 100_000, 400_000))
 
         def publish() -> None:
@@ -180,7 +180,7 @@ class Run:
 
         self.world.engine.after(publisher.chance.randint(1, rest), publish)
 
-    def _consuming(self, subscriber: Subscriber, until: int) -> None:
+    def _consuming(self, subscriber: SimSubscriber, until: int) -> None:
         """Commit now and then, for as long as the world runs; be fickle while the storm lasts."""
         chance = subscriber.chance
 
@@ -194,7 +194,7 @@ class Run:
 
         self.world.engine.after(chance.randint(1, 100_000), consume)
 
-    def _be_fickle(self, subscriber: Subscriber) -> None:
+    def _be_fickle(self, subscriber: SimSubscriber) -> None:
         chance = subscriber.chance
         if chance.random() < self.plan.leaves:
             if subscriber.is_away:
@@ -209,7 +209,7 @@ class Run:
     def _heal(self) -> None:
         world = self.world
         world.network.faults = LinkFaults()
-        self.mischief.heal()
+        self.fault_injector.heal()
         for subscriber in world.subscribers:
             subscriber.come()
         for publisher in world.publishers:
@@ -218,26 +218,26 @@ class Run:
 
 def run_seed(
     seed: int, *, profile: str = "swarm", bug: str | None = None, trace: Trace | None = None
-) -> Outcome:
+) -> SeedOutcome:
     """Run one seed; raises ViolationError if something is not as promised. `bug` is planted first."""
     with planted(bug) if bug else nullcontext():
-        return Run(seed, profile=profile, trace=trace).execute()
+        return SeedRun(seed, profile=profile, trace=trace).execute()
 
 
 def try_seed(
     seed: int, profile: str = "swarm", bug: str | None = None, trace: Trace | None = None
-) -> Outcome:
+) -> SeedOutcome:
     """Run one seed; what was not as promised is in the outcome."""
     try:
         return run_seed(seed, profile=profile, bug=bug, trace=trace)
     except AssertionError as error:
-        return Outcome(seed, violation=str(error) or f"an assertion failed in {_place(error)}")
+        return SeedOutcome(seed, violation=str(error) or f"an assertion failed in {_place(error)}")
     except Exception as error:
-        return Outcome(seed, violation=f"{type(error).__name__} in {_place(error)}: {error}")
+        return SeedOutcome(seed, violation=f"{type(error).__name__} in {_place(error)}: {error}")
 
 
 def run_many(
-    first: int, count: int, *, profile: str = "swarm", jobs: int = 1, report: Callable[[Outcome], None]
+    first: int, count: int, *, profile: str = "swarm", jobs: int = 1, report: Callable[[SeedOutcome], None]
 ) -> None:
     """Run seeds, several at a time; `report` gets each outcome, in the order of the seeds."""
     attempt = partial(try_seed, profile=profile)

@@ -11,20 +11,20 @@ from dataclasses import replace
 from random import Random
 
 from tidemark.broker.overlay.layout import Layout, pair
-from tidemark.sim.swarm.plan import Plan
+from tidemark.sim.swarm.plan import WorldPlan
 from tidemark.sim.world.overlays import BROKERS_MAX, bundle_of, spanning_tree
 from tidemark.sim.world.world import World
 
 
-class Reformer:
+class TopologyChanger:
     """Changes the overlay at random."""
 
-    def __init__(self, world: World, plan: Plan, chance: Random) -> None:
+    def __init__(self, world: World, plan: WorldPlan, chance: Random) -> None:
         self._world = world
         self._chance = chance
         self._next = len(plan.layout.brokers)
 
-    def reform(self) -> None:
+    def change(self) -> None:
         """One change, if there is one to make."""
         layout = self._world.layout
         changes: list[Callable[[Layout], Layout | None]] = [
@@ -38,7 +38,14 @@ class Reformer:
         ]
         changed = self._chance.choice(changes)(layout)
         if changed is not None and changed != layout:
-            self._world.reform(changed, self._chance)
+            self._world.change_topology(changed, self._chance)
+
+    def heal(self) -> None:
+        """Pubends take new events again: a broker that hosts one is not drained any more."""
+        layout = self._world.layout
+        draining = layout.draining - set(layout.pubends.values())
+        if draining != layout.draining:
+            self._world.change_topology(replace(layout, draining=draining), self._chance)
 
     def _drain(self, layout: Layout) -> Layout:
         """A broker is to be drained, or not any more."""

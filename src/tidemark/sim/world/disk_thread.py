@@ -51,7 +51,7 @@ RETRY_US = 100_000
 STEPS = 6
 
 
-class DiskThread:
+class SimDiskThread:
     """See above. The disks survive the machine's lives, a store does not."""
 
     def __init__(

@@ -6,7 +6,8 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
-from tidemark.broker.broker import Broker, BrokerConfig
+from tidemark.broker.broker import Broker
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import (
     AppendEvents,
     ClientFrameReceived,
@@ -33,7 +34,7 @@ from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import DiskFailedError, DiskFullError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
-from tidemark.sim.world.disk_thread import DiskThread
+from tidemark.sim.world.disk_thread import SimDiskThread
 from tidemark.sim.world.engine import Engine
 from tidemark.wire.frames import ClientFrame, PeerFrame, Range
 
@@ -51,7 +52,7 @@ class Machine:
         self._world = world
         self._engine: Engine = world.engine
         self.name = name
-        self._disk = DiskThread(self._engine, chance, name, self._disk_did, self._give, self._disk_failed)
+        self._disk = SimDiskThread(self._engine, chance, name, self._disk_did, self._give, self._disk_failed)
         self.life = 0
         self.broker: Broker | None = None
         #: microseconds that this machine's time of day is ahead of the world's
@@ -63,7 +64,7 @@ class Machine:
         self._clients: set[int] = set()
         self._wake_at: int | None = None
         #: the last change of the overlay that it knows of
-        self._reforms = 0
+        self._topology_change = 0
         #: what the broker will be told when it goes on
         self._held: deque[Stimulus] = deque()
         self._paused_until = 0
@@ -74,7 +75,7 @@ class Machine:
         """Switch it on: a new life of the broker, from what the disk has."""
         assert self.broker is None
         self.life += 1
-        self._reforms = self._world.reforms
+        self._topology_change = self._world.topology_changes
         hosted = [pubend for pubend, host in self._world.layout.pubends.items() if host == self.name]
         try:
             recovered, incarnation = self._disk.start(hosted, self._engine.now + self.skew)
@@ -88,11 +89,11 @@ class Machine:
         self._world.started(self)
         self._give(Woken())
 
-    def reform(self, number: int, layout: Layout) -> None:
+    def topology_changed(self, number: int, layout: Layout, drain_notice: str) -> None:
         """An administrator tells it of a change of the overlay, unless it knows of a later one."""
-        if number > self._reforms:
-            self._reforms = number
-            self._give(RoutesChanged(layout))
+        if number > self._topology_change:
+            self._topology_change = number
+            self._give(RoutesChanged(layout, drain_notice=drain_notice))
             for peer in sorted(self._links - set(layout.neighbours(self.name))):
                 self._world.part(self.name, peer)
 
@@ -237,7 +238,7 @@ class Machine:
                 if client in self._clients:
                     self._world.to_client(client, frame)
             case LoseLog(pubend, upto):
-                self._world.watch.let_go(pubend, upto)
+                self._world.checks.let_go(pubend, upto)
                 self._disk.put(effect)
             case _:
                 self._disk.put(effect)

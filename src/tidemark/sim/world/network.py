@@ -14,7 +14,7 @@ from tidemark.sim.world.engine import Action, Engine
 from tidemark.wire.frames import Claim, Hello, Interest, Links, PeerFrame, Topic, Unfollow
 
 #: What travels as over TCP.
-STURDY = (Hello, Links, Interest, Unfollow, Claim, Topic)
+RELIABLE_FRAMES = (Hello, Links, Interest, Unfollow, Claim, Topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,13 @@ class Network:
         self._observe(sender, receiver, frame)
         kind = type(frame).__name__
         self.sent[kind] = self.sent.get(kind, 0) + 1
-        sturdy = isinstance(frame, STURDY)
-        if not sturdy and self._chance.random() < faults.loss:
+        is_reliable = isinstance(frame, RELIABLE_FRAMES)
+        if not is_reliable and self._chance.random() < faults.loss:
             return
-        copies = 2 if not sturdy and self._chance.random() < faults.repeat else 1
+        copies = 2 if not is_reliable and self._chance.random() < faults.repeat else 1
         for _ in range(copies):
             self._schedule(
-                sender, receiver, frame, in_order=sturdy or self._chance.random() >= faults.reorder
+                sender, receiver, frame, in_order=is_reliable or self._chance.random() >= faults.reorder
             )
 
     def _schedule(self, sender: str, receiver: str, frame: PeerFrame, *, in_order: bool) -> None:
@@ -96,7 +96,7 @@ class Network:
                 return
             if (sender, receiver) not in self._clogged:
                 self._deliver(sender, receiver, frame)
-            elif isinstance(frame, STURDY):
+            elif isinstance(frame, RELIABLE_FRAMES):
                 self._stuck.setdefault((sender, receiver), []).append(arrive)
 
         self._engine.at(at, arrive)

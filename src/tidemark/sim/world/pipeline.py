@@ -41,7 +41,7 @@ FETCH_BYTES = 2_000
 
 
 @dataclass
-class _Kept:
+class _ArchivedPubend:
     """The archive of one pubend: everything up to `upto`, but for what is gone."""
 
     upto: int
@@ -55,7 +55,7 @@ class _Kept:
 
 
 @dataclass
-class _Answering:
+class _RecallUnderWay:
     """A recall on its way: what was sent, and how much more may be."""
 
     recall: Recall
@@ -69,12 +69,12 @@ class Pipeline:
     def __init__(self, world: World, chance: Random) -> None:
         self._world = world
         self._chance = chance
-        self.kept = {name: _Kept(0) for name in world.plan.pubends}
+        self.kept = {name: _ArchivedPubend(0) for name in world.plan.pubends}
         #: broker -> the connection to it; those of a former life are not listened to
         self._clients: dict[str, int] = {}
         self._life = 0
         self._is_up = False
-        self._answering: dict[tuple[str, int], _Answering] = {}
+        self._answering: dict[tuple[str, int], _RecallUnderWay] = {}
 
     def start(self) -> None:
         """Come up."""
@@ -129,7 +129,7 @@ class Pipeline:
             case Answer():
                 pass
             case Recall():
-                self._answering[name, frame.ticket] = _Answering(frame, frame.base, frame.credit)
+                self._answering[name, frame.ticket] = _RecallUnderWay(frame, frame.base, frame.credit)
                 self._later(name, frame.ticket)
             case RecallMore(ticket, size):
                 if (name, ticket) in self._answering:
@@ -154,7 +154,9 @@ class Pipeline:
         kept = self.kept[frame.pubend]
         if frame.base != kept.upto:
             return  # asked for in a former life
-        if frame.lost > max(frame.base, 0) and self._world.facts.within(frame.pubend, frame.base, frame.lost):
+        if frame.lost > max(frame.base, 0) and self._world.ground_truth.within(
+            frame.pubend, frame.base, frame.lost
+        ):
             raise ViolationError(f"{frame.pubend} let go up to {frame.lost}, archived is {frame.base}")
         for base, upto in frame.damaged:
             kept.gone.add(base, upto)
@@ -178,7 +180,7 @@ class Pipeline:
             return
         recall, kept = answering.recall, self.kept[answering.recall.pubend]
         if kept.upto < recall.upto:
-            if self._world.watch.lost.get(recall.pubend, 0) > kept.upto:
+            if self._world.checks.lost.get(recall.pubend, 0) > kept.upto:
                 raise ViolationError(f"{recall} is recalled, but the archive has only got to {kept.upto}")
             self._later(name, ticket)  # what a disk lost may be newer than the archive, which will say so
             return
@@ -203,6 +205,6 @@ class Pipeline:
         for row, tick in enumerate(batch.ticks.tolist()):
             key = world.key_of(batch, row)
             held = (each for each in lines if each.base < tick <= each.upto)
-            if any(world.facts.matches(each.pattern, each.selector, key) for each in held):
+            if any(world.ground_truth.matches(each.pattern, each.selector, key) for each in held):
                 rows.append(row)
         return batch.take(np.array(rows, np.int64)) if rows else None

@@ -22,7 +22,7 @@ FOR_EVER, LONG_MS, SHORT_MS = 0, 3_600_000, 150
 
 
 @dataclass
-class Publisher:
+class SimPublisher:
     """One publisher and what it knows to be safe."""
 
     world: World
@@ -58,7 +58,7 @@ class Publisher:
             }
             topic = self.chance.choice(self.topics)
             validity = self.chance.choice(self.validities)
-            message = self.world.facts.add(topic, event, validity)
+            message = self.world.ground_truth.add(topic, event, validity)
             shape = Shape(topic, self.world.schema.fingerprint)
             builder.add(shape, message, publisher=self.name, validity_ms=validity)
         first = self._sequence - count + 1
@@ -106,7 +106,10 @@ class Publisher:
                 self._unacknowledged = [
                     each for each in self._unacknowledged if each[0] + each[2] - 1 > sequence
                 ]
-            case Refused(_, _, code, _) if code in ("full", "sequence"):
+            case Refused(_, _, code, _) if code in ("full", "sequence", "draining"):
+                # There is nowhere else to go with events of this pubend: also to a broker that is being
+                # drained they are offered again, until it takes them.
+                self.world.fault_counts["turned_away"] += code == "draining"
                 self._again()
             case _:
                 raise ViolationError(f"{self.name} got {frame}")

@@ -41,7 +41,7 @@ PAST_US_MAX = 2_000_000
 
 
 @dataclass
-class Received:
+class ConsumedPubend:
     """What was consumed of one pubend: where it started, up to where, events in order, gaps."""
 
     start: int
@@ -57,7 +57,7 @@ class Received:
 
 
 @dataclass
-class Wanting:
+class SelectorSince:
     """What a subscriber wants, and in which pubend from which tick on."""
 
     pattern: str
@@ -70,9 +70,9 @@ class Life:
     """One life of a subscription, from its making to its end."""
 
     name: str
-    wants: list[Wanting]
+    wants: list[SelectorSince]
     durable: bool
-    ledger: dict[str, Received] = field(default_factory=dict)
+    ledger: dict[str, ConsumedPubend] = field(default_factory=dict)
     #: where it wanted to begin, if that was in the past
     past: CheckpointToken | None = None
     #: it has been at another broker, or is taken as if it had
@@ -80,12 +80,12 @@ class Life:
     #: the subscriber was there to the end, so that all there is must have come
     is_last: bool = True
 
-    def wanted_at(self, pubend: str, tick: int) -> Wanting | None:
+    def wanted_at(self, pubend: str, tick: int) -> SelectorSince | None:
         """What held at this tick; None before the start."""
         held = [each for each in self.wants if each.since.get(pubend, TICK_MAX) < tick]
         return held[-1] if held else None
 
-    def surely_wants(self, pubend: str, tick: int, matches: Callable[[Wanting], bool]) -> bool:
+    def surely_wants(self, pubend: str, tick: int, matches: Callable[[SelectorSince], bool]) -> bool:
         """Whatever of a change has not been told to the subscriber yet, it wants what `matches`."""
         held = self.wanted_at(pubend, tick)
         open_changes = [each for each in self.wants if pubend not in each.since]
@@ -93,7 +93,7 @@ class Life:
 
 
 @dataclass
-class Subscriber:
+class SimSubscriber:
     """See above."""
 
     world: World
@@ -122,7 +122,7 @@ class Subscriber:
     is_ending: bool = False
     lives: list[Life] = field(default_factory=list)
     #: since the last commit
-    pending: dict[str, Received] = field(default_factory=dict)
+    pending: dict[str, ConsumedPubend] = field(default_factory=dict)
     _owed: int = 0
     _ticket: int = 0
     #: ticket -> what was acknowledged with it; and what is known to be on the broker's disk
@@ -140,7 +140,7 @@ class Subscriber:
     def _begin(self) -> None:
         if self.lives:
             self.life.is_last = False
-        wants = [Wanting(self.pattern, self.selector)]
+        wants = [SelectorSince(self.pattern, self.selector)]
         self.lives.append(Life(f"{self.name}.{len(self.lives)}", wants, self.kind != "passes"))
         if self.kind == "holds" and self.reaches_back and self.chance.random() < self.reaches_back:
             self.life.past = self._some_time_ago()
@@ -152,7 +152,7 @@ class Subscriber:
     def _some_time_ago(self) -> CheckpointToken:
         now = self.world.engine.now
         return CheckpointToken(
-            {pubend: now - self.chance.randrange(PAST_US_MAX) for pubend in self.world.facts.durable}
+            {pubend: now - self.chance.randrange(PAST_US_MAX) for pubend in self.world.ground_truth.durable}
         )
 
     # Coming and going.
@@ -229,9 +229,9 @@ class Subscriber:
 
     def change(self, selector: str) -> None:
         """Want something else from the next connection on, once the last change holds everywhere."""
-        settled = set(self.life.wants[-1].since) == set(self.world.facts.durable)
+        settled = set(self.life.wants[-1].since) == set(self.world.ground_truth.durable)
         if self.life.durable and self.is_subscribed and settled and not self.is_ending:
-            self.life.wants.append(Wanting(self.pattern, selector))
+            self.life.wants.append(SelectorSince(self.pattern, selector))
             self.leave()
             self.come()
 
@@ -242,7 +242,7 @@ class Subscriber:
         if self.client is None or self.is_ending or not self.is_welcome:
             return
         for name, pending in self.pending.items():
-            kept = self.life.ledger.setdefault(name, Received(pending.start, pending.start))
+            kept = self.life.ledger.setdefault(name, ConsumedPubend(pending.start, pending.start))
             kept.upto = pending.upto
             kept.events += pending.events
             kept.gaps += pending.gaps
@@ -318,13 +318,13 @@ class Subscriber:
             if not self.is_away:
                 self.world.engine.after(self.chance.randint(1, RETRY_US), self._retry)
 
-    def _next(self, pubend: str, base: int, upto: int) -> Received:
+    def _next(self, pubend: str, base: int, upto: int) -> ConsumedPubend:
         known = self.pending.get(pubend) or self.life.ledger.get(pubend)
         if known is not None and known.upto != base:
             raise ViolationError(f"{self.name} at {pubend}: told up to {known.upto}, then from {base}")
         if upto < base:
             raise ViolationError(f"{self.name} at {pubend}: a range that goes back, ({base}, {upto}]")
-        pending = self.pending.setdefault(pubend, Received(base, base))
+        pending = self.pending.setdefault(pubend, ConsumedPubend(base, base))
         pending.upto = upto
         # Where it starts after it has moved, only what it wants now was ever heard of.
         is_new = known is None and self.life.has_moved
@@ -332,13 +332,13 @@ class Subscriber:
             want.since.setdefault(pubend, pending.start)
         return pending
 
-    def _consume(self, into: Received, batch: EventBatch, base: int, upto: int) -> None:
+    def _consume(self, into: ConsumedPubend, batch: EventBatch, base: int, upto: int) -> None:
         ticks = batch.ticks.tolist()
         if ticks != sorted(set(ticks)) or not base < ticks[0] or ticks[-1] > upto:
             raise ViolationError(f"{self.name}: ticks out of order in ({base}, {upto}]")
         for row, tick in enumerate(ticks):
             key = self.world.key_of(batch, row)
-            if batch.message(row) != self.world.facts[key].message:
+            if batch.message(row) != self.world.ground_truth[key].message:
                 raise ViolationError(f"{self.name}: {key} at {tick} is not as it was published")
             into.events.append((tick, key))
         self._owed += len(batch.body)

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 
-from tidemark.broker.broker import BrokerConfig
+from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import PubendState
 from tidemark.broker.overlay.layout import Layout, pair
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
-from tidemark.sim.judging.ground_truth import Facts, ViolationError
-from tidemark.sim.judging.oracle import Watch
-from tidemark.sim.swarm.plan import SECOND, Plan
+from tidemark.sim.judging.ground_truth import GroundTruth, ViolationError
+from tidemark.sim.judging.oracle import RunningChecks
+from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.sim.world.engine import Engine
 from tidemark.sim.world.machine import Machine
 from tidemark.sim.world.network import Network
 from tidemark.sim.world.pipeline import Pipeline
-from tidemark.sim.world.publisher import Publisher
-from tidemark.sim.world.subscriber import Subscriber
+from tidemark.sim.world.publisher import SimPublisher
+from tidemark.sim.world.subscriber import SimSubscriber
 from tidemark.sim.world.trace import Trace
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import ClientFrame, Deliver, Gap, Knowledge, PeerFrame, Range, Refused
@@ -32,10 +32,15 @@ UNNOTICED_US_MAX = 1_000_000
 HEARS_US_MAX = 300_000
 
 
+def drain_notice(layout: Layout, name: str) -> str:
+    """Return what a broker that is being drained tells publishers; "" if it is not drained."""
+    return f"{name!r} is being drained" if name in layout.draining else ""
+
+
 class World:
     """Everything in one thread, from one seed."""
 
-    def __init__(self, plan: Plan, seed: int, trace: Trace | None = None) -> None:
+    def __init__(self, plan: WorldPlan, seed: int, trace: Trace | None = None) -> None:
         self.plan = plan
         self.trace = trace
         self.chance = Random(seed)
@@ -43,29 +48,29 @@ class World:
         self.schema = Schema.parse("[key: string, kind: string, n: int]")
         self._key = self.schema.accessor("key")
         self.topics = plan.topics
-        self.facts = Facts(self.schema)
+        self.ground_truth = GroundTruth(self.schema)
         for pubend in plan.pubends:
-            self.facts.host(pubend)
+            self.ground_truth.host(pubend)
         damaged = {name: RangeSet() for name in plan.pubends}
-        self.watch = Watch(self, damaged=damaged, is_early=plan.is_early)
+        self.checks = RunningChecks(self, damaged=damaged, is_early=plan.is_early)
         #: what went wrong, how often; and what brokers that are no more have counted
-        self.faults: Counter[str] = Counter()
+        self.fault_counts: Counter[str] = Counter()
         self._counted: Counter[str] = Counter()
         self._skew_max = 0
         self.largest_batch = 0
         self.network = Network(self.engine, Random(self.chance.random()), self._sent, self._arrived)
-        self.network.faults = plan.faults
+        self.network.faults = plan.link_faults
         #: the overlay as it should be by now; brokers may not have heard of it yet
         self.layout = plan.layout
-        self.reforms = 0
+        self.topology_changes = 0
         self.machines = {
             name: Machine(self, name, Random(self.chance.random())) for name in self.layout.brokers
         }
         self._links_down: set[frozenset[str]] = set()
         self._clients: dict[int, tuple[str, Callable[[ClientFrame], None], Callable[[], None]]] = {}
         self._next_client = 1
-        self.publishers: list[Publisher] = []
-        self.subscribers: list[Subscriber] = []
+        self.publishers: list[SimPublisher] = []
+        self.subscribers: list[SimSubscriber] = []
         self.pipeline: Pipeline | None = None
         #: somebody chose to let history go, or a disk lost some
         self.gaps_allowed = plan.is_early and not plan.has_archive
@@ -87,6 +92,7 @@ class World:
             plan.window_bytes_max,
             return_delay=plan.return_delay,
             linger=plan.linger,
+            drain_notice=drain_notice(self.layout, name),
         )
 
     def neighbours(self, name: str) -> tuple[str, ...]:
@@ -126,18 +132,18 @@ class World:
 
     # The overlay at run time.
 
-    def reform(self, layout: Layout, chance: Random) -> None:
+    def change_topology(self, layout: Layout, chance: Random) -> None:
         """An administrator changes the overlay; everyone hears of it at some time, links follow at theirs."""
         before, self.layout = self.layout, layout
-        self.reforms += 1
+        self.topology_changes += 1
         for name in sorted(set(layout.brokers) - set(before.brokers)):
             self.machines[name] = Machine(self, name, Random(chance.random()))
             self.machines[name].start()
         for name in sorted(set(before.brokers) - set(layout.brokers)):
             self.engine.after(chance.randint(1, HEARS_US_MAX), partial(self._retire, name, before))
-        number = self.reforms
+        number = self.topology_changes
         for name in layout.brokers:
-            told = partial(self.machines[name].reform, number, layout)
+            told = partial(self.machines[name].topology_changed, number, layout, drain_notice(layout, name))
             self.engine.after(chance.randint(1, HEARS_US_MAX), told)
         for a, b in sorted(set(before.all_links()) ^ set(layout.all_links())):
             self.engine.after(chance.randint(1, HEARS_US_MAX), partial(self._align, a, b))
@@ -185,7 +191,7 @@ class World:
 
     def _sent(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         if isinstance(frame, Knowledge):
-            self.watch.knowledge(sender, receiver, frame)
+            self.checks.knowledge(sender, receiver, frame)
 
     def _arrived(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         if receiver in self.machines:
@@ -227,7 +233,7 @@ class World:
         """A broker says something."""
         if isinstance(frame, Deliver | Gap) and client in self._clients:
             machine = self.machines[self._clients[client][0]]
-            self.watch.told(self.engine.now + machine.skew, frame)
+            self.checks.told(self.engine.now + machine.skew, frame)
 
         def arrive() -> None:
             if client in self._clients:
@@ -235,7 +241,7 @@ class World:
 
         self.engine.after(200, arrive)
 
-    def refused(self, subscriber: Subscriber, frame: Refused) -> None:
+    def refused(self, subscriber: SimSubscriber, frame: Refused) -> None:
         """A subscriber was refused, which none in this world should be."""
         raise ViolationError(f"{subscriber.name} was refused: {frame.reason}")
 
@@ -254,7 +260,7 @@ class World:
         brokers = {each.name: each.broker for each in self.machines.values() if each.broker is not None}
         return sorted(machine for machine, broker in brokers.items() if broker.hosts(name))
 
-    def known_from(self, subscriber: Subscriber, pubend: str) -> int | None:
+    def known_from(self, subscriber: SimSubscriber, pubend: str) -> int | None:
         """From where on the broker that it asked accounts for a subscriber; None when it does not yet."""
         broker = self.machines[subscriber.asked_at].broker if subscriber.asked_at is not None else None
         return broker.known_from(subscriber.life.name, pubend) if broker is not None else None
@@ -277,7 +283,7 @@ class World:
         for machine in self.machines.values():
             if machine.broker is not None:
                 total.update(machine.broker.counters)
-        total.update({f"fault_{name}": count for name, count in self.faults.items()})
+        total.update({f"fault_{name}": count for name, count in self.fault_counts.items()})
         return total
 
     def key_of(self, batch: EventBatch, row: int) -> str:
@@ -291,14 +297,14 @@ class World:
         for row, tick in enumerate(batch.ticks.tolist()):
             if tick not in messages:
                 messages[tick] = batch.message(row)
-                self.facts.become_durable(pubend, tick, str(self._key(messages[tick])))
+                self.ground_truth.become_durable(pubend, tick, str(self._key(messages[tick])))
 
     def damage_found(self, pubend: str, ranges: Iterable[Range], *, rots: int) -> None:
         """A log says that it lost these ticks."""
         for base, upto in ranges:
             if not rots:
                 raise ViolationError(f"{pubend}: ({base}, {upto}] is damaged, and nothing did that")
-            self.watch.damaged[pubend].add(base, upto)
+            self.checks.damaged[pubend].add(base, upto)
 
     def recovered(
         self,
@@ -318,10 +324,10 @@ class World:
             if (
                 tick > state.lost
                 and found.get(tick) != message
-                and not self.watch.damaged[pubend].contains(tick)
+                and not self.checks.damaged[pubend].contains(tick)
             ):
                 raise ViolationError(
-                    f"{pubend}: {self.facts.durable[pubend][tick]} at {tick} was durable and is gone"
+                    f"{pubend}: {self.ground_truth.durable[pubend][tick]} at {tick} was durable and is gone"
                 )
         for batch in batches:
             self.logged(pubend, batch)

@@ -23,22 +23,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidemark.errors import DamagedError, DirectoryLockedError, NotConnectedError
-from tidemark.spark.archive.compaction import Keeper, Retain
-from tidemark.spark.archive.layout import Layout, fields_of
-from tidemark.spark.archive.part import FETCH_SECONDS, Done, Part, run_part, run_part_alone
-from tidemark.spark.archive.plan import Task, backlog, divided, lost_before
+from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance
+from tidemark.spark.archive.layout import ArchiveLayout, fields_of
+from tidemark.spark.archive.part import FETCH_SECONDS, PartResult, RoundPart, run_part, run_part_alone
+from tidemark.spark.archive.plan import FetchTask, backlog, divided, lost_before
 from tidemark.spark.archive.recovery import about_round, is_stale, recovered
 from tidemark.spark.archive.state import (
     FOLDER,
+    ArchiveState,
     Round,
-    State,
     has_state,
     load_state,
     load_topics,
@@ -55,12 +55,10 @@ from tidemark.spark.archive.table import (
     root_of,
     roots_in,
 )
-from tidemark.spark.connections import Brokers, urls_of
+from tidemark.spark.connections import ArchiveBrokers, urls_of
+from tidemark.spark.engine.tasks import SessionLender, run_tasks
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: A round in the driver takes about so much.
 SMALL_ROUND_BYTES_MAX = 64 << 20
@@ -81,13 +79,13 @@ class Archive:
         broker: str | Sequence[str],
         path: str | Path,
         *,
-        session: Callable[[], SparkSession] | None = None,
-        retain: Retain | None = None,
+        sessions: SessionLender | None = None,
+        retain: ArchiveRetention | None = None,
     ) -> None:
-        """`session` gives a Spark session when there is much to do; without `retain` all is kept for ever."""
+        """`sessions` lends a Spark session for large rounds; without `retain` all history is kept."""
         self.path = Path(path)
-        self._brokers = Brokers(urls_of(broker))
-        self._session = session
+        self._brokers = ArchiveBrokers(urls_of(broker))
+        self._sessions = sessions
         self._disk = RealDisk(self.path / FOLDER)
         self._lock()
         try:
@@ -96,7 +94,7 @@ class Archive:
             #: the last batch that was begun; a table may have got files of one that did not end
             self._batch = max([self.state.batch, *(each.batches[1] for each in self._files())])
             self._remove_strays()
-            self._keeper = Keeper(self, retain or Retain())
+            self._keeper = Maintenance(self, retain or ArchiveRetention())
         except BaseException:
             self._disk.unlock()
             raise
@@ -137,7 +135,7 @@ class Archive:
         """All tables, as of the last commit."""
         return list(self._tables.values())
 
-    def save(self, state: State) -> None:
+    def save(self, state: ArchiveState) -> None:
         """Replace the state; on the platter when this returns."""
         save_state(self.path, state)
         self.state = state
@@ -177,7 +175,7 @@ class Archive:
             self._topics = topics
         for root in sorted({root_of(name) for name in topics.names}):
             table = self._tables.get(root)
-            before = Layout() if table is None else table.layout
+            before = ArchiveLayout() if table is None else table.layout
             versions = [
                 version for name in topics.names if root_of(name) == root for version in topics[name].versions
             ]
@@ -185,32 +183,32 @@ class Archive:
             if table is None or layout is not before:
                 self._tables[root] = ArchiveTable.to_write(self.path, root, layout)
 
-    def _read(self, tasks: Sequence[Task], batch: int) -> Done:
+    def _read(self, tasks: Sequence[FetchTask], batch: int) -> PartResult:
         if not tasks:
-            return Done()
-        if self._session is not None and sum(task.bytes for task in tasks) >= BACKLOG_BYTES_MIN:
+            return PartResult()
+        if self._sessions is not None and sum(task.bytes for task in tasks) >= BACKLOG_BYTES_MIN:
             parts = [part for task in tasks for part in self._divided(task, len(tasks))]
             # The broker may hold much that is archived already.
             if sum(task.bytes for task in parts) >= BACKLOG_BYTES_MIN:
                 each = [self._part([task], batch, number) for number, task in enumerate(parts)]
-                return _together(_on_spark(self._session(), each))
+                return _together(_run_on_spark(each, self._sessions))
         part = self._part(tasks, batch, 0)
         return run_part(replace(part, bytes_max=SMALL_ROUND_BYTES_MAX), self._brokers.client, self._topics)
 
-    def _divided(self, task: Task, count: int) -> list[Task]:
+    def _divided(self, task: FetchTask, count: int) -> list[FetchTask]:
         client = self._brokers.client(task.broker)
-        first = client.fetch(task.pubend, TICK_MIN, task.upto, bytes_max=1, timeout=FETCH_SECONDS)
+        first = client._fetch(task.pubend, TICK_MIN, task.upto, bytes_max=1, timeout=FETCH_SECONDS)
         held_from = first.upto if first.batch is None else int(first.batch.ticks[0]) - 1
         return divided(task, held_from, LARGE_ROUND_BYTES_MAX // count, PART_BYTES)
 
-    def _part(self, tasks: Sequence[Task], batch: int, number: int) -> Part:
+    def _part(self, tasks: Sequence[FetchTask], batch: int, number: int) -> RoundPart:
         pubends = [task.pubend for task in tasks]
         reached = {
             root: {name: tick for name in pubends if (tick := table.reached(name)) is not None}
             for root, table in self._tables.items()
         }
         layouts = {root: table.layout.schema.serialize().to_pybytes() for root, table in self._tables.items()}
-        return Part(
+        return RoundPart(
             str(self.path.absolute()),
             batch,
             number,
@@ -220,7 +218,7 @@ class Archive:
             reached,
         )
 
-    def _commit(self, done: Done, covered: CheckpointToken, after: State) -> None:
+    def _commit(self, done: PartResult, covered: CheckpointToken, after: ArchiveState) -> None:
         roots = list(dict.fromkeys(each.root for each in done.files))
         about = about_round(self.state, after, roots)
         for root in roots:
@@ -251,9 +249,9 @@ class Archive:
             # Whoever asks for the archive's status has the lock for a moment.
             time.sleep(0.05)
 
-    def _opened(self) -> tuple[dict[str, ArchiveTable], State]:
+    def _opened(self) -> tuple[dict[str, ArchiveTable], ArchiveState]:
         """The tables as a crash may have left them, and the state; if it is lost, as the tables say it."""
-        reason, synced = "is gone", State()
+        reason, synced = "is gone", ArchiveState()
         try:
             synced = load_state(self.path)
         except DamagedError:
@@ -285,18 +283,9 @@ class Archive:
                 _log.warning("%s: removed %d files of a round that was interrupted", table.folder, removed)
 
 
-def _on_spark(spark: SparkSession, parts: Sequence[Part]) -> list[Done]:
-    """Each part a task of its own; what they have done, in the order of the parts."""
-    import pyarrow as pa
-
-    def run(numbers: Any) -> Any:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield pa.record_batch([pa.array([run_part_alone(parts[number]).to_json()])], names=["done"])
-
-    count = len(parts)
-    rows = spark.range(0, count, 1, count).mapInArrow(run, "done string").collect()
-    done = [Done.from_json(row["done"]) for row in rows]
+def _run_on_spark(parts: Sequence[RoundPart], sessions: SessionLender) -> list[PartResult]:
+    """The results of the parts, in their order, each read and written by a Spark task of its own."""
+    done = run_tasks(parts, run_part_alone, PartResult.from_json, sessions)
     for part, each in zip(parts, done, strict=True):
         # Then what lies beyond must not be committed either: what is covered has no holes.
         if any(each.reached[task.pubend] < task.upto for task in part.tasks):
@@ -304,8 +293,8 @@ def _on_spark(spark: SparkSession, parts: Sequence[Part]) -> list[Done]:
     return done
 
 
-def _together(parts: Sequence[Done]) -> Done:
-    whole = Done()
+def _together(parts: Sequence[PartResult]) -> PartResult:
+    whole = PartResult()
     for each in parts:
         whole.files += each.files
         whole.missing += each.missing

@@ -21,11 +21,12 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark.spark.archive.layout import Layout, laid_out
+from tidemark.spark.archive.layout import ArchiveLayout, laid_out
 from tidemark.spark.archive.recovery import about_release
-from tidemark.spark.archive.state import State
-from tidemark.spark.archive.table import ArchiveTable, DataFile, disk_errors, file_name, remove_old, sync_file
+from tidemark.spark.archive.state import ArchiveState
+from tidemark.spark.archive.table import ArchiveTable, DataFile, disk_errors, file_name, remove_old
 from tidemark.spark.archive.writer import FileWriter
+from tidemark.storage.disk.atomic_file import sync_path
 
 #: So many neighbours, each smaller than one of these, become one file of at most MERGED_BYTES_MAX; fewer, if
 #: they make half of that.
@@ -40,31 +41,36 @@ SWEEP_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Retain:
+class ArchiveRetention:
     """What is kept: the events of so many seconds, and about so many bytes of files; None for all."""
 
     seconds: float | None = None
     bytes: int | None = None
 
 
-class Kept(Protocol):
+class MaintainedArchive(Protocol):
     """What is done here needs of an archive."""
 
     path: Path
-    state: State
+    state: ArchiveState
 
     @property
     def tables(self) -> Sequence[ArchiveTable]:
         """All tables."""
 
-    def save(self, state: State) -> None:
+    def save(self, state: ArchiveState) -> None:
         """Replace the state."""
 
 
-class Keeper:
+class Maintenance:
     """Looks after one archive."""
 
-    def __init__(self, archive: Kept, retain: Retain, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        archive: MaintainedArchive,
+        retain: ArchiveRetention,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._archive = archive
         self._retain = retain
         self._clock = clock
@@ -90,14 +96,14 @@ class Keeper:
                 remove_old(table.folder, table.files(), time.time() - GRACE_SECONDS)
 
 
-def ended(archive: Kept) -> list[list[DataFile]]:
+def ended(archive: MaintainedArchive) -> list[list[DataFile]]:
     """The files of each table that are of rounds that have ended."""
     return [
         [each for each in table.files() if each.batches[1] <= archive.state.batch] for table in archive.tables
     ]
 
 
-def horizon_of(files: Sequence[DataFile], retain: Retain, now: float) -> int | None:
+def horizon_of(files: Sequence[DataFile], retain: ArchiveRetention, now: float) -> int | None:
     """The last tick of which nothing need be kept; None if there is none."""
     found = [] if retain.seconds is None else [int((now - retain.seconds) * 1e6)]
     if retain.bytes is not None:
@@ -147,7 +153,7 @@ def compact(path: Path, table: ArchiveTable, files: Sequence[DataFile]) -> DataF
     try:
         writer.add(rows)
         made = writer.close()
-        sync_file(table.folder)
+        sync_path(table.folder)
         table.exchange(files, [made])
     except BaseException:
         writer.discard()
@@ -155,7 +161,7 @@ def compact(path: Path, table: ArchiveTable, files: Sequence[DataFile]) -> DataF
     return made
 
 
-def let_go(archive: Kept, horizon: int) -> None:
+def let_go(archive: MaintainedArchive, horizon: int) -> None:
     """Drop the files that have nothing beyond the horizon; nothing at or below it is read from now on."""
     gone = [[each for each in files if _newest(each) <= horizon] for files in ended(archive)]
     if not any(gone):
@@ -173,6 +179,6 @@ def _newest(file: DataFile) -> int:
     return tick
 
 
-def _read(file: Path, layout: Layout) -> pa.Table:
+def _read(file: Path, layout: ArchiveLayout) -> pa.Table:
     table = pq.read_table(file, partitioning=None)
     return laid_out({name: table.column(name) for name in table.column_names}, table.num_rows, layout)

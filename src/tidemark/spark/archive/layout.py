@@ -41,7 +41,7 @@ HEADERS = pa.schema(
 _ESCAPED = frozenset(" ,;{}()\n\t=.%@`")
 
 
-class Layout:
+class ArchiveLayout:
     """The columns of one table."""
 
     def __init__(self, schema: pa.Schema = HEADERS) -> None:
@@ -59,7 +59,7 @@ class Layout:
                 return None
         raise AssertionError("candidates never end")
 
-    def extended(self, fields: Iterable[tuple[str, pa.DataType]]) -> Layout:
+    def extended(self, fields: Iterable[tuple[str, pa.DataType]]) -> ArchiveLayout:
         """This layout, or one that has a place for these fields too."""
         types = dict(self._types)
         grown = self
@@ -71,10 +71,10 @@ class Layout:
                 if merged is not None:
                     types[column] = merged
                     break
-            grown = Layout(pa.schema(list(types.items())))
+            grown = ArchiveLayout(pa.schema(list(types.items())))
         return grown
 
-    def changes(self, before: Layout) -> pa.Schema:
+    def changes(self, before: ArchiveLayout) -> pa.Schema:
         """The columns that are not, or not like this, in `before`."""
         return pa.schema([field for field in self.schema if before._types.get(field.name) != field.type])
 
@@ -129,7 +129,7 @@ def _merge_structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return pa.struct([pa.field(name, item) for name, item in merged.items()])
 
 
-def columns_of(table: pa.Table, fields: Mapping[str, pa.DataType], layout: Layout) -> pa.Table:
+def columns_of(table: pa.Table, fields: Mapping[str, pa.DataType], layout: ArchiveLayout) -> pa.Table:
     """The fields by their own names, out of the columns that hold them; nulls where a file lacks one."""
     arrays, names = [], []
     for name, item in fields.items():
@@ -143,7 +143,7 @@ def columns_of(table: pa.Table, fields: Mapping[str, pa.DataType], layout: Layou
     return pa.table(arrays, names=names)
 
 
-def laid_out(arrays: Mapping[str, pa.Array], rows: int, layout: Layout) -> pa.Table:
+def laid_out(arrays: Mapping[str, pa.Array], rows: int, layout: ArchiveLayout) -> pa.Table:
     """A table of all columns of the layout; `arrays` are by the columns' names, the others null."""
     columns = []
     for field in layout.schema:

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark import sync
-from tidemark.spark.archive.layout import Layout
-from tidemark.spark.archive.plan import Task
-from tidemark.spark.archive.state import Topics
+from tidemark.spark.archive.layout import ArchiveLayout
+from tidemark.spark.archive.plan import FetchTask
+from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile
 from tidemark.spark.archive.writer import PartWriter
 from tidemark.ticks.tick import Range
@@ -29,13 +29,13 @@ FETCH_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RoundPart:
     """What to read, and all that is needed to write it."""
 
     path: str
     batch: int
     number: int
-    tasks: tuple[Task, ...]
+    tasks: tuple[FetchTask, ...]
     #: as a broker describes them
     topics: list[dict[str, Any]]
     #: root -> its columns, as an Arrow schema in bytes
@@ -47,7 +47,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Done:
+class PartResult:
     """What came of a part: the files are on the platter, and in no commit yet."""
 
     files: list[DataFile] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Done:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Done:
+    def from_json(cls, text: str) -> PartResult:
         """The reverse."""
         found = json.loads(text)
         files = [
@@ -74,7 +74,7 @@ class Done:
         return cls(files, found["reached"], missing, found["events"], found["bytes"])
 
 
-def run_part_alone(part: Part) -> Done:
+def run_part_alone(part: RoundPart) -> PartResult:
     """Read and write it over connections of its own."""
     with ExitStack() as stack:
         urls = {task.broker for task in part.tasks}
@@ -82,12 +82,16 @@ def run_part_alone(part: Part) -> Done:
         return run_part(part, clients.__getitem__)
 
 
-def run_part(part: Part, client: Callable[[str], sync.Client], topics: Topics | None = None) -> Done:
+def run_part(
+    part: RoundPart, client: Callable[[str], sync.Client], topics: ArchiveTopics | None = None
+) -> PartResult:
     """Read and write it; `client` gives the connection to a broker."""
-    layouts = {root: Layout(pa.ipc.read_schema(pa.py_buffer(data))) for root, data in part.layouts.items()}
-    schemas = (topics or Topics(part.topics)).schemas
+    layouts = {
+        root: ArchiveLayout(pa.ipc.read_schema(pa.py_buffer(data))) for root, data in part.layouts.items()
+    }
+    schemas = (topics or ArchiveTopics(part.topics)).schemas
     writer = PartWriter(Path(part.path), layouts, part.reached, schemas, batch=part.batch, part=part.number)
-    done = Done()
+    done = PartResult()
     try:
         for at, task in enumerate(part.tasks):
             share = None if part.bytes_max is None else part.bytes_max // len(part.tasks) * (at + 1)
@@ -100,7 +104,9 @@ def run_part(part: Part, client: Callable[[str], sync.Client], topics: Topics | 
     return done
 
 
-def _copy(client: sync.Client, task: Task, writer: PartWriter, done: Done, bytes_max: int | None) -> None:
+def _copy(
+    client: sync.Client, task: FetchTask, writer: PartWriter, done: PartResult, bytes_max: int | None
+) -> None:
     """One task's range, or a first part of it once the writer has got so much in all."""
     done.reached[task.pubend] = task.base
     for answer in fetched(client, task):
@@ -114,11 +120,11 @@ def _copy(client: sync.Client, task: Task, writer: PartWriter, done: Done, bytes
             return
 
 
-def fetched(client: sync.Client, task: Task) -> Iterator[Fetched]:
+def fetched(client: sync.Client, task: FetchTask) -> Iterator[Fetched]:
     """All answers for a range, one after the other; the next is on its way while one is worked on."""
 
     def ask(base: int) -> Fetched:
-        return client.fetch(task.pubend, base, task.upto, bytes_max=FETCH_BYTES, timeout=FETCH_SECONDS)
+        return client._fetch(task.pubend, base, task.upto, bytes_max=FETCH_BYTES, timeout=FETCH_SECONDS)
 
     if task.base >= task.upto:
         return

@@ -15,7 +15,7 @@ from tidemark.ticks import TICK_MIN, CheckpointToken
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class FetchTask:
     """Read `(base, upto]` of a pubend."""
 
     pubend: str
@@ -27,27 +27,29 @@ class Task:
     broker: str = ""
 
 
-def backlog(pubends: Sequence[Mapping[str, Any]], covered: CheckpointToken) -> list[Task]:
+def backlog(pubends: Sequence[Mapping[str, Any]], covered: CheckpointToken) -> list[FetchTask]:
     """What the brokers have and the archive has not; nothing of pubends without new events."""
-    tasks: list[Task] = []
+    tasks: list[FetchTask] = []
     for each in pubends:
         base = max(covered.get(each["pubend"], TICK_MIN), _or_min(each["lost"]))
         if _or_min(each["last_event"]) > base and each["position"] > base:
-            tasks.append(Task(each["pubend"], base, each["position"], each["bytes"], each.get("broker", "")))
+            tasks.append(
+                FetchTask(each["pubend"], base, each["position"], each["bytes"], each.get("broker", ""))
+            )
     return sorted(tasks, key=lambda task: task.pubend)
 
 
-def lost_before(pubends: Sequence[Mapping[str, Any]], covered: CheckpointToken) -> list[Task]:
+def lost_before(pubends: Sequence[Mapping[str, Any]], covered: CheckpointToken) -> list[FetchTask]:
     """What brokers have let go, or never had, before it was archived; silence is no loss."""
-    tasks: list[Task] = []
+    tasks: list[FetchTask] = []
     for each in pubends:
         base, lost = covered.get(each["pubend"], TICK_MIN), _or_min(each["lost"])
         if lost > base and _or_min(each["last_event"]) > base:
-            tasks.append(Task(each["pubend"], base, lost))
+            tasks.append(FetchTask(each["pubend"], base, lost))
     return tasks
 
 
-def divided(task: Task, held_from: int, round_bytes: int, part_bytes: int) -> list[Task]:
+def divided(task: FetchTask, held_from: int, round_bytes: int, part_bytes: int) -> list[FetchTask]:
     """The first about `round_bytes` of a task, in parts of about `part_bytes`.
 
     The broker's log starts beyond `held_from`, and `task.bytes` is all it holds.

@@ -15,9 +15,9 @@ from pathlib import Path
 from tidemark.errors import StorageError
 from tidemark.matching.topics import ONE, REST, TopicPattern
 from tidemark.message.batches.batch import EventBatch
-from tidemark.spark.archive.layout import Layout
-from tidemark.spark.archive.scan import Wanted, merged, scan
-from tidemark.spark.archive.state import State, Topics, joined_ranges, load_state, load_topics
+from tidemark.spark.archive.layout import ArchiveLayout
+from tidemark.spark.archive.scan import WantedRange, merged, scan
+from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, joined_ranges, load_state, load_topics
 from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of, roots_in
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
@@ -31,9 +31,9 @@ class Snapshot:
     """An archive at the end of one round."""
 
     path: Path
-    state: State
-    topics: Topics
-    layouts: Mapping[str, Layout]
+    state: ArchiveState
+    topics: ArchiveTopics
+    layouts: Mapping[str, ArchiveLayout]
     #: in the order of their names
     files: Mapping[str, tuple[DataFile, ...]]
 
@@ -77,7 +77,7 @@ def gaps(path: str | Path, pubend: str, base: int, upto: int) -> list[Range]:
     return gaps_in(load_state(Path(path)), pubend, base, upto)
 
 
-def gaps_in(state: State, pubend: str, base: int, upto: int) -> list[Range]:
+def gaps_in(state: ArchiveState, pubend: str, base: int, upto: int) -> list[Range]:
     """The same, of an archive in this state."""
     absent = [*state.absent(pubend), (state.covered.get(pubend, TICK_MIN), upto)]
     return joined_ranges((max(low, base), min(high, upto)) for low, high in absent)
@@ -96,7 +96,7 @@ def read(
     upto = min(upto, taken.state.covered.get(pubend, TICK_MIN))
     if base >= upto:
         return
-    wanted = Wanted(pubend, base, upto, None if topic_pattern == REST else pattern)
+    wanted = WantedRange(pubend, base, upto, None if topic_pattern == REST else pattern)
     streams = [
         scan(
             [taken.location(each) for each in taken.files[root] if could_have(each, pubend, base, upto)],

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tidemark.spark.archive.state import State
+from tidemark.spark.archive.state import ArchiveState
 from tidemark.spark.archive.table import DataFile, log_of, roots_in
 
 #: Keys of what a commit says about itself.
@@ -24,16 +24,16 @@ _BATCH, _ROOTS, _BEFORE, _AFTER, _RELEASED = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _RoundCommit:
     """By the newest commit of a table that added files."""
 
     batch: int
     roots: tuple[str, ...]
-    before: State
-    after: State
+    before: ArchiveState
+    after: ArchiveState
 
 
-def about_round(before: State, after: State, roots: Sequence[str]) -> dict[str, str]:
+def about_round(before: ArchiveState, after: ArchiveState, roots: Sequence[str]) -> dict[str, str]:
     """What a commit of a round says about it."""
     return {
         _BATCH: str(after.batch),
@@ -48,9 +48,9 @@ def about_release(released: int) -> dict[str, str]:
     return {_RELEASED: str(released)}
 
 
-def recovered(path: Path) -> State:
+def recovered(path: Path) -> ArchiveState:
     """The state at the end of the newest round that has ended; an empty one without any."""
-    said: dict[str, _Said] = {}
+    said: dict[str, _RoundCommit] = {}
     released: list[int] = []
     for root in roots_in(path):
         for commit in _commits(log_of(path, root)):
@@ -60,7 +60,7 @@ def recovered(path: Path) -> State:
                 said[root] = _read(commit)
                 break
     if not said:
-        return State()
+        return ArchiveState()
     newest = max(said.values(), key=lambda each: each.batch)
     has_ended = all(root in said and said[root].batch == newest.batch for root in newest.roots)
     state = newest.after if has_ended else newest.before
@@ -68,7 +68,7 @@ def recovered(path: Path) -> State:
     return replace(state, released=horizon)
 
 
-def is_stale(state: State, files: Sequence[DataFile]) -> bool:
+def is_stale(state: ArchiveState, files: Sequence[DataFile]) -> bool:
     """Is the state of an older archive, say from a backup? Only one round can be under way."""
     return any(each.batches[1] > state.batch + 1 for each in files)
 
@@ -83,15 +83,15 @@ def _commits(log: Path) -> Iterator[Mapping[str, Any]]:
             continue
 
 
-def _read(commit: Mapping[str, Any]) -> _Said:
-    return _Said(
+def _read(commit: Mapping[str, Any]) -> _RoundCommit:
+    return _RoundCommit(
         int(commit[_BATCH]),
         tuple(json.loads(commit[_ROOTS])),
-        State.from_json(json.loads(commit[_BEFORE])),
-        State.from_json(json.loads(commit[_AFTER])),
+        ArchiveState.from_json(json.loads(commit[_BEFORE])),
+        ArchiveState.from_json(json.loads(commit[_AFTER])),
     )
 
 
-def _lasting(state: State) -> State:
+def _lasting(state: ArchiveState) -> ArchiveState:
     """Without what only its own file knows."""
     return replace(state, rounds=(), versions={})

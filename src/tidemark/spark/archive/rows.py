@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from tidemark.errors import MessageError
 from tidemark.message.batches.batch import EventBatch, Shape, from_rows
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
-from tidemark.message.batches.reader import Reader
+from tidemark.message.batches.reader import TopicReader
 from tidemark.message.batches.spans import joined
 from tidemark.message.foreign.arrow.batches import from_record_batch, to_record_batch
 from tidemark.message.schema import Schema
-from tidemark.spark.archive.layout import HEADERS, Layout, columns_of, fields_of, laid_out
+from tidemark.spark.archive.layout import HEADERS, ArchiveLayout, columns_of, fields_of, laid_out
 
 Schemas = Mapping[int, Schema]
 
@@ -30,7 +30,7 @@ Schemas = Mapping[int, Schema]
 _UNFIT = (MessageError, ValueError, OverflowError, pa.ArrowException)
 
 
-def to_rows(pubend: str, batch: EventBatch, schemas: Schemas, layout: Layout) -> pa.Table:
+def to_rows(pubend: str, batch: EventBatch, schemas: Schemas, layout: ArchiveLayout) -> pa.Table:
     """The events of one pubend as rows of the table, in their order."""
     parts: list[pa.Table] = []
     order: list[Ints] = []
@@ -46,7 +46,7 @@ def to_rows(pubend: str, batch: EventBatch, schemas: Schemas, layout: Layout) ->
     return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
 
 
-def to_events(table: pa.Table, schemas: Schemas, layout: Layout) -> EventBatch:
+def to_events(table: pa.Table, schemas: Schemas, layout: ArchiveLayout) -> EventBatch:
     """The events of rows that `to_rows` made, as they were published; not over the size of one batch."""
     shape_of, names = _shapes(table)
     messages = _Messages(table.num_rows)
@@ -72,7 +72,7 @@ def to_events(table: pa.Table, schemas: Schemas, layout: Layout) -> EventBatch:
 
 
 def _rows_of_shape(
-    pubend: str, batch: EventBatch, shape: Shape, schema: Schema | None, layout: Layout
+    pubend: str, batch: EventBatch, shape: Shape, schema: Schema | None, layout: ArchiveLayout
 ) -> pa.Table:
     return laid_out(_headers(pubend, batch, shape) | _fields(batch, schema, layout), batch.count, layout)
 
@@ -94,13 +94,15 @@ def _headers(pubend: str, batch: EventBatch, shape: Shape) -> dict[str, pa.Array
     }
 
 
-def _fields(batch: EventBatch, schema: Schema | None, layout: Layout) -> dict[str, pa.Array]:
+def _fields(batch: EventBatch, schema: Schema | None, layout: ArchiveLayout) -> dict[str, pa.Array]:
     """The typed columns, and `_raw` where it is needed."""
     written = Spans(batch.body, batch.message_starts, batch.message_ends)
     if schema is None:
         return {"_raw": _binary(written, nullable=False)}
     try:
-        records = to_record_batch(Reader(schema, {schema.fingerprint: schema}).columns(batch), headers=())
+        records = to_record_batch(
+            TopicReader(schema, {schema.fingerprint: schema}).columns(batch), headers=()
+        )
         fields = fields_of(schema)
         arrays = {name: records.column(name).cast(item) for name, item in fields.items()}
         wrong = _differing(_encoded(pa.table(arrays), schema), written)
@@ -113,7 +115,7 @@ def _fields(batch: EventBatch, schema: Schema | None, layout: Layout) -> dict[st
     return placed
 
 
-def _halved(batch: EventBatch, schema: Schema, layout: Layout) -> dict[str, pa.Array]:
+def _halved(batch: EventBatch, schema: Schema, layout: ArchiveLayout) -> dict[str, pa.Array]:
     """Some event is unfit: halves, until it stands alone with its bytes and no columns."""
     if batch.count == 1:
         return {"_raw": pa.array([batch.message(0)], pa.binary())}
@@ -130,7 +132,7 @@ def _halved(batch: EventBatch, schema: Schema, layout: Layout) -> dict[str, pa.A
     }
 
 
-def _placed(layout: Layout, name: str, item: pa.DataType) -> str:
+def _placed(layout: ArchiveLayout, name: str, item: pa.DataType) -> str:
     column = layout.place(name, item)
     assert column is not None, "the layout was extended by every schema before anything was read"
     return column
@@ -178,7 +180,7 @@ class _Messages:
 
 
 def _add_messages(
-    messages: _Messages, rows: Ints, table: pa.Table, shape: Shape, schemas: Schemas, layout: Layout
+    messages: _Messages, rows: Ints, table: pa.Table, shape: Shape, schemas: Schemas, layout: ArchiveLayout
 ) -> None:
     raw = table.column("_raw").combine_chunks()
     kept = raw.is_valid().to_numpy(zero_copy_only=False)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.message.batches.columns import Ints
-from tidemark.spark.archive.layout import Layout
+from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.rows import Schemas, to_events
 from tidemark.spark.archive.table import disk_errors
 
@@ -29,7 +29,7 @@ ROWS_MAX = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRange:
     """`(base, upto]` of a pubend, and of that the topics that match; None stands for all."""
 
     pubend: str
@@ -38,7 +38,9 @@ class Wanted:
     pattern: TopicPattern | None = None
 
 
-def scan(files: Sequence[Path], wanted: Wanted, schemas: Schemas, layout: Layout) -> Iterator[EventBatch]:
+def scan(
+    files: Sequence[Path], wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout
+) -> Iterator[EventBatch]:
     """What is wanted of these files, which follow each other in ticks."""
     for file in files:
         with disk_errors(file), pq.ParquetFile(file) as parquet:
@@ -97,7 +99,7 @@ def _bounded(order: Ints, sizes: Ints) -> Iterator[Ints]:
         first = last
 
 
-def _may_have(parquet: pq.ParquetFile, group: int, wanted: Wanted) -> bool:
+def _may_have(parquet: pq.ParquetFile, group: int, wanted: WantedRange) -> bool:
     pubends, ticks = _bounds(parquet, group, "_pubend"), _bounds(parquet, group, "_tick")
     if pubends is not None and not pubends[0] <= wanted.pubend <= pubends[1]:
         return False
@@ -111,7 +113,7 @@ def _bounds(parquet: pq.ParquetFile, group: int, column: str) -> tuple[Any, Any]
     return None if stats is None or not stats.has_min_max else (stats.min, stats.max)
 
 
-def _chosen(table: pa.Table, wanted: Wanted) -> pa.Table:
+def _chosen(table: pa.Table, wanted: WantedRange) -> pa.Table:
     ticks = table.column("_tick")
     mask = pc.and_(pc.greater(ticks, wanted.base), pc.less_equal(ticks, wanted.upto))
     mask = pc.and_(mask, pc.equal(table.column("_pubend"), wanted.pubend))

@@ -19,6 +19,7 @@ from typing import Any
 from tidemark.errors import DamagedError, StorageError, UnknownFormatError
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
+from tidemark.storage.disk.atomic_file import replace_file
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
@@ -42,7 +43,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ArchiveState:
     """Where an archive stands."""
 
     #: files of later batches are part of a round that has not ended
@@ -59,7 +60,9 @@ class State:
     bytes: int = 0
     rounds: tuple[Round, ...] = ()
 
-    def after(self, batch: int, covered: CheckpointToken, versions: Mapping[str, int], ended: Round) -> State:
+    def after(
+        self, batch: int, covered: CheckpointToken, versions: Mapping[str, int], ended: Round
+    ) -> ArchiveState:
         """The state once a round has ended."""
         return replace(
             self,
@@ -71,7 +74,7 @@ class State:
             rounds=(*self.rounds, ended)[-ROUNDS_KEPT_MAX:],
         )
 
-    def without(self, pubend: str, base: int, upto: int) -> State:
+    def without(self, pubend: str, base: int, upto: int) -> ArchiveState:
         """`(base, upto]` of the pubend is gone for good."""
         ranges = joined_ranges([*self.missing.get(pubend, ()), (base, upto)])
         return replace(self, missing={**self.missing, pubend: tuple(ranges)})
@@ -97,7 +100,7 @@ class State:
         }
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> State:
+    def from_json(cls, found: Mapping[str, Any]) -> ArchiveState:
         """The reverse; KeyError, TypeError or ValueError if it is no state."""
         return cls(
             batch=found["batch"],
@@ -127,18 +130,18 @@ def has_state(path: Path) -> bool:
     return (path / FOLDER / _STATE).exists()
 
 
-def load_state(path: Path) -> State:
+def load_state(path: Path) -> ArchiveState:
     """The state of the archive at `path`; an empty one where there is none yet. DamagedError if it is."""
     found = _load(path, _STATE)
     if found is None:
-        return State()
+        return ArchiveState()
     try:
-        return State.from_json(found)
+        return ArchiveState.from_json(found)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(path, _STATE) from error
 
 
-def save_state(path: Path, state: State) -> None:
+def save_state(path: Path, state: ArchiveState) -> None:
     """Replace the state; on the platter when this returns."""
     _save(path, _STATE, state.to_json())
 
@@ -149,7 +152,7 @@ def set_aside(path: Path) -> None:
         (path / FOLDER / _STATE).replace(path / FOLDER / f"{_STATE}.damaged")
 
 
-class Topics:
+class ArchiveTopics:
     """The topics of archived events, with every version of their schemas."""
 
     def __init__(self, described: list[dict[str, Any]]) -> None:
@@ -180,7 +183,7 @@ class Topics:
         """All topics."""
         return sorted(self._registry.topics)
 
-    def merged(self, described: list[dict[str, Any]]) -> Topics:
+    def merged(self, described: list[dict[str, Any]]) -> ArchiveTopics:
         """These topics and those: a topic that is gone at the broker stays in the archive."""
         if described == self.described:
             return self
@@ -189,10 +192,10 @@ class Topics:
             before = found.get(each["topic"], each)
             texts = list(dict.fromkeys([*before["schemas"], *each["schemas"]]))
             found[each["topic"]] = {**each, "schemas": texts}
-        return Topics([found[name] for name in sorted(found)])
+        return ArchiveTopics([found[name] for name in sorted(found)])
 
 
-def load_topics(path: Path) -> Topics:
+def load_topics(path: Path) -> ArchiveTopics:
     """The topics of the archive at `path`; from their copy, if the file itself is damaged."""
     try:
         found = _load(path, _TOPICS)
@@ -200,10 +203,10 @@ def load_topics(path: Path) -> Topics:
         if not (path / FOLDER / _TOPICS_COPY).exists():
             raise
         found = _load(path, _TOPICS_COPY)
-    return Topics([] if found is None else found["topics"])
+    return ArchiveTopics([] if found is None else found["topics"])
 
 
-def save_topics(path: Path, topics: Topics) -> None:
+def save_topics(path: Path, topics: ArchiveTopics) -> None:
     """Replace the topics; on the platter when this returns."""
     for name in (_TOPICS, _TOPICS_COPY):
         _save(path, name, {"topics": topics.described})
@@ -229,18 +232,7 @@ def _load(path: Path, name: str) -> dict[str, Any] | None:
 
 
 def _save(path: Path, name: str, value: dict[str, Any]) -> None:
-    disk = RealDisk(path / FOLDER)
-    draft = name + ".new"
-    with suppress(StorageError):  # what a crash has left
-        disk.remove(draft)
-    file = disk.create(draft)
-    try:
-        file.append([json.dumps({"format": FORMAT, **value}).encode()])
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(draft, name)
-    disk.sync_directory()
+    replace_file(RealDisk(path / FOLDER), name, [json.dumps({"format": FORMAT, **value}).encode()])
 
 
 def _damaged(path: Path, name: str) -> DamagedError:

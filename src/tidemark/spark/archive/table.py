@@ -28,8 +28,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from tidemark.errors import DamagedError, DiskFailedError, DiskFullError, StorageError
-from tidemark.spark.archive.layout import Layout
+from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.state import FOLDER
+from tidemark.storage.disk.atomic_file import sync_path
 from tidemark.storage.disk.real_disk import RealDisk
 
 #: Commits between two checkpoints of the log.
@@ -106,7 +107,7 @@ class ArchiveTable:
             self._delta = DeltaTable(self.folder)
 
     @classmethod
-    def to_write(cls, path: Path, root: str, layout: Layout) -> ArchiveTable:
+    def to_write(cls, path: Path, root: str, layout: ArchiveLayout) -> ArchiveTable:
         """The table with at least these columns; made or widened if need be."""
         folder = folder_of(path, root)
         with disk_errors(folder):
@@ -131,11 +132,11 @@ class ArchiveTable:
         return int(self._delta.version())
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ArchiveLayout:
         """Its columns."""
-        return Layout(pa.schema(self._delta.schema().to_arrow()))
+        return ArchiveLayout(pa.schema(self._delta.schema().to_arrow()))
 
-    def widen(self, layout: Layout) -> None:
+    def widen(self, layout: ArchiveLayout) -> None:
         """Give the table the columns that the layout has beyond its own."""
         new = layout.changes(self.layout)
         if len(new):
@@ -256,18 +257,9 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise kind(text, path=str(path)) from error
 
 
-def sync_file(path: Path) -> None:
-    """Return when the file, or the names in the directory, are on the platter."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _sync(*paths: Path) -> None:
     for path in paths:
-        sync_file(path)
+        sync_path(path)
 
 
 def _application(pubend: str) -> str:

@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 
 from tidemark.message.batches.batch import EventBatch
 from tidemark.spark.archive.bounds import Bounds
-from tidemark.spark.archive.layout import Layout
+from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.rows import Schemas, to_rows
-from tidemark.spark.archive.table import DataFile, disk_errors, file_name, folder_of, root_of, sync_file
+from tidemark.spark.archive.table import DataFile, disk_errors, file_name, folder_of, root_of
+from tidemark.storage.disk.atomic_file import sync_path
 from tidemark.ticks import TICK_MIN
 
 #: A file is closed when it has about this much; a row group is written when this much is gathered.
@@ -35,7 +36,7 @@ class PartWriter:
     def __init__(
         self,
         path: Path,
-        layouts: Mapping[str, Layout],
+        layouts: Mapping[str, ArchiveLayout],
         reached: Mapping[str, Mapping[str, int]],
         schemas: Schemas,
         *,
@@ -71,7 +72,7 @@ class PartWriter:
         for root in list(self._open):
             self._finish(root)
         for folder in {folder_of(self._path, each.root) for each in self._files}:
-            sync_file(folder)
+            sync_path(folder)
         return self._files
 
     def discard(self) -> None:

@@ -18,9 +18,17 @@ from tidemark.errors import UnknownFormatError
 from tidemark.message.types import Path as FieldPath
 from tidemark.spark.audit import ledger_lines, ledgers
 from tidemark.spark.audit import plan as audit_plan
-from tidemark.spark.audit.ledgers import Gathered, Ledger, Part, Subscription
-from tidemark.spark.audit.report import PERCENTILES, Account, Bars, Latency, Report
-from tidemark.spark.audit.selectors import SeenFields, Wish, decide, paths, translated, wishes
+from tidemark.spark.audit.ledgers import LedgerFile, LedgerPart, LedgerSet, LedgerSubscription
+from tidemark.spark.audit.report import PERCENTILES, AuditReport, Histogram, Latency, SubscriberAccount
+from tidemark.spark.audit.selectors import (
+    SeenFields,
+    SelectorGroup,
+    decide,
+    paths,
+    selector_groups,
+    translated,
+)
+from tidemark.spark.engine.tasks import frame_of_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +44,7 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _WINDOW = "spark.sql.windowExec.buffer.spill.threshold"
 
 
-def run(directory: Path, master: str = "local[*]") -> Report:
+def run(directory: Path, master: str = "local[*]") -> AuditReport:
     """The audit of all ledgers in a directory; TidemarkError if there is no verdict."""
     from tidemark.spark.engine.session import quiet_session
 
@@ -45,7 +53,7 @@ def run(directory: Path, master: str = "local[*]") -> Report:
         return audit(spark, gathered)
 
 
-def audit(spark: SparkSession, gathered: Gathered) -> Report:
+def audit(spark: SparkSession, gathered: LedgerSet) -> AuditReport:
     """Compare ledgers, of `ledgers.gather`. What is under way counts as lost: let all become quiet first."""
     size_bytes = sum(
         part.size_bytes
@@ -53,7 +61,7 @@ def audit(spark: SparkSession, gathered: Gathered) -> Report:
         for part in ledgers.parts(ledger)
     )
     with _settings(spark, -(-size_bytes // SHUFFLED_BYTES)):
-        one = _Run(spark, gathered.subscriptions)
+        one = _AuditRun(spark, gathered.subscriptions)
         one.read(gathered.publishers, gathered.subscribers)
         return one.report(gathered.idle)
 
@@ -73,7 +81,7 @@ def _settings(spark: SparkSession, partitions_min: int) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
-class _Run:
+class _AuditRun:
     """One audit. What several of its queries read is worked out once and kept by Spark.
 
     Kept means `localCheckpoint`: `persist` does not help where a query has the same table twice, since Spark
@@ -81,14 +89,14 @@ class _Run:
     disk, since sorting needs all the memory there is.
     """
 
-    def __init__(self, spark: SparkSession, subscriptions: Sequence[Subscription]) -> None:
+    def __init__(self, spark: SparkSession, subscriptions: Sequence[LedgerSubscription]) -> None:
         self._spark = spark
         self._subscriptions = subscriptions
-        self._wishes = wishes(subscriptions)
+        self._groups = selector_groups(subscriptions)
 
-    def read(self, publishers: Sequence[Ledger], subscribers: Sequence[Ledger]) -> None:
+    def read(self, publishers: Sequence[LedgerFile], subscribers: Sequence[LedgerFile]) -> None:
         """Find out what became of each event."""
-        named = paths(self._wishes)
+        named = paths(self._groups)
         written = _kept(self._lines(publishers, named))
         seen = self._survey(written, publishers, named)
         self._received = _kept(self._lines(subscribers, ()))
@@ -101,7 +109,7 @@ class _Run:
             last_acked=self._sql(audit_plan.LAST_ACKED, lines=written.where(audit_plan.OF_PUBLISHERS)),
         )
         bounded = self._sql(audit_plan.BOUNDED, logged=logged)
-        expected = audit_plan.expected(self._wishes, self._subscriptions)
+        expected = audit_plan.expected(self._groups, self._subscriptions)
         self._due = _kept(bounded.selectExpr("*", f"{expected} AS expected").drop("matched"))
         self._ordered = _kept(self._judged())
 
@@ -112,16 +120,16 @@ class _Run:
         judged = self._sql(audit_plan.JUDGED, compared=compared.mapInArrow(_settled, _SETTLED))
         return self._sql(audit_plan.ORDERED, judged=judged)
 
-    def _lines(self, of: Sequence[Ledger], named: Sequence[FieldPath]) -> DataFrame:
+    def _lines(self, of: Sequence[LedgerFile], named: Sequence[FieldPath]) -> DataFrame:
         """The lines of ledgers; each task reads its own parts."""
         parts = [part for ledger in of for part in ledgers.parts(ledger)]
         hands = ledgers.packed(parts)
         schema = ", ".join(f"{name} {type_}" for name, type_ in ledger_lines.columns(named).items())
-        tasks = self._spark.range(0, len(hands), 1, max(len(hands), 1))
-        return tasks.mapInArrow(_Reader(hands, named), schema)
+        read = _PartReader(hands, named)
+        return frame_of_tasks(self._spark, len(hands), read, schema)
 
     def _survey(
-        self, lines: DataFrame, of: Sequence[Ledger], named: Sequence[FieldPath]
+        self, lines: DataFrame, of: Sequence[LedgerFile], named: Sequence[FieldPath]
     ) -> dict[FieldPath, list[str]]:
         """Of which types the values of fields are; an error if a line cannot be read."""
         row = self._sql(audit_plan.snapshot(named), lines=lines).collect()[0]
@@ -137,18 +145,20 @@ class _Run:
         }
 
     def _matched(self, lines: DataFrame, fields: SeenFields) -> DataFrame:
-        """The lines with the numbers of the wishes that each matches."""
-        sql = {wish.number: translated(wish, fields) for wish in self._wishes}
+        """The lines with the numbers of the groups that each matches."""
+        sql = {group.number: translated(group, fields) for group in self._groups}
         exact = {number: condition for number, condition in sql.items() if condition is not None}
         found = lines.selectExpr(*ledger_lines.COLUMNS, f"{audit_plan.matched(exact)} AS matched")
-        left = [wish for wish in self._wishes if wish.number not in exact]
+        left = [group for group in self._groups if group.number not in exact]
         if not left:
             return found
         schema = ", ".join(f"{name} {type_}" for name, type_ in ledger_lines.COLUMNS.items())
-        decided = found.mapInArrow(_Decider(left), f"{schema}, matched array<int>, decided array<int>")
+        decided = found.mapInArrow(
+            _SelectorEvaluator(left), f"{schema}, matched array<int>, decided array<int>"
+        )
         return decided.selectExpr(*ledger_lines.COLUMNS, "concat(matched, decided) AS matched")
 
-    def report(self, idle: list[str]) -> Report:
+    def report(self, idle: list[str]) -> AuditReport:
         """Run the rest."""
         totals = self._sql(audit_plan.TOTALS, due=self._due).collect()[0]
         if totals["unpublished"] is not None:
@@ -156,7 +166,8 @@ class _Run:
         missing = self._sql(audit_plan.MISSING, due=self._due, ordered=self._ordered)
         lost = self._sql(audit_plan.LOST, lines=self._received, missing=missing)
         accounts = {
-            each.ledger: Account(each.subscriber, each.topic, each.where) for each in self._subscriptions
+            each.ledger: SubscriberAccount(each.subscriber, each.topic, each.where)
+            for each in self._subscriptions
         }
         summary = {
             row["ledger"]: row for row in self._sql(audit_plan.SUMMARY, ordered=self._ordered).collect()
@@ -169,7 +180,7 @@ class _Run:
                 accounts[row["ledger"]].keys.setdefault(row["fault"], []).append(row["key"])
         everything = summary.get(None)
         latency = _latency(everything)
-        return Report(
+        return AuditReport(
             published=totals["published"],
             acknowledged=totals["acknowledged"],
             accounts=list(accounts.values()),
@@ -179,7 +190,7 @@ class _Run:
             deliveries=self._deliveries(everything),
         )
 
-    def _count_gaps(self, accounts: dict[int, Account], lost: DataFrame) -> None:
+    def _count_gaps(self, accounts: dict[int, SubscriberAccount], lost: DataFrame) -> None:
         for row in self._sql(audit_plan.GAPS_BY_REASON, lines=self._received).collect():
             if (account := accounts.get(row["ledger"])) is not None:
                 account.gaps += row["gaps"]
@@ -193,14 +204,14 @@ class _Run:
                 account.in_gaps += row["events"]
                 account.reasons[row["reason"]] = account.reasons[row["reason"]][0], row["events"]
 
-    def _latencies(self) -> Bars:
+    def _latencies(self) -> Histogram:
         rows = self._sql(audit_plan.LATENCY_BARS, ordered=self._ordered).collect()
         counts = {row["bar"]: row["events"] for row in rows}
         bars = range(min(counts), max(counts) + 1)
         edges = [2 ** (bar / audit_plan.BARS_A_DOUBLING) / 1e3 for bar in (*bars, bars.stop)]
-        return Bars(edges, [counts.get(bar, 0) for bar in bars])
+        return Histogram(edges, [counts.get(bar, 0) for bar in bars])
 
-    def _deliveries(self, everything: Any) -> Bars | None:
+    def _deliveries(self, everything: Any) -> Histogram | None:
         if everything is None or everything["first_tick"] is None:
             return None
         column = "tick" if everything["first_time"] is None else "time"
@@ -209,29 +220,27 @@ class _Run:
         counts = {row["bar"]: row["events"] for row in self._sql(query, ordered=self._ordered).collect()}
         bars = range(audit_plan.DELIVERY_BARS)
         edges = [base + (upto - base) * bar / len(bars) for bar in (*bars, bars.stop)]
-        return Bars(edges, [counts.get(bar, 0) for bar in bars])
+        return Histogram(edges, [counts.get(bar, 0) for bar in bars])
 
     def _sql(self, query: str, **tables: DataFrame) -> DataFrame:
         return self._spark.sql(query, **tables)
 
 
-class _Reader:
-    """Run by tasks: the lines of the parts that the rows of a batch number."""
+class _PartReader:
+    """Run by tasks: the lines of the ledger parts that belong to the task of a number."""
 
-    def __init__(self, hands: list[list[Part]], named: Sequence[FieldPath]) -> None:
+    def __init__(self, hands: list[list[LedgerPart]], named: Sequence[FieldPath]) -> None:
         self._hands = hands
         self._named = named
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from ledger_lines.read(self._hands[number], self._named)
+    def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
+        return ledger_lines.read(self._hands[number], self._named)
 
 
-class _Decider:
+class _SelectorEvaluator:
     """Run by tasks: what has no exact translation."""
 
-    def __init__(self, left: list[Wish]) -> None:
+    def __init__(self, left: list[SelectorGroup]) -> None:
         self._left = left
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -255,7 +264,7 @@ def _kept(frame: DataFrame) -> DataFrame:
     return frame.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
 
 
-def _count_events(account: Account, row: Any) -> None:
+def _count_events(account: SubscriberAccount, row: Any) -> None:
     """What the ledger of a subscriber has; no row if it has no event."""
     if row is None:
         return

@@ -10,10 +10,10 @@ from tidemark.spark.audit.report import (
     COUNTS,
     FAULTS,
     PERCENTILES,
-    Account,
-    Bars,
+    AuditReport,
+    Histogram,
     Latency,
-    Report,
+    SubscriberAccount,
     show_milliseconds,
 )
 
@@ -42,7 +42,7 @@ tr.total td { font-weight: 600; border-bottom: none } code { font-size: .9em }
 """
 
 
-def page(report: Report) -> str:
+def page(report: AuditReport) -> str:
     """The whole page."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -56,7 +56,7 @@ def page(report: Report) -> str:
     )
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: AuditReport) -> str:
     if report.is_clean:
         return '<span class="good">Exactly once and in order</span>'
     faults = ", ".join(
@@ -65,7 +65,7 @@ def _verdict(report: Report) -> str:
     return f'<span class="bad">Not exactly once: {faults}</span>'
 
 
-def _plots(report: Report) -> str:
+def _plots(report: AuditReport) -> str:
     plots = []
     if report.latencies is not None and report.latency is not None:
         chart = bar_chart(report.latencies, show_milliseconds, "Latency of deliveries")
@@ -86,7 +86,7 @@ def _latency_text(latency: Latency) -> str:
     return "latency from publisher to subscriber: " + ", ".join(parts)
 
 
-def _subscribers(report: Report) -> str:
+def _subscribers(report: AuditReport) -> str:
     titles = [name.replace("_", " ") for name in COUNTS]
     rows = [_row(account) for account in report.accounts]
     total = [f"{report.total(name):,}" for name in COUNTS]
@@ -100,7 +100,7 @@ def _subscribers(report: Report) -> str:
 COUNTS_FROM = 3
 
 
-def _row(account: Account) -> str:
+def _row(account: SubscriberAccount) -> str:
     counts = [f"{getattr(account, name):,}" for name in COUNTS]
     bad = {COUNTS_FROM + COUNTS.index(fault) for fault in FAULTS if getattr(account, fault)}
     texts = [account.subscriber, account.topic, account.where]
@@ -113,7 +113,7 @@ def _percentiles(latency: Latency | None) -> list[str]:
     return [show_milliseconds(latency.percentiles[name] / 1e3) for name in ("p50", "p99")]
 
 
-def _reasons(report: Report) -> str:
+def _reasons(report: AuditReport) -> str:
     if not (reasons := report.reasons()):
         return ""
     rows = "".join(
@@ -123,7 +123,7 @@ def _reasons(report: Report) -> str:
     return f"<h2>Gaps</h2><table>{_head(['reason', 'gaps', 'events in them'], 1)}{rows}</table>\n"
 
 
-def _keys(report: Report) -> str:
+def _keys(report: AuditReport) -> str:
     if report.is_clean:
         return ""
     rows = "".join(
@@ -135,7 +135,7 @@ def _keys(report: Report) -> str:
     return f'<h2>Where to look</h2><div class="wide"><table>{head}{rows}</table></div>\n'
 
 
-def _idle(report: Report) -> str:
+def _idle(report: AuditReport) -> str:
     names = ", ".join(map(escape, report.idle))
     return f'<p class="dim">Never subscribed: {names}</p>\n' if report.idle else ""
 
@@ -165,7 +165,7 @@ def _time(microseconds: float) -> str:
         return f"tick {microseconds:.0f}"
 
 
-def bar_chart(bars: Bars, show: Callable[[float], str], title: str) -> str:
+def bar_chart(bars: Histogram, show: Callable[[float], str], title: str) -> str:
     """Bars of equal width side by side; `show` writes an edge under the axis."""
     inner, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     most = max(bars.counts, default=0) or 1

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.message.types import Path as FieldPath
-from tidemark.spark.audit.ledgers import PARQUET, SQLITE, Part
+from tidemark.spark.audit.ledgers import PARQUET, SQLITE, LedgerPart
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Line = dict[str, Any]
+LedgerLine = dict[str, Any]
 
 BATCH_LINES_MAX = 10_000
 DAMAGED = "damaged"
@@ -69,7 +69,7 @@ def columns(paths: Sequence[FieldPath]) -> dict[str, str]:
     return COLUMNS | values
 
 
-def read(parts: Iterable[Part], paths: Sequence[FieldPath]) -> Iterator[pa.RecordBatch]:
+def read(parts: Iterable[LedgerPart], paths: Sequence[FieldPath]) -> Iterator[pa.RecordBatch]:
     """The lines of these parts, with the values that their fields have at `paths`."""
     for part in parts:
         for places, lines in _chunks(part):
@@ -113,7 +113,7 @@ def lookup(fields: Any, path: FieldPath) -> Any:
     return value
 
 
-def _chunks(part: Part) -> Iterator[tuple[list[int], list[Any]]]:
+def _chunks(part: LedgerPart) -> Iterator[tuple[list[int], list[Any]]]:
     """Lines with their places, so many at a time."""
     suffix = Path(part.path).suffix
     if suffix == PARQUET:
@@ -124,7 +124,7 @@ def _chunks(part: Part) -> Iterator[tuple[list[int], list[Any]]]:
         yield [at for at, _ in some], _parsed([text for _, text in some])
 
 
-def _jsonl_texts(part: Part) -> Iterator[tuple[int, bytes]]:
+def _jsonl_texts(part: LedgerPart) -> Iterator[tuple[int, bytes]]:
     """A last line that a crash cut short was never written."""
     with Path(part.path).open("rb") as file:
         at = part.base
@@ -137,13 +137,13 @@ def _jsonl_texts(part: Part) -> Iterator[tuple[int, bytes]]:
             at += len(text)
 
 
-def _sqlite_texts(part: Part) -> Iterator[tuple[int, bytes]]:
+def _sqlite_texts(part: LedgerPart) -> Iterator[tuple[int, bytes]]:
     query = "SELECT n, CAST(line AS BLOB) FROM ledger WHERE n > ? AND n <= ? ORDER BY n"
     with closing(sqlite3.connect(part.path)) as database:
         yield from database.execute(query, (part.base, part.upto))
 
 
-def _parquet_chunks(part: Part) -> Iterator[tuple[list[int], list[Any]]]:
+def _parquet_chunks(part: LedgerPart) -> Iterator[tuple[list[int], list[Any]]]:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(part.path)
@@ -154,7 +154,7 @@ def _parquet_chunks(part: Part) -> Iterator[tuple[list[int], list[Any]]]:
         at += batch.num_rows
 
 
-def _with_fields(line: Line) -> Line:
+def _with_fields(line: LedgerLine) -> LedgerLine:
     """In Parquet, fields are the text of their JSON."""
     if line.get("fields") is None:
         return line
@@ -193,7 +193,9 @@ def _lacks(line: Any) -> str:
     return ""
 
 
-def _batch(part: Part, places: list[int], lines: list[Line], paths: Sequence[FieldPath]) -> pa.RecordBatch:
+def _batch(
+    part: LedgerPart, places: list[int], lines: list[LedgerLine], paths: Sequence[FieldPath]
+) -> pa.RecordBatch:
     import pyarrow as pa
 
     try:
@@ -205,7 +207,7 @@ def _batch(part: Part, places: list[int], lines: list[Line], paths: Sequence[Fie
 
 
 def _columns(
-    part: Part, places: list[int], lines: list[Line], paths: Sequence[FieldPath]
+    part: LedgerPart, places: list[int], lines: list[LedgerLine], paths: Sequence[FieldPath]
 ) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {name: [line.get(name) for line in lines] for name in COLUMNS}
     found["ledger"] = [part.ledger] * len(lines)

@@ -28,7 +28,7 @@ _KINDS = {PUBLISHER: (JSONL, PARQUET), SUBSCRIBER: (JSONL, SQLITE, PARQUET)}
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class LedgerFile:
     """What one publisher or subscriber wrote. `number` is its place in the order of names."""
 
     number: int
@@ -37,7 +37,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LedgerPart:
     """A piece of a ledger for one task.
 
     Of SQLite the lines whose `n` is in `(base, upto]`, of Parquet the row group `upto`, of JSONL the lines
@@ -55,7 +55,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class LedgerSubscription:
     """What a subscriber asked for, from where on."""
 
     ledger: int
@@ -66,12 +66,12 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class LedgerSet:
     """The ledgers of one audit."""
 
-    publishers: list[Ledger]
-    subscribers: list[Ledger]
-    subscriptions: list[Subscription]
+    publishers: list[LedgerFile]
+    subscribers: list[LedgerFile]
+    subscriptions: list[LedgerSubscription]
 
     @property
     def idle(self) -> list[str]:
@@ -80,22 +80,22 @@ class Gathered:
         return [each.name for each in self.subscribers if each.number not in busy]
 
 
-def gather(directory: Path) -> Gathered:
+def gather(directory: Path) -> LedgerSet:
     """All ledgers in a directory; an error if there is nothing to compare."""
     publishers, subscribers = find(directory, PUBLISHER), find(directory, SUBSCRIBER)
     found = [subscription(each) for each in subscribers]
     if not any(found):
         reason = f"none of the subscribers' ledgers in {directory} has a subscription"
         raise ConfigError(reason, key="ledgers")
-    return Gathered(publishers, subscribers, [each for each in found if each is not None])
+    return LedgerSet(publishers, subscribers, [each for each in found if each is not None])
 
 
-def find(directory: Path, kind: str) -> list[Ledger]:
+def find(directory: Path, kind: str) -> list[LedgerFile]:
     """The ledgers of publishers, or of subscribers, by name."""
     suffixes = {f".{kind}{ending}" for ending in _KINDS[kind]}
     paths = sorted(path for path in directory.glob(f"*.{kind}.*") if "".join(path.suffixes[-2:]) in suffixes)
     ledgers = [
-        Ledger(number, path.name.removesuffix("".join(path.suffixes[-2:])), path)
+        LedgerFile(number, path.name.removesuffix("".join(path.suffixes[-2:])), path)
         for number, path in enumerate(paths)
     ]
     for one, other in pairwise(ledgers):
@@ -108,7 +108,7 @@ def find(directory: Path, kind: str) -> list[Ledger]:
     return ledgers
 
 
-def parts(ledger: Ledger) -> Iterator[Part]:
+def parts(ledger: LedgerFile) -> Iterator[LedgerPart]:
     """All of a ledger, in order, in parts of bounded size."""
     number, path = ledger.number, str(ledger.path)
     match ledger.path.suffix:
@@ -117,23 +117,23 @@ def parts(ledger: Ledger) -> Iterator[Part]:
                 last: int = database.execute("SELECT coalesce(max(n), 0) FROM ledger").fetchone()[0]
             for base in range(0, last, PART_LINES_MAX):
                 upto = min(base + PART_LINES_MAX, last)
-                yield Part(number, path, base, upto, PART_BYTES_MAX * (upto - base) // PART_LINES_MAX)
+                yield LedgerPart(number, path, base, upto, PART_BYTES_MAX * (upto - base) // PART_LINES_MAX)
         case ".parquet":
             yield from _row_groups(ledger)
         case _:
             size = ledger.path.stat().st_size
             for base in range(0, size, PART_BYTES_MAX):
                 upto = min(base + PART_BYTES_MAX, size)
-                yield Part(number, path, base, upto, upto - base)
+                yield LedgerPart(number, path, base, upto, upto - base)
 
 
-def _row_groups(ledger: Ledger) -> Iterator[Part]:
+def _row_groups(ledger: LedgerFile) -> Iterator[LedgerPart]:
     first = 0
     for path in parquet_files(ledger.path):
         metadata = _parquet(path).metadata
         for group in range(metadata.num_row_groups):
             found = metadata.row_group(group)
-            yield Part(ledger.number, str(path), group - 1, group, found.total_byte_size, first)
+            yield LedgerPart(ledger.number, str(path), group - 1, group, found.total_byte_size, first)
             first += found.num_rows
 
 
@@ -142,9 +142,9 @@ def parquet_files(path: Path) -> list[Path]:
     return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
 
-def packed(all_parts: Iterable[Part]) -> list[list[Part]]:
+def packed(all_parts: Iterable[LedgerPart]) -> list[list[LedgerPart]]:
     """The parts of each task: many small ones are not as many tasks."""
-    hands: list[list[Part]] = []
+    hands: list[list[LedgerPart]] = []
     room_bytes = 0
     for part in all_parts:
         if not hands or part.size_bytes > room_bytes:
@@ -155,7 +155,7 @@ def packed(all_parts: Iterable[Part]) -> list[list[Part]]:
     return hands
 
 
-def subscription(ledger: Ledger) -> Subscription | None:
+def subscription(ledger: LedgerFile) -> LedgerSubscription | None:
     """What its first line of that kind says; None of one that never got as far as subscribing."""
     for line in _openings(ledger.path):
         missing = [name for name in ("subscriber", "topic", "where", "start") if line.get(name) is None]
@@ -163,7 +163,7 @@ def subscription(ledger: Ledger) -> Subscription | None:
             raise UnknownFormatError(
                 f"the line of the subscription has no `{missing[0]}`", path=str(ledger.path)
             )
-        return Subscription(
+        return LedgerSubscription(
             ledger.number, line["subscriber"], line["topic"], line["where"], dict(line["start"])
         )
     return None

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidemark.message.types import Path
 from tidemark.spark.audit.ledger_lines import DAMAGED, VALUE_COLUMNS, value_column
-from tidemark.spark.audit.ledgers import Subscription
+from tidemark.spark.audit.ledgers import LedgerSubscription
 from tidemark.spark.audit.report import KEYS_SHOWN_MAX, PERCENTILES
-from tidemark.spark.audit.selectors import Wish
+from tidemark.spark.audit.selectors import SelectorGroup
 from tidemark.spark.sql.text import string_text
 from tidemark.ticks.tick import TICK_MAX, TICK_MIN
 
@@ -219,24 +219,24 @@ def snapshot(paths: Sequence[Path]) -> str:
 
 
 def matched(conditions: Mapping[int, str]) -> str:
-    """The numbers of the wishes whose condition holds for a publication."""
+    """The numbers of the groups whose condition holds for a publication."""
     tests = [f"CASE WHEN {condition} THEN {number} END" for number, condition in conditions.items()]
     return f"array_compact(CAST(array({', '.join(tests)}) AS ARRAY<INT>))"
 
 
-def expected(wishes: Iterable[Wish], subscriptions: Sequence[Subscription]) -> str:
+def expected(groups: Iterable[SelectorGroup], subscriptions: Sequence[LedgerSubscription]) -> str:
     """The ledgers of those who were to get a publication: it matches, and can lie beyond their start."""
-    who = _constant([wish.ledgers for wish in wishes], "ARRAY<ARRAY<INT>>")
+    who = _constant([group.ledgers for group in groups], "ARRAY<ARRAY<INT>>")
     last = max((each.ledger for each in subscriptions), default=-1)
     begun: list[dict[str, int]] = [{} for _ in range(last + 1)]
     for each in subscriptions:
         begun[each.ledger] = each.start
     starts = _constant(begun, "ARRAY<MAP<STRING, BIGINT>>")
-    ledgers = f"flatten(transform(matched, wish -> {who}[wish]))"
+    ledgers = f"flatten(transform(matched, number -> {who}[number]))"
     return f"filter({ledgers}, one -> upto > coalesce(try_element_at({starts}[one], pubend), {_MIN}))"
 
 
-def subscribed(subscriptions: Iterable[Subscription]) -> str:
+def subscribed(subscriptions: Iterable[LedgerSubscription]) -> str:
     """The ledgers that have a subscription."""
     return _constant([each.ledger for each in subscriptions], "ARRAY<INT>")
 

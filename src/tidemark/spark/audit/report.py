@@ -34,7 +34,7 @@ class Latency:
 
 
 @dataclass(slots=True)
-class Account:
+class SubscriberAccount:
     """How one subscriber fared; the counts mean what docs/proof.md says."""
 
     subscriber: str
@@ -75,7 +75,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
+class Histogram:
     """A histogram: bar i counts what lies in `[edges[i], edges[i + 1])`, the last with its end."""
 
     edges: list[float]
@@ -83,19 +83,19 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AuditReport:
     """What publishers and subscribers say, taken together."""
 
     published: int
     acknowledged: int
-    accounts: list[Account]
+    accounts: list[SubscriberAccount]
     #: ledgers of subscribers that never got as far as subscribing
     idle: list[str]
     latency: Latency | None
     #: in milliseconds
-    latencies: Bars | None
+    latencies: Histogram | None
     #: deliveries by their time, else by tick; in microseconds since 1970
-    deliveries: Bars | None
+    deliveries: Histogram | None
 
     @property
     def is_clean(self) -> bool:

@@ -21,7 +21,7 @@ from tidemark.matching.topics import ONE, TopicPattern
 from tidemark.message import types
 from tidemark.message.types import Path, Type
 from tidemark.spark.audit.ledger_lines import BOOLEAN, DOUBLE, LONG, STRING, lookup, value_column
-from tidemark.spark.audit.ledgers import Subscription
+from tidemark.spark.audit.ledgers import LedgerSubscription
 from tidemark.spark.sql.expression import to_spark_sql
 from tidemark.spark.sql.text import column_text, string_text
 
@@ -37,8 +37,8 @@ _TYPES: dict[str, Type] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What one or more subscribers asked for. `number` is its place in the list of all wishes."""
+class SelectorGroup:
+    """What one or more subscribers asked for. `number` is its place in the list of all groups."""
 
     number: int
     topic: str
@@ -47,17 +47,19 @@ class Wish:
     ledgers: tuple[int, ...]
 
 
-def wishes(subscriptions: Iterable[Subscription]) -> list[Wish]:
+def selector_groups(subscriptions: Iterable[LedgerSubscription]) -> list[SelectorGroup]:
     """Each pair of topic and selector once."""
     who: dict[tuple[str, str], list[int]] = {}
     for each in subscriptions:
         who.setdefault((each.topic, each.where), []).append(each.ledger)
-    return [Wish(number, *asked, tuple(ledgers)) for number, (asked, ledgers) in enumerate(who.items())]
+    return [
+        SelectorGroup(number, *asked, tuple(ledgers)) for number, (asked, ledgers) in enumerate(who.items())
+    ]
 
 
-def paths(all_wishes: Iterable[Wish]) -> list[Path]:
+def paths(groups: Iterable[SelectorGroup]) -> list[Path]:
     """The fields that any of them looks at, in a fixed order."""
-    return sorted({path for wish in all_wishes for path in paths_of(parse(wish.where))})
+    return sorted({path for group in groups for path in paths_of(parse(group.where))})
 
 
 class SeenFields:
@@ -91,13 +93,13 @@ class SeenFields:
         return next(iter(kinds)) if len(kinds) == 1 else None
 
 
-def translated(wish: Wish, fields: SeenFields) -> str | None:
+def translated(group: SelectorGroup, fields: SeenFields) -> str | None:
     """A condition on a publication's columns, true for exactly what was wished for; None if there is none."""
     try:
-        selector = to_spark_sql(parse(wish.where), fields, column=fields.column)
+        selector = to_spark_sql(parse(group.where), fields, column=fields.column)
     except TranslationError:
         return None
-    return f"{topic_condition(wish.topic)} AND {selector}"
+    return f"{topic_condition(group.topic)} AND {selector}"
 
 
 def topic_condition(pattern: str) -> str:
@@ -114,11 +116,13 @@ def topic_condition(pattern: str) -> str:
     return " AND ".join((size, *levels))
 
 
-def decide(batches: Iterable[pa.RecordBatch], left: Sequence[Wish], name: str) -> Iterator[pa.RecordBatch]:
+def decide(
+    batches: Iterable[pa.RecordBatch], left: Sequence[SelectorGroup], name: str
+) -> Iterator[pa.RecordBatch]:
     """Add the column `name`: the numbers of those of `left` that an event matches, by the evaluator."""
     import pyarrow as pa
 
-    judges = [(wish.number, TopicPattern.parse(wish.topic), parse(wish.where)) for wish in left]
+    judges = [(group.number, TopicPattern.parse(group.topic), parse(group.where)) for group in left]
     for batch in batches:
         found: list[list[int]] = []
         for topic, text in zip(batch["topic"].to_pylist(), batch["fields"].to_pylist(), strict=True):

@@ -7,13 +7,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tidemark.spark.audit.report import COUNTS, Latency, Report, show_milliseconds
+from tidemark.spark.audit.report import COUNTS, AuditReport, Latency, show_milliseconds
 
 #: A name up to this length is on one line.
 NAME_CHARS_MIN = 16
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: AuditReport, console: Console) -> None:
     """All of it but the verdict in words, which is the caller's."""
     console.print(f"published: {report.published:,}, acknowledged: {report.acknowledged:,}")
     console.print(_table(report))
@@ -21,7 +21,7 @@ def show(report: Report, console: Console) -> None:
         console.print(escape(line), soft_wrap=True)
 
 
-def _table(report: Report) -> Table:
+def _table(report: AuditReport) -> Table:
     totals = [f"{report.total(name):,}" for name in COUNTS]
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     longest = max((len(account.subscriber) for account in report.accounts), default=0)
@@ -44,7 +44,7 @@ def _title(name: str) -> str:
     return "\n".join(filter(None, (" ".join(words), last)))
 
 
-def _remarks(report: Report) -> list[str]:
+def _remarks(report: AuditReport) -> list[str]:
     """Latency, gaps by reason, what is wrong where, and who never subscribed."""
     lines = [] if report.latency is None else [_latency_line(report.latency)]
     lines += [

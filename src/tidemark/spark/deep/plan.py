@@ -24,7 +24,7 @@ from tidemark.ticks.tick import Range
 SLICE_BYTES = 8 << 20
 
 
-def taken(path: Path) -> Snapshot:
+def current_snapshot(path: Path) -> Snapshot:
     """The archive as it is; of what it lets go, what holds after its files were looked at."""
     found = snapshot(path)
     # History that went while the files were listed is not in them: that it went is said before it does.

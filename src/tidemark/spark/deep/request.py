@@ -26,7 +26,7 @@ from tidemark.wire.frames import Line
 GAPS_MAX = 1_000
 
 
-class Asked(Protocol):
+class OpenRecall(Protocol):
     """What is needed of a recall: see `client.recalls`."""
 
     pubend: str
@@ -49,7 +49,7 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ReadRange:
     """What a scan has read for a request: `(base, upto]`, of which some may be gone."""
 
     base: int
@@ -60,7 +60,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AnswerPart:
     """All there is up to a tick."""
 
     upto: int
@@ -71,13 +71,13 @@ class Part:
 class Request:
     """A recall at work. It belongs to one scan at a time, which knows its lines by their numbers."""
 
-    def __init__(self, recall: Asked, spool: Spool) -> None:
+    def __init__(self, recall: OpenRecall, spool: Spool) -> None:
         self.recall = recall
         self._spool = spool
         #: number of its first line in the scan, and the lines as the scan knows them
         self._first = 0
         self._lines: tuple[WantedLine, ...] = ()
-        self._chunks: deque[Chunk] = deque()
+        self._chunks: deque[ReadRange] = deque()
         self._is_last = True
         self._waiter: asyncio.Future[None] | None = None
         #: monotonic time since when the archive is to reach what it lacks
@@ -115,7 +115,7 @@ class Request:
         self._first, self._lines = first, lines
         self._is_last = False
 
-    def put(self, chunk: Chunk) -> None:
+    def put(self, chunk: ReadRange) -> None:
         """Something was read."""
         if chunk.reader is not None:
             chunk.reader.readers += 1
@@ -161,7 +161,7 @@ class Request:
         if silent is not None and not self.is_over:
             await self.recall.answer(silent)
 
-    def parts(self, chunk: Chunk) -> Iterator[Part]:
+    def parts(self, chunk: ReadRange) -> Iterator[AnswerPart]:
         """What there is in a chunk, in parts of bounded size; the last reaches its end."""
         base = max(chunk.base, self.recall.position)
         gone = within(chunk.gone, base, chunk.upto)
@@ -175,17 +175,17 @@ class Request:
 
     def _parts(
         self, reader: SliceReader | None, base: int, upto: int, gone: tuple[Range, ...]
-    ) -> Iterator[Part]:
+    ) -> Iterator[AnswerPart]:
         rows = self._rows(reader, base, upto)
         if reader is None or not len(rows):
-            yield Part(upto, None, gone)
+            yield AnswerPart(upto, None, gone)
             return
         at = base
         for some in reader.parts(rows):
             batch = reader.batch(some)
             last = int(batch.ticks[-1])
             reached = upto if some[-1] == rows[-1] else last
-            yield Part(reached, batch, tuple(within(gone, at, reached)))
+            yield AnswerPart(reached, batch, tuple(within(gone, at, reached)))
             at = reached
 
     def _rows(self, reader: SliceReader | None, base: int, upto: int) -> Ints:
@@ -197,7 +197,7 @@ class Request:
                     found.append(reader.rows(number, low, high))
         return np.concatenate(found)
 
-    def _done(self, chunk: Chunk) -> None:
+    def _done(self, chunk: ReadRange) -> None:
         if chunk.reader is not None:
             self._spool.release(chunk.reader)
 

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,14 @@ from tidemark.client.connecting.addresses import SCHEME, parse_url
 from tidemark.errors import TidemarkError
 from tidemark.spark.archive.reader import Snapshot
 from tidemark.spark.archive.state import FOLDER
-from tidemark.spark.deep.plan import taken
-from tidemark.spark.deep.request import Asked, Request
-from tidemark.spark.deep.shared_scan import Scan
+from tidemark.spark.deep.plan import current_snapshot
+from tidemark.spark.deep.request import OpenRecall, Request
+from tidemark.spark.deep.shared_scan import SharedScan
 from tidemark.spark.deep.spool import SliceReader, Spool
-from tidemark.spark.deep.tasks import Found
-from tidemark.spark.deep.waves import Sessions, read_wave
+from tidemark.spark.deep.tasks import SliceResult
+from tidemark.spark.deep.waves import read_wave
+from tidemark.spark.engine.tasks import SessionLender
+from tidemark.spark.reports import ReportTaker
 from tidemark.ticks import TICK_MIN
 
 #: Of one broker: recalls under way.
@@ -48,9 +50,6 @@ LOOK_SECONDS = 0.5
 #: After something failed.
 RETRY_SECONDS = 5.0
 
-#: Says what happened, as something that JSON can hold.
-Tell = Callable[[Mapping[str, Any]], None]
-
 log = logging.getLogger("tidemark.deep")
 
 
@@ -62,8 +61,8 @@ class DeepService:
         urls: Sequence[str],
         path: Path,
         *,
-        sessions: Sessions | None = None,
-        tell: Tell = lambda _: None,
+        sessions: SessionLender | None = None,
+        tell: ReportTaker = lambda _: None,
         spool_bytes_max: int = SPOOL_BYTES_MAX,
         behind_seconds_max: float = BEHIND_SECONDS_MAX,
     ) -> None:
@@ -78,7 +77,7 @@ class DeepService:
         self._spool_bytes_max = spool_bytes_max
         self._behind_seconds_max = behind_seconds_max
         self._waiting: list[Request] = []
-        self._scans: deque[Scan] = deque()
+        self._scans: deque[SharedScan] = deque()
         self._came = asyncio.Event()
         self._tasks: dict[Request, asyncio.Task[None]] = {}
         #: kept here, for a loop holds them weakly
@@ -120,10 +119,10 @@ class DeepService:
                 await client.close(0)
 
     async def _take(self, client: Client) -> None:
-        async for recall in client.offer(RECALLS_MAX):
+        async for recall in client._offer(RECALLS_MAX):
             self.recalled(recall)
 
-    def recalled(self, recall: Asked) -> None:
+    def recalled(self, recall: OpenRecall) -> None:
         """Something is wanted from the archive, for the first time."""
         self.counters["recalls"] += 1
         self._add(Request(recall, self._spool))
@@ -165,7 +164,7 @@ class DeepService:
 
     async def _turn(self) -> None:
         """Begin a scan for those who wait, if one more may be, and read a wave of one."""
-        found = await asyncio.to_thread(taken, self._path)
+        found = await asyncio.to_thread(current_snapshot, self._path)
         if len(self._scans) < SCANS_MAX:
             self._gather(found)
         if not self._scans:
@@ -193,7 +192,7 @@ class DeepService:
                 self._hold(each, now)
         if ready:
             self.counters["scans"] += 1
-            self._scans.append(Scan(ready, found))
+            self._scans.append(SharedScan(ready, found))
             for each in ready:
                 self._answer(each)
 
@@ -211,7 +210,7 @@ class DeepService:
         )
         self._spawn(_tell_gone(request))
 
-    async def _wave(self, scan: Scan, found: Snapshot) -> None:
+    async def _wave(self, scan: SharedScan, found: Snapshot) -> None:
         parts = scan.wave(found)
         if not parts:
             return
@@ -230,7 +229,7 @@ class DeepService:
                 self._spool.release(reader)
         self._spool.sweep(prefix, [each.name for each in came])
 
-    def _opened(self, found: Found) -> SliceReader | None:
+    def _opened(self, found: SliceResult) -> SliceReader | None:
         return self._spool.opened(found.name) if found.name else None
 
     def _give_up(self) -> None:

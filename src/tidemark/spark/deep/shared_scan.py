@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.spark.archive.reader import Snapshot
 from tidemark.spark.deep.plan import SLICE_BYTES, slices, union
-from tidemark.spark.deep.request import Chunk, Request
+from tidemark.spark.deep.request import ReadRange, Request
 from tidemark.spark.deep.spool import SliceReader
-from tidemark.spark.deep.tasks import Slice, WantedLine, Work
+from tidemark.spark.deep.tasks import ScanWork, Slice, WantedLine
+from tidemark.spark.reports import ScanEnded
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 
@@ -26,7 +26,7 @@ FIRST_WAVE_BYTES = 2 * SLICE_BYTES
 WAVE_BYTES_MAX = 16 * SLICE_BYTES
 
 
-class Scan:
+class SharedScan:
     """The requests of one scan. A pubend has been read up to `reached`."""
 
     def __init__(self, requests: Sequence[Request], found: Snapshot) -> None:
@@ -59,15 +59,10 @@ class Scan:
         """There is nothing left to read."""
         return not self._goals
 
-    def summary(self) -> dict[str, Any]:
-        """What came of it, once it is done: how many recalls it was for, and what was read for them."""
-        return {
-            "recalled": self._served,
-            "waves": self.waves,
-            "events": self.events,
-            "bytes": self.bytes,
-            "seconds": time.monotonic() - self._began,
-        }
+    def summary(self) -> ScanEnded:
+        """The report of the scan, once it is done."""
+        seconds = time.monotonic() - self._began
+        return ScanEnded(self._served, self.waves, self.events, self.bytes, seconds)
 
     def wave(self, found: Snapshot) -> list[Slice]:
         """What to read next, of each pubend in order."""
@@ -104,10 +99,10 @@ class Scan:
         texts = {each.pattern for each in self._lines if each.pubend == pubend}
         return [TopicPattern.parse(text) for text in sorted(texts)]
 
-    def work(self, found: Snapshot, spool: str) -> Work:
+    def work(self, found: Snapshot, spool: str) -> ScanWork:
         """What slices have to know."""
         layouts = {root: each.schema.serialize().to_pybytes() for root, each in found.layouts.items()}
-        return Work(self.name, spool, found.topics.described, layouts, tuple(self._lines))
+        return ScanWork(self.name, spool, found.topics.described, layouts, tuple(self._lines))
 
     def deliver(self, parts: Sequence[Slice], readers: Sequence[SliceReader | None]) -> None:
         """A wave was read: everyone gets what was found for them."""
@@ -118,7 +113,7 @@ class Scan:
             for request, goal in self._goals.items():
                 base, upto = max(part.base, request.recall.position), min(part.upto, goal)
                 if request.pubend == part.pubend and base < upto:
-                    request.put(Chunk(base, upto, part.gone, reader))
+                    request.put(ReadRange(base, upto, part.gone, reader))
         for request, goal in list(self._goals.items()):
             if self._reached.get(request.pubend, TICK_MIN) >= goal or request.is_over:
                 self.leave(request)

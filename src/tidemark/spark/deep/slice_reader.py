@@ -22,11 +22,11 @@ from tidemark.matching.matcher import Matcher
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools, Ints
-from tidemark.spark.archive.layout import Layout
-from tidemark.spark.archive.scan import Wanted, merged, scan
-from tidemark.spark.archive.state import FOLDER, Topics
+from tidemark.spark.archive.layout import ArchiveLayout
+from tidemark.spark.archive.scan import WantedRange, merged, scan
+from tidemark.spark.archive.state import FOLDER, ArchiveTopics
 from tidemark.spark.deep.spool import SliceWriter
-from tidemark.spark.deep.tasks import Found, Slice, Work
+from tidemark.spark.deep.tasks import ScanWork, Slice, SliceResult
 
 #: Compiled matchers that a process keeps, of scans that take turns.
 COMPILED_MAX = 8
@@ -34,11 +34,11 @@ COMPILED_MAX = 8
 _Sets = NDArray[np.uint32]
 
 
-class Compiled:
+class CompiledLines:
     """The lines of one pubend as a matcher, and the schemas to read events with."""
 
-    def __init__(self, work: Work, pubend: str) -> None:
-        self.topics = Topics(work.topics)
+    def __init__(self, work: ScanWork, pubend: str) -> None:
+        self.topics = ArchiveTopics(work.topics)
         self.audience = Audience(self.topics.registry)
         self.patterns = {TopicPattern.parse(each.pattern) for each in work.lines if each.pubend == pubend}
         for number, line in enumerate(work.lines):
@@ -48,23 +48,23 @@ class Compiled:
         self.lock = Lock()
 
 
-_compiled: OrderedDict[tuple[str, str], Compiled] = OrderedDict()
+_compiled: OrderedDict[tuple[str, str], CompiledLines] = OrderedDict()
 _compiling = Lock()
 
 
-def compiled(work: Work, pubend: str) -> Compiled:
+def compiled(work: ScanWork, pubend: str) -> CompiledLines:
     """The matcher of a scan; compiled when it is first asked for in this process."""
     key = work.key, pubend
     with _compiling:
         if key not in _compiled:
-            _compiled[key] = Compiled(work, pubend)
+            _compiled[key] = CompiledLines(work, pubend)
         _compiled.move_to_end(key)
         while len(_compiled) > COMPILED_MAX:
             _compiled.popitem(last=False)
         return _compiled[key]
 
 
-def read_slice(work: Work, part: Slice, prefix: str) -> Found:
+def read_slice(work: ScanWork, part: Slice, prefix: str) -> SliceResult:
     """Read and match a slice; the name of what it writes begins with `prefix`."""
     name = f"{prefix}-{os.urandom(6).hex()}"
     matcher = compiled(work, part.pubend)
@@ -80,25 +80,25 @@ def read_slice(work: Work, part: Slice, prefix: str) -> Found:
             if wanted.any():
                 writer.add(batch, np.flatnonzero(wanted), of_row[wanted])
         if not writer.kept:
-            return Found(read=count)
-        return Found(name, writer.close(*sets.lines()), count, writer.kept)
+            return SliceResult(read=count)
+        return SliceResult(name, writer.close(*sets.lines()), count, writer.kept)
     except BaseException:
         writer.discard()
         raise
 
 
-def _events(work: Work, part: Slice, matcher: Compiled) -> Iterator[EventBatch]:
+def _events(work: ScanWork, part: Slice, matcher: CompiledLines) -> Iterator[EventBatch]:
     base = part.base if part.released is None else max(part.base, part.released)
     if base >= part.upto:
         return
     (pattern,) = matcher.patterns if len(matcher.patterns) == 1 else (None,)
-    wanted = Wanted(part.pubend, base, part.upto, pattern)
+    wanted = WantedRange(part.pubend, base, part.upto, pattern)
     streams = [
         scan(
             [Path(each) for each in files],
             wanted,
             matcher.topics.schemas,
-            Layout(pa.ipc.read_schema(pa.py_buffer(work.layouts[root]))),
+            ArchiveLayout(pa.ipc.read_schema(pa.py_buffer(work.layouts[root]))),
         )
         for root, files in part.files.items()
     ]

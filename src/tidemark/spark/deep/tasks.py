@@ -48,7 +48,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Work:
+class ScanWork:
     """All that a slice needs to know of its scan; Spark carries it to wherever slices are read."""
 
     scan: str
@@ -78,7 +78,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SliceResult:
     """What came of a slice: a file in the spool, unless there is nothing for anyone."""
 
     #: "" for nothing
@@ -93,7 +93,7 @@ class Found:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Found:
+    def from_json(cls, text: str) -> SliceResult:
         """The reverse."""
         return cls(**json.loads(text))
 

@@ -1,53 +1,31 @@
 """Reading the slices of a wave: here if there is little to read, otherwise as tasks of a Spark job.
 
-The work of the scan, with everything the matcher is compiled from, goes to the tasks with the job (Spark
-broadcasts it when it is large); only what slices found comes back, as names in the spool. The events
-themselves do not pass through Spark.
+The work of the scan, with everything the matcher is compiled from, goes to the tasks with the job. Only the
+results of slices come back, as names of files in the spool: the events themselves do not pass through Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import partial
 
 from tidemark.spark.deep.slice_reader import read_slice
-from tidemark.spark.deep.tasks import Found, Slice, Work
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tidemark.spark.deep.tasks import ScanWork, Slice, SliceResult
+from tidemark.spark.engine.tasks import SessionLender, run_tasks
 
 #: With less to read a job takes longer than the reading.
 SPARK_BYTES_MIN = 16 << 20
 
-#: Lends a session for as long as it is used.
-Sessions = Callable[[], "AbstractContextManager[SparkSession]"]
 
+def read_wave(
+    work: ScanWork, slices: Sequence[Slice], prefix: str, sessions: SessionLender | None
+) -> list[SliceResult]:
+    """The result of each slice; a slice without files has an empty one.
 
-def read_wave(work: Work, parts: Sequence[Slice], prefix: str, sessions: Sessions | None) -> list[Found]:
-    """What was found in each of the slices."""
-    full = [each for each in parts if each.files]
-    size = sum(each.bytes for each in full)
-    if sessions is not None and len(full) > 1 and size >= SPARK_BYTES_MIN:
-        with sessions() as spark:
-            found = _on_spark(spark, work, full, prefix)
-    else:
-        found = [read_slice(work, each, prefix) for each in full]
-    of_part = dict(zip(map(id, full), found, strict=True))
-    return [of_part.get(id(each), Found()) for each in parts]
-
-
-def _on_spark(spark: SparkSession, work: Work, parts: Sequence[Slice], prefix: str) -> list[Found]:
-    """Each slice a task of its own."""
-    import pyarrow as pa
-
-    def run(numbers: Any) -> Any:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                found = read_slice(work, parts[number], prefix)
-                yield pa.record_batch([pa.array([number]), pa.array([found.to_json()])], ["slice", "found"])
-
-    count = len(parts)
-    rows = spark.range(0, count, 1, count).mapInArrow(run, "slice long, found string").collect()
-    found = {row["slice"]: Found.from_json(row["found"]) for row in rows}
-    return [found[number] for number in range(count)]
+    The names of the files that are written begin with `prefix`. Without `sessions` all is read here.
+    """
+    full = [each for each in slices if each.files]
+    is_large = len(full) > 1 and sum(each.bytes for each in full) >= SPARK_BYTES_MIN
+    read = partial(read_slice, work, prefix=prefix)
+    found = iter(run_tasks(full, read, SliceResult.from_json, sessions if is_large else None))
+    return [next(found) if each.files else SliceResult() for each in slices]

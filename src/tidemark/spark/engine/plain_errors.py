@@ -33,7 +33,7 @@ _TOLD_TWICE = (
 _PACKAGES = ("pyspark", "py4j", "tidemark")
 
 
-def told(error: BaseException) -> str | None:
+def own_error_text(error: BaseException) -> str | None:
     """What our own error says, if that is what it comes from; None otherwise."""
     if isinstance(error, TidemarkError):
         return str(error)
@@ -56,7 +56,7 @@ def quieten(spark: Any) -> None:
 
 def _hook(otherwise: Hook) -> Hook:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        text = told(error)
+        text = own_error_text(error)
         if text is None:
             otherwise(kind, error, trace)
         else:

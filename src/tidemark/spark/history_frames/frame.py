@@ -1,10 +1,11 @@
-"""History: all events of a topic as a DataFrame, from the archive and from the brokers (DESIGN 11).
+"""History: all events of a topic as a DataFrame, from archive and brokers (docs/architecture.md).
 
-The archive is scanned by Spark's own Parquet reader, of which nothing is read that the log's bounds or the
-wanted columns leave out; what lies beyond the archive is fetched from the broker. Both are taken when the
-DataFrame is made: the archive up to what it covers then, each pubend from just there up to its position then,
-so no event is there twice and none is missing at the border, however often it is evaluated. If the broker has
-let go by then what was fetched before, the archive has it.
+Spark's own Parquet reader scans the archive; it skips the files that the bounds in the table's log exclude
+and the columns that nobody wants. What lies beyond the archive is fetched from the broker. The border between
+the two is fixed when the DataFrame is made: the archive is read up to what it covers then, and each pubend
+from just there up to its position then. So no event is there twice and none is missing at the border, however
+often the DataFrame is evaluated. If the broker has meanwhile released what lies beyond the border, the
+archive has it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +22,18 @@ import pyarrow as pa
 
 from tidemark.errors import ConfigError, EventsLostError
 from tidemark.matching.topics import TopicPattern
-from tidemark.spark.archive.layout import Layout
+from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.reader import Snapshot, snapshot
-from tidemark.spark.archive.scan import Wanted
+from tidemark.spark.archive.scan import WantedRange
 from tidemark.spark.archive.scan import scan as scan_files
-from tidemark.spark.archive.state import Topics
+from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile
-from tidemark.spark.connections import CONNECT_SECONDS_MAX, supervised
-from tidemark.spark.history_frames.scan import TableScan
+from tidemark.spark.connections import CONNECT_SECONDS_MAX, retrying_client
+from tidemark.spark.engine.tasks import frame_of_tasks
+from tidemark.spark.history_frames.scan import HistoryQuery, TableScan
 from tidemark.spark.options import RETRY_SECONDS, SourceOptions
-from tidemark.spark.source.partitions import TickRange
-from tidemark.spark.source.scan import Planner, Scan, archive_beside
-from tidemark.spark.topic_columns import View, Viewer, arrow_columns, make_view
+from tidemark.spark.source.scan import Planner, SourceScan, archive_beside
+from tidemark.spark.topic_columns import TopicColumnReader, arrow_columns, make_topic_columns
 from tidemark.spark.types import spark_fields
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
@@ -62,10 +62,11 @@ def history(
 ) -> DataFrame:
     """The events of a topic, or of all topics of a pattern, that match; from `since` on and before `until`.
 
-    Columns are the topic's fields and `_pubend _tick _topic _publisher _time`, or those named. With a broker
-    alone its own archive is read too, if it has one here; with an archive alone, what that covers.
-    EventsLostError with the exact range if a part of what is asked for is gone; `fail_on_gap=False` only
-    notes it in the log. Without `since` it is asked for what there is, and what lay before that is no gap.
+    The columns are the topic's fields and `_pubend _tick _topic _publisher _time`, or those that `columns`
+    names. With a broker alone, the archive that the broker knows of is read too, if it can be read from here;
+    with an archive alone, what the archive covers. Raises EventsLostError with the exact range if a part of
+    the history asked for is gone; with `fail_on_gap=False` that is only noted in the log. Without `since`,
+    history begins with the oldest event that still exists, and what lay before it is no gap.
     """
     if broker is None and archive is None:
         raise ConfigError("history needs a broker, an archive, or both: history(spark, topic, archive=...)")
@@ -73,20 +74,21 @@ def history(
         archive = archive_beside(broker, RETRY_SECONDS)
     base = TICK_MIN if since is None else to_tick(since) - 1
     upto = TICK_MAX if until is None else to_tick(until) - 1
-    taken = None if archive is None else snapshot(archive)
-    topics, pubends = _asked(broker, Topics([]) if taken is None else taken.topics)
-    view = make_view(topics.described, topic, selector, columns, gaps=False)
-    _tell_gaps(gaps_of(taken, pubends, base, upto), fail_on_gap)
-    frames = [] if taken is None else _archived(spark, taken, topics, view, base, upto)
+    archived = None if archive is None else snapshot(archive)
+    topics, pubends = _topics_and_pubends(broker, ArchiveTopics([]) if archived is None else archived.topics)
+    topic_columns = make_topic_columns(topics.described, topic, selector, columns, gaps=False)
+    query = HistoryQuery(topic_columns, base, upto)
+    _report_gaps(gaps_of(archived, pubends, base, upto), fail_on_gap)
+    frames = [] if archived is None else _archive_frames(spark, archived, topics, query)
     if broker is not None:
-        frames += _live(spark, broker, taken, view, pubends, base, upto)
+        frames += _live_frames(spark, broker, archived, query, pubends)
     if not frames:
-        return spark.createDataFrame([], _spark_struct(arrow_columns(view)))
+        return spark.createDataFrame([], _spark_struct(arrow_columns(topic_columns)))
     return reduce(lambda a, b: a.unionByName(b), frames)
 
 
 def to_tick(time: Time) -> int:
-    """The tick of a time; ConfigError if it is none."""
+    """The tick of a time. Raises ConfigError if the text is no time or the time has no zone."""
     if isinstance(time, int):
         return time
     try:
@@ -98,90 +100,93 @@ def to_tick(time: Time) -> int:
     return (found - _EPOCH) // timedelta(microseconds=1)
 
 
-def _archived(
-    spark: SparkSession, taken: Snapshot, topics: Topics, view: View, base: int, upto: int
+def _archive_frames(
+    spark: SparkSession, archived: Snapshot, topics: ArchiveTopics, query: HistoryQuery
 ) -> list[DataFrame]:
-    if taken.state.released is not None:
-        base = max(base, taken.state.released)
+    """What the archive has, in DataFrames that share no row."""
+    if archived.state.released is not None:
+        query = replace(query, base=max(query.base, archived.state.released))
     frames = []
-    for root in taken.roots(TopicPattern.parse(view.pattern)):
-        scan = TableScan(taken, root, topics, view, base, upto)
+    for root in archived.roots(TopicPattern.parse(query.columns.pattern)):
+        scan = TableScan(archived, root, topics, query)
+        schema = _spark_struct(archived.layouts[root].schema)
         for files, condition in scan.reads():
-            table = spark.read.schema(_spark_struct(taken.layouts[root].schema)).parquet(
-                *_paths(taken, files)
-            )
+            table = spark.read.schema(schema).parquet(*_paths(archived, files))
             frames.append(table.where(condition).selectExpr(*scan.columns()))
         if scan.files:
-            paths = _paths(taken, scan.files)
             frames += [
-                _matched(spark, taken, root, replace(view, pattern=topic.topic), paths, base, upto)
-                for topic in scan.untold
+                _matched_frame(spark, archived, root, scan.files, query.of_topic(topic.topic))
+                for topic in scan.untranslated
             ]
     return frames
 
 
-def _paths(taken: Snapshot, files: Sequence[DataFile]) -> list[str]:
-    return [str(taken.location(each).absolute()) for each in files]
+def _paths(archived: Snapshot, files: Sequence[DataFile]) -> list[str]:
+    return [str(archived.location(each).absolute()) for each in files]
 
 
-def _matched(
-    spark: SparkSession, taken: Snapshot, root: str, view: View, paths: list[str], base: int, upto: int
+def _matched_frame(
+    spark: SparkSession, archived: Snapshot, root: str, files: Sequence[DataFile], query: HistoryQuery
 ) -> DataFrame:
-    """For conditions that SQL has no words for, say on a dynamic field: the matcher that brokers use."""
-    pubends, described, layout = list(taken.state.covered), taken.topics.described, taken.layouts[root]
-    columns = layout.schema.serialize().to_pybytes()
+    """The rows for a selector that has no Spark SQL, say on a dynamic field: by the brokers' matcher."""
+    pubends, described = list(archived.state.covered), archived.topics.described
+    columns = archived.layouts[root].schema.serialize().to_pybytes()
+    paths = _paths(archived, files)
 
-    def run(numbers: Iterator[Any]) -> Iterator[Any]:
-        viewer, schemas = Viewer(view, lambda: described), Topics(described).schemas
-        held = Layout(pa.ipc.read_schema(pa.py_buffer(columns)))
-        files = [paths[number] for batch in numbers for number in batch.column(0).to_pylist()]
-        for pubend, file in product(pubends, files):
-            wanted = Wanted(pubend, base, upto, TopicPattern.parse(view.pattern))
-            for batch in scan_files([Path(file)], wanted, schemas, held):
-                if (chosen := viewer.chosen(batch)) is not None:
-                    yield viewer.records(pubend, chosen)
+    def batches(number: int) -> Iterator[pa.RecordBatch]:
+        reader = TopicColumnReader(query.columns, lambda: described)
+        schemas = ArchiveTopics(described).schemas
+        layout = ArchiveLayout(pa.ipc.read_schema(pa.py_buffer(columns)))
+        pattern = TopicPattern.parse(query.columns.pattern)
+        for pubend in pubends:
+            wanted = WantedRange(pubend, query.base, query.upto, pattern)
+            for batch in scan_files([Path(paths[number])], wanted, schemas, layout):
+                if (chosen := reader.chosen(batch)) is not None:
+                    yield reader.records(pubend, chosen)
 
-    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(run, _spark_struct(arrow_columns(view)))
+    return frame_of_tasks(spark, len(paths), batches, _spark_struct(arrow_columns(query.columns)))
 
 
-def _live(
+def _live_frames(
     spark: SparkSession,
     broker: str,
-    taken: Snapshot | None,
-    view: View,
+    archived: Snapshot | None,
+    query: HistoryQuery,
     pubends: list[dict[str, Any]],
-    base: int,
-    upto: int,
 ) -> list[DataFrame]:
-    """What the broker has beyond the archive."""
-    covered = CheckpointToken() if taken is None else taken.state.covered
-    start, end = tail(pubends, covered, base, upto)
+    """What the broker has beyond the archive, in one DataFrame or none."""
+    covered = CheckpointToken() if archived is None else archived.state.covered
+    start, end = tail(pubends, covered, query.base, query.upto)
     if not end:
         return []
-    path = None if taken is None else str(taken.path.absolute())
-    scan = Scan(SourceOptions(broker, view.pattern, view.selector, archive=path), view)
+    path = None if archived is None else str(archived.path.absolute())
+    options = SourceOptions(broker, query.columns.pattern, query.columns.selector, archive=path)
+    scan = SourceScan(options, query.columns)
     planner = Planner(scan)
     try:
         parts = planner.partitions(start, end)
     finally:
         planner.close()
-    return [_fetched(spark, scan, parts)] if parts else []
+    schema = _spark_struct(arrow_columns(query.columns))
+    return (
+        [frame_of_tasks(spark, len(parts), lambda number: scan.read(parts[number]), schema)] if parts else []
+    )
 
 
 def gaps_of(
-    taken: Snapshot | None, pubends: list[dict[str, Any]], base: int, upto: int
+    archived: Snapshot | None, pubends: list[dict[str, Any]], base: int, upto: int
 ) -> list[tuple[str, Range]]:
     """What of `(base, upto]` neither the archive nor a broker has any more, pubend by pubend.
 
-    Whoever asks from the beginning on asks for what there is: what is gone before that is no gap.
+    A query that starts at TICK_MIN asks for what still exists: what is gone before that is no gap.
     """
-    covered = CheckpointToken() if taken is None else taken.state.covered
+    covered = CheckpointToken() if archived is None else archived.state.covered
     lost = {each["pubend"]: each["lost"] for each in pubends if each["lost"] is not None}
     silent = {each["pubend"] for each in pubends if each["last_event"] is None}
     found: list[tuple[str, Range]] = []
     for name in sorted({*covered, *lost} - silent):
         reach = covered.get(name, TICK_MIN)
-        absent = [] if taken is None else taken.state.absent(name)
+        absent = [] if archived is None else archived.state.absent(name)
         if lost.get(name, TICK_MIN) > reach:
             absent = [*absent, (reach, lost[name])]
         for low, high in absent:
@@ -191,7 +196,7 @@ def gaps_of(
     return found
 
 
-def _tell_gaps(gaps: list[tuple[str, Range]], fail: bool) -> None:
+def _report_gaps(gaps: list[tuple[str, Range]], fail: bool) -> None:
     for pubend, (base, upto) in gaps:
         if fail:
             raise EventsLostError(
@@ -207,7 +212,7 @@ def _tell_gaps(gaps: list[tuple[str, Range]], fail: bool) -> None:
 def tail(
     pubends: list[dict[str, Any]], covered: CheckpointToken, base: int, upto: int
 ) -> tuple[CheckpointToken, CheckpointToken]:
-    """From where and up to where to fetch; only pubends that have something there."""
+    """From where and up to where to fetch from brokers; only pubends that have events there are named."""
     start, end = {}, {}
     for each in pubends:
         name, last = each["pubend"], each["last_event"]
@@ -221,23 +226,15 @@ def tail(
     return CheckpointToken(start), CheckpointToken(end)
 
 
-def _fetched(spark: SparkSession, scan: Scan, parts: list[TickRange]) -> DataFrame:
-    def run(numbers: Iterator[Any]) -> Iterator[Any]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from scan.read(parts[number])
-
-    count = len(parts)
-    return spark.range(0, count, 1, count).mapInArrow(run, _spark_struct(arrow_columns(scan.view)))
-
-
-def _asked(broker: str | None, known: Topics) -> tuple[Topics, list[dict[str, Any]]]:
-    """Every topic there is, and the pubends of the broker."""
+def _topics_and_pubends(
+    broker: str | None, known: ArchiveTopics
+) -> tuple[ArchiveTopics, list[dict[str, Any]]]:
+    """All topics, those of the archive and of the broker, and the pubends of the broker."""
     if broker is None:
         return known, []
-    with supervised(broker, CONNECT_SECONDS_MAX) as asked:
-        pubends = asked.ask("pubends")
-        return known.merged(asked.ask("topics")), pubends
+    with retrying_client(broker, CONNECT_SECONDS_MAX) as client:
+        pubends = client.ask("pubends")
+        return known.merged(client.ask("topics")), pubends
 
 
 def _spark_struct(columns: pa.Schema) -> Any:

@@ -1,18 +1,19 @@
-"""What history asks of one table of the archive: which files, which of their rows, which columns.
+"""What history reads of one table of the archive: which files, which of their rows, which columns.
 
-A condition costs the columns that it reads, and in a narrow query those of a header cost most: so rows are
-told apart by topic and by tick only in files whose bounds leave it open. No pyspark.
+A condition costs the columns that it reads, and in a narrow query the header columns cost most. So rows are
+told apart by topic and by tick only in files whose bounds leave that open. Imports no pyspark.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.schema import Schema
 from tidemark.spark.archive.reader import Snapshot
-from tidemark.spark.archive.state import Topics
+from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile, root_of
 from tidemark.spark.history_frames.sql import (
     could_match,
@@ -22,52 +23,63 @@ from tidemark.spark.history_frames.sql import (
     of_topics_text,
 )
 from tidemark.spark.sql.text import column_text, string_text
-from tidemark.spark.topic_columns import HEADERS, View
+from tidemark.spark.topic_columns import HEADERS, TopicColumns
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 
-class Read(NamedTuple):
-    """Files that are read together."""
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """Which events are asked for, those of `(base, upto]` that the columns' selector matches, and as what."""
+
+    columns: TopicColumns
+    base: int
+    upto: int
+
+    def of_topic(self, topic: str) -> HistoryQuery:
+        """The same query, of one topic."""
+        return replace(self, columns=replace(self.columns, pattern=topic))
+
+
+class FileRead(NamedTuple):
+    """Files that are read together, with one condition."""
 
     files: list[DataFile]
-    #: true for the rows that are wanted
+    #: Spark SQL that is true for the wanted rows of these files
     condition: str
 
 
 class TableScan:
-    """What is wanted of one table, and how to ask for it."""
+    """The files, conditions and columns with which one query reads the table of one root."""
 
-    def __init__(self, taken: Snapshot, root: str, topics: Topics, view: View, base: int, upto: int) -> None:
-        self._layout = taken.layouts[root]
-        self._view = view
-        self._base = base
-        self._upto = upto
-        pattern = TopicPattern.parse(view.pattern)
-        #: every topic that the table may have events of: the archive knows a topic before its first event
+    def __init__(self, archived: Snapshot, root: str, topics: ArchiveTopics, query: HistoryQuery) -> None:
+        self._layout = archived.layouts[root]
+        self._query = query
+        pattern = TopicPattern.parse(query.columns.pattern)
+        #: every topic that the table may have events of: the archive learns of a topic before its first event
         self._known = [name for name in topics.names if root_of(name) == root]
         self._topics = [topics[name] for name in self._known if pattern.matches(name)]
-        #: `untold` are topics that SQL cannot ask
-        self._texts, self.untold = matching_texts(self._layout, self._topics, view.selector)
-        self.files = [each for each in taken.files[root] if self._could_have(each)]
+        #: `untranslated` are the topics for which the selector has no Spark SQL
+        self._texts, self.untranslated = matching_texts(self._layout, self._topics, query.columns.selector)
+        self.files = [each for each in archived.files[root] if self._could_have(each)]
 
-    def reads(self) -> list[Read]:
-        """What has the rows of all topics but those in `untold`, each row once."""
+    def reads(self) -> list[FileRead]:
+        """What to read for the rows of all topics but `untranslated`; each row is in one of the reads."""
         if not self._texts:
             return []
         found: dict[str, list[DataFile]] = {}
         for file in self.files:
             found.setdefault(self._condition(file), []).append(file)
-        return [Read(files, condition) for condition, files in found.items()]
+        return [FileRead(files, condition) for condition, files in found.items()]
 
     def columns(self) -> list[str]:
-        """What to select."""
-        types = member_types(Schema.parse(self._view.schema))
+        """The columns of the query as Spark SQL, each with its name."""
+        types = member_types(Schema.parse(self._query.columns.schema))
         versions = {each.fingerprint: each for topic in self._topics for each in topic.versions}.values()
         texts = {
             name: column_text((name,))
             if name in HEADERS
             else field_text(self._layout, versions, name, types[name])
-            for name in self._view.columns
+            for name in self._query.columns.names
         }
         if "_time" in texts:
             texts["_time"] = "timestamp_micros(`_tick`)"
@@ -79,7 +91,7 @@ class TableScan:
         return " AND ".join([self._of_topics(file), *self._of_ticks(file)])
 
     def _of_topics(self, file: DataFile) -> str:
-        """One of two texts at most, so that a table is read in few goes however many topics it has."""
+        """The condition on topics: one of two texts at most, so that few reads suffice for many topics."""
         if len(self._texts) == 1:
             ((text, names),) = self._texts.items()
             if self._has_only(file, names):
@@ -87,7 +99,7 @@ class TableScan:
         return of_topics_text(self._texts)
 
     def _has_only(self, file: DataFile, names: list[str]) -> bool:
-        """Is every row of one of these topics? False unless the file's bounds say so."""
+        """Is every row of one of these topics? False unless the file's bounds prove it."""
         bounds = file.bounds.get("_topic")
         if bounds is None or file.nulls.get("_topic") != 0 or not set(bounds) <= set(names):
             return False
@@ -96,11 +108,21 @@ class TableScan:
 
     def _of_ticks(self, file: DataFile) -> list[str]:
         low, high = file.bounds["_tick"]
-        above = [f"`_tick` > {self._base}L"] if self._base > TICK_MIN and low <= self._base else []
-        return above + ([f"`_tick` <= {self._upto}L"] if self._upto < TICK_MAX and high > self._upto else [])
+        above = (
+            [f"`_tick` > {self._query.base}L"]
+            if self._query.base > TICK_MIN and low <= self._query.base
+            else []
+        )
+        return above + (
+            [f"`_tick` <= {self._query.upto}L"]
+            if self._query.upto < TICK_MAX and high > self._query.upto
+            else []
+        )
 
     def _could_have(self, file: DataFile) -> bool:
         low, high = file.bounds["_tick"]
-        if high <= self._base or low > self._upto:
+        if high <= self._query.base or low > self._query.upto:
             return False
-        return any(could_match(file, self._layout, topic, self._view.selector) for topic in self._topics)
+        return any(
+            could_match(file, self._layout, topic, self._query.columns.selector) for topic in self._topics
+        )

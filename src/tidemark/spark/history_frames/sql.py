@@ -1,8 +1,8 @@
 """Archive tables in the language of Spark SQL: the fields of events, and which rows and files are wanted.
 
-A field lies in one column for events of one schema and perhaps in another for those of the next
-(`spark.archive.layout`), so it is read by the schema of each row where they differ. Conditions are put to the
-columns themselves, in the types that a topic has for its fields. No pyspark.
+A field lies in one column for events of one schema and perhaps in another column for events of the next
+(`spark.archive.layout`); where they differ, the expression for the field chooses by the schema of each row.
+Conditions test the columns themselves, in the types that the topic has for its fields. Imports no pyspark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidemark.message.members import members, split_option
 from tidemark.message.registry import TopicSchemas
 from tidemark.message.schema import Schema
 from tidemark.message.types import Dynamic, Path, Reference, Tuple, Type
-from tidemark.spark.archive.layout import Layout, loose
+from tidemark.spark.archive.layout import ArchiveLayout, loose
 from tidemark.spark.archive.table import DataFile
 from tidemark.spark.columns import EventColumns
 from tidemark.spark.sql.expression import to_spark_sql
@@ -33,8 +33,8 @@ from tidemark.spark.sql.text import column_text, long_text, string_text
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def field_text(layout: Layout, versions: Iterable[Schema], name: str, wanted: Type) -> str:
-    """The field `name` of events of these schemas as the type that a reader wants."""
+def field_text(layout: ArchiveLayout, versions: Iterable[Schema], name: str, wanted: Type) -> str:
+    """Spark SQL for the field `name` of events of these schemas, as the type that a reader wants."""
     ways: dict[str, list[int]] = {}
     for schema in versions:
         have = member_types(schema).get(name)
@@ -50,12 +50,12 @@ def field_text(layout: Layout, versions: Iterable[Schema], name: str, wanted: Ty
     return f"CASE {' '.join(cases)} END"
 
 
-def condition_text(layout: Layout, topic: TopicSchemas, selector: str) -> str | None:
-    """The condition that is true for the rows of the topic's events that match; None if none ever does."""
+def condition_text(layout: ArchiveLayout, topic: TopicSchemas, selector: str) -> str | None:
+    """Spark SQL that is true for the rows of the topic whose events match; None if no event ever does."""
     try:
         tree = Selector.parse(selector, topic.reader).tree
     except SelectorError:
-        # Some other topic of the pattern fits, or it would have been refused before.
+        # The selector fits some other topic of the pattern: `make_topic_columns` has checked that.
         return None
     place = EventColumns(topic.reader.schema.flat.root.type)
     types = member_types(topic.reader.schema)
@@ -71,35 +71,35 @@ def condition_text(layout: Layout, topic: TopicSchemas, selector: str) -> str | 
 
 
 def matching_texts(
-    layout: Layout, topics: Sequence[TopicSchemas], selector: str
+    layout: ArchiveLayout, topics: Sequence[TopicSchemas], selector: str
 ) -> tuple[dict[str, list[str]], list[TopicSchemas]]:
-    """condition -> the topics whose rows it chooses among, and the topics that SQL cannot ask.
+    """condition -> the topics whose rows it tests, and the topics for which the selector has no Spark SQL.
 
     A topic of which no event can ever match is in neither.
     """
     groups: dict[str, list[str]] = {}
-    untold: list[TopicSchemas] = []
+    untranslated: list[TopicSchemas] = []
     for topic in topics:
         try:
             text = condition_text(layout, topic, selector)
         except TranslationError:
-            untold.append(topic)
+            untranslated.append(topic)
             continue
         if text is not None:
             groups.setdefault(text, []).append(topic.topic)
-    return groups, untold
+    return groups, untranslated
 
 
 def of_topics_text(texts: Mapping[str, Sequence[str]]) -> str:
-    """The condition for rows of any topic; `texts` has one for the rows of some."""
+    """One condition for the rows of all topics; `texts` has a condition for each group of topics."""
     parts = [
         f"(`_topic` IN ({', '.join(map(string_text, names))}) AND {text})" for text, names in texts.items()
     ]
     return f"({' OR '.join(parts)})"
 
 
-def could_match(file: DataFile, layout: Layout, topic: TopicSchemas, selector: str) -> bool:
-    """May a file have events of the topic that match? False only if its bounds say so."""
+def could_match(file: DataFile, layout: ArchiveLayout, topic: TopicSchemas, selector: str) -> bool:
+    """May a file have events of the topic that match? False only if the file's bounds exclude it."""
     topics = file.bounds.get("_topic")
     if topics is not None and not topics[0] <= topic.topic <= topics[1]:
         return False
@@ -113,7 +113,7 @@ def could_match(file: DataFile, layout: Layout, topic: TopicSchemas, selector: s
 
 
 def member_types(schema: Schema) -> dict[str, Type]:
-    """The fields of events as a reader may see them."""
+    """The fields of events of a schema, by name, with the types that a reader sees."""
     root = cast(Tuple, as_read(schema.flat.root.type))
     return {member.name: member.type for member in members(root)}
 
@@ -178,23 +178,26 @@ def _is_json(item: Type) -> bool:
 
 
 def _json_text(text: str) -> str:
-    """What unlike types have in common; Spark writes JSON for structs only."""
+    """A value as JSON, the common form of unlike types.
+
+    Spark writes JSON for structs only, so one is put around.
+    """
     whole = f"to_json(named_struct('v', {text}))"
     return f"CASE WHEN {text} IS NOT NULL THEN substring({whole}, 6, length({whole}) - 6) END"
 
 
 def _shapes(fingerprints: Sequence[int]) -> str:
-    """As the archive has them: signed."""
+    """Fingerprints as the archive stores them: signed."""
     return ", ".join(long_text(each - 2**64 if each >= 2**63 else each) for each in fingerprints)
 
 
-def _could_hold(clause: Clause, file: DataFile, layout: Layout, topic: TopicSchemas) -> bool:
+def _could_hold(clause: Clause, file: DataFile, layout: ArchiveLayout, topic: TopicSchemas) -> bool:
     types = member_types(topic.reader.schema)
     for path, constraint in clause.constraints:
         if len(path) > 1 or path[0] not in types:
             continue
         text = field_text(layout, topic.versions, path[0], types[path[0]])
-        # Only a column as it is has bounds that say anything.
+        # The bounds say something only about a column that is read without a conversion.
         column = layout.place(path[0], loose(arrow_type(types[path[0]])))
         if column is not None and text == column_text((column,)) and not _meets(constraint, file, column):
             return False

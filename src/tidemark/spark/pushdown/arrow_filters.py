@@ -18,8 +18,15 @@ from tidemark.matching.selectors.tree import FALSE, HEADERS, And, CompareOp, Lit
 from tidemark.message.batches.columns import FieldTypes
 from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.types import DOUBLE, FLOAT, INT, LONG, Atomic, Path, path_text
-from tidemark.spark.pushdown.column_tests import Test, TextOp, is_writable, joined, selector
-from tidemark.spark.pushdown.substrait import Call, Column, Constant, OneOf, Part, read_expression
+from tidemark.spark.pushdown.column_tests import ColumnTest, TextOp, is_writable, joined, selector
+from tidemark.spark.pushdown.substrait import (
+    ColumnPosition,
+    ConstantValue,
+    Expression,
+    FunctionCall,
+    Membership,
+    read_expression,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,10 +95,10 @@ def _from_tuple(condition: Any, fields: FieldTypes) -> Node:
         return selector(_membership(path, values, fields), op == "in", fields, _TRUE_FOR_NAN)
     if op not in _LIST_COMPARISONS:
         raise TranslationError(f"{condition!r}: is not a condition that Arrow has")
-    return selector(Test(_LIST_COMPARISONS[op], path, value), True, fields, _TRUE_FOR_NAN)
+    return selector(ColumnTest(_LIST_COMPARISONS[op], path, value), True, fields, _TRUE_FOR_NAN)
 
 
-def _membership(path: Path, values: list[Any], fields: FieldTypes) -> Test:
+def _membership(path: Path, values: list[Any], fields: FieldTypes) -> ColumnTest:
     """Arrow's is_in, where it means what a comparison would; it is false for NULL."""
     item = type_at(path, fields)
     if None in values:
@@ -100,7 +107,7 @@ def _membership(path: Path, values: list[Any], fields: FieldTypes) -> Test:
         raise TranslationError(f"{path_text(path)}: in a list, but not elsewhere, Arrow tells -0.0 from 0.0")
     if item == FLOAT and not all(map(_fits_float, values)):
         raise TranslationError(f"{path_text(path)}: in a list, but not elsewhere, Arrow rounds to 32 bits")
-    return Test("in", path, values, null_is_false=True)
+    return ColumnTest("in", path, values, null_is_false=True)
 
 
 def _fits_float(value: float) -> bool:
@@ -139,40 +146,46 @@ class _Translator:
         self._schema = schema
         self._fields = fields
 
-    def node(self, part: Part, wanted: bool) -> Node:
+    def node(self, part: Expression, wanted: bool) -> Node:
         """The selector that is true exactly where `part` is `wanted`."""
         match part:
-            case Call("and" | "or" as name, arguments):
+            case FunctionCall("and" | "or" as name, arguments):
                 nodes = [self.node(argument, wanted) for argument in arguments]
                 return joined(And if (name == "and") == wanted else Or, nodes)
-            case Call("not", (argument,)):
+            case FunctionCall("not", (argument,)):
                 return self.node(argument, not wanted)
-            case Call("is_not_null", arguments):
-                return self.node(Call("is_null", arguments), not wanted)
-            case Constant(bool() as value):
+            case FunctionCall("is_not_null", arguments):
+                return self.node(FunctionCall("is_null", arguments), not wanted)
+            case ConstantValue(bool() as value):
                 return Literal(value == wanted)
-            case Constant(None):
+            case ConstantValue(None):
                 return FALSE
         return selector(self._test(part), wanted, self._fields, _TRUE_FOR_NAN)
 
-    def _test(self, part: Part) -> Test:
+    def _test(self, part: Expression) -> ColumnTest:
         match part:
-            case Column():
-                return Test("=", self._path(part), True)
-            case Call(name, (Column() as column, Constant(value))) if name in _COMPARISONS:
-                return Test(_COMPARISONS[name][0], self._path(column), value)
-            case Call(name, (Constant(value), Column() as column)) if name in _COMPARISONS:
-                return Test(_COMPARISONS[name][1], self._path(column), value)
-            case Call(name, (Column() as column, Constant(value))) if name in _TEXT_TESTS:
-                return Test(_TEXT_TESTS[name], self._path(column), value)
-            case Call("is_null", (Column() as column,)):
-                return Test("null", self._path(column))
-            case OneOf(Column() as column, options):
-                values = [option.value if isinstance(option, Constant) else None for option in options]
+            case ColumnPosition():
+                return ColumnTest("=", self._path(part), True)
+            case FunctionCall(name, (ColumnPosition() as column, ConstantValue(value))) if (
+                name in _COMPARISONS
+            ):
+                return ColumnTest(_COMPARISONS[name][0], self._path(column), value)
+            case FunctionCall(name, (ConstantValue(value), ColumnPosition() as column)) if (
+                name in _COMPARISONS
+            ):
+                return ColumnTest(_COMPARISONS[name][1], self._path(column), value)
+            case FunctionCall(name, (ColumnPosition() as column, ConstantValue(value))) if (
+                name in _TEXT_TESTS
+            ):
+                return ColumnTest(_TEXT_TESTS[name], self._path(column), value)
+            case FunctionCall("is_null", (ColumnPosition() as column,)):
+                return ColumnTest("null", self._path(column))
+            case Membership(ColumnPosition() as column, options):
+                values = [option.value if isinstance(option, ConstantValue) else None for option in options]
                 return _membership(self._path(column), values, self._fields)
         raise TranslationError("a selector tests one column against constants; the expression does not")
 
-    def _path(self, column: Column) -> Path:
+    def _path(self, column: ColumnPosition) -> Path:
         names: list[str] = []
         inside: Any = self._schema
         for position in column.positions:

@@ -49,7 +49,7 @@ _EXPONENT_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class ColumnTest:
     """`path op value`. For "in" the value is a sequence, for "null" there is none."""
 
     op: CompareOp | TextOp | Choice["in", "null"]
@@ -59,7 +59,7 @@ class Test:
     null_is_false: bool = False
 
 
-def selector(test: Test, wanted: bool, fields: FieldTypes, true_for_nan: Collection[CompareOp]) -> Node:
+def selector(test: ColumnTest, wanted: bool, fields: FieldTypes, true_for_nan: Collection[CompareOp]) -> Node:
     """The condition that is true exactly where `test` is `wanted`, or TranslationError.
 
     `true_for_nan` are the comparisons that, to the engine, hold between NaN and any number.
@@ -99,7 +99,7 @@ def is_writable(node: Node) -> bool:
         return False
 
 
-def _comparison(test: Test, op: CompareOp, wanted: bool, ref: FieldRef, item: Atomic) -> Node:
+def _comparison(test: ColumnTest, op: CompareOp, wanted: bool, ref: FieldRef, item: Atomic) -> Node:
     if test.value is None:
         return IsNull(ref, negated=not wanted) if test.null_is_false and op == "=" else FALSE
     if item == BOOLEAN and op not in ("=", "<>"):
@@ -108,7 +108,7 @@ def _comparison(test: Test, op: CompareOp, wanted: bool, ref: FieldRef, item: At
     return _or_null(test, wanted, ref, node)
 
 
-def _one_of(test: Test, wanted: bool, ref: FieldRef, item: Atomic) -> Node:
+def _one_of(test: ColumnTest, wanted: bool, ref: FieldRef, item: Atomic) -> Node:
     known = [value for value in test.value if value is not None]
     if not wanted and not test.value:
         _refuse(test, "NOT IN () is for each engine to explain")
@@ -118,11 +118,11 @@ def _one_of(test: Test, wanted: bool, ref: FieldRef, item: Atomic) -> Node:
     return _or_null(test, wanted, ref, node)
 
 
-def _or_null(test: Test, wanted: bool, ref: FieldRef, node: Node) -> Node:
+def _or_null(test: ColumnTest, wanted: bool, ref: FieldRef, node: Node) -> Node:
     return Or((IsNull(ref), node)) if test.null_is_false and not wanted else node
 
 
-def _like(test: Test, op: TextOp, wanted: bool, ref: FieldRef, item: Atomic) -> Node:
+def _like(test: ColumnTest, op: TextOp, wanted: bool, ref: FieldRef, item: Atomic) -> Node:
     if item != STRING or not isinstance(test.value, str):
         return FALSE if test.value is None else _refuse(test, "is not a test of strings")
     before, after = _WILDCARDS[op]
@@ -131,7 +131,7 @@ def _like(test: Test, op: TextOp, wanted: bool, ref: FieldRef, item: Atomic) -> 
     return Like(ref, before + text + after, escape, negated=not wanted)
 
 
-def _constant(test: Test, item: Atomic, value: Any) -> Literal:
+def _constant(test: ColumnTest, item: Atomic, value: Any) -> Literal:
     """The literal that compares with a field of type `item` just as `value` does."""
     found: Literal | None = None
     match item.kind, value:
@@ -182,5 +182,5 @@ def _decimal(value: Decimal) -> Literal | None:
     return Literal(float(text), text)
 
 
-def _refuse(test: Test, reason: str) -> NoReturn:
+def _refuse(test: ColumnTest, reason: str) -> NoReturn:
     raise TranslationError(f"{path_text(test.path)}: {reason}")

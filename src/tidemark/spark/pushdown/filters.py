@@ -16,7 +16,7 @@ from tidemark.matching.selectors.tree import And, CompareOp, Node
 from tidemark.message.batches.columns import FieldTypes
 from tidemark.message.types import Path
 from tidemark.spark.pushdown.arrow_filters import from_arrow_expression
-from tidemark.spark.pushdown.column_tests import Test, TextOp, is_writable, joined, selector
+from tidemark.spark.pushdown.column_tests import ColumnTest, TextOp, is_writable, joined, selector
 
 __all__ = ["from_arrow_expression", "from_spark_filters"]
 
@@ -70,7 +70,7 @@ def from_spark_filters(
     return (joined(And, taken) if taken else None), left
 
 
-def _test(condition: Any, field: Callable[[Path], Path | None]) -> tuple[Test, bool]:
+def _test(condition: Any, field: Callable[[Path], Path | None]) -> tuple[ColumnTest, bool]:
     """The test at the heart of a filter, and the truth that is wanted of it."""
     wanted = True
     while type(condition).__name__ == "Not":
@@ -80,15 +80,15 @@ def _test(condition: Any, field: Callable[[Path], Path | None]) -> tuple[Test, b
     if not path:
         raise TranslationError(f"{name}: is not a test of a field")
     if name in ("IsNull", "IsNotNull"):
-        return Test("null", path), wanted == (name == "IsNull")
+        return ColumnTest("null", path), wanted == (name == "IsNull")
     value = condition.value
     _refuse_rounded(value if name == "In" else [value])
     if name == "In":
-        return Test("in", path, value), wanted
+        return ColumnTest("in", path, value), wanted
     if name in _COMPARISONS:
-        return Test(_COMPARISONS[name], path, value, null_is_false=name == "EqualNullSafe"), wanted
+        return ColumnTest(_COMPARISONS[name], path, value, null_is_false=name == "EqualNullSafe"), wanted
     if name in _TEXT_TESTS:
-        return Test(_TEXT_TESTS[name], path, value), wanted
+        return ColumnTest(_TEXT_TESTS[name], path, value), wanted
     raise TranslationError(f"{name}: is not a filter that is known here")
 
 

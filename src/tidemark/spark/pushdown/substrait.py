@@ -20,75 +20,75 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnPosition:
     """A column by its position, then by positions within structs."""
 
     positions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantValue:
     """A value; None is NULL."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function by the name Substrait has for it."""
 
     name: str
-    arguments: tuple[Part, ...]
+    arguments: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class Membership:
     """Is the operand one of the options?"""
 
-    operand: Part
-    options: tuple[Part, ...]
+    operand: Expression
+    options: tuple[Expression, ...]
 
 
-Part = Column | Constant | Call | OneOf
+Expression = ColumnPosition | ConstantValue | FunctionCall | Membership
 
 #: A message by field number; each field may be repeated. Numbers are ints, all else is bytes.
 _Message = dict[int, list[Any]]
 
 
-def read_expression(data: bytes) -> Part:
+def read_expression(data: bytes) -> Expression:
     """The one expression of a serialized ExtendedExpression."""
     message = _message(data)
     functions = dict(_function(declaration) for declaration in message.get(2, ()))
     (referred,) = message[3]
-    return _Reader(functions).part(_message(referred)[1][0])
+    return _ExpressionReader(functions).part(_message(referred)[1][0])
 
 
-class _Reader:
+class _ExpressionReader:
     def __init__(self, functions: dict[int, str]) -> None:
         self._functions = functions
 
-    def part(self, data: bytes) -> Part:
+    def part(self, data: bytes) -> Expression:
         ((number, (body, *_)),) = _message(data).items()
         match number:
             case 1:
-                return Constant(_literal(body))
+                return ConstantValue(_literal(body))
             case 2:
-                return Column(_positions(_only(_message(body), 1, beside=(4,))))
+                return ColumnPosition(_positions(_only(_message(body), 1, beside=(4,))))
             case 3:
                 return self._call(_message(body))
             case 8:
                 message = _message(body)
                 options = tuple(self.part(option) for option in message.get(2, ()))
-                return OneOf(self.part(message[1][0]), options)
+                return Membership(self.part(message[1][0]), options)
         raise TranslationError("the expression holds more than columns, constants and functions")
 
-    def _call(self, message: _Message) -> Call:
+    def _call(self, message: _Message) -> FunctionCall:
         name = self._functions[_number(message, 1)]
         for option in map(_message, message.get(5, ())):
             if option != {1: [b"case_sensitivity"], 2: [b"CASE_SENSITIVE"]}:
                 raise TranslationError(f"{name} has an option that selectors have not")
         arguments = [_only(_message(argument), 3) for argument in message.get(4, ())]
-        return Call(name, tuple(self.part(argument) for argument in arguments))
+        return FunctionCall(name, tuple(self.part(argument) for argument in arguments))
 
 
 def _function(declaration: bytes) -> tuple[int, str]:

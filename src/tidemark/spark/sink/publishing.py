@@ -18,12 +18,12 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, RetryingClient
 from tidemark.spark.options import SinkOptions
-from tidemark.spark.sink.staging import Record, Staged, Staging, in_order
+from tidemark.spark.sink.staging import BatchRecord, StagedFile, Staging, in_order
 
 #: Of at most `fitting.PUBLISH_BYTES` each; a client has room for all of them at once.
 GROUP_BATCHES = 8
 
-Publish = Callable[[Staging, Record], None]
+Publish = Callable[[Staging, BatchRecord], None]
 #: (publisher, pubend of its last batch) -> pubend
 ChoosePubend = Callable[[str, str | None], str]
 
@@ -32,7 +32,7 @@ def commit(
     staging: Staging,
     name: str,
     batch: int,
-    parts: Sequence[Staged],
+    parts: Sequence[StagedFile],
     choose_pubend: ChoosePubend,
     publish: Publish,
 ) -> None:
@@ -55,16 +55,20 @@ def commit(
 
 
 def _next(
-    name: str, batch: int, parts: tuple[Staged, ...], last: Record | None, choose_pubend: ChoosePubend
-) -> Record:
+    name: str,
+    batch: int,
+    parts: tuple[StagedFile, ...],
+    last: BatchRecord | None,
+    choose_pubend: ChoosePubend,
+) -> BatchRecord:
     """Numbers go on where the last batch ended; under a new publisher if there is none, or another pubend."""
     if last is not None and choose_pubend(last.publisher, last.pubend) == last.pubend:
-        return Record(batch, last.publisher, last.pubend, last.first + last.count, parts)
+        return BatchRecord(batch, last.publisher, last.pubend, last.first + last.count, parts)
     publisher = f"spark-{name}-{uuid4().hex[:12]}"
-    return Record(batch, publisher, choose_pubend(publisher, None), 1, parts)
+    return BatchRecord(batch, publisher, choose_pubend(publisher, None), 1, parts)
 
 
-def _finish(staging: Staging, record: Record, publish: Publish) -> None:
+def _finish(staging: Staging, record: BatchRecord, publish: Publish) -> None:
     try:
         publish(staging, record)
     except StorageError:
@@ -74,7 +78,7 @@ def _finish(staging: Staging, record: Record, publish: Publish) -> None:
     staging.mark_published(record)
 
 
-def publish_record(options: SinkOptions, staging: Staging, record: Record) -> None:
+def publish_record(options: SinkOptions, staging: Staging, record: BatchRecord) -> None:
     """Every event of the record is at the broker when this returns: once, however often it is called."""
     sequence = record.first
     with RetryingClient(

@@ -53,7 +53,7 @@ from tidemark.message.schema import Schema
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink.publishing import chosen_pubend, commit, publish_record, topic_schema
 from tidemark.spark.sink.row_encoder import check_fit, encoded
-from tidemark.spark.sink.staging import Staged, Staging
+from tidemark.spark.sink.staging import StagedFile, Staging
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,13 +71,13 @@ class Sink:
     #: names a batch write; a streaming query has its id
     job: str
 
-    def stage(self, name: str, partition: int, records: Iterator[pa.RecordBatch]) -> Staged:
+    def stage(self, name: str, partition: int, records: Iterator[pa.RecordBatch]) -> StagedFile:
         """A task's rows, encoded and on disk."""
         schema = Schema.parse(self.schema)
         batches = encoded(records, schema, self.options.topic, self.options.key, f"spark-{name}")
         return self.staging(name).stage(partition, batches)
 
-    def commit(self, name: str, batch: int, parts: list[Staged]) -> None:
+    def commit(self, name: str, batch: int, parts: list[StagedFile]) -> None:
         """All of it is published when this returns."""
         commit(
             self.staging(name),
@@ -111,10 +111,10 @@ def checked_sink(
     return Sink(options, found.text, options.job or uuid4().hex)
 
 
-class Message(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not looked into
+class StagedMessage(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not looked into
     """What a task reports."""
 
-    def __init__(self, name: str, part: Staged) -> None:
+    def __init__(self, name: str, part: StagedFile) -> None:
         self.name = name
         self.part = part
 
@@ -128,7 +128,7 @@ class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]  # likewise
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task."""
         name = self._sink.job
-        return Message(name, self._sink.stage(name, _partition(), iterator))
+        return StagedMessage(name, self._sink.stage(name, _partition(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when all tasks are done."""
@@ -155,7 +155,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]  # likewise
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task."""
         name = TaskContext.get().getLocalProperty("sql.streaming.queryId")
-        return Message(name, self._sink.stage(name, _partition(), iterator))
+        return StagedMessage(name, self._sink.stage(name, _partition(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, when all tasks of a batch are done."""
@@ -166,7 +166,7 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]  # likewise
         self._each(messages, lambda name, parts: self._sink.staging(name).discard(parts))
 
     def _each(
-        self, messages: list[WriterCommitMessage | None], action: Callable[[str, list[Staged]], None]
+        self, messages: list[WriterCommitMessage | None], action: Callable[[str, list[StagedFile]], None]
     ) -> None:
         """All messages are of one query, and only they say which."""
         for name in {message.name for message in messages if message is not None}:
@@ -177,7 +177,7 @@ def _partition() -> int:
     return int(TaskContext.get().partitionId())
 
 
-def _parts(messages: Iterable[WriterCommitMessage | None]) -> list[Staged]:
+def _parts(messages: Iterable[WriterCommitMessage | None]) -> list[StagedFile]:
     return [message.part for message in messages if message is not None]
 
 

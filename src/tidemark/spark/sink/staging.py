@@ -24,6 +24,7 @@ from zlib import crc32
 
 from tidemark.errors import DamagedError, StorageError
 from tidemark.message.batches.batch import BATCH_BYTES_MAX, EventBatch
+from tidemark.storage.disk.atomic_file import sync_path
 
 #: Files of tasks that failed, or lost against a copy of themselves, go after this time.
 STAGED_SECONDS_MAX = 24 * 3_600
@@ -32,7 +33,7 @@ _PART, _RECORD, _MARK = ".events", ".json", ".published"
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedFile:
     """A task's file: its name, and how many events each of its batches has."""
 
     name: str
@@ -41,7 +42,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class BatchRecord:
     """What one micro-batch publishes; never changed."""
 
     batch: int
@@ -49,7 +50,7 @@ class Record:
     pubend: str
     #: sequence number of the first event
     first: int
-    parts: tuple[Staged, ...]
+    parts: tuple[StagedFile, ...]
 
     @property
     def count(self) -> int:
@@ -70,7 +71,7 @@ class Staging:
 
     # What tasks write.
 
-    def stage(self, partition: int, batches: Iterable[EventBatch]) -> Staged:
+    def stage(self, partition: int, batches: Iterable[EventBatch]) -> StagedFile:
         """Write a task's events; they are on the platter when this returns. No file if there are none."""
         path = self._path / f"{partition:06d}-{uuid4().hex}{_PART}"
         coming = iter(batches)
@@ -83,10 +84,10 @@ class Staging:
             except BaseException:
                 path.unlink(missing_ok=True)
                 raise
-            sync_directory(self._path)
-        return Staged(path.name, partition, tuple(counts))
+            sync_path(self._path)
+        return StagedFile(path.name, partition, tuple(counts))
 
-    def read(self, part: Staged) -> Iterator[EventBatch]:
+    def read(self, part: StagedFile) -> Iterator[EventBatch]:
         """The events of a staged file; StorageError if it is not what was written."""
         path = self._path / part.name
         try:
@@ -100,7 +101,7 @@ class Staging:
                 path=str(path),
             ) from None
 
-    def discard(self, parts: Iterable[Staged]) -> None:
+    def discard(self, parts: Iterable[StagedFile]) -> None:
         """Remove what will never be published: not what the newest record names and is not published yet."""
         last = self.last()
         kept = set() if last is None or self.is_published(last) else set(last.parts)
@@ -109,12 +110,12 @@ class Staging:
 
     # The record.
 
-    def last(self) -> Record | None:
+    def last(self) -> BatchRecord | None:
         """The newest record."""
         found = sorted(self._path.glob(f"*{_RECORD}")) if self._path.is_dir() else []
         return _parse_record(found[-1]) if found else None
 
-    def record(self, wanted: Record) -> Record:
+    def record(self, wanted: BatchRecord) -> BatchRecord:
         """Make a record that lasts; the one that is there already, if somebody was first."""
         make_directory(self._path)
         path = self._at(wanted.batch, _RECORD)
@@ -128,18 +129,18 @@ class Staging:
                 os.link(draft, path)
         finally:
             draft.unlink()
-        sync_directory(self._path)
+        sync_path(self._path)
         return _parse_record(path)
 
-    def is_published(self, record: Record) -> bool:
+    def is_published(self, record: BatchRecord) -> bool:
         """All its events are at the broker."""
         return self._at(record.batch, _MARK).exists()
 
-    def mark_published(self, record: Record) -> None:
+    def mark_published(self, record: BatchRecord) -> None:
         """All its events are at the broker: its files, and whatever is older, can go."""
         with open(self._at(record.batch, _MARK), "w", opener=_private) as file:
             os.fsync(file.fileno())
-        sync_directory(self._path)
+        sync_path(self._path)
         self.discard(record.parts)
         newest = self._at(record.batch, "").name
         for path in self._path.iterdir():
@@ -162,19 +163,10 @@ def make_directory(path: Path) -> None:
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in missing:
-        sync_directory(each.parent)
+        sync_path(each.parent)
 
 
-def sync_directory(path: Path) -> None:
-    """Return when the names in it are on the platter."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def in_order(parts: Sequence[Staged]) -> tuple[Staged, ...]:
+def in_order(parts: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
     """The parts that have events, in the order of their partitions."""
     return tuple(
         sorted((part for part in parts if part.counts), key=lambda part: (part.partition, part.name))
@@ -220,7 +212,9 @@ def _read(file: BinaryIO, path: Path, count: int) -> EventBatch:
     return batch
 
 
-def _parse_record(path: Path) -> Record:
+def _parse_record(path: Path) -> BatchRecord:
     said = json.loads(path.read_text(encoding="utf-8"))
-    parts = tuple(Staged(each["name"], each["partition"], tuple(each["counts"])) for each in said["parts"])
-    return Record(said["batch"], said["publisher"], said["pubend"], said["first"], parts)
+    parts = tuple(
+        StagedFile(each["name"], each["partition"], tuple(each["counts"])) for each in said["parts"]
+    )
+    return BatchRecord(said["batch"], said["publisher"], said["pubend"], said["first"], parts)

@@ -34,7 +34,7 @@ _EVENT_BYTES = 512
 _NO_TOPIC = "~nothing~"
 
 
-class Broker(Protocol):
+class RangeFetcher(Protocol):
     """What reading needs of a broker; see `spark.connections`."""
 
     def fetch(
@@ -43,7 +43,7 @@ class Broker(Protocol):
         """See Client.fetch."""
 
 
-class Archive(Protocol):
+class ReleasedHistory(Protocol):
     """What brokers have let go."""
 
     def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
@@ -84,13 +84,13 @@ class DeltaArchive:
         return read(self._path, pubend, base, upto, pattern)
 
 
-def archive_at(path: str | None) -> Archive:
+def archive_at(path: str | None) -> ReleasedHistory:
     """The archive that an option names."""
     return NoArchive() if path is None else DeltaArchive(path)
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostRange:
     """What there was in `(base, upto]` is nowhere."""
 
     base: int
@@ -102,8 +102,8 @@ class RangeReader:
 
     def __init__(
         self,
-        broker: Broker,
-        archive: Archive,
+        broker: RangeFetcher,
+        archive: ReleasedHistory,
         pattern: str,
         selector: str,
         choose: Callable[[EventBatch], EventBatch | None],
@@ -115,7 +115,7 @@ class RangeReader:
         self._selector = selector
         self._choose = choose
 
-    def read(self, part: TickRange) -> Iterator[EventBatch | Lost]:
+    def read(self, part: TickRange) -> Iterator[EventBatch | LostRange]:
         """The events of the range and what is lost of it, in the order of their ticks."""
         for fetched in self._fetched(part):
             yield from self._told(part.pubend, fetched)
@@ -131,7 +131,7 @@ class RangeReader:
         for _ in range(_LOOKED_THROUGH_MAX):
             fetched, bytes_max = self._fetch(part, at, bytes_max), FETCH_BYTES
             for item in self._told(part.pubend, fetched):
-                if isinstance(item, Lost):
+                if isinstance(item, LostRange):
                     continue
                 if found + item.count >= events_max:
                     return int(item.ticks[events_max - found - 1]), events_max
@@ -174,7 +174,7 @@ class RangeReader:
                 )
             time.sleep(_STALLED_SLEEP_SECONDS)
 
-    def _told(self, pubend: str, fetched: Fetched) -> Iterator[EventBatch | Lost]:
+    def _told(self, pubend: str, fetched: Fetched) -> Iterator[EventBatch | LostRange]:
         """One answer, its holes filled from the archive."""
         batch, first = fetched.batch, 0
         holes = [(fetched.base, min(fetched.lost, fetched.upto)), *fetched.damaged]
@@ -188,13 +188,13 @@ class RangeReader:
         if batch is not None and first < batch.count:
             yield batch if first == 0 else batch.slice(first, batch.count)
 
-    def _from_archive(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch | Lost]:
+    def _from_archive(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch | LostRange]:
         at = base
         for gap in [*self._archive.gaps(pubend, base, upto), (upto, upto)]:
             if at < gap[0]:
                 yield from self._archived(pubend, at, gap[0])
             if gap[0] < gap[1]:
-                yield Lost(*gap)
+                yield LostRange(*gap)
             at = gap[1]
 
     def _archived(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch]:

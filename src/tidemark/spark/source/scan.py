@@ -1,7 +1,7 @@
-"""A scan: all that a query reads, as the driver plans it and as tasks carry it out. No pyspark.
+"""A scan: all that a query reads, as the driver plans it and as tasks carry it out. Imports no pyspark.
 
-The plan is made of checkpoint tokens and ranges; the view says which columns there are. Both go to the tasks,
-each of which has a connection of its own.
+`Planner` is the driver's side: it turns checkpoint tokens into tick ranges. `SourceScan` is what goes to the
+tasks: the options, the columns, and how a range is read. Each task has a connection of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.errors import ConfigError
-from tidemark.spark.connections import CONNECT_SECONDS_MAX, Asked, supervised
+from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerConnection, retrying_client
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.source.offsets import Place, check_gaps, initial, latest, lost, places
 from tidemark.spark.source.partitions import TickRange, split, split_evenly
-from tidemark.spark.source.reading import Archive, Lost, RangeReader, archive_at
-from tidemark.spark.topic_columns import View, Viewer, make_view
+from tidemark.spark.source.reading import LostRange, RangeReader, ReleasedHistory, archive_at
+from tidemark.spark.topic_columns import TopicColumnReader, TopicColumns, make_topic_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _log = logging.getLogger("tidemark.spark")
 
 def archive_beside(broker: str, retry_seconds: float) -> str | None:
     """The archive that keeps what these brokers let go, if it can be read from here."""
-    with supervised(broker, min(CONNECT_SECONDS_MAX, retry_seconds)) as asked:
+    with retrying_client(broker, min(CONNECT_SECONDS_MAX, retry_seconds)) as asked:
         told: list[str] = list(dict.fromkeys(asked.ask("archive")))
     here = [path for path in told if Path(path).is_dir()]
     if len(here) == 1:
@@ -50,15 +50,15 @@ def located(options: SourceOptions) -> SourceOptions:
     return replace(options, archive=archive_beside(options.broker, options.retry_seconds))
 
 
-def view_of(options: SourceOptions) -> View:
+def topic_columns_of(options: SourceOptions) -> TopicColumns:
     """What the query sees of the topics there are now."""
     if options.archive is not None and not Path(options.archive).is_dir():
         # Without it `earliest` would be what the broker still has, and nobody would notice the rest missing.
         raise ConfigError(
             f"there is no directory {options.archive}: correct it, or start the archive", key="archive"
         )
-    with supervised(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
-        return make_view(
+    with retrying_client(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
+        return make_topic_columns(
             broker.ask("topics"),
             options.topic,
             options.selector,
@@ -68,43 +68,49 @@ def view_of(options: SourceOptions) -> View:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class SourceScan:
     """What to read and how it looks; sent to the tasks."""
 
     options: SourceOptions
-    view: View
+    topic_columns: TopicColumns
 
-    def where(self, selector: str) -> Scan:
+    def where(self, selector: str) -> SourceScan:
         """The same, of fewer events."""
-        both = f"({self.view.selector}) AND ({selector})" if self.view.selector else selector
-        return replace(self, view=replace(self.view, selector=both))
+        both = (
+            f"({self.topic_columns.selector}) AND ({selector})" if self.topic_columns.selector else selector
+        )
+        return replace(self, topic_columns=replace(self.topic_columns, selector=both))
 
     def read(self, part: TickRange) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; EventsLostError if some are gone and no gaps are wanted."""
-        with supervised(self.options.broker, self.options.retry_seconds) as broker:
-            viewer = Viewer(self.view, lambda: broker.ask("topics"))
-            for item in self.reader(broker, archive_at(self.options.archive), viewer).read(part):
-                if not isinstance(item, Lost):
-                    yield viewer.records(part.pubend, item)
+        with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
+            column_reader = TopicColumnReader(self.topic_columns, lambda: broker.ask("topics"))
+            for item in self.reader(broker, archive_at(self.options.archive), column_reader).read(part):
+                if not isinstance(item, LostRange):
+                    yield column_reader.records(part.pubend, item)
                 elif self.options.fail_on_gap:
                     raise lost(part.pubend, item.base, item.upto)
                 else:
-                    yield viewer.gap(part.pubend, item.base, item.upto)
+                    yield column_reader.gap(part.pubend, item.base, item.upto)
 
-    def reader(self, broker: Asked, archive: Archive, viewer: Viewer) -> RangeReader:
+    def reader(
+        self, broker: BrokerConnection, archive: ReleasedHistory, column_reader: TopicColumnReader
+    ) -> RangeReader:
         """What reads its ranges."""
-        return RangeReader(broker, archive, self.view.pattern, self.view.selector, viewer.chosen)
+        return RangeReader(
+            broker, archive, self.topic_columns.pattern, self.topic_columns.selector, column_reader.chosen
+        )
 
 
 class Planner:
     """The driver's side of a scan. Holds a connection."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: SourceScan) -> None:
         self._options = scan.options
-        self._broker = supervised(scan.options.broker, scan.options.retry_seconds)
+        self._broker = retrying_client(scan.options.broker, scan.options.retry_seconds)
         self._archive = archive_at(scan.options.archive)
-        viewer = Viewer(scan.view, lambda: self._broker.ask("topics"))
-        self._reader = scan.reader(self._broker, self._archive, viewer)
+        column_reader = TopicColumnReader(scan.topic_columns, lambda: self._broker.ask("topics"))
+        self._reader = scan.reader(self._broker, self._archive, column_reader)
         #: of a query that reads only what was there when it started
         self._ceiling: CheckpointToken | None = None
 

@@ -28,14 +28,14 @@ from pyspark.sql.types import StructType
 from tidemark.errors import ConfigError
 from tidemark.matching.selectors.render import render
 from tidemark.matching.topics import TopicPattern
-from tidemark.message.batches.reader import Reader
+from tidemark.message.batches.reader import TopicReader
 from tidemark.message.schema import Schema
 from tidemark.spark.columns import EventColumns
 from tidemark.spark.options import sink_options, source_options
 from tidemark.spark.pushdown.filters import from_spark_filters
 from tidemark.spark.sink.sink import BatchSink, StreamSink, checked_sink
-from tidemark.spark.source.scan import Planner, Scan, located, view_of
-from tidemark.spark.topic_columns import View, arrow_columns, root_type
+from tidemark.spark.source.scan import Planner, SourceScan, located, topic_columns_of
+from tidemark.spark.topic_columns import TopicColumns, arrow_columns, root_type
 from tidemark.spark.types import spark_fields
 from tidemark.ticks import CheckpointToken
 
@@ -47,7 +47,7 @@ class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked
     """`spark.read`, `spark.readStream`, `df.write` and `df.writeStream` with `.format("tidemark")`."""
 
     #: what `schema` found, so that the tables of a query agree; Spark carries it along
-    _view: View | None = None
+    _topic_columns: TopicColumns | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -56,8 +56,8 @@ class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked
 
     def schema(self) -> StructType:
         """The columns: the topic's fields, then what every event has."""
-        self._view = view_of(source_options(self.options))
-        return StructType(spark_fields(arrow_columns(self._view)))
+        self._topic_columns = topic_columns_of(source_options(self.options))
+        return StructType(spark_fields(arrow_columns(self._topic_columns)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
@@ -76,22 +76,22 @@ class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked
         """For `df.writeStream`."""
         return StreamSink(checked_sink(sink_options(self.options), schema, overwrite, is_streaming=True))
 
-    def _scan(self, schema: StructType) -> Scan:
+    def _scan(self, schema: StructType) -> SourceScan:
         options = located(source_options(self.options))
-        view = self._view or view_of(options)
-        expected = StructType(spark_fields(arrow_columns(view)))
+        topic_columns = self._topic_columns or topic_columns_of(options)
+        expected = StructType(spark_fields(arrow_columns(topic_columns)))
         if schema != expected:
             raise ConfigError(
                 f"the columns of {options.topic!r} are {expected.simpleString()}, "
                 f"not {schema.simpleString()}: leave .schema(...) out, and choose with the option columns"
             )
-        return Scan(options, view)
+        return SourceScan(options, topic_columns)
 
 
-class _RangeReader:
+class _PartitionReader:
     """What both kinds of reader do in a task."""
 
-    _scan: Scan
+    _scan: SourceScan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
@@ -99,10 +99,10 @@ class _RangeReader:
         return iter(()) if partition.value is None else self._scan.read(partition.value)
 
 
-class BatchReader(_RangeReader, DataSourceReader):  # type: ignore[misc]  # pyspark is not looked into
+class BatchReader(_PartitionReader, DataSourceReader):  # type: ignore[misc]  # pyspark is not looked into
     """All there is now, from the start that was asked for."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: SourceScan) -> None:
         self._scan = scan
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -127,25 +127,25 @@ class PushingReader(BatchReader):
         None are taken with gaps, whose rows Spark would test too, or for a pattern: a selector is never true
         for a topic that lacks the field, where to Spark the field is NULL.
         """
-        view = self._scan.view
-        if not self._scan.options.fail_on_gap or not TopicPattern.parse(view.pattern).is_exact:
+        topic_columns = self._scan.topic_columns
+        if not self._scan.options.fail_on_gap or not TopicPattern.parse(topic_columns.pattern).is_exact:
             return list(filters)
-        schema = Schema.parse(view.schema)
+        schema = Schema.parse(topic_columns.schema)
         columns = EventColumns(root_type(schema))
-        node, left = from_spark_filters(filters, Reader(schema, {}), field=columns.field)
+        node, left = from_spark_filters(filters, TopicReader(schema, {}), field=columns.field)
         if node is not None:
             self._scan = self._scan.where(render(node))
         return left
 
 
 class StreamReader(
-    _RangeReader,
+    _PartitionReader,
     DataSourceStreamReader,  # type: ignore[misc]  # pyspark is not looked into
     SupportsTriggerAvailableNow,  # type: ignore[misc]  # likewise
 ):
     """Events as they come, in micro-batches."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: SourceScan) -> None:
         self._scan = scan
         #: only on the driver
         self._made: Planner | None = None

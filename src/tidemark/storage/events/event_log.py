@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tidemark.message.batches.batch import EventBatch
-from tidemark.storage.events.publishers import Published, Publishers, decode_publishers
+from tidemark.storage.events.publishers import LastPublished, Publishers, decode_publishers
 from tidemark.storage.events.record import (
     Marks,
     decode_events,
@@ -25,7 +25,7 @@ from tidemark.storage.events.record import (
     encode_marks,
     encode_resume,
 )
-from tidemark.storage.log.volume import READ_BYTES, LogVolume, Record
+from tidemark.storage.log.volume import READ_BYTES, LogRecord, LogVolume
 from tidemark.ticks.ranges import RangeSet
 from tidemark.ticks.tick import TICK_MIN, Range, Tick
 
@@ -40,7 +40,7 @@ _SEGMENTS_BEHIND_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class PubendState:
+class EventLogState:
     """What the log knows of its pubend; after recovery, all there is to know."""
 
     #: of the last event logged, or beyond it where events may have been lost
@@ -50,7 +50,7 @@ class PubendState:
     #: ticks up to here are L on purpose
     lost: Tick
     #: the last event of each publisher
-    publishers: dict[str, Published]
+    publishers: dict[str, LastPublished]
     #: ticks beyond `lost` that are L because the disk lost them
     damage: tuple[Range, ...]
 
@@ -61,7 +61,7 @@ class PubendState:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EventsRead:
     """What the log knows of `(base, upto]`: these events, `lost` is L, all else is silence."""
 
     batches: list[EventBatch]
@@ -96,11 +96,11 @@ class EventLog:
         self._floor = self.state.floor
 
     @property
-    def state(self) -> PubendState:
+    def state(self) -> EventLogState:
         """What is known now."""
         self._look_for_damage()
         damage = tuple(self._damage.parts(self._lost, max(self._last_tick, self._lost)))
-        return PubendState(self._last_tick, self._lease, self._lost, self._publishers.as_dict(), damage)
+        return EventLogState(self._last_tick, self._lease, self._lost, self._publishers.as_dict(), damage)
 
     @property
     def lost(self) -> Tick:
@@ -111,7 +111,7 @@ class EventLog:
         """Last tick and bytes of every record beyond `lost`, as of the last sync, in order."""
         return tuple(each for each in self._volume.sizes(self._events) if each[0] > self._lost)
 
-    def published(self, publisher: str) -> Published | None:
+    def published(self, publisher: str) -> LastPublished | None:
         """The publisher's last event, if it is remembered."""
         return self._publishers.get(publisher)
 
@@ -131,7 +131,7 @@ class EventLog:
             self._uncovered_bytes -= size
 
         index = self._volume.append(self._events, encode_events(batch, publisher, sequence), last, undo)
-        forget = self._note(publisher, Published(sequence + batch.count - 1, last))
+        forget = self._note(publisher, LastPublished(sequence + batch.count - 1, last))
         self._last_tick = last
         self._uncovered_bytes += size
         far = index - self._covered >= SNAPSHOT_EVERY_RECORDS or self._uncovered_bytes >= SNAPSHOT_EVERY_BYTES
@@ -155,7 +155,7 @@ class EventLog:
         self._write_marks(lost=upto)
         self._volume.chop(self._events, last)
 
-    def read(self, base: Tick, upto: Tick, bytes_max: int = READ_BYTES) -> Answer:
+    def read(self, base: Tick, upto: Tick, bytes_max: int = READ_BYTES) -> EventsRead:
         """The events of `(base, upto]`, batches cut to exactly that.
 
         When they have more than `bytes_max` bytes the answer ends earlier, though not before the first event:
@@ -174,7 +174,7 @@ class EventLog:
         lost = RangeSet(self._damage.parts(base, max(base, complete)))
         if base < min(self._lost, complete):
             lost.add(base, min(self._lost, complete))
-        return Answer(batches, complete, tuple(lost))
+        return EventsRead(batches, complete, tuple(lost))
 
     def _last_below(self, upto: Tick) -> int:
         """The last record of which all is at or below this tick; damage counts with all its ticks."""
@@ -193,7 +193,7 @@ class EventLog:
         last = self._volume.after_mark(self._events, upto - 1)
         return first, min(last, self._volume.bounds(self._events)[1])
 
-    def _note(self, publisher: str, published: Published) -> Callable[[], None]:
+    def _note(self, publisher: str, published: LastPublished) -> Callable[[], None]:
         if not publisher:
             return lambda: None
         before = self._publishers.get(publisher)
@@ -243,7 +243,7 @@ class EventLog:
             self._last_tick = max(self._last_tick, self._lease, now)
             volume.append(self._events, encode_resume(), self._last_tick)
 
-    def _newest(self, stream: str) -> list[Record]:
+    def _newest(self, stream: str) -> list[LogRecord]:
         """The last record of the stream that can be read, if there is one."""
         first, last = self._volume.bounds(stream)
         for index in range(last, first - 1, -1):
@@ -262,7 +262,7 @@ class EventLog:
                 events = decode_events(record.payload)
                 if events is not None and events.publisher:
                     sequence = events.sequence + events.batch.count - 1
-                    self._publishers.note(events.publisher, Published(sequence, record.mark))
+                    self._publishers.note(events.publisher, LastPublished(sequence, record.mark))
                 self._uncovered_bytes += len(record.payload)
             first = reading.last + 1
 
@@ -288,7 +288,7 @@ class EventLog:
         return base, max(base, upto)
 
 
-def _cut(records: list[Record], base: Tick, upto: Tick) -> Iterator[EventBatch]:
+def _cut(records: list[LogRecord], base: Tick, upto: Tick) -> Iterator[EventBatch]:
     """The rows of `(base, upto]`; a batch that is all in it stays as it is."""
     for record in records:
         events = decode_events(record.payload)

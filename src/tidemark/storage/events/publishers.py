@@ -19,7 +19,7 @@ PUBLISHERS_MAX = 65_536
 _HEAD = Struct("<qI")
 
 
-class Published(NamedTuple):
+class LastPublished(NamedTuple):
     """A publisher's last event: its sequence number, and the tick it got."""
 
     sequence: int
@@ -30,24 +30,24 @@ class Publishers:
     """name -> what it published last, in the order of those ticks."""
 
     def __init__(self) -> None:
-        self._last: dict[str, Published] = {}
+        self._last: dict[str, LastPublished] = {}
 
     def __len__(self) -> int:
         return len(self._last)
 
-    def get(self, name: str) -> Published | None:
+    def get(self, name: str) -> LastPublished | None:
         """What the publisher published last, as far as it is remembered."""
         return self._last.get(name)
 
-    def as_dict(self) -> dict[str, Published]:
+    def as_dict(self) -> dict[str, LastPublished]:
         """All of them, the longest idle first."""
         return dict(self._last)
 
-    def note(self, name: str, published: Published) -> Callable[[], None]:
+    def note(self, name: str, published: LastPublished) -> Callable[[], None]:
         """The publisher's last event is this one; what takes that back."""
         before = self._last.pop(name, None)
         self._last[name] = published
-        forgotten: tuple[str, Published] | None = None
+        forgotten: tuple[str, LastPublished] | None = None
         if len(self._last) > PUBLISHERS_MAX:
             idle = next(iter(self._last))
             forgotten = idle, self._last.pop(idle)
@@ -77,6 +77,6 @@ def decode_publishers(data: bytes) -> tuple[int, Publishers]:
     publishers = Publishers()
     start = names + 2 * count
     for end, sequence, tick in zip(ends.tolist(), sequences, ticks, strict=True):
-        publishers.note(data[start:end].decode(), Published(sequence, tick))
+        publishers.note(data[start:end].decode(), LastPublished(sequence, tick))
         start = end
     return covered, publishers

@@ -20,7 +20,7 @@ _PREFIX = Struct("<BBHIq")
 _MARKS = Struct("<qq")
 
 
-class Events(NamedTuple):
+class PublishedBatch(NamedTuple):
     """A batch as it was published: its first event has this sequence number."""
 
     batch: EventBatch
@@ -49,7 +49,7 @@ def encode_resume() -> list[Buffer]:
     return [_PREFIX.pack(_RESUME, 0, 0, 0, 0)]
 
 
-def decode_events(payload: bytes | memoryview) -> Events | None:
+def decode_events(payload: bytes | memoryview) -> PublishedBatch | None:
     """What was published, or None for a record without events."""
     data = memoryview(payload)
     kind, _, length, _, sequence = _PREFIX.unpack_from(data)
@@ -58,9 +58,9 @@ def decode_events(payload: bytes | memoryview) -> Events | None:
     start = _PREFIX.size + length + -length % 8
     batch = EventBatch.parse(data[start:])
     if kind == _EVENTS_OF_FIRST:
-        return Events(batch, batch.publishers[0], sequence)
+        return PublishedBatch(batch, batch.publishers[0], sequence)
     assert kind == _EVENTS
-    return Events(batch, str(data[_PREFIX.size : _PREFIX.size + length], "utf-8"), sequence)
+    return PublishedBatch(batch, str(data[_PREFIX.size : _PREFIX.size + length], "utf-8"), sequence)
 
 
 def encode_marks(marks: Marks) -> list[Buffer]:

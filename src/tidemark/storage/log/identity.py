@@ -9,6 +9,7 @@ from contextlib import suppress
 from struct import Struct
 
 from tidemark.errors import DamagedError, StorageError, UnknownFormatError
+from tidemark.storage.disk.atomic_file import replace_file
 from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.segments.segment import VERSION, parse_name, read_all
@@ -37,22 +38,9 @@ def identify(disk: Disk, fresh: int) -> int:
         raise DamagedError(
             f"segments without the file {VOLUME!r}; put it back from a copy", path=disk.path, offset=0
         )
-    _create(disk, fresh, unfinished=_UNFINISHED in names)
+    form = _encode(fresh)
+    replace_file(disk, VOLUME, [form.ljust(_SECTOR_BYTES, b"\0"), form], draft=_UNFINISHED)
     return fresh
-
-
-def _create(disk: Disk, identity: int, *, unfinished: bool) -> None:
-    if unfinished:
-        disk.remove(_UNFINISHED)
-    form = _encode(identity)
-    file = disk.create(_UNFINISHED)
-    try:
-        file.append([form.ljust(_SECTOR_BYTES, b"\0"), form])
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(_UNFINISHED, VOLUME)
-    disk.sync_directory()
 
 
 def _read(disk: Disk) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tidemark.errors import DamagedError
 from tidemark.storage.log.record import HEADER_BYTES, header_at, payload_at
-from tidemark.storage.log.rows import Rows
+from tidemark.storage.log.rows import RecordRows
 from tidemark.storage.log.segments.open_segments import Segments
 from tidemark.storage.log.segments.segment import read_record
 
@@ -16,7 +16,7 @@ from tidemark.storage.log.segments.segment import read_record
 _GAP_BYTES_MAX = 4_096
 
 
-def read_rows(segments: Segments, stream: int, rows: Rows) -> list[memoryview | None]:
+def read_rows(segments: Segments, stream: int, rows: RecordRows) -> list[memoryview | None]:
     """The payload of every row, None where it is damaged."""
     payloads: list[memoryview | None] = []
     for first, last in pairwise([0, *_breaks(rows), rows.size]):
@@ -24,7 +24,7 @@ def read_rows(segments: Segments, stream: int, rows: Rows) -> list[memoryview | 
     return payloads
 
 
-def _breaks(rows: Rows) -> list[int]:
+def _breaks(rows: RecordRows) -> list[int]:
     """Rows that do not follow the one before closely, in the same segment."""
     ends = rows.offsets[:-1].astype(np.int64) + HEADER_BYTES + rows.lengths[:-1]
     apart = rows.offsets[1:] - ends > _GAP_BYTES_MAX
@@ -32,7 +32,7 @@ def _breaks(rows: Rows) -> list[int]:
     return breaks
 
 
-def _read_run(segments: Segments, stream: int, rows: Rows) -> list[memoryview | None]:
+def _read_run(segments: Segments, stream: int, rows: RecordRows) -> list[memoryview | None]:
     """Rows that lie close together: one read, unless a part of it is unreadable."""
     number, offsets, lengths = int(rows.homes[0]), rows.offsets.tolist(), rows.lengths.tolist()
     file, seed = segments.file(number), segments.seed(number)

@@ -20,25 +20,25 @@ from tidemark.storage.log.record import CATALOGUE_STREAM
 from tidemark.storage.log.segments.open_segments import Segments
 from tidemark.storage.log.segments.scan import Region
 from tidemark.storage.log.segments.segment import (
-    Contents,
+    SegmentContents,
     newborn,
     parse_name,
     read_contents,
     read_record,
     segment_name,
 )
-from tidemark.storage.log.segments.tail import Tail
+from tidemark.storage.log.segments.tail import TailSegment
 from tidemark.storage.log.stream import LogStream
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveredVolume:
     """A volume as it was left."""
 
     segments: Segments
     streams: dict[int, LogStream] = field(default_factory=dict)
     #: the segment to go on writing to, None when a new one has to be made
-    tail: Tail | None = None
+    tail: TailSegment | None = None
     #: no segment there is, or in quarantine, has a greater number
     last_number: int = 0
     #: greater than that of every record, by 1
@@ -50,9 +50,9 @@ class Recovered:
     damage: list[Damage] = field(default_factory=list)
 
 
-def recover(disk: Disk, identity: int) -> Recovered:
+def recover(disk: Disk, identity: int) -> RecoveredVolume:
     """Find out what is in the directory; UnknownFormatError or DamagedError if that cannot be told."""
-    found = Recovered(Segments(disk, identity))
+    found = RecoveredVolume(Segments(disk, identity))
     try:
         _read_segments(disk, identity, found)
     except Exception:
@@ -61,7 +61,7 @@ def recover(disk: Disk, identity: int) -> Recovered:
     return found
 
 
-def _read_segments(disk: Disk, identity: int, found: Recovered) -> None:
+def _read_segments(disk: Disk, identity: int, found: RecoveredVolume) -> None:
     numbers = _numbers(disk, found)
     if numbers:
         disk.open(segment_name(numbers[-1]), uncached=True).close()
@@ -83,21 +83,21 @@ def _read_segments(disk: Disk, identity: int, found: Recovered) -> None:
     _settle_tail(disk, identity, contents[-1], found, whole=told == contents[-1].number)
 
 
-def _numbers(disk: Disk, found: Recovered) -> list[int]:
+def _numbers(disk: Disk, found: RecoveredVolume) -> list[int]:
     """The segments that are there, in order."""
     parsed = [place for place in map(parse_name, disk.list()) if place]
     found.last_number = max((number for number, _ in parsed), default=0)
     return sorted(number for number, quarantined in parsed if not quarantined)
 
 
-def _unmake(disk: Disk, number: int, found: Recovered) -> None:
+def _unmake(disk: Disk, number: int, found: RecoveredVolume) -> None:
     """Remove a last segment that a crash kept from being born."""
     found.segments.close(number)
     disk.remove(segment_name(number))
     disk.sync_directory()
 
 
-def _read_catalogue(found: Recovered, contents: list[Contents]) -> int:
+def _read_catalogue(found: RecoveredVolume, contents: list[SegmentContents]) -> int:
     """Learn the streams from the newest whole catalogue, and what was logged since; the segment it is in."""
     newer: list[list[tuple[bool, list[Entry]]]] = []
     for content in reversed(contents):
@@ -113,7 +113,7 @@ def _read_catalogue(found: Recovered, contents: list[Contents]) -> int:
     return content.number
 
 
-def _catalogue_of(segments: Segments, content: Contents) -> list[tuple[bool, list[Entry]]]:
+def _catalogue_of(segments: Segments, content: SegmentContents) -> list[tuple[bool, list[Entry]]]:
     """The catalogue records of one segment that can be read."""
     rows = content.rows.select(content.rows.homes == CATALOGUE_STREAM)
     file, seed = segments.file(content.number), segments.seed(content.number)
@@ -122,7 +122,7 @@ def _catalogue_of(segments: Segments, content: Contents) -> list[tuple[bool, lis
     return [decode_catalogue(payload) for payload in payloads if payload is not None]
 
 
-def _learn(found: Recovered, entry: Entry) -> None:
+def _learn(found: RecoveredVolume, entry: Entry) -> None:
     known = found.streams.get(entry.stream)
     if known is None:
         known = found.streams[entry.stream] = LogStream(entry)
@@ -132,7 +132,7 @@ def _learn(found: Recovered, entry: Entry) -> None:
     found.next_stream = max(found.next_stream, entry.stream + 1)
 
 
-def _take_rows(found: Recovered, content: Contents) -> None:
+def _take_rows(found: RecoveredVolume, content: SegmentContents) -> None:
     """Give each stream its rows of this segment."""
     number, rows = content.number, content.rows
     found.segments.live[number] = 0
@@ -155,7 +155,7 @@ def _take_rows(found: Recovered, content: Contents) -> None:
         found.segments.live[number] += own.size
 
 
-def _take_damage(found: Recovered, contents: list[Contents]) -> None:
+def _take_damage(found: RecoveredVolume, contents: list[SegmentContents]) -> None:
     """Find out which records are missing, and say so."""
     places: dict[tuple[int, int], tuple[int, Region]] = {}
     doubt: Region | None = None
@@ -178,7 +178,7 @@ def _take_damage(found: Recovered, contents: list[Contents]) -> None:
             found.damage.append(Damage(stream.name, first, last, number, region.offset, region.synced))
 
 
-def _suspect(found: Recovered, number: int, region: Region) -> None:
+def _suspect(found: RecoveredVolume, number: int, region: Region) -> None:
     """Bytes of the last segment are unreadable, headers and all.
 
     A stream without a record after them may have lost its last ones there. It gets a hole at its end, which
@@ -192,7 +192,9 @@ def _suspect(found: Recovered, number: int, region: Region) -> None:
             stream.last += 1
 
 
-def _settle_tail(disk: Disk, identity: int, content: Contents, found: Recovered, *, whole: bool) -> None:
+def _settle_tail(
+    disk: Disk, identity: int, content: SegmentContents, found: RecoveredVolume, *, whole: bool
+) -> None:
     """Cut a torn tail, and make sure of the rest. A segment without a good catalogue is not written to."""
     file = disk.open(segment_name(content.number))
     if content.growing and content.size != content.end:
@@ -200,6 +202,6 @@ def _settle_tail(disk: Disk, identity: int, content: Contents, found: Recovered,
     file.sync()
     disk.sync_directory()
     if content.growing and whole:
-        found.tail = Tail(file, identity, content.number, content.end, content.rows, found.epoch)
+        found.tail = TailSegment(file, identity, content.number, content.end, content.rows, found.epoch)
     else:
         file.close()

@@ -21,7 +21,7 @@ ROW_BYTES = sum(np.dtype(kind).itemsize for kind in _TYPES)
 _GROWTH = 8
 
 
-class Rows(NamedTuple):
+class RecordRows(NamedTuple):
     """Columns of one length; indexes increase, marks never decrease within a stream."""
 
     indexes: NDArray[Any]
@@ -35,20 +35,20 @@ class Rows(NamedTuple):
         """How many rows."""
         return len(self.indexes)
 
-    def select(self, chosen: slice | Bools | Ints) -> Rows:
+    def select(self, chosen: slice | Bools | Ints) -> RecordRows:
         """Some of the rows."""
-        return Rows(*(column[chosen] for column in self))
+        return RecordRows(*(column[chosen] for column in self))
 
-    def copy(self) -> Rows:
+    def copy(self) -> RecordRows:
         """Rows that stay as they are."""
-        return Rows(*(column.copy() for column in self))
+        return RecordRows(*(column.copy() for column in self))
 
     def tobytes(self) -> bytes:
         """One column after the other."""
         return b"".join(column.tobytes() for column in self)
 
     @classmethod
-    def frombytes(cls, data: memoryview) -> Rows:
+    def frombytes(cls, data: memoryview) -> RecordRows:
         """The rows that `tobytes` wrote."""
         count, at = len(data) // ROW_BYTES, 0
         columns: list[NDArray[Any]] = []
@@ -58,13 +58,13 @@ class Rows(NamedTuple):
         return cls(*columns)
 
 
-NO_ROWS = Rows(*(np.zeros(0, kind) for kind in _TYPES))
+NO_ROWS = RecordRows(*(np.zeros(0, kind) for kind in _TYPES))
 
 
 class RowTable:
     """Rows that are added at the end and dropped from the start."""
 
-    def __init__(self, rows: Rows = NO_ROWS) -> None:
+    def __init__(self, rows: RecordRows = NO_ROWS) -> None:
         self._columns: list[NDArray[Any]] = [column.copy() for column in rows]
         #: the rows in use are columns[first:last]
         self._first = 0
@@ -74,9 +74,9 @@ class RowTable:
         return self._last - self._first
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> RecordRows:
         """A view of all rows, valid until the table changes."""
-        return Rows(*(column[self._first : self._last] for column in self._columns))
+        return RecordRows(*(column[self._first : self._last] for column in self._columns))
 
     @property
     def last_mark(self) -> int | None:
@@ -96,7 +96,7 @@ class RowTable:
             column[self._last] = value
         self._last += 1
 
-    def extend(self, rows: Rows) -> None:
+    def extend(self, rows: RecordRows) -> None:
         """Many more rows."""
         if self._last + rows.size > len(self._columns[0]):
             self._make_room(rows.size)

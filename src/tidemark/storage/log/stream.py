@@ -9,7 +9,7 @@ import numpy as np
 
 from tidemark.message.batches.batch import Buffer
 from tidemark.storage.log.catalogue import Entry
-from tidemark.storage.log.rows import Rows, RowTable, Words
+from tidemark.storage.log.rows import RecordRows, RowTable, Words
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class LogStream:
         """For the catalogue: what is true of the records already written."""
         return Entry(self.id, self.name, self.last, self.chopped, self.chopped_mark)
 
-    def between(self, first: int, last: int) -> Rows:
+    def between(self, first: int, last: int) -> RecordRows:
         """The rows of these indexes, both included, as far as they are there."""
         rows = self.table.rows
         low, high = rows.indexes.searchsorted((first, last + 1))

@@ -31,12 +31,12 @@ from tidemark.storage.log.damage import Damage
 from tidemark.storage.log.identity import identify
 from tidemark.storage.log.reader import read_rows
 from tidemark.storage.log.record import RECORD_BYTES_MAX
-from tidemark.storage.log.recovery import Recovered, recover
+from tidemark.storage.log.recovery import RecoveredVolume, recover
 from tidemark.storage.log.reserve import Reserve
-from tidemark.storage.log.rows import Rows
+from tidemark.storage.log.rows import RecordRows
 from tidemark.storage.log.segments.segment import SEGMENT_BYTES, segment_name
 from tidemark.storage.log.stream import LogStream, Pending
-from tidemark.storage.log.writer import Writer
+from tidemark.storage.log.writer import VolumeWriter
 
 #: What may wait for one flush; the owner's back-pressure has to set in before.
 PENDING_BYTES_MAX = 128 << 20
@@ -44,7 +44,7 @@ READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class LogRecord:
     """A record as it was appended."""
 
     index: int
@@ -53,21 +53,21 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RecordsRead:
     """Records in order, damaged ones left out; complete up to the index `last`."""
 
-    records: list[Record]
+    records: list[LogRecord]
     last: int
 
 
 class LogVolume:
     """See above. Streams go by name; one that nobody has appended to is empty."""
 
-    def __init__(self, disk: Disk, identity: int, found: Recovered, segment_bytes: int) -> None:
+    def __init__(self, disk: Disk, identity: int, found: RecoveredVolume, segment_bytes: int) -> None:
         """Use `open`."""
         self._disk = disk
         self._segments = found.segments
-        self._writer = Writer(disk, identity, found, segment_bytes)
+        self._writer = VolumeWriter(disk, identity, found, segment_bytes)
         self._reserve = Reserve(disk)
         self._streams = {stream.name: stream for stream in found.streams.values()}
         self._by_id = found.streams
@@ -231,7 +231,9 @@ class LogVolume:
             raise self._lost(stream, min(lost))
         return [record.payload for record in records]
 
-    def read_some(self, stream: str, first: int, last: int, *, bytes_max: int | None = READ_BYTES) -> Reading:
+    def read_some(
+        self, stream: str, first: int, last: int, *, bytes_max: int | None = READ_BYTES
+    ) -> RecordsRead:
         """Records of these indexes, both ends included: as many as fit in `bytes_max`, but one at least."""
         log = self._stream(stream)
         assert log.chopped < first
@@ -243,8 +245,8 @@ class LogVolume:
             rows = rows.select(slice(0, fit))
         waiting = log.pending[max(0, first - log.last - 1) : max(0, last - log.last)]
         records = self._read(log, rows)
-        records += [Record(record.index, record.mark, record.payload) for record in waiting]
-        return Reading(records, last)
+        records += [LogRecord(record.index, record.mark, record.payload) for record in waiting]
+        return RecordsRead(records, last)
 
     def close(self) -> None:
         """Sync if that is possible, and let go of the directory."""
@@ -316,7 +318,7 @@ class LogVolume:
         self._group_bytes = 0
         self._chops = {}
 
-    def _read(self, log: LogStream, rows: Rows) -> list[Record]:
+    def _read(self, log: LogStream, rows: RecordRows) -> list[LogRecord]:
         """The records of the rows that are whole; the others are damaged from now on."""
         rows = rows.copy()
         indexes, marks = rows.indexes.tolist(), rows.marks.tolist()
@@ -325,7 +327,7 @@ class LogVolume:
             if payload is None:
                 self._lose(log, indexes[at], int(rows.homes[at]), int(rows.offsets[at]))
         return [
-            Record(index, mark, payload)
+            LogRecord(index, mark, payload)
             for index, mark, payload in zip(indexes, marks, payloads, strict=True)
             if payload is not None
         ]

@@ -12,21 +12,21 @@ from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.catalogue import Entry, encode_catalogue
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.record import CATALOGUE_STREAM, record_bytes
-from tidemark.storage.log.recovery import Recovered
+from tidemark.storage.log.recovery import RecoveredVolume
 from tidemark.storage.log.segments.open_segments import Segments
-from tidemark.storage.log.segments.tail import Tail
+from tidemark.storage.log.segments.tail import TailSegment
 from tidemark.storage.log.stream import Pending
 
 
-class Writer:
+class VolumeWriter:
     """Owns the tail. Errors of the disk come through; a full disk leaves everything as it was."""
 
-    def __init__(self, disk: Disk, identity: int, found: Recovered, segment_bytes: int) -> None:
+    def __init__(self, disk: Disk, identity: int, found: RecoveredVolume, segment_bytes: int) -> None:
         self._disk = disk
         self._identity = identity
         self._segment_bytes = segment_bytes
         self._segments: Segments = found.segments
-        self._tail: Tail | None = found.tail
+        self._tail: TailSegment | None = found.tail
         self._epoch = found.epoch
         #: of the newest segment there is or was
         self.number = found.last_number
@@ -86,7 +86,7 @@ class Writer:
         if self._tail is not None:
             self._tail.file.close()
 
-    def _room_for(self, size: int, known: Callable[[], list[Entry]]) -> Tail:
+    def _room_for(self, size: int, known: Callable[[], list[Entry]]) -> TailSegment:
         """The segment for so many bytes: a write never spans two."""
         tail = self._tail
         if tail is not None and tail.size + size > self._segment_bytes and not tail.fresh:
@@ -95,7 +95,7 @@ class Writer:
             self._tail = None
         if self._tail is None:
             first = self._twice(encode_catalogue(known(), whole=True))
-            self._tail = Tail.create(self._disk, self._identity, self.number + 1, self._epoch, first)
+            self._tail = TailSegment.create(self._disk, self._identity, self.number + 1, self._epoch, first)
             self.number += 1
             self._segments.live[self.number] = 0
         return self._tail

@@ -15,28 +15,28 @@ import numpy as np
 from tidemark.errors import DecodeError, UnknownFormatError
 from tidemark.message.batches.batch import Buffer
 from tidemark.storage.log.volume import LogVolume
-from tidemark.storage.pfs.columns import Columns
-from tidemark.storage.pfs.record import Index, Record, Summary, decode, encode
+from tidemark.storage.pfs.columns import BlockColumns
+from tidemark.storage.pfs.record import Index, PfsRecord, Summary, decode, encode
 from tidemark.ticks import RangeSet
 
 #: More than this does not wait in the volume for the owner's next sync.
 PENDING_BYTES_MAX = 8 << 20
 
 
-class Loaded(NamedTuple):
+class LoadedBlock(NamedTuple):
     """What could be read of a block."""
 
-    columns: Columns
+    columns: BlockColumns
     #: the ticks that the columns speak of
     known: RangeSet
 
 
-class Found(NamedTuple):
+class FoundBlock(NamedTuple):
     """A block that recovery found, where its first record is, and its contents if they had to be read."""
 
     first: int
     summary: Summary
-    loaded: Loaded | None
+    loaded: LoadedBlock | None
 
 
 class BlockLog:
@@ -48,7 +48,7 @@ class BlockLog:
         self._stream = stream
         self._taken_back = taken_back
 
-    def write(self, record: Record) -> int:
+    def write(self, record: PfsRecord) -> int:
         """Append a record; its index."""
         if self._volume.pending_bytes >= PENDING_BYTES_MAX:
             self._volume.flush()
@@ -62,20 +62,20 @@ class BlockLog:
         """Does the stream keep a segment alive that the volume no longer writes to?"""
         return self._volume.segments_behind(self._stream) > 0
 
-    def load(self, first: int, last: int) -> Loaded | None:
+    def load(self, first: int, last: int) -> LoadedBlock | None:
         """The block of these records, as far as it is whole; None when nothing of it is."""
         found = self._volume.read_some(self._stream, first, last, bytes_max=None).records
         records = [(each.index, self._decoded(each.payload)) for each in found]
         whole = [record for index, record in records if record.back == index - first]
         return _assemble(whole) if whole and whole[0].head else None
 
-    def recover(self) -> list[Found]:
+    def recover(self) -> list[FoundBlock]:
         """Every block of the stream, in the order they were written.
 
         Reads the last block, and one record of each other; where the heads' chain is broken, a block more.
         """
         first, last = self._volume.bounds(self._stream)
-        found: list[Found] = []
+        found: list[FoundBlock] = []
         #: what the head that follows `probe` says of the block that ends there
         said: Summary | None = None
         probe = last
@@ -89,27 +89,27 @@ class BlockLog:
             probe = start - 1
         return found[::-1]
 
-    def _found(self, first: int, last: int, said: Summary | None) -> Found:
+    def _found(self, first: int, last: int, said: Summary | None) -> FoundBlock:
         if said is not None:
-            return Found(first, said, None)
+            return FoundBlock(first, said, None)
         loaded = self.load(first, last)
         assert loaded is not None, "its head has been read"
         span = loaded.known.span
         assert span is not None, "its head is known"
         columns, records = loaded.columns, last + 1 - first
         rows, bits, present = len(columns.ticks), columns.group_bits, columns.present()
-        return Found(first, Summary(records, *span, rows, bits, present), loaded)
+        return FoundBlock(first, Summary(records, *span, rows, bits, present), loaded)
 
     def _back(self, index: int) -> int:
         """How many records of its block precede this one; 0 when it cannot say."""
         record = self._record(index)
         return record.back if record else 0
 
-    def _record(self, index: int) -> Record | None:
+    def _record(self, index: int) -> PfsRecord | None:
         found = self._volume.read_some(self._stream, index, index).records
         return self._decoded(found[0].payload) if found else None
 
-    def _decoded(self, payload: Buffer) -> Record:
+    def _decoded(self, payload: Buffer) -> PfsRecord:
         try:
             return decode(payload)
         except DecodeError as error:
@@ -119,7 +119,7 @@ class BlockLog:
             ) from error
 
 
-def _assemble(records: list[Record]) -> Loaded:
+def _assemble(records: list[PfsRecord]) -> LoadedBlock:
     """The rows of all records that name no lost set; sets whose definition is lost are left empty."""
     head = records[0].head
     assert head is not None
@@ -132,11 +132,11 @@ def _assemble(records: list[Record]) -> Loaded:
         defined += lost + len(record.new.sizes)
     size_of = np.concatenate(sizes)
     whole = [record for record in records if size_of[record.sets].all()]
-    columns = Columns(
+    columns = BlockColumns(
         np.concatenate([record.ticks for record in whole]),
         np.concatenate([record.sets for record in whole]),
         size_of.cumsum(),
         np.concatenate([record.new.members for record in records]),
         head.group_bits,
     )
-    return Loaded(columns, RangeSet((record.base, record.upto) for record in whole))
+    return LoadedBlock(columns, RangeSet((record.base, record.upto) for record in whole))

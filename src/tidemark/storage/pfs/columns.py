@@ -15,7 +15,7 @@ from tidemark.ticks import Tick, Ticks
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class BlockColumns:
     """ticks[row] ascending, sets[row]; set n is members[ends[n - 1] : ends[n]], groups of subscribers."""
 
     ticks: Ticks
@@ -26,7 +26,7 @@ class Columns:
     group_bits: int
 
     @classmethod
-    def nothing(cls, group_bits: int) -> Columns:
+    def nothing(cls, group_bits: int) -> BlockColumns:
         """No rows."""
         none, nobody = np.zeros(0, np.int64), np.zeros(0, np.uint32)
         return cls(none, nobody, none, nobody, group_bits)

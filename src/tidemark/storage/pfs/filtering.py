@@ -30,7 +30,7 @@ import numpy as np
 from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs.blocklog import BlockLog
 from tidemark.storage.pfs.cache import CACHE_BYTES_MAX, BlockCache
-from tidemark.storage.pfs.openblock import Members
+from tidemark.storage.pfs.openblock import MembersOf
 from tidemark.storage.pfs.reading import Missed, read_missed
 from tidemark.storage.pfs.record import Ids
 from tidemark.storage.pfs.stream import FilteredStream
@@ -47,7 +47,7 @@ class Filtered(NamedTuple):
 
     ticks: Ticks
     sets: Ids
-    members: Members
+    members: MembersOf
 
 
 class PersistentFiltering:
@@ -78,7 +78,9 @@ class PersistentFiltering:
         """Up to where this pubend was appended, None if nothing is left of it; safe as far as `sync` said."""
         return self._stream(pubend).last
 
-    def append(self, pubend: str, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: Members) -> None:
+    def append(
+        self, pubend: str, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf
+    ) -> None:
         """Of `(base, upto]` the events at ticks[row] matched the subscribers members(sets[row]).
 
         Ticks strictly increase. Everything not listed, or listed with set 0, is silence for every subscriber

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tidemark.storage.pfs.columns import Columns
+from tidemark.storage.pfs.columns import BlockColumns
 from tidemark.storage.pfs.growing import Growing
-from tidemark.storage.pfs.record import Definitions, Head, Ids, Record, Summary
+from tidemark.storage.pfs.record import BlockHead, Definitions, Ids, PfsRecord, Summary
 from tidemark.ticks import Tick, Ticks
 
 #: A block ends after so many rows, or later while its definitions outweigh its rows.
@@ -27,7 +27,7 @@ RECORD_ROWS_MAX = 16384
 RECORD_MEMBERS_MAX = 1 << 18
 
 #: set number -> its subscribers, ascending
-Members = Callable[[int], Ids]
+MembersOf = Callable[[int], Ids]
 
 
 class OpenBlock:
@@ -47,11 +47,11 @@ class OpenBlock:
         self._set_of: dict[bytes, int] = {}
         #: the caller's number -> ours, true as long as the caller asks with the same `members`
         self._known: dict[int, int] = {}
-        self._asked: Members | None = None
+        self._asked: MembersOf | None = None
         #: the caller's numbers of the last rows, whose sets are not in the column yet
         self._waiting = Growing(np.uint32)
 
-    def add(self, upto: Tick, ticks: Ticks, numbers: Ids, members: Members) -> int:
+    def add(self, upto: Tick, ticks: Ticks, numbers: Ids, members: MembersOf) -> int:
         """In `(self.upto, upto]` these ticks matched these sets, and nothing else anyone. No number is 0.
 
         How many rows there was room for in a record; if not for all, the block ends at the last of them.
@@ -68,11 +68,11 @@ class OpenBlock:
         self.upto = upto if taken == len(ticks) else int(ticks[taken - 1])
         return taken
 
-    def columns(self) -> Columns:
+    def columns(self) -> BlockColumns:
         """All rows so far."""
         self._settle()
         views = self._ticks.view(), self._sets.view(), self._ends.view(), self._members.view()
-        return Columns(*views, self._group_bits)
+        return BlockColumns(*views, self._group_bits)
 
     @property
     def unwritten(self) -> bool:
@@ -92,16 +92,18 @@ class OpenBlock:
         rows_max = BLOCK_ROWS if members <= 2 * rows else BLOCK_ROWS_MAX
         return rows >= rows_max or members >= BLOCK_MEMBERS_MAX or self.records >= BLOCK_RECORDS_MAX
 
-    def record(self, before: Summary | None) -> Record:
+    def record(self, before: Summary | None) -> PfsRecord:
         """What no record holds yet; `before` is what came before this block."""
         self._settle()
-        head = Head(self._group_bits, before) if self.records == 0 else None
+        head = BlockHead(self._group_bits, before) if self.records == 0 else None
         rows = self._written_rows
         ticks, sets = self._ticks.view(rows), self._sets.view(rows)
         assert (ticks[1:] > ticks[:-1]).all(), "ticks increase"
         sizes = np.diff(self._ends.view(self._written_sets), prepend=self._written_members)
         new = Definitions(sizes, self._members.view(self._written_members))
-        return Record(self.records, self._written_upto, self.upto, ticks, sets, self._written_sets, new, head)
+        return PfsRecord(
+            self.records, self._written_upto, self.upto, ticks, sets, self._written_sets, new, head
+        )
 
     def written(self, index: int) -> None:
         """The last `record` is in the log, under this index."""
@@ -121,7 +123,7 @@ class OpenBlock:
             self.records, self.base, self.upto, len(columns.ticks), self._group_bits, columns.present()
         )
 
-    def _learn(self, numbers: Ids, members: Members) -> int:
+    def _learn(self, numbers: Ids, members: MembersOf) -> int:
         """Number the sets not met before, while the caller still knows them; of how many rows they are."""
         # A bound method equals itself and no other object's: numbers of two matchers are never mixed up.
         if members != self._asked:
@@ -131,7 +133,7 @@ class OpenBlock:
         listed = numbers.tolist()
         return len(listed) if self._known.keys() >= set(listed) else self._learn_in_order(listed, members)
 
-    def _learn_in_order(self, numbers: list[int], members: Members) -> int:
+    def _learn_in_order(self, numbers: list[int], members: MembersOf) -> int:
         for row, number in enumerate(numbers):
             if number in self._known:
                 continue

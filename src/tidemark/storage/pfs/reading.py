@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tidemark.storage.pfs.columns import Columns
+from tidemark.storage.pfs.columns import BlockColumns
 from tidemark.storage.pfs.record import Ids
 from tidemark.ticks import Range, Tick, Ticks
 
@@ -31,10 +31,10 @@ class Stretch(NamedTuple):
 
     base: Tick
     upto: Tick
-    columns: Columns | None
+    columns: BlockColumns | None
 
 
-class Source(Protocol):
+class StretchSource(Protocol):
     """Where stretches come from."""
 
     last: Tick | None
@@ -44,7 +44,7 @@ class Source(Protocol):
 
 
 @dataclass(slots=True)
-class _Reader:
+class _SubscriberReading:
     """How far one subscriber's reading got."""
 
     subscriber: int
@@ -67,11 +67,13 @@ class _Reader:
         return Missed(ticks, self.upto, self.unknown)
 
 
-def read_missed(source: Source, subscribers: Ids, bases: Ticks, limit: int, reads_max: int) -> list[Missed]:
+def read_missed(
+    source: StretchSource, subscribers: Ids, bases: Ticks, limit: int, reads_max: int
+) -> list[Missed]:
     """subscribers[i], bases[i] -> what each missed, at most `limit` ticks of it, from `reads_max` blocks."""
     assert limit > 0
     pairs = zip(subscribers.tolist(), bases.tolist(), strict=True)
-    readers = [_Reader(subscriber, base, limit) for subscriber, base in pairs]
+    readers = [_SubscriberReading(subscriber, base, limit) for subscriber, base in pairs]
     active = readers
     while active and reads_max > 0:
         position = min(reader.upto for reader in active)
@@ -86,14 +88,14 @@ def read_missed(source: Source, subscribers: Ids, bases: Ticks, limit: int, read
     return [reader.missed() for reader in readers]
 
 
-def _end(readers: list[_Reader], last: Tick | None) -> None:
+def _end(readers: list[_SubscriberReading], last: Tick | None) -> None:
     """Nothing more is known."""
     for reader in readers:
         if last is not None and reader.upto < last:
             reader.unknown = (reader.upto, last)
 
 
-def _advance_all(readers: list[_Reader], stretch: Stretch) -> None:
+def _advance_all(readers: list[_SubscriberReading], stretch: Stretch) -> None:
     """Those who are before the stretch meet the unknown, those in it read it, those beyond it wait."""
     for reader in readers:
         if reader.upto < stretch.base:
@@ -103,7 +105,7 @@ def _advance_all(readers: list[_Reader], stretch: Stretch) -> None:
         reader.advance(ticks, stretch.upto)
 
 
-def _ticks(readers: list[_Reader], stretch: Stretch) -> list[Ticks]:
+def _ticks(readers: list[_SubscriberReading], stretch: Stretch) -> list[Ticks]:
     if stretch.columns is None or not readers:
         return [np.zeros(0, np.int64)] * len(readers)
     subscribers = np.array([reader.subscriber for reader in readers], np.uint32)

@@ -52,7 +52,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class BlockHead:
     """What only the first record of a block says."""
 
     group_bits: int
@@ -68,7 +68,7 @@ class Definitions(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PfsRecord:
     """A record, decoded."""
 
     #: how many records of its block precede it
@@ -82,10 +82,10 @@ class Record:
     first_set: int
     new: Definitions
     #: present when back is 0
-    head: Head | None
+    head: BlockHead | None
 
 
-def encode(record: Record) -> list[bytes]:
+def encode(record: PfsRecord) -> list[bytes]:
     """The record as pieces to be written one after the other."""
     assert (record.back == 0) == (record.head is not None)
     deltas = _differences(record.ticks, record.base)
@@ -109,7 +109,7 @@ def encode(record: Record) -> list[bytes]:
     ]
 
 
-def decode(data: Buffer) -> Record:
+def decode(data: Buffer) -> PfsRecord:
     """The record in `data`; DecodeError when there is none, or one of a later version."""
     if len(data) < _START.size:
         raise DecodeError("a record of the PFS is cut off")
@@ -128,8 +128,8 @@ def decode(data: Buffer) -> Record:
     new, present = _definitions(unpack(memoryview(data)[at:]), new_sets)
     ticks = (deltas.astype(np.uint64).cumsum() + np.uint64(base % 2**64)).view(np.int64)
     if head is not None and head.before is not None:
-        head = Head(head.group_bits, replace(head.before, present=present))
-    return Record(back, base, base + span, ticks, sets.astype(np.uint32), first_set, new, head)
+        head = BlockHead(head.group_bits, replace(head.before, present=present))
+    return PfsRecord(back, base, base + span, ticks, sets.astype(np.uint32), first_set, new, head)
 
 
 def _differences(ticks: Ticks, base: Tick) -> NDArray[np.uint64]:
@@ -158,7 +158,7 @@ def _gaps(sets: Definitions) -> NDArray[np.uint64]:
     return gaps.astype(np.uint64)
 
 
-def _put_head(out: bytearray, head: Head) -> None:
+def _put_head(out: bytearray, head: BlockHead) -> None:
     put(out, head.group_bits)
     before = head.before
     put(out, before.records if before else 0)
@@ -169,19 +169,19 @@ def _put_head(out: bytearray, head: Head) -> None:
         put(out, before.rows)
 
 
-def _take_head(data: Buffer, at: int) -> tuple[Head, int]:
+def _take_head(data: Buffer, at: int) -> tuple[BlockHead, int]:
     """The head, what was present in the block before not filled in yet, and where it ends."""
     group_bits, at = take(data, at)
     records, at = take(data, at)
     if records == 0:
-        return Head(group_bits, None), at
+        return BlockHead(group_bits, None), at
     bits_before, at = take(data, at)
     if at + _BASE.size > len(data):
         raise DecodeError("the head of a block is cut off")
     (base,) = _BASE.unpack_from(data, at)
     span, at = take(data, at + _BASE.size)
     rows, at = take(data, at)
-    return Head(group_bits, Summary(records, base, base + span, rows, bits_before, _NONE)), at
+    return BlockHead(group_bits, Summary(records, base, base + span, rows, bits_before, _NONE)), at
 
 
 def _column(data: Buffer, at: int, rows: int, width: str) -> tuple[NDArray[np.unsignedinteger], int]:

@@ -10,11 +10,11 @@ from collections import deque
 
 import numpy as np
 
-from tidemark.storage.pfs.blocklog import BlockLog, Loaded
+from tidemark.storage.pfs.blocklog import BlockLog, LoadedBlock
 from tidemark.storage.pfs.cache import BlockCache
-from tidemark.storage.pfs.columns import Columns
+from tidemark.storage.pfs.columns import BlockColumns
 from tidemark.storage.pfs.extents import Block, Extents
-from tidemark.storage.pfs.openblock import Members, OpenBlock
+from tidemark.storage.pfs.openblock import MembersOf, OpenBlock
 from tidemark.storage.pfs.reading import Stretch
 from tidemark.storage.pfs.record import Ids, Summary
 from tidemark.ticks import Range, Tick, Ticks
@@ -42,7 +42,7 @@ class FilteredStream:
         self._open: OpenBlock | None = None
         self._recover()
 
-    def append(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: Members) -> None:
+    def append(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf) -> None:
         """Learn `(base, upto]`, as far as it was unknown."""
         assert base <= upto
         if not sets.all():
@@ -118,7 +118,7 @@ class FilteredStream:
             return None
         return Stretch(self._open.base, self._open.upto, self._open.columns())
 
-    def _extend(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: Members) -> None:
+    def _extend(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf) -> None:
         """Go on behind the last tick, in as many records and blocks as it takes."""
         if self._open is not None and self._open.upto != base:
             self._close()
@@ -131,7 +131,7 @@ class FilteredStream:
             elif opened.pressing:
                 self._write(opened)
 
-    def _patch(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: Members) -> None:
+    def _patch(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf) -> None:
         """Fill a gap before the last tick with blocks of its own."""
         self._close()
         while base < upto:
@@ -181,17 +181,17 @@ class FilteredStream:
         self._present_bytes += present.nbytes
         return present
 
-    def _columns(self, block: Block) -> Columns:
+    def _columns(self, block: Block) -> BlockColumns:
         """The block's columns, read if need be. What turns out to be damaged is unknown from now on."""
         columns = self._cache.get(block)
         if columns is None:
             columns = self._take_in(block, self._log.load(block.first, block.last))
         return columns
 
-    def _take_in(self, block: Block, loaded: Loaded | None) -> Columns:
+    def _take_in(self, block: Block, loaded: LoadedBlock | None) -> BlockColumns:
         if loaded is None:
             self._extents.cut(block, [(block.base, block.upto)])
-            return Columns.nothing(block.group_bits)
+            return BlockColumns.nothing(block.group_bits)
         holes = loaded.known.gaps(block.base, block.upto)
         if holes:
             self._extents.cut(block, holes)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from tidemark.errors import DiskFullError
-from tidemark.storage.tables.tables import Contents, Tables
+from tidemark.storage.tables.tables import TableRows, Tables
 
 
 class MemoryTables(Tables):
     """Tables whose commits go to a second copy."""
 
-    def __init__(self, committed: Contents | None = None) -> None:
+    def __init__(self, committed: TableRows | None = None) -> None:
         #: commits find no space from now on
         self.is_full = False
         #: what a crash leaves
-        self._committed = committed or Contents()
+        self._committed = committed or TableRows()
         super().__init__(_copy(self._committed))
 
     def crash(self) -> MemoryTables:
@@ -22,14 +22,14 @@ class MemoryTables(Tables):
         after.is_full = self.is_full
         return after
 
-    def _write(self, changes: Contents, removed: set[int]) -> None:
+    def _write(self, changes: TableRows, removed: set[int]) -> None:
         if self.is_full:
             raise DiskFullError("no space left on device", path="memory")
         self._committed.merge(changes, removed)
 
 
-def _copy(contents: Contents) -> Contents:
+def _copy(contents: TableRows) -> TableRows:
     """Rows never change and `merge` makes dictionaries of its own, so the copy shares nothing that does."""
-    copy = Contents()
+    copy = TableRows()
     copy.merge(contents, ())
     return copy

@@ -8,7 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from tidemark.storage.tables.subscription import SelectorVersion, Subscription
-from tidemark.storage.tables.tables import Contents, PfsMark, Positions, TopicRow
+from tidemark.storage.tables.tables import PfsMark, Positions, TableRows, TopicRow
 from tidemark.ticks import CheckpointToken
 
 #: The columns of a row in the order of SCHEMA, without the checksum.
@@ -58,7 +58,7 @@ def sealed(table: str, row: Row) -> Row:
     return (*row, crc32("\0".join((table, *map(str, row))).encode()))
 
 
-def rows_of(contents: Contents) -> Iterator[tuple[str, list[Row]]]:
+def rows_of(contents: TableRows) -> Iterator[tuple[str, list[Row]]]:
     """Each table with its rows."""
     subscriptions = contents.subscriptions.values()
     yield "subscriptions", [_subscription_row(each) for each in subscriptions]
@@ -72,7 +72,7 @@ def rows_of(contents: Contents) -> Iterator[tuple[str, list[Row]]]:
     yield "hosts", [(pubend, json.dumps(hosts)) for pubend, hosts in contents.hosts.items()]
 
 
-def contents_of(rows: Mapping[str, Iterable[Row]]) -> Contents:
+def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
     """The reverse; KeyError, ValueError or TokenError when the rows do not belong together."""
     history: dict[int, list[SelectorVersion]] = {}
     for subscriber, version, pattern, selector, since in sorted(rows["selectors"]):
@@ -84,7 +84,7 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> Contents:
         )
         for number, name, principal, epoch, start, created in rows["subscriptions"]
     }
-    return Contents(
+    return TableRows(
         subscriptions,
         _positions(rows["released"]),
         _positions(rows["tokens"]),

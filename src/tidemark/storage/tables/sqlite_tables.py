@@ -33,7 +33,7 @@ from tidemark.storage.tables.rows import (
     rows_of,
     sealed,
 )
-from tidemark.storage.tables.tables import Contents, Tables
+from tidemark.storage.tables.tables import TableRows, Tables
 
 #: "TMSH", and the version of `tablerows.SCHEMA`
 APPLICATION = 0x544D5348
@@ -69,7 +69,7 @@ class SqliteTables(Tables):
         """Give up what is not committed, and let others open the file."""
         self._connection.close()
 
-    def _write(self, changes: Contents, removed: set[int]) -> None:
+    def _write(self, changes: TableRows, removed: set[int]) -> None:
         if self._failed is not None:
             raise self._failed
         try:
@@ -93,7 +93,7 @@ class SqliteTables(Tables):
                 f"DELETE FROM {table} WHERE {column} = ?", [(number,) for number in sorted(subscribers)]
             )
 
-    def _delete_selectors(self, changes: Contents) -> None:
+    def _delete_selectors(self, changes: TableRows) -> None:
         """A subscription is written with its whole history, which may have become shorter."""
         self._connection.executemany(
             "DELETE FROM selectors WHERE subscriber = ?",
@@ -133,7 +133,7 @@ class SqliteTables(Tables):
             self._pragma(f"application_id = {APPLICATION}")
             self._pragma(f"user_version = {VERSION}")
 
-    def _load(self) -> Contents:
+    def _load(self) -> TableRows:
         try:
             return contents_of({table: self._rows(table) for table in SCHEMA})
         except (KeyError, ValueError, TokenError) as error:

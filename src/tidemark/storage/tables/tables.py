@@ -42,7 +42,7 @@ class TopicRow:
 
 
 @dataclass(slots=True)
-class Contents:
+class TableRows:
     """Rows of all tables. For each: what a crash may lose, and why that is safe."""
 
     # Nothing: a subscriber's number is committed before any matcher or PFS hears of it, or a later subscriber
@@ -68,7 +68,7 @@ class Contents:
     # A pubend that is not there is one of before there was this table.
     hosts: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def merge(self, changes: Contents, removed: Iterable[int]) -> None:
+    def merge(self, changes: TableRows, removed: Iterable[int]) -> None:
         """Take in rows that were written, without the subscribers that were removed."""
         self.subscriptions.update(changes.subscriptions)
         self.latest_delivered.update(changes.latest_delivered)
@@ -91,22 +91,22 @@ class Contents:
 class Tables(ABC):
     """All tables. A kind of tables says how the rows written since the last commit are made to last."""
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: TableRows) -> None:
         self._contents = contents
         self._by_name = {row.name: row for row in contents.subscriptions.values()}
         #: written since the last commit; a subscriber is never in both
-        self._changes = Contents()
+        self._changes = TableRows()
         self._removed: set[int] = set()
 
     @abstractmethod
-    def _write(self, changes: Contents, removed: set[int]) -> None:
+    def _write(self, changes: TableRows, removed: set[int]) -> None:
         """Make it last, all or nothing. When it raises, nothing is lost and the next commit tries again."""
 
     def commit(self) -> None:
         """Everything written so far survives a crash from now on."""
-        if self._removed or self._changes != Contents():
+        if self._removed or self._changes != TableRows():
             self._write(self._changes, self._removed)
-            self._changes, self._removed = Contents(), set()
+            self._changes, self._removed = TableRows(), set()
 
     @property
     def uncommitted(self) -> int:

@@ -6,20 +6,13 @@ With TIDEMARK_BENCH_PROFILE=FILE its main thread is profiled, and FILE is what `
 from __future__ import annotations
 
 import cProfile
-import ctypes
 import os
 import signal
 import sys
 
+from tidemark.node.process.parent import end_with_parent
+
 PROFILE = "TIDEMARK_BENCH_PROFILE"
-_PR_SET_PDEATHSIG = 1
-
-
-def end_with_parent() -> None:
-    """However the parent ends, also by SIGKILL, this process is told to stop."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() == 1:
-        sys.exit(1)
 
 
 def run() -> int:
@@ -27,7 +20,7 @@ def run() -> int:
     # Only here: whoever starts a broker imports this module too, for its constant.
     from tidemark.node.__main__ import main
 
-    end_with_parent()
+    end_with_parent(signal.SIGTERM)
     path = os.environ.get(PROFILE)
     if path is None:
         return main()

@@ -11,7 +11,7 @@ from tidemark.lab.bench.processes.delivery_record import Ledger
 from tidemark.lab.bench.system.load import TOPIC, selector
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Connect,
@@ -42,7 +42,7 @@ class Lean(asyncio.BufferedProtocol):
     def __init__(self, ledger: Ledger, delivered: Callable[[Any, int], None]) -> None:
         self.ledger = ledger
         self._delivered = delivered
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._started: asyncio.Future[None] | None = None
         self._pubend = ""
@@ -52,7 +52,7 @@ class Lean(asyncio.BufferedProtocol):
     async def come(self, url: str) -> None:
         """Connect and subscribe."""
         loop = asyncio.get_running_loop()
-        self._decoder, self._owed = Decoder(), 0
+        self._decoder, self._owed = FrameDecoder(), 0
         self._started = loop.create_future()
         host, port = parse_url(url)[0]
         await loop.create_connection(lambda: self, host, port)

@@ -10,7 +10,7 @@ from secrets import token_hex
 from typing import Any, cast
 
 from tidemark.lab.bench.processes.lean import Lean
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Frame, Lease, Leased, Pushing, Rest, Resume, Welcome
 from tidemark.wire.limits import FRAME_BYTES_MAX
 
@@ -38,7 +38,7 @@ class Parked(Lean):
 
     def called(self, transport: asyncio.Transport) -> None:
         """The broker is there."""
-        self._decoder, self._transport = Decoder(), transport
+        self._decoder, self._transport = FrameDecoder(), transport
         transport.set_protocol(self)
         self._send(Resume(self._ticket))
 
@@ -69,7 +69,7 @@ class _Doorman(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._decoder = Decoder()
+        self._decoder = FrameDecoder()
 
     def data_received(self, data: bytes) -> None:
         for frame in self._decoder.feed(data):

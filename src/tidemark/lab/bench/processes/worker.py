@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 import uvloop
 
 from tidemark.errors import TidemarkError
-from tidemark.lab.bench.processes.broker_process import end_with_parent
+from tidemark.node.process.parent import end_with_parent
 
 
 class Role(Protocol):
@@ -73,5 +74,5 @@ def _answer(answer: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    end_with_parent(signal.SIGTERM)
     uvloop.run(work(sys.argv[1], json.loads(sys.argv[2])))

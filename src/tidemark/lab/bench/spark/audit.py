@@ -10,7 +10,7 @@ from tidemark.lab.bench.report import Section
 from tidemark.lab.bench.spark.ground import Ground, rate, timed
 from tidemark.spark.audit.audit import audit
 from tidemark.spark.audit.ledgers import gather
-from tidemark.spark.audit.report import Report
+from tidemark.spark.audit.report import AuditReport
 
 #: Every so many events one is missing, and one is there twice, in the ledger of the first subscriber.
 FAULT_EVENTS = 50_000
@@ -42,7 +42,7 @@ def auditing(ground: Ground) -> Iterator[Section]:
     directory = ground.path / "ledgers"
     directory.mkdir()
     lines = write_ledgers(directory, events)
-    found: list[Report] = []
+    found: list[AuditReport] = []
     taken = timed(lambda: found.append(audit(ground.spark, gather(directory))))
     for report in found:
         check(report, events)
@@ -71,7 +71,7 @@ def write_ledgers(directory: Path, events: int) -> int:
     return lines
 
 
-def check(report: Report, events: int) -> None:
+def check(report: AuditReport, events: int) -> None:
     """AssertionError unless the audit found what was put there."""
     matched = sum(reader.wants(_price(number)) for reader in READERS for number in range(1, events + 1))
     lost = sum(number % FAULT_EVENTS == LOST_AT for number in range(1, events + 1))

@@ -14,7 +14,7 @@ from tidemark.lab.bench.report import Measurement, Section
 from tidemark.lab.bench.spark.ground import Ground, in_turns, rate, timed, to_nowhere
 from tidemark.lab.bench.system.load import TOPIC, Load
 from tidemark.spark.options import source_options
-from tidemark.spark.source.scan import Planner, Scan, view_of
+from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,9 +80,9 @@ def _from_memory(ground: Ground) -> DataFrame:
     return ground.spark.range(0, count, 1, count).mapInArrow(run, ground.read().schema)
 
 
-def _scan(ground: Ground) -> Scan:
+def _scan(ground: Ground) -> SourceScan:
     options = source_options({"broker": ground.broker.url, "topic": TOPIC})
-    return Scan(options, view_of(options))
+    return SourceScan(options, topic_columns_of(options))
 
 
 def _stream(ground: Ground) -> Section:

@@ -32,7 +32,7 @@ from tidemark.node.node import broker_config, open_store
 from tidemark.node.server import hosted
 from tidemark.persistence.store import Store
 from tidemark.wire.codec import encode
-from tidemark.wire.decoder import Decoder
+from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Publish, Subscribe, Topic
 
 PUBEND = "main"
@@ -61,7 +61,7 @@ class Bare:
     broker: Broker
     store: Store
     taken: dict[str, list[int]] = field(default_factory=lambda: {step: [] for step in STEPS})
-    decoder: Decoder = field(default_factory=Decoder)
+    decoder: FrameDecoder = field(default_factory=FrameDecoder)
 
     def pump(self, *stimuli: Stimulus) -> list[Effect]:
         """Give it stimuli, and all that its disk reports of them; what was said."""

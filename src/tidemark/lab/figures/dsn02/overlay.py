@@ -12,7 +12,7 @@ from typing import Protocol
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
 from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage, Witness
 from tidemark.lab.figures.table import Table
-from tidemark.sim.swarm.plan import SECOND, Plan
+from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.wire.frames import Deliver, Nack, PeerFrame
 
 RELAYS = ("b1", "b2")
@@ -64,7 +64,7 @@ class SimOverlay:
         self.latency = Table(LATENCY, ("published_s", "host", "pubend", "latency_ms"))
         #: a row for each range of a nack
         self.nacks = Table(NACKS, ("time_s", "broker", "to", "pubend", "base_ms", "range_ms"))
-        self._stage = SimStage(Plan(layout, STEADY, topics=("t.x",)))
+        self._stage = SimStage(WorldPlan(layout, STEADY, topics=("t.x",)))
         self._stage.listen(self._between, lambda *_: None, lambda *_: None)
         every = len(layout.pubends) / events_a_second
         for at, pubend in enumerate(layout.pubends):

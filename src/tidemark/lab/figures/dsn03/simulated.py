@@ -24,7 +24,7 @@ from tidemark.lab.figures.dsn03.figures import (
 )
 from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage, Witness
 from tidemark.lab.figures.table import Table
-from tidemark.sim.swarm.plan import Plan
+from tidemark.sim.swarm.plan import WorldPlan
 from tidemark.wire.frames import Deliver
 
 COMING = Coming(events_a_second=400, subscribers=20, seconds=100, every_seconds=60, away_seconds=5)
@@ -45,7 +45,7 @@ class TwoBrokers:
 
     def __init__(self, events_a_second: int, subscribers: int, sample_seconds: float) -> None:
         layout = Layout.of_tree({"phb": None, "shb": "phb"}, dict.fromkeys(PUBENDS, "phb"))
-        plan = Plan(layout, STEADY, topics=("t.x",))
+        plan = WorldPlan(layout, STEADY, topics=("t.x",))
         self.stage = SimStage(plan)
         self.progress = progress_table()
         self.returns = returns_table()

@@ -13,7 +13,7 @@ from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.mops.roaming import PARENTS, PUBLISH_EVERY_S, VALIDITY_MS, Received, Tally
 from tidemark.lab.figures.simulated_overlay import STEADY, SimStage, Witness
-from tidemark.sim.swarm.plan import Plan
+from tidemark.sim.swarm.plan import WorldPlan
 from tidemark.wire.frames import (
     ClientFrame,
     Deliver,
@@ -56,7 +56,7 @@ class PersistenceSide:
         self.name = name
         pubends = {f"p{name}": name for name in PARENTS}
         layout = Layout.of_tree(PARENTS, pubends)
-        plan = Plan(layout, STEADY, pubend_policy=policy, topics=TOPICS, validities=(VALIDITY_MS,))
+        plan = WorldPlan(layout, STEADY, pubend_policy=policy, topics=TOPICS, validities=(VALIDITY_MS,))
         self.tally = Tally()
         self._stage = SimStage(plan)
         self._stage.listen(self._between, self._to_client, self._from_client)

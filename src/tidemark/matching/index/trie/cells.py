@@ -67,10 +67,10 @@ class Cells:
         self._held += 1
         if 5 * self._held > 2 * len(self._marks):
             self._lay_out(self._bits + 1)
-        homeless = self._settle(mark, probe, number)
-        while homeless is not None:
+        displaced = self._settle(mark, probe, number)
+        while displaced is not None:
             self._lay_out(self._bits if 5 * self._held < len(self._marks) else self._bits + 1)
-            homeless = self._settle(*homeless)
+            displaced = self._settle(*displaced)
 
     def remove(self, probe: int, cell: int) -> None:
         """Take out a cell that is there."""

@@ -12,7 +12,7 @@ from tidemark.matching.index.arrays import Index, Words, grown
 from tidemark.matching.index.boxes import HEAD, Head, Side
 from tidemark.matching.index.postings import Postings
 from tidemark.matching.index.ranges import HIGHEST, LOWEST
-from tidemark.matching.index.trie.thresholds import Thresholds
+from tidemark.matching.index.trie.sorted_postings import SortedPostings
 
 _MIDDLE = 2**63
 
@@ -24,7 +24,7 @@ class Ladders:
         #: node -> its ladders
         self.of_node = Postings()
         #: ladder -> boxes by threshold
-        self.rungs = Thresholds(*HEAD)
+        self.rungs = SortedPostings(*HEAD)
         self.column: Index = np.zeros(16, np.int64)
         #: all ones for a ladder that goes down
         self._flip: Words = np.zeros(16, np.uint64)

@@ -20,7 +20,7 @@ import numpy as np
 
 from tidemark.matching.index.arrays import Index, Words, grown
 from tidemark.matching.index.boxes import HEAD, Boxes, Side
-from tidemark.matching.index.dense import Dense
+from tidemark.matching.index.dense import DenseBoxes
 from tidemark.matching.index.postings import Postings
 from tidemark.matching.index.ranges import HIGHEST, LOWEST
 from tidemark.matching.index.trie.cells import Cells
@@ -71,7 +71,7 @@ class Trie:
         self._cell: Words = np.zeros(16, np.uint64)
         #: node -> its slot
         self._slots: list[int] = []
-        self._dense: Dense | None = None
+        self._dense: DenseBoxes | None = None
         no_node, root = self._create_node(ROOT), self.lists.create()
         assert (no_node, root) == (NO_NODE, ROOT)
 
@@ -94,10 +94,10 @@ class Trie:
             self._dense = None
         self._forget(slot)
 
-    def common(self) -> Dense:
+    def common(self) -> DenseBoxes:
         """The boxes that every event is checked against."""
         if self._dense is None:
-            self._dense = Dense(self._boxes, self.lists.of(ROOT).tolist())
+            self._dense = DenseBoxes(self._boxes, self.lists.of(ROOT).tolist())
         return self._dense
 
     def way_to(self, box: int) -> list[int]:

@@ -74,7 +74,7 @@ def field_array(messages: Messages, name: str, item: Type, kind: pa.DataType) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _NodeMember:
     """A key of a tuple's dict: the node that holds it; of which box, if it is a case of one in a list."""
 
     name: str
@@ -84,11 +84,11 @@ class _Member:
     box: Leaf | None = None
 
 
-def _members(node: TupleNode) -> Iterator[_Member]:
+def _members(node: TupleNode) -> Iterator[_NodeMember]:
     """In the order of `message.members.members`."""
     for name, child, spliced in zip(node.names, node.nodes, node.spliced, strict=True):
         if not spliced:
-            yield _Member(name, child)
+            yield _NodeMember(name, child)
         elif isinstance(child, TupleNode):
             yield from _members(child)
         elif isinstance(child, VariantNode):
@@ -101,10 +101,10 @@ def _members(node: TupleNode) -> Iterator[_Member]:
             yield from _case_members(inner, child.leaf)
 
 
-def _case_members(node: VariantNode, box: Leaf | None) -> Iterator[_Member]:
+def _case_members(node: VariantNode, box: Leaf | None) -> Iterator[_NodeMember]:
     for at, (name, case) in enumerate(zip(node.names, node.nodes, strict=True)):
         if at != node.absent:
-            yield _Member(name, case, chosen=True, box=box)
+            yield _NodeMember(name, case, chosen=True, box=box)
 
 
 #: leaf -> its items, of all lists of one level end to end: bytes of fixed width, or spans
@@ -119,7 +119,7 @@ class _Gather:
         #: decodes what lies in dynamic values and references
         self._nested = nested
 
-    def member(self, member: _Member, item: Type, kind: pa.DataType) -> pa.Array:
+    def member(self, member: _NodeMember, item: Type, kind: pa.DataType) -> pa.Array:
         """A key of a tuple, or of a variant's cases."""
         if member.chosen and split_option(item)[1]:
             # Its own value may be None: a struct around it shows that it was chosen.

@@ -26,9 +26,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, assert_never
 
 from tidemark.errors import SchemaError
-from tidemark.message.error_path import name_problem
 from tidemark.message.foreign.arrow.values import case_type, from_arrow_value, to_arrow_value
 from tidemark.message.members import Member, cases, members, split_option
+from tidemark.message.names import name_problem
 from tidemark.message.types import (
     BOOLEAN,
     BYTES,

@@ -13,7 +13,7 @@ from datetime import UTC
 from typing import Any, assert_never
 
 from tidemark.errors import DecodeError, EncodeError, MessageError
-from tidemark.message.error_path import within
+from tidemark.message.error_path import prefix_path
 from tidemark.message.evolve import UnknownCase
 from tidemark.message.foreign.json.text import from_json_text, to_json_text
 from tidemark.message.members import Member, cases, members, split_option
@@ -142,4 +142,4 @@ def _part(convert: _Convert, part: str | int, item: Type, value: Any) -> Any:
     try:
         return convert(item, value)
     except MessageError as error:
-        raise within(part, error) from None
+        raise prefix_path(part, error) from None

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from tidemark.errors import EncodeError, SchemaError
-from tidemark.message.error_path import name_problem
 from tidemark.message.foreign.infer import infer_many, merge, or_absent
-from tidemark.message.foreign.references import Named
+from tidemark.message.foreign.references import RecurringSchemas
+from tidemark.message.names import name_problem
 from tidemark.message.types import (
     ABSENT,
     BOOLEAN,
@@ -60,20 +60,20 @@ SUBSCHEMAS_MAX = 65_536
 
 def from_json_schema(document: Mapping[str, Any] | bool) -> tuple[Type, dict[str, Type]]:
     """The type that a JSON Schema document describes, and the definitions of schemas that recur in it."""
-    reader = _Reader(document)
+    reader = _DocumentReader(document)
     root = reader.named.visit("#", _root_name(document), lambda: reader.read(document, "#"))
     validate(root, reader.named.definitions)
     return root, reader.named.definitions
 
 
-class _Reader:
+class _DocumentReader:
     """Reads one document. `pointer` is where a subschema lies, for errors and for the end of recursion."""
 
     def __init__(self, document: Any) -> None:
         self._document = document
         self._depth = 0
         self._count = 0
-        self.named = Named()
+        self.named = RecurringSchemas()
 
     def read(self, schema: Any, pointer: str) -> Type:
         if schema is True:

@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from tidemark.errors import EncodeError, MessageError
-from tidemark.message.error_path import within
+from tidemark.message.error_path import prefix_path
 from tidemark.message.members import cases, members, split_option
 from tidemark.message.schema import Schema
 from tidemark.message.types import Atomic, Dynamic, Kind, List, Reference, Tuple, Type, Variant
@@ -79,7 +79,7 @@ def _part(part: str | int, item: Type, plain: Any, schema: Schema) -> Any:
     try:
         return _typed(item, plain, schema)
     except MessageError as error:
-        raise within(part, error) from None
+        raise prefix_path(part, error) from None
 
 
 def _atomic(item: Atomic, plain: Any) -> Any:

@@ -20,7 +20,7 @@ from tidemark.storage.log.record import (
     payload_at,
     record_bytes,
 )
-from tidemark.storage.log.rows import Rows, RowTable, Words
+from tidemark.storage.log.rows import RecordRows, RowTable, Words
 
 _WORD = 4
 #: Places of the header's numbers, in words (record.py).
@@ -41,7 +41,7 @@ class Region(NamedTuple):
 class Scanned(NamedTuple):
     """What is in a segment. `homes` of the rows are streams; the footer is not among the rows."""
 
-    rows: Rows
+    rows: RecordRows
     regions: list[Region]
     #: where the last whole record ends; all regions at or beyond it are the tail
     end: int

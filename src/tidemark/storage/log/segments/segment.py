@@ -18,7 +18,7 @@ from tidemark.errors import DamagedError, UnknownFormatError
 from tidemark.storage.disk.disk import File
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.record import FOOTER_STREAM, HEADER_BYTES, header_at, payload_at, seed_of
-from tidemark.storage.log.rows import Rows
+from tidemark.storage.log.rows import RecordRows
 from tidemark.storage.log.segments.scan import Region, scan
 
 VERSION = 1
@@ -64,12 +64,12 @@ def encode_trailer(footer: int, seed: int) -> bytes:
 
 
 @dataclass(slots=True)
-class Contents:
+class SegmentContents:
     """What is in a segment file."""
 
     number: int
     #: `homes` are streams
-    rows: Rows
+    rows: RecordRows
     #: where the last whole record ends
     end: int
     size: int
@@ -81,7 +81,7 @@ class Contents:
     damage: list[Region] = field(default_factory=list)
 
 
-def read_contents(file: File, identity: int, number: int, *, last: bool) -> Contents:
+def read_contents(file: File, identity: int, number: int, *, last: bool) -> SegmentContents:
     """The rows of a segment: from its footer, or else from its records. `last`: it may have a torn tail."""
     headed = _check_header(file, identity, number)
     seed, size = seed_of(identity, number), file.size()
@@ -95,7 +95,7 @@ def read_contents(file: File, identity: int, number: int, *, last: bool) -> Cont
     damage = [region for region in scanned.regions if not growing or region.offset < scanned.end]
     if not headed:
         damage.append(Region(0, SEGMENT_HEADER_BYTES, None, True))
-    return Contents(number, scanned.rows, scanned.end, size, growing, scanned.epoch, damage)
+    return SegmentContents(number, scanned.rows, scanned.end, size, growing, scanned.epoch, damage)
 
 
 def _check_header(file: File, identity: int, number: int) -> bool:
@@ -141,7 +141,7 @@ def _sector(file: File, at: int, length: int) -> bytes:
         return bytes(length)
 
 
-def _from_footer(file: File, number: int, size: int, seed: int) -> Contents | None:
+def _from_footer(file: File, number: int, size: int, seed: int) -> SegmentContents | None:
     """What a sealed segment's footer tells; None when there is none, or none that can be trusted."""
     trailer = size - _TRAILER.size
     if trailer < SEGMENT_HEADER_BYTES:
@@ -160,7 +160,7 @@ def _from_footer(file: File, number: int, size: int, seed: int) -> Contents | No
     payload = payload_at(data, 0, header)
     if payload is None:
         return None
-    return Contents(number, Rows.frombytes(payload), footer, size, False, header.epoch)
+    return SegmentContents(number, RecordRows.frombytes(payload), footer, size, False, header.epoch)
 
 
 def read_record(file: File, offset: int, length: int, seed: int) -> memoryview | None:

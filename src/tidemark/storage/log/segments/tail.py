@@ -16,7 +16,7 @@ from tidemark.storage.log.record import (
     record_bytes,
     seed_of,
 )
-from tidemark.storage.log.rows import NO_ROWS, Rows, RowTable
+from tidemark.storage.log.rows import NO_ROWS, RecordRows, RowTable
 from tidemark.storage.log.segments.segment import (
     SEGMENT_HEADER_BYTES,
     encode_segment_header,
@@ -28,10 +28,12 @@ from tidemark.storage.log.stream import Pending
 _PADDING = [bytes(count) for count in range(ALIGNMENT)]
 
 
-class Tail:
+class TailSegment:
     """A segment file that grows. A write is one call to the disk and is done wholly or not at all."""
 
-    def __init__(self, file: File, identity: int, number: int, size: int, rows: Rows, epoch: int) -> None:
+    def __init__(
+        self, file: File, identity: int, number: int, size: int, rows: RecordRows, epoch: int
+    ) -> None:
         self.file = file
         self.number = number
         self.size = size
@@ -45,7 +47,9 @@ class Tail:
         self._table = RowTable(rows)
 
     @classmethod
-    def create(cls, disk: Disk, identity: int, number: int, epoch: int, first: Sequence[Pending]) -> Tail:
+    def create(
+        cls, disk: Disk, identity: int, number: int, epoch: int, first: Sequence[Pending]
+    ) -> TailSegment:
         """A new segment with its first records, on the platter, name and all."""
         name = segment_name(number)
         file = disk.create(name)

@@ -1,0 +1,37 @@
+"""BrokerConfig: everything about a broker that does not change in its life."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidemark.broker.hosting.host import HostPolicy
+from tidemark.broker.overlay.layout import Layout
+from tidemark.broker.publishing.pubend import PubendPolicy
+from tidemark.ticks import Thresholds
+
+MILLISECOND = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """The settings of one life of a broker; durations are in microseconds."""
+
+    name: str
+    #: grows with every life; kept on disk
+    incarnation: int
+    #: the overlay as it is when this life begins; `RoutesChanged` brings later ones
+    layout: Layout
+    pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
+    host_policy: HostPolicy = field(default_factory=HostPolicy)
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    window_bytes_max: int = 64 << 20
+    #: periodic work: silence, releases, saving
+    period: int = 50 * MILLISECOND
+    pfs_sync: int = 100 * MILLISECOND
+    #: a better way to a pubend that has come (back) is taken after half of this to all of it
+    return_delay: int = 1_000 * MILLISECOND
+    #: what a neighbour wanted whose link is gone is asked for on for so long
+    linger: int = 10_000 * MILLISECOND
+    #: what publishers are told while this broker takes nothing new from them, "" while it does; as for the
+    #: layout, `RoutesChanged` brings later ones
+    drain_notice: str = ""

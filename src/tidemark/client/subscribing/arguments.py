@@ -1,0 +1,68 @@
+"""Arguments of `subscribe`: what a subscriber wants, and who keeps its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Literal
+
+from tidemark.client.subscribing.start_position import Start, check_start
+from tidemark.errors import ClientError
+from tidemark.ticks import CheckpointToken
+
+#: Bytes of events that the broker may send ahead of what was consumed, unless the application says otherwise.
+WINDOW_BYTES_MAX = 4 << 20
+
+#: When a durable subscription whose place the broker keeps is acknowledged: see Client.subscribe.
+AckMode = Literal["auto", "client", "transacted"]
+
+
+class ServerKept(Enum):
+    """The type of SERVER_KEPT."""
+
+    SERVER_KEPT = "server kept"
+
+
+#: Given as `checkpoint`: the broker keeps the token of the subscription.
+SERVER_KEPT = ServerKept.SERVER_KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeArguments:
+    """The arguments of one call of `subscribe`, unchecked."""
+
+    pattern: str
+    selector: str
+    durable: str | None
+    checkpoint: CheckpointToken | ServerKept | None
+    ack: AckMode | None
+    start: Start | None
+    window_bytes_max: int
+
+    def check(self, now: datetime) -> None:
+        """Raise ClientError if the arguments contradict each other, or `start` is later than `now`."""
+        if self.durable is None and isinstance(self.checkpoint, CheckpointToken):
+            raise ClientError("a checkpoint needs a durable subscription: give it a name with durable=...")
+        if self.durable is None and self.ack is not None:
+            raise ClientError("only a durable subscription is acknowledged: give it a name with durable=...")
+        if self.durable == "":
+            raise ClientError("the name of a durable subscription has at least one character")
+        if self.ack is not None and self.ack not in ("auto", "client", "transacted"):
+            raise ClientError(f'ack is "auto", "client" or "transacted", not {self.ack!r}')
+        check_start(self.start, self.durable, now)
+
+    @property
+    def token(self) -> CheckpointToken | None:
+        """The checkpoint token that the application gave, None if it gave none."""
+        return self.checkpoint if isinstance(self.checkpoint, CheckpointToken) else None
+
+    @property
+    def is_held(self) -> bool:
+        """The application keeps the checkpoint token: only the application knows what it has committed."""
+        return not isinstance(self.checkpoint, ServerKept)
+
+    @property
+    def mode(self) -> AckMode:
+        """The way of acknowledging that was chosen; without a choice it depends on who keeps the token."""
+        return self.ack or ("client" if self.is_held else "auto")

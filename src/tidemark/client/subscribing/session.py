@@ -1,0 +1,373 @@
+"""SubscriptionSession: one subscription at its broker. It subscribes, takes deliveries in, acknowledges.
+
+The session lives as long as the subscription is open and outlasts connections: after each reconnection it
+subscribes again and presents what was consumed. `Subscription` is what applications hold of it, `Inbox` keeps
+what was delivered, `OpenSubscriptions` hands it the frames that carry its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from time import time_ns
+from typing import Protocol
+
+from tidemark.client.connecting.link import Link
+from tidemark.client.events import Batch, Event, EventRows, Gap
+from tidemark.client.subscribing.acks import Acks
+from tidemark.client.subscribing.arguments import SubscribeArguments
+from tidemark.client.subscribing.inbox import NOT_KEPT, RECONNECTED, Inbox, InboxCursor
+from tidemark.client.subscribing.start_position import Start
+from tidemark.client.topics import ClientTopics
+from tidemark.errors import ClientError, ClosedError, RefusedError, TidemarkError, TimedOutError
+from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import Credit, Deliver, Refused, Subscribe, Subscribed, Unsubscribe
+from tidemark.wire.frames import Gap as GapFrame
+
+#: What can be acknowledged: all up to one of these, or with None all that was handed out.
+Upto = Event | Gap | Batch | CheckpointToken | None
+
+
+class Owner(Protocol):
+    """What a session needs of its client. All sessions of a client share one owner."""
+
+    link: Link
+    topics: ClientTopics
+    acks: Acks
+    #: seconds that the broker has to answer
+    timeout: float
+
+    def enter(self, session: SubscriptionSession) -> None:
+        """Hand frames for the name of `session` to it from now on; ClientError if another has the name."""
+
+    def leave(self, session: SubscriptionSession) -> None:
+        """Hand no more frames to `session`."""
+
+    def fresh_name(self) -> str:
+        """A name that no other subscription has."""
+
+    async def unsubscribe(self, name: str) -> None:
+        """End the durable subscription `name` for good."""
+
+    async def starting_token(self, name: str, start: Start) -> CheckpointToken | None:
+        """The token at which the durable subscription `name` starts; None if the broker has it already."""
+
+
+class SubscriptionSession:
+    """The state of one subscription, from opening to closing."""
+
+    def __init__(self, owner: Owner, arguments: SubscribeArguments) -> None:
+        self._owner = owner
+        self._arguments = arguments
+        self._durable = arguments.durable
+        self._mode = arguments.mode
+        self._is_held = arguments.is_held
+        #: the token to subscribe with before the broker has answered once
+        self._given = arguments.token
+        self.inbox = Inbox(arguments.window_bytes_max, self._given)
+        self.name = arguments.durable or ""
+        #: the stamp of the last Subscribe frame; of two connections with one name the later stamp wins
+        self._stamp = 0
+        #: pubend -> the tick from which a changed selector holds
+        self.since = CheckpointToken()
+        #: the broker on this connection delivers
+        self.is_subscribed = False
+        self._was_subscribed = False
+        #: pubend -> tick that the application acknowledged. The application has stored the token that it gave
+        #: when it subscribed, so that counts as acknowledged.
+        self._acknowledged: dict[str, int] = dict(self._given or {})
+        #: pubend -> tick that was acknowledged to the broker on this connection
+        self._sent: dict[str, int] = {}
+        self._opened: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        #: the events that the inbox's cursor goes through; None while it is at a gap
+        self._rows: EventRows | None = None
+        self._error: TidemarkError | None = None
+        self._is_closed = False
+
+    # Opening and closing.
+
+    async def open(self) -> None:
+        """Subscribe and wait until delivery has started; see Subscription.open."""
+        if self._opened is not None:
+            self.check_open()
+            return
+        self._opened = asyncio.get_running_loop().create_future()
+        try:
+            if self._durable is not None:
+                await self._find_start(self._durable)
+                self._owner.enter(self)
+            self.up()
+            async with asyncio.timeout(self._owner.timeout):
+                await self._opened
+        except TimeoutError:
+            self._end()
+            pattern = self._arguments.pattern
+            raise TimedOutError(
+                f"the broker did not answer to the subscription of {pattern!r} in time: try again"
+            ) from None
+        except BaseException:
+            self._end()
+            raise
+
+    async def _find_start(self, durable: str) -> None:
+        """If a start was given, and no checkpoint to go on from, start at the token of that start."""
+        if self._arguments.start is None or self._given is not None:
+            return
+        token = await self._owner.starting_token(durable, self._arguments.start)
+        if token is not None:
+            self._given = token
+            self.inbox = Inbox(self.inbox.window_bytes_max, token)
+            self._acknowledged = dict(token)
+
+    async def close(self, timeout: float) -> None:
+        """End the session; a durable subscription stays at the broker, which learns what was consumed."""
+        if self._is_closed:
+            return
+        if self.is_subscribed and self._durable is not None:
+            token = self.to_acknowledge()
+            if token:
+                # Events whose acknowledgement the broker does not get are delivered again: no reason to fail.
+                with suppress(ClientError):
+                    await self._owner.acks.commit([(self, token)], timeout)
+        elif self.is_subscribed:
+            self._owner.link.send(Unsubscribe(self.name))
+        self._end()
+
+    async def unsubscribe(self) -> None:
+        """End the subscription for good."""
+        await self._owner.unsubscribe(self.name)
+        self._end()
+
+    def fail(self, error: TidemarkError) -> None:
+        """End the session with an error, which is raised where the application opens, iterates or acks."""
+        self._error = error
+        self.is_subscribed = False
+        self._owner.acks.forget(self)
+        self._owner.leave(self)
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_exception(error)
+        self._wake()
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self.is_subscribed = False
+        self._owner.acks.forget(self)
+        self._owner.leave(self)
+        self._wake()
+
+    def check_open(self) -> None:
+        """Raise the error that the session has ended with; ClosedError if it was closed."""
+        if self._error is not None:
+            raise self._error
+        if self._is_closed:
+            raise ClosedError("the subscription is closed: open it again with subscribe(...)")
+
+    # Handing out.
+
+    def step(self) -> Event | Gap | None:
+        """Hand out the next row of what is loaded; all rows before it are consumed. None if none is left."""
+        cursor = self.inbox.cursor
+        if cursor is None or cursor.out == len(cursor.positions):
+            return None
+        row = cursor.done = cursor.out
+        cursor.out = row + 1
+        return Event(self._rows, row) if self._rows is not None else _gap(cursor)
+
+    def step_batch(self) -> Batch | Gap | None:
+        """Hand out all rows of what is loaded that were not handed out yet; None if none is left."""
+        cursor = self.inbox.cursor
+        if cursor is None or cursor.is_finished:
+            return None
+        first = cursor.done = cursor.out
+        cursor.out = len(cursor.positions)
+        return Batch(self._rows, first) if self._rows is not None else _gap(cursor)
+
+    async def load(self) -> bool:
+        """Wait until there is something to hand out; all that was handed out is consumed.
+
+        False if the session was closed. ClientError if another task waits already; the error of the session
+        if it has failed; DecodeError if the broker does not know the schema of an event.
+        """
+        if self._waiter is not None:
+            raise ClientError("somebody else iterates over this subscription: open another one")
+        topics = self._owner.topics
+        while True:
+            batch = self.inbox.next_batch
+            if batch is not None and topics.missing(batch):
+                await topics.fetch(batch)
+                continue  # after a reconnection another batch may be the next one
+            if self._error is not None:
+                raise self._error
+            if self._is_closed:
+                return False
+            cursor = self.inbox.take()
+            self._consumed()
+            if cursor is not None:
+                self._rows = EventRows(cursor, topics) if cursor.entry.batch is not None else None
+                return True
+            await self._more()
+
+    def _consumed(self) -> None:
+        granted = self.inbox.grant()
+        if granted and self.is_subscribed:
+            self._owner.link.send(Credit(self.name, granted))
+        self._owner.acks.soon(self)
+
+    async def _more(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # Acknowledging.
+
+    @property
+    def checkpoint(self) -> CheckpointToken:
+        """The token of everything that was handed out."""
+        return CheckpointToken(self.inbox.handed())
+
+    async def ack(self, upto: Upto, *, sync: bool) -> None:
+        """Acknowledge all up to `upto`; see Subscription.ack."""
+        if self._durable is None:
+            return
+        token = self.token_upto(upto)
+        self.acknowledged(token)
+        if sync:
+            self.check_open()
+            await self._owner.acks.commit([(self, token)], self._owner.timeout)
+
+    def token_upto(self, upto: Upto) -> CheckpointToken:
+        """The token of having consumed all up to `upto`; ClientError if it cannot be acknowledged."""
+        match upto:
+            case None:
+                return self.checkpoint
+            case CheckpointToken():
+                return upto
+            case Event() | Batch():
+                pubend, position = upto._position
+                return CheckpointToken({pubend: position})
+            case Gap():
+                return CheckpointToken({upto.pubend: upto.upto})
+        # Programs that are not type-checked can get here.
+        given = type(upto).__name__  # type: ignore[unreachable]
+        raise ClientError(f"an event, gap, batch or token can be acknowledged, not {given}")
+
+    def acknowledged(self, token: CheckpointToken) -> None:
+        """The application has consumed everything that `token` covers; the broker is told soon."""
+        mine = self._acknowledged
+        for pubend, tick in token.items():
+            mine[pubend] = max(tick, mine.get(pubend, tick))
+        self._owner.acks.soon(self)
+
+    def to_acknowledge(self) -> CheckpointToken | None:
+        """The token to acknowledge now; None if the broker was told as much on this connection."""
+        if self._durable is None:
+            return None
+        known = self.inbox.consumed() if self._mode == "auto" else {}
+        # Silence behind a token that the application keeps is not in that token yet. If the silence were
+        # acknowledged and released, the application would be told of a gap when it returns with the token.
+        mine = self._acknowledged if self._is_held else self.inbox.quiet(self._acknowledged)
+        for pubend, tick in mine.items():
+            known[pubend] = max(tick, known.get(pubend, tick))
+        if known == self._sent or not known:
+            return None
+        self._sent = known
+        return CheckpointToken(known)
+
+    def to_grant(self) -> int:
+        """Bytes of credit to grant to the broker now, however few."""
+        return self.inbox.grant(is_idle=True)
+
+    @property
+    def is_busy(self) -> bool:
+        """Events are being handed out one by one, so there will soon be more to acknowledge."""
+        cursor = self.inbox.cursor
+        return self._mode == "auto" and cursor is not None and cursor.done < len(cursor.positions)
+
+    # From the broker.
+
+    def up(self) -> None:
+        """A new connection: subscribe, with the token of what was consumed."""
+        self.is_subscribed = False
+        self._sent = {}
+        if self._durable is None:
+            self._owner.leave(self)
+            self.name = self._owner.fresh_name()
+            self._owner.enter(self)
+        token = self._given
+        if self._durable is not None and self._was_subscribed:
+            token = CheckpointToken(self.inbox.consumed()) or None
+        self._stamp = max(self._stamp + 1, time_ns() // 1_000)
+        frame = Subscribe(
+            self.name,
+            self._arguments.pattern,
+            self._arguments.selector,
+            self._durable is not None,
+            self.inbox.credit,
+            token,
+            self._stamp,
+        )
+        self._owner.link.send(frame)
+
+    def down(self) -> None:
+        """The connection is lost. Events that were delivered before can still be handed out."""
+        self.is_subscribed = False
+
+    def subscribed(self, frame: Subscribed) -> None:
+        """The broker delivers from now on; or it says from where on a changed selector holds."""
+        self.since = self.since.merge(frame.since)
+        if self.is_subscribed:
+            return
+        self.inbox.connected(frame.token, repeats=self._was_subscribed and self._durable is not None)
+        self.is_subscribed = self._was_subscribed = True
+        self._check_started()
+        self._owner.acks.soon(self)
+        self._owner.acks.resend()
+
+    def _check_started(self) -> None:
+        """The subscription is open once the broker has named a start for each of its own pubends.
+
+        Everything that is published at this broker from then on is delivered.
+        """
+        opened, welcome = self._opened, self._owner.link.welcome
+        is_started = welcome is not None and self.inbox.started.issuperset(welcome.pubends)
+        if is_started and opened is not None and not opened.done():
+            opened.set_result(None)
+
+    def delivered(self, frame: Deliver) -> None:
+        """The broker delivered events, or silence."""
+        if self.is_subscribed:
+            self._arrived(self.inbox.delivered(frame, missed=self._missed))
+
+    def gap(self, frame: GapFrame) -> None:
+        """The broker reports ticks that were released before this subscriber got them."""
+        if self.is_subscribed:
+            self._arrived(self.inbox.let_go(frame, missed=self._missed))
+
+    @property
+    def _missed(self) -> str:
+        return RECONNECTED if self._durable is None else NOT_KEPT
+
+    def _arrived(self, is_new: bool) -> None:
+        if self._opened is not None and not self._opened.done():
+            self._check_started()
+        if is_new:
+            self._wake()
+        elif self._durable is not None:
+            self._owner.acks.soon(self)
+
+    def refused(self, frame: Refused) -> None:
+        """The broker does not deliver, or no longer."""
+        self.fail(RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code))
+
+
+def _gap(cursor: InboxCursor) -> Gap:
+    entry = cursor.entry
+    token = CheckpointToken({**cursor.before, entry.pubend: entry.upto})
+    return Gap(entry.pubend, entry.base, entry.upto, entry.reason, token)

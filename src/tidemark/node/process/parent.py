@@ -1,0 +1,28 @@
+"""Ending with the parent: a child process that does not outlive the process that started it.
+
+There are two ways, for two kinds of children. `end_with_parent` asks the kernel for a signal when the parent
+dies: a program of this project calls it first in its main function. A child that may run on any system, like
+the archive beside a broker, watches its standard input instead, which the kernel closes when the parent dies
+(`SupervisedProcess`, `tidemark pipeline archive --attached`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+#: The option of prctl(2) that sets the signal which a process gets when its parent dies.
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """Have the kernel send signal `number` to this process when its parent ends, also by SIGKILL.
+
+    Exits with code 1 if the parent has ended already: then no signal will come. Linux only. The setting is
+    kept over `exec`, so it also holds for a command that takes this process over.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() == 1:
+        sys.exit(1)

@@ -1,0 +1,129 @@
+"""Membership: which topology wins, what is told to whom, and what is on disk before anybody acts on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidemark.broker.effects import PubendState
+from tidemark.errors import DiskFullError, UnknownFormatError
+from tidemark.node.config.units import SocketAddress
+from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
+from tidemark.node.topology.membership import Membership
+from tidemark.node.topology.text import to_text
+from tidemark.node.topology.topology import BrokerPlacement, Bundle, Topology
+from tidemark.wire.frames import Overlay
+
+ONE = BrokerPlacement("b1", "b1", SocketAddress("127.0.0.1", 1), ("main",))
+TWO = BrokerPlacement("b2", "b2", SocketAddress("127.0.0.1", 2))
+BOTH = Bundle("both", ("b2", "b1"))
+
+
+def topology(*more: BrokerPlacement, version: int = 0) -> Topology:
+    bundles = [Bundle(each.name, (each.cell, "b1")) for each in more]
+    return Topology.build([ONE, *more], bundles, version=version)
+
+
+class Member:
+    """A membership that writes down what happens."""
+
+    def __init__(self, first: Topology) -> None:
+        self.log: list[str] = []
+        self.said: list[Overlay] = []
+        self.is_full = False
+        self.membership = Membership(first, self._save, self._adopt)
+
+    async def _save(self, topology: Topology) -> Mapping[str, PubendState]:
+        await asyncio.sleep(0)
+        if self.is_full:
+            raise DiskFullError("no space", path="overlay.toml")
+        self.log.append(f"saved {topology.version}")
+        return {}
+
+    def _adopt(self, topology: Topology, states: Mapping[str, PubendState]) -> None:
+        assert not states
+        self.log.append(f"adopted {topology.version}")
+
+    async def hear(self, frame: Overlay) -> None:
+        self.membership.heard(frame, self.said.append)
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+def told(topology: Topology) -> Overlay:
+    return Overlay(topology.version, topology.digest, to_text(topology))
+
+
+def test_a_newer_topology_is_on_disk_before_it_is_acted_on_and_an_older_one_is_answered() -> None:
+    async def story() -> None:
+        member = Member(topology())
+        newer = topology(TWO, version=4)
+        await member.hear(Overlay(4, newer.digest))
+        assert member.log == []  # only its version was said: the rest follows
+        await member.hear(told(newer))
+        await member.hear(told(newer))
+        assert member.log == ["saved 4", "adopted 4"]
+        assert member.said == []
+        await member.hear(Overlay(3, "old"))
+        assert member.said == [told(newer)]
+
+    asyncio.run(story())
+
+
+def test_files_that_differ_are_not_taken_from_each_other() -> None:
+    async def story() -> None:
+        member = Member(topology())
+        await member.hear(told(topology(TWO)))
+        assert (member.log, member.said) == ([], [])
+
+    asyncio.run(story())
+
+
+def test_of_two_changes_at_once_all_agree_on_one() -> None:
+    async def story() -> None:
+        other = replace(TWO, name="b3", cell="b3")
+        changes = [topology(TWO, version=1), topology(other, version=1)]
+        members = [Member(topology()) for _ in changes]
+        for member, change in zip(members, changes, strict=True):
+            await member.hear(told(change))
+        for member, change in zip(members, reversed(changes), strict=True):
+            await member.hear(told(change))
+        assert len({member.membership.topology.digest for member in members}) == 1
+        assert sorted(len(member.log) for member in members) == [2, 4]
+
+    asyncio.run(story())
+
+
+def test_a_topology_that_cannot_be_kept_is_not_acted_on_and_may_come_again() -> None:
+    async def story() -> None:
+        member = Member(topology())
+        member.is_full = True
+        await member.hear(told(topology(TWO, version=1)))
+        await member.hear(Overlay(2, "x", "[brokers"))
+        assert member.log == []
+        assert member.membership.topology.version == 0
+        member.is_full = False
+        await member.hear(told(topology(TWO, version=1)))
+        assert member.log == ["saved 1", "adopted 1"]
+
+    asyncio.run(story())
+
+
+def test_the_data_directory_keeps_the_last_topology(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    assert directory.topology() is None
+    for version in (1, 7):
+        directory.save_topology(topology(TWO, version=version))
+    directory.close()
+    directory = DataDirectory(tmp_path)
+    found = directory.topology()
+    assert found is not None
+    assert (found.version, found.layout()) == (7, topology(TWO).layout())
+    (tmp_path / OVERLAY_FILE).write_text("[brokers]\n")
+    with pytest.raises(UnknownFormatError, match="not with its version"):
+        directory.topology()
+    directory.close()

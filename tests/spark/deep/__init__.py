@@ -1,0 +1,1 @@
+"""Tests of deep catch-up, without a broker and with one."""

@@ -1,0 +1,1 @@
+"""Tests of sessions, their Java, their errors, and the same jobs on every engine."""

@@ -1,0 +1,1 @@
+"""Tests of history as a DataFrame."""

@@ -1,0 +1,164 @@
+"""History on Spark: the archive and the live tail as one DataFrame, no event twice, none missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live_node import LiveNode, live_node
+from tidemark import sync
+from tidemark.errors import ConfigError, SelectorError
+from tidemark.spark import history
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.archive.reader import snapshot
+from tidemark.spark.history_frames.frame import tail, to_tick
+from tidemark.spark.history_frames.scan import HistoryQuery, TableScan
+from tidemark.spark.topic_columns import make_topic_columns
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+
+TRADE = "[symbol: string, price: double, qty: int?, leg: [venue: string, n: int]?]"
+
+
+def value(n: int) -> dict[str, Any]:
+    leg = {"venue": f"V{n % 2}", "n": n} if n % 3 else None
+    return {"symbol": f"S{n % 5}", "price": n / 2, "qty": n if n % 2 else None, "leg": leg}
+
+
+class Place:
+    """A broker with an archive that covers a part of what it has."""
+
+    def __init__(self, node: LiveNode, tm: sync.Client, path: Path) -> None:
+        self.url = node.url
+        self.path = path / "archive"
+        tm.create_topic("trades.us", TRADE)
+        tm.create_topic("trades.fx", "[price: string, pair: string]")
+        tm.subscribe("trades.us", durable="holds").close()
+        self.ticks: list[int] = []
+        with Archive(node.url, self.path) as archive:
+            for first in (0, 40):
+                self.publish(tm, first)
+                archive.round()
+        tm.create_topic("trades.us", TRADE.replace("]?]", ", fee: double?]?, late: long?]"))
+        self.publish(tm, 80, late=7)
+
+    def publish(self, tm: sync.Client, first: int, **more: Any) -> None:
+        values = [value(n) | more for n in range(first, first + 40)]
+        self.ticks += [tick for tick in tm.publish_many("trades.us", values) if tick is not None]
+        tm.publish("trades.fx", {"price": f"p{first}", "pair": "EURUSD"})
+        tm.publish("trades.open", {"price": first, "n": 1})
+        tm.publish("trades.open", {"price": f"o{first}"})
+        tm.publish("other", {"price": first})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    path = tmp_path_factory.mktemp("history")
+    with live_node(path, **{"retention.archive": "true"}) as node, sync.connect(node.url) as tm:
+        yield Place(node, tm, path)
+
+
+@pytest.mark.spark
+def test_archive_and_tail_are_one_history(spark: Any, place: Place) -> None:
+    frame = history(spark, "trades.us", broker=place.url, archive=place.path)
+    rows = frame.orderBy("_tick").collect()
+    assert [row["_tick"] for row in rows] == place.ticks
+    for n, row in enumerate(rows):
+        wanted = value(n)
+        assert (row["symbol"], row["price"], row["qty"]) == (wanted["symbol"], wanted["price"], wanted["qty"])
+        assert (row["leg"] and row["leg"]["n"]) == (wanted["leg"] and wanted["leg"]["n"])
+        assert row["late"] == (7 if n >= 80 else None)
+    archived = history(spark, "trades.us", archive=place.path, columns=["_tick"])
+    assert [row[0] for row in archived.orderBy("_tick").collect()] == place.ticks[:80]
+
+
+@pytest.mark.spark
+def test_a_selector_chooses_in_the_archive_as_at_the_broker(spark: Any, place: Place) -> None:
+    def ticks(selector: str, **more: Any) -> list[int]:
+        frame = history(
+            spark, "trades.us", selector, broker=place.url, archive=place.path, columns=["_tick"], **more
+        )
+        return [row[0] for row in frame.orderBy("_tick").collect()]
+
+    every = list(enumerate(place.ticks))
+    assert ticks("symbol = 'S1' AND price > 10") == [tick for n, tick in every if n % 5 == 1 and n / 2 > 10]
+    assert ticks("leg.venue = 'V1' OR qty IS NULL") == [tick for n, tick in every if n % 2 == 0 or n % 3]
+    since, until = place.ticks[60], place.ticks[100]
+    assert ticks("price >= 0", since=since, until=until) == place.ticks[60:100]
+
+
+@pytest.mark.spark
+def test_topics_of_a_pattern_are_read_by_what_they_have_in_common(spark: Any, place: Place) -> None:
+    frame = history(spark, "trades.*", broker=place.url, archive=place.path)
+    rows = frame.where("_topic <> 'trades.us'").select("_topic", "price", "n").orderBy("_tick").collect()
+    assert [tuple(row) for row in rows] == [
+        each
+        for n in (0, 40, 80)
+        for each in (
+            ("trades.fx", f'"p{n}"', None),
+            ("trades.open", str(n), 1),
+            ("trades.open", f'"o{n}"', None),
+        )
+    ]
+    assert frame.count() == len(place.ticks) + 9
+
+
+@pytest.mark.spark
+def test_what_sql_cannot_ask_the_matcher_does(spark: Any, place: Place) -> None:
+    selector = "price = 'o40' OR n = 1 OR unheard_of = 3"
+    frame = history(spark, "trades.*", selector, broker=place.url, archive=place.path)
+    prices = [row["price"] for row in frame.orderBy("_tick").collect()]
+    assert prices == ["0", "40", '"o40"', "80"]
+
+
+def test_files_that_cannot_have_it_are_passed_over(place: Place) -> None:
+    taken = snapshot(place.path)
+
+    def files(selector: str, base: int = TICK_MIN, upto: int = TICK_MAX) -> int:
+        topic_columns = make_topic_columns(taken.topics.described, "trades.us", selector, None, gaps=False)
+        return len(TableScan(taken, "trades", taken.topics, HistoryQuery(topic_columns, base, upto)).files)
+
+    assert files("") == 2
+    assert files("price > 30") == 1
+    assert files("price < 1 OR price BETWEEN 2.5 AND 3") == 1
+    assert files("price > 10 OR symbol = 'S1'") == 2
+    assert files("symbol = 'T'") == 0
+    assert files("symbol LIKE 'S%'") == 2
+    assert files("price + 1 > 1000") == 2
+    assert files("", base=place.ticks[50]) == 1
+    assert files("", upto=place.ticks[10]) == 1
+
+
+def test_the_tail_begins_where_the_archive_ends() -> None:
+    def pubend(name: str, **more: int | None) -> dict[str, Any]:
+        return {"pubend": name, "position": 100, "last_event": 90, "lost": None, **more}
+
+    start, end = tail([pubend("a"), pubend("b"), pubend("c", lost=7)], CheckpointToken({"a": 40}), 5, 95)
+    assert dict(start) == {"a": 40, "b": 5, "c": 7}
+    assert dict(end) == {"a": 95, "b": 95, "c": 95}
+    assert tail([pubend("a")], CheckpointToken({"a": 90}), TICK_MIN, TICK_MAX) == (
+        CheckpointToken(),
+        CheckpointToken(),
+    )
+
+
+def test_times_are_ticks() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    assert to_tick("2026-01-01T00:00:00Z") == to_tick(at) == to_tick(to_tick(at))
+    assert to_tick(at + timedelta(microseconds=1)) == to_tick(at) + 1
+    with pytest.raises(ConfigError, match="no time"):
+        to_tick("yesterday")
+    with pytest.raises(ConfigError, match="no zone"):
+        to_tick("2026-01-01T00:00:00")
+
+
+def test_a_mistake_is_said_before_spark_starts(place: Place) -> None:
+    with pytest.raises(ConfigError, match="broker, an archive"):
+        history(None, "trades")  # no session is needed to refuse
+    with pytest.raises(ConfigError, match="no topic matches"):
+        history(None, "nothing", archive=place.path)
+    with pytest.raises(SelectorError):
+        history(None, "trades.us", "prize > 1", archive=place.path)

@@ -1,0 +1,1 @@
+"""Tests of filters that Spark or Arrow hand over as selectors."""

@@ -1,0 +1,144 @@
+"""The sink's two halves, tasks and commit, against a real broker; no JVM."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
+
+from tests.live_node import LiveNode, live_node
+from tidemark import sync
+from tidemark.errors import ConfigError, NotConnectedError, RefusedError, SchemaError
+from tidemark.message.schema import Schema
+from tidemark.spark.options import sink_options
+from tidemark.spark.sink.sink import Sink, checked_sink
+from tidemark.spark.sink.staging import StagedFile
+from tidemark.ticks import TICK_MAX, TICK_MIN
+
+ROWS = StructType([StructField("n", IntegerType(), False), StructField("text", StringType())])
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[LiveNode]:
+    with live_node(tmp_path, **{"retention.archive": "true"}) as node:
+        with sync.connect(node.url) as tm:
+            tm.create_topic("numbers", "[n: int, text: string?]")
+        yield node
+
+
+def sink(node: LiveNode, path: Path, schema: StructType = ROWS, **given: str) -> Sink:
+    options = sink_options(
+        {
+            "broker": node.url,
+            "topic": "numbers",
+            "staging": str(path / "staging"),
+            "retrySeconds": "10",
+            **given,
+        }
+    )
+    made = checked_sink(options, schema, False, is_streaming=True)
+    return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # as it comes to a task
+
+
+def stage(made: Sink, partition: int, numbers: range, name: str = "query") -> StagedFile:
+    records = pa.RecordBatch.from_pydict({"n": list(numbers), "text": [f"k{n}" for n in numbers]})
+    return made.stage(
+        name, partition, iter([records.cast(pa.schema([("n", pa.int32()), ("text", pa.string())]))])
+    )
+
+
+def published(node: LiveNode, topic: str = "numbers") -> list[tuple[int, bytes]]:
+    """The number and key of every event, in the order of the log."""
+    found = []
+    with sync.connect(node.url) as tm:
+        schemas = {schema.fingerprint: schema for schema in tm.schemas(topic)}
+        for pubend in tm.ask("pubends"):
+            at = TICK_MIN
+            while True:
+                fetched = tm._fetch(pubend["pubend"], at, TICK_MAX, topic)
+                batch = fetched.batch
+                for row in range(0 if batch is None else batch.count):
+                    assert batch is not None
+                    schema = schemas[batch.shapes[int(batch.prelude("shape")[row])].fingerprint]
+                    found.append((schema.decode(batch.message(row))["n"], batch.key(row)))
+                if fetched.upto >= pubend["position"]:
+                    break
+                at = fetched.upto
+    return found
+
+
+def test_rows_are_published_once_whatever_comes_again(node: LiveNode, tmp_path: Path) -> None:
+    made = sink(node, tmp_path, key="text")
+    lost_attempt = stage(made, 0, range(10))  # a copy of a slow task, whose report Spark does not take
+    made.commit("query", 0, [stage(made, 1, range(10, 20)), stage(made, 0, range(10))])
+    made.commit("query", 0, [stage(made, 0, range(19, -1, -1))])
+    made.commit("query", 1, [stage(made, 0, range(20, 25))])
+    assert published(node) == [(n, f"k{n}".encode()) for n in range(25)]
+    assert (made.staging("query").path / lost_attempt.name).exists()
+
+
+def test_a_broker_that_restarts_during_the_commit_gets_the_rest(node: LiveNode, tmp_path: Path) -> None:
+    made = sink(node, tmp_path)
+    parts = [stage(made, index, range(index * 5, index * 5 + 5)) for index in range(40)]
+
+    def restart() -> None:
+        node.stop()
+        node.start()
+
+    timer = threading.Timer(0.05, restart)
+    timer.start()
+    made.commit("query", 0, parts)
+    timer.join()
+    assert [n for n, _ in published(node)] == list(range(200))
+
+
+def test_a_commit_that_finds_no_broker_fails_and_is_completed_later(node: LiveNode, tmp_path: Path) -> None:
+    made = sink(node, tmp_path, retrySeconds="0.3", pubend="main")
+    parts = [stage(made, 0, range(5))]
+    node.stop()
+    with pytest.raises(NotConnectedError, match=r"no answer for 0.3 s"):
+        made.commit("query", 0, parts)
+    made.staging("query").discard(parts)  # Spark's abort
+    node.start()
+    made.commit("query", 0, [stage(made, 0, range(4, -1, -1))])
+    assert [n for n, _ in published(node)] == list(range(5))
+
+
+def test_a_broker_that_lost_its_disk_is_not_taken_for_the_same(node: LiveNode, tmp_path: Path) -> None:
+    made = sink(node, tmp_path)
+    made.commit("query", 0, [stage(made, 0, range(5))])
+    with live_node(tmp_path / "other") as other:
+        with sync.connect(other.url) as tm:
+            tm.create_topic("numbers", "[n: int, text: string?]")
+        moved = sink(other, tmp_path)
+        with pytest.raises(RefusedError, match=r"has lost its disk, or is another one.* remove .*query"):
+            moved.commit("query", 1, [stage(moved, 0, range(5, 9))])
+        assert published(other) == []
+
+
+def test_columns_that_do_not_fit_are_refused_before_anything_runs(node: LiveNode, tmp_path: Path) -> None:
+    wrong = StructType([StructField("n", DoubleType()), StructField("extra", StringType())])
+    with pytest.raises(SchemaError, match=r"no events of 'numbers': extra: .*; n: Arrow's double is not int"):
+        sink(node, tmp_path, wrong)
+    with pytest.raises(ConfigError, match="mode append"):
+        checked_sink(sink_options({"broker": node.url, "topic": "numbers"}), ROWS, True)
+    with pytest.raises(ConfigError, match="checkpointLocation"):
+        checked_sink(sink_options({"broker": node.url, "topic": "numbers"}), ROWS, False, is_streaming=True)
+    assert published(node) == []
+
+
+def test_a_topic_that_nobody_declared_becomes_open_with_the_columns_as_a_shape(
+    node: LiveNode, tmp_path: Path
+) -> None:
+    made = sink(node, tmp_path, topic="fresh", key="text")
+    made.commit("query", 0, [stage(made, 0, range(3))])
+    assert published(node, "fresh") == [(n, f"k{n}".encode()) for n in range(3)]
+    with sync.connect(node.url) as tm:
+        (described,) = [each for each in tm.ask("topics") if each["topic"] == "fresh"]
+    assert described["open"]
+    assert described["schemas"] == [Schema.parse("[n: int, text: string?]").text]

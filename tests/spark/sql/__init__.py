@@ -1,0 +1,1 @@
+"""Tests of selectors as Spark SQL."""

@@ -1,0 +1,105 @@
+"""The bytes of the PFS: numbers, and records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tidemark.errors import DecodeError
+from tidemark.storage.pfs.record import BlockHead, Definitions, PfsRecord, Summary, decode, encode
+from tidemark.storage.pfs.varints import pack, put, take, unpack
+from tidemark.ticks import TICK_MAX, TICK_MIN
+
+numbers = st.one_of(st.integers(0, 300), st.integers(0, 2**64 - 1))
+ids = st.sets(st.one_of(st.integers(0, 300), st.integers(0, 2**32 - 1)), min_size=1, max_size=8).map(sorted)
+ticks = st.one_of(st.integers(TICK_MIN, TICK_MAX), st.integers(1_763 * 10**12, 1_763 * 10**12 + 10**6))
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(numbers))
+@example([])
+@example([2**64 - 1, 0, 127, 128])
+def test_numbers_come_back_from_their_bytes(values: list[int]) -> None:
+    packed = pack(np.array(values, np.uint64))
+    assert unpack(packed).tolist() == values
+    one_by_one = bytearray()
+    for value in values:
+        put(one_by_one, value)
+    assert one_by_one == packed
+    at = 0
+    for value in values:
+        found, at = take(packed, at)
+        assert found == value
+
+
+@pytest.mark.parametrize("data", [b"\x80", b"\x01\xff", b"\x80" * 11 + b"\x01"])
+def test_a_number_that_is_cut_off_or_too_long_is_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        unpack(data)
+    with pytest.raises(DecodeError):
+        take(data, len(data) - 1 if data[0] == 1 else 0)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> PfsRecord:
+    base, *listed, upto = sorted(draw(st.sets(ticks, min_size=2, max_size=12)))
+    sets = draw(st.lists(ids, max_size=5))
+    first = draw(st.integers(0, 70_000))
+    named = draw(st.lists(st.integers(0, first + len(sets)), min_size=len(listed), max_size=len(listed)))
+    present = np.array(draw(ids), np.uint32)
+    before = draw(
+        st.none()
+        | st.builds(
+            Summary, *[st.integers(1, 9)] * 2, st.just(99), *[st.integers(0, 5)] * 2, st.just(present)
+        )
+    )
+    head = draw(st.none() | st.builds(BlockHead, st.integers(0, 9), st.just(before)))
+    return PfsRecord(
+        draw(st.integers(1, 300)) if head is None else 0,
+        base,
+        upto,
+        np.array(listed, np.int64),
+        np.array(named, np.uint32),
+        first,
+        Definitions(
+            np.array([len(each) for each in sets], np.int64),
+            np.array([number for each in sets for number in each], np.uint32),
+        ),
+        head,
+    )
+
+
+def plain(value: object) -> object:
+    """The record with lists for arrays, to be compared."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, PfsRecord | BlockHead | Summary):
+        return [plain(getattr(value, name)) for name in value.__slots__]
+    return value
+
+
+@settings(derandomize=True, deadline=None)
+@given(records())
+def test_a_record_comes_back_from_its_bytes(record: PfsRecord) -> None:
+    data = b"".join(encode(record))
+    assert plain(decode(data)) == plain(record)
+    assert plain(decode(memoryview(data))) == plain(record)
+
+
+@settings(derandomize=True, deadline=None)
+@given(records(), st.integers(0, 10_000))
+def test_a_record_that_is_cut_off_is_refused_or_read_as_a_shorter_one(record: PfsRecord, place: int) -> None:
+    data = b"".join(encode(record))
+    try:
+        decode(data[: place % len(data)])
+    except DecodeError:
+        return
+
+
+def test_a_record_of_a_later_version_is_refused() -> None:
+    with pytest.raises(DecodeError, match="format 2"):
+        decode(b"\x20" + bytes(40))
