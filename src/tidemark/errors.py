@@ -208,6 +208,10 @@ class RefusedError(ClientError):
         self.name = name
         self.code = code
 
+    def with_reason(self, reason: str) -> RefusedError:
+        """Return the same refusal with another reason."""
+        return RefusedError(reason, what=self.what, name=self.name, code=self.code)
+
 
 class NotSubscribedError(ClientError):
     """The queue `name` is not subscribed to the topic, so nothing is kept for the queue: subscribe first."""

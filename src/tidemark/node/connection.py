@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
-from tidemark.wire.codec import encode, size_of
+from tidemark.wire.codec import Encode, encode, encoder_for, size_of
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
@@ -78,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_decoder",
+        "_encode",
         "_is_closing",
         "_said",
         "_server",
@@ -106,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         """`expected` is the neighbour that was called, `calling` the client; neither if it called."""
         self._server = server
         self._decoder = FrameDecoder()
+        self._encode: Encode = encode
         self._transport: asyncio.Transport | None = None
         self._is_closing = False
         #: pieces of frames that go out together at the end of what is being handled
@@ -232,6 +234,7 @@ class Connection(asyncio.BufferedProtocol):
         except VersionError as error:
             self.refuse("version", str(error))
             return
+        self._encode = encoder_for(version)
         self.name = name
         self.client = server.runtime.client_came(self)
         server.introduced(self)
@@ -248,6 +251,7 @@ class Connection(asyncio.BufferedProtocol):
         if holder is None:
             self.refuse("unknown", "there is no such lease, or not any more: connect and subscribe again")
             return
+        self._encode = encoder_for(version)
         self.name, self.client, self.lease, self.calling = holder.name, holder.client, holder, None
         server.introduced(self)
         self._write(Welcome(server.name, server.incarnation, version, server.pubends))
@@ -300,8 +304,11 @@ class Connection(asyncio.BufferedProtocol):
             if kind in _FROM_CLIENT:
                 if isinstance(frame, Subscribe):
                     self.is_subscriber = True
-                    if self._server.drain_notice:
-                        self._write(Refused("subscribe", frame.name, "draining", self._server.drain_notice))
+                    notice = server.drain_notice
+                    if notice is not None:
+                        self._write(
+                            Refused("subscribe", frame.name, "draining", notice.reason, notice.addresses)
+                        )
                         continue
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):
@@ -392,7 +399,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _say(self, frame: Frame) -> None:
         try:
-            self._said += encode(frame)
+            self._said += self._encode(frame)
         except WireError as error:
             log.error("a frame cannot be sent", address=self.address, reason=str(error))
             if isinstance(frame, Answer):
@@ -408,12 +415,12 @@ class Connection(asyncio.BufferedProtocol):
             if self.client is None:
                 self.said_bytes += size_of(said)
 
-    def refuse(self, code: str, reason: str) -> None:
-        """Say why, and close."""
+    def refuse(self, code: str, reason: str, addresses: tuple[str, ...] = ()) -> None:
+        """Tell the other side why, and which brokers to go to instead, and close."""
         if self._is_closing:
             return
         log.warning("refused", address=self.address, who=self.peer or self.name, code=code, reason=reason)
-        self._write(Refused("connect", "", code, reason))
+        self._write(Refused("connect", "", code, reason, addresses))
         self.close()
 
     def close(self) -> None:

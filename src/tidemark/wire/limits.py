@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tidemark.message.batches.batch import BATCH_BYTES_MAX
 
-#: between clients and brokers
+#: between clients and brokers: since 2, a refusal may end with the addresses of other brokers
 PROTOCOL_OLDEST = 1
-PROTOCOL_NEWEST = 1
+PROTOCOL_NEWEST = 2
 #: between brokers: since 2, interest and repair are by pubend, and release is by host
 LINK_OLDEST = 2
 LINK_NEWEST = 2
@@ -37,5 +37,7 @@ ROWS_MAX = 4_096
 PUBENDS_MAX = 4_096
 TOKEN_PUBENDS_MAX = 65_536
 ACKS_MAX = 65_536
+#: of other brokers, in a refusal
+ADDRESSES_MAX = 64
 #: of one recall: a subscriber's changes of mind that are not acknowledged
 LINES_MAX = 256

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, PubendState, SendClient
+from tidemark.broker.effects import AppendEvents, AppendLease, DrainNotice, LoseLog, PubendState, SendClient
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
@@ -126,17 +126,19 @@ class Pubend:
         sequence, _ = self._publishers.get(frame.publisher, (0, 0))
         return frame.sequence + frame.batch.count - 1 <= sequence
 
-    def turn_away(self, client: int, frame: Publish, reason: str) -> None:
-        """Nothing new is taken any more; said after all that was taken before has been acknowledged."""
+    def turn_away(self, client: int, frame: Publish, notice: DrainNotice) -> None:
+        """Refuse new events of a publisher, after all that were taken before have been acknowledged."""
 
         def refuse() -> None:
-            self._refuse(client, frame.publisher, "draining", reason)
+            self._refuse(client, frame.publisher, "draining", notice.reason, notice.addresses)
 
         self._when_durable(refuse, refuse)
 
-    def _refuse(self, client: int, publisher: str, code: str, reason: str) -> None:
+    def _refuse(
+        self, client: int, publisher: str, code: str, reason: str, addresses: tuple[str, ...] = ()
+    ) -> None:
         self._counters["publishes_refused"] += 1
-        self._out.add(SendClient(client, Refused("publish", publisher, code, reason)))
+        self._out.add(SendClient(client, Refused("publish", publisher, code, reason, addresses)))
 
     def _append(self, publisher: str, last: int, batch: EventBatch) -> None:
         wall = self._turn.wall

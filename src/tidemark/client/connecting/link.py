@@ -96,7 +96,10 @@ class Link:
             self._connection.close(error)
 
     def move(self, addresses: Sequence[SocketAddress], reason: str) -> None:
-        """The broker wants us to go elsewhere: there first, and to this one only if nobody else answers."""
+        """Leave the broker for one of those at `addresses`, or else for another of the client's own.
+
+        The broker that is left is tried again only if no other answers.
+        """
         if self._connection is None or self._connection.lost.done():
             return  # it has said so before
         present, *others = self._addresses
