@@ -1,4 +1,4 @@
-"""What the chaos tests share: a stage for real processes, and what they all expect of the ledgers."""
+"""What the chaos tests share: a harness for real processes, and what they all expect of the ledgers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.lab.processes.process_harness import Stage
+from tidemark.lab.processes.process_harness import ProcessHarness
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def harness(tmp_path: Path) -> Iterator[ProcessHarness]:
     """Whatever a test starts ends with it."""
-    with Stage(tmp_path) as made:
+    with ProcessHarness(tmp_path) as made:
         yield made

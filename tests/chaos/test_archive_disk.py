@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
+from tests.chaos.ledger_checks import assert_audit_is_exact, assert_exact, started
 from tests.chaos.test_full_disk import SMALL_DISK, can_mount
-from tests.chaos.verdicts import assert_audit_is_exact, assert_exact, started
 from tidemark import sync
 from tidemark.lab.processes.ledger import audit
-from tidemark.lab.processes.ledger_writers import PublisherBook, opening
-from tidemark.lab.processes.process_harness import Stage, wait_for
+from tidemark.lab.processes.ledger_writers import PublisherLedger, opening
+from tidemark.lab.processes.process_harness import ProcessHarness, wait_for
 from tidemark.message.batches.batch import BatchBuilder, Shape
 from tidemark.message.schema import Schema
 from tidemark.spark.archive import reader as archive_reader
@@ -37,7 +37,7 @@ PATIENCE_SECONDS = 60.0
 SCHEMA = Schema.parse("[data: string]")
 
 
-class ArchivePart:
+class ManagedArchive:
     """An archive in a process of its own."""
 
     def __init__(self, url: str, path: Path, log: Path, *wrapper: str) -> None:
@@ -53,8 +53,8 @@ class ArchivePart:
 
 
 @contextmanager
-def archiving(stage: Stage, url: str, path: Path, *wrapper: str) -> Iterator[ArchivePart]:
-    part = ArchivePart(url, path, stage.directory / "archive.log", *wrapper)
+def archiving(harness: ProcessHarness, url: str, path: Path, *wrapper: str) -> Iterator[ManagedArchive]:
+    part = ManagedArchive(url, path, harness.directory / "archive.log", *wrapper)
     try:
         yield part
     finally:
@@ -83,7 +83,7 @@ class Desk:
     def __init__(self, tm: sync.Client, directory: Path) -> None:
         self._tm = tm
         self.ledger = directory / "desk.publisher.jsonl"
-        self._book = PublisherBook(self.ledger, "desk", "main", "load")
+        self._book = PublisherLedger(self.ledger, "desk", "main", "load")
         self.ticks: list[int] = []
         tm.create_topic("load", SCHEMA.text)
 
@@ -120,19 +120,19 @@ def write_down(path: Path, ledgers: Path) -> Path:
     return made
 
 
-def test_a_brokers_disk_stays_bounded_while_a_subscriber_is_away(stage: Stage) -> None:
+def test_a_brokers_disk_stays_bounded_while_a_subscriber_is_away(harness: ProcessHarness) -> None:
     kept = 1 << 20
     broker = started(
-        stage,
+        harness,
         storage__segment="256KiB",
         retention__archive="true",
         retention__max_bytes=f"{kept}B",
         limits__window="256KiB",
     )
-    path, log = stage.directory / "archive", stage.directory / "broker" / "log"
+    path, log = harness.directory / "archive", harness.directory / "broker" / "log"
     largest = 0
-    with sync.connect(broker.url) as tm, archiving(stage, broker.url, path):
-        desk = Desk(tm, stage.directory)
+    with sync.connect(broker.url) as tm, archiving(harness, broker.url, path):
+        desk = Desk(tm, harness.directory)
         tm.subscribe("load", durable="away").close()
         for _ in range(40):
             desk.publish(125, 4_000)
@@ -145,23 +145,25 @@ def test_a_brokers_disk_stays_bounded_while_a_subscriber_is_away(stage: Stage) -
         assert dict(load_state(path).missing) == {}
         (pubend,) = tm.ask("pubends")
         assert desk.ticks[0] < pubend["lost"] <= pubend["archived"]
-    assert_exact(audit([desk.ledger], [write_down(path, stage.directory)]), len(desk.ticks))
+    assert_exact(audit([desk.ledger], [write_down(path, harness.directory)]), len(desk.ticks))
 
 
 @pytest.mark.spark
-def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(spark: Any, stage: Stage) -> None:
-    disk = stage.directory / "disk"
+def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(
+    spark: Any, harness: ProcessHarness
+) -> None:
+    disk = harness.directory / "disk"
     disk.mkdir()
     if not can_mount(disk):
         pytest.skip("no small disk: this container does not let a user mount a tmpfs in a namespace")
-    broker = started(stage, retention__archive="true")
+    broker = started(harness, retention__archive="true")
     with (
         sync.connect(broker.url) as tm,
-        archiving(stage, broker.url, disk / "archive", *SMALL_DISK, str(disk)) as part,
+        archiving(harness, broker.url, disk / "archive", *SMALL_DISK, str(disk)) as part,
     ):
         inside = Path(f"/proc/{part.process.pid}/root{disk}")
         path = inside / "archive"
-        desk = Desk(tm, stage.directory)
+        desk = Desk(tm, harness.directory)
         desk.publish(100, 1_000)
         follows(path, desk.ticks[-1])
         for _ in range(20):
@@ -170,7 +172,7 @@ def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(spar
         wait_for(lambda: said(part, "No space left"), lambda: "a full disk is not told", PATIENCE_SECONDS)
         assert part.process.poll() is None
         # Nothing half-written counts, and nothing was let go.
-        there = ticks_in(copied(path, stage.directory / "before"))
+        there = ticks_in(copied(path, harness.directory / "before"))
         assert there == ticks[: len(there)] != ticks
         (pubend,) = tm.ask("pubends")
         assert pubend["archived"] <= archive_reader.covered(path)["main"] < ticks[-1]
@@ -181,9 +183,9 @@ def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(spar
         )  # fmt: skip
         follows(path, ticks[-1])
         wait_for(lambda: said(part, "goes on"), lambda: "it does not say so", PATIENCE_SECONDS)
-        write_down(copied(path, stage.directory / "after"), stage.directory)
+        write_down(copied(path, harness.directory / "after"), harness.directory)
         assert part.stop() == 0
-    assert_audit_is_exact(spark, stage.directory, len(ticks))
+    assert_audit_is_exact(spark, harness.directory, len(ticks))
 
 
 def follows(path: Path, tick: int) -> None:
@@ -201,5 +203,5 @@ def copied(path: Path, to: Path) -> Path:
     return to
 
 
-def said(part: ArchivePart, text: str) -> bool:
+def said(part: ManagedArchive, text: str) -> bool:
     return text in part.log.read_text()

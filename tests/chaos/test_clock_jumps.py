@@ -8,9 +8,9 @@ from time import sleep, time_ns
 
 import pytest
 
-from tests.chaos.verdicts import assert_exact
+from tests.chaos.ledger_checks import assert_exact
 from tidemark.lab.processes.ledger import read
-from tidemark.lab.processes.process_harness import BrokerPart, Stage
+from tidemark.lab.processes.process_harness import ManagedBroker, ProcessHarness
 
 pytestmark = pytest.mark.chaos
 
@@ -31,10 +31,12 @@ def faketime() -> str:
     return given or found[0]
 
 
-def test_ticks_and_order_survive_a_clock_that_jumps_an_hour_either_way(stage: Stage, tmp_path: Path) -> None:
+def test_ticks_and_order_survive_a_clock_that_jumps_an_hour_either_way(
+    harness: ProcessHarness, tmp_path: Path
+) -> None:
     clock = tmp_path / "clock"
     clock.write_text("+0")
-    broker = stage.broker()
+    broker = harness.broker()
     broker.environment = {
         **os.environ,
         "LD_PRELOAD": faketime(),
@@ -44,26 +46,26 @@ def test_ticks_and_order_survive_a_clock_that_jumps_an_hour_either_way(stage: St
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
     broker.start()
-    stage.subscriber("all", broker.url)
-    stage.subscriber("cheap", broker.url, "price < 40")
-    stage.subscribe()
-    ahead = published(stage, broker, clock, "+3600")
-    behind = published(stage, broker, clock, "-3600")
+    harness.subscriber("all", broker.url)
+    harness.subscriber("cheap", broker.url, "price < 40")
+    harness.subscribe()
+    ahead = published(harness, broker, clock, "+3600")
+    behind = published(harness, broker, clock, "-3600")
     broker.kill()
     clock.write_text("-7200")
     broker.start()
-    restarted = published(stage, broker, clock, "-7200")
-    assert_exact(stage.settled(), 3 * EVENTS)
+    restarted = published(harness, broker, clock, "-7200")
+    assert_exact(harness.settled(), 3 * EVENTS)
     # The clock did jump, and what came after it stays behind what came before.
     assert time_ns() // 1_000 + 3_000_000_000 < min(ahead) < max(ahead) < min(behind)
     assert max(behind) < min(restarted)
 
 
-def published(stage: Stage, broker: BrokerPart, clock: Path, jump: str) -> list[int]:
+def published(harness: ProcessHarness, broker: ManagedBroker, clock: Path, jump: str) -> list[int]:
     """The ticks of what is published after the clock has jumped."""
     clock.write_text(jump)
     sleep(NOTICED_SECONDS)
-    publisher = stage.publisher(f"desk-{len(stage.publishers)}", broker.url, EVENTS)
+    publisher = harness.publisher(f"desk-{len(harness.publishers)}", broker.url, EVENTS)
     publisher.start()
     assert publisher.wait() == 0
     return [line["tick"] for line in read(publisher.ledger) if line.get("tick") is not None]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.verdicts import assert_audit_is_exact, assert_exact, started
+from tests.chaos.ledger_checks import assert_audit_is_exact, assert_exact, started
 from tests.ports import free_ports
 from tidemark import sync
-from tidemark.lab.processes.process_harness import Part, Stage, wait_for
+from tidemark.lab.processes.process_harness import ManagedProcess, ProcessHarness, wait_for
 
 pytestmark = pytest.mark.chaos
 
@@ -22,7 +22,7 @@ PADDING = 400
 SLOWLY = ("--slow", "0.08", "--window", "32768")
 
 
-class PipelinePart(Part):
+class PipelinePart(ManagedProcess):
     """The process that archives and gives back."""
 
     def __init__(self, url: str, directory: Path) -> None:
@@ -37,43 +37,43 @@ class PipelinePart(Part):
 
 
 @pytest.mark.spark
-def test_deep_catch_up_survives_the_death_of_everybody_in_it(spark: Any, stage: Stage) -> None:
+def test_deep_catch_up_survives_the_death_of_everybody_in_it(spark: Any, harness: ProcessHarness) -> None:
     little = {"retention__archive": "true", "retention__max_bytes": "64KiB", "storage__segment": "64KiB"}
-    broker = started(stage, **little)
-    pipeline = PipelinePart(broker.url, stage.directory)
+    broker = started(harness, **little)
+    pipeline = PipelinePart(broker.url, harness.directory)
     try:
-        every = stage.subscriber("all", broker.url, "", *SLOWLY)
-        cheap = stage.subscriber("cheap", broker.url, "price < 50", *SLOWLY)
-        stage.subscriber("acme", broker.url, "symbol = 'ACME' AND qty > 100", *SLOWLY)
-        stage.subscribe()
-        for part in stage.subscribers:
+        every = harness.subscriber("all", broker.url, "", *SLOWLY)
+        cheap = harness.subscriber("cheap", broker.url, "price < 50", *SLOWLY)
+        harness.subscriber("acme", broker.url, "symbol = 'ACME' AND qty > 100", *SLOWLY)
+        harness.subscribe()
+        for part in harness.subscribers:
             part.stop()
         pipeline.start()
-        publisher = stage.publisher("desk", broker.url, EVENTS, "--padding", str(PADDING))
+        publisher = harness.publisher("desk", broker.url, EVENTS, "--padding", str(PADDING))
         publisher.start()
         assert publisher.wait() == 0
         with sync.connect(broker.url) as tm:
             # A pubend that holds little has let go what three are away from: only the archive has it.
             wait_for(lambda: held(tm) < EVENTS * PADDING // 10, lambda: f"{held(tm)} bytes are held")
         pipeline.kill()
-        stage.subscribe()
+        harness.subscribe()
         pipeline.start()
         for share, victim in ((5, pipeline), (4, broker), (3, cheap), (2, pipeline)):
             wait_for(lambda n=share: every.consumed >= EVENTS // n, lambda: "nothing comes")  # type: ignore[misc]
             victim.kill()
             victim.start()
         assert every.consumed < EVENTS, "nobody died in the middle"
-        assert_exact(stage.settled(), EVENTS)
+        assert_exact(harness.settled(), EVENTS)
         # It says so when it is through with all of them, and they may have got theirs just before.
         wait_for(lambda: "gave back" in pipeline.log.read_text(), lambda: "the archive gave nothing back")
-        assert_audit_is_exact(spark, stage.directory, EVENTS)
+        assert_audit_is_exact(spark, harness.directory, EVENTS)
     finally:
         pipeline.end()
 
 
-def test_a_subscriber_at_a_broker_without_pubends_is_healed_from_the_archive(stage: Stage) -> None:
+def test_a_subscriber_at_a_broker_without_pubends_is_healed_from_the_archive(harness: ProcessHarness) -> None:
     root, leaf = (f"127.0.0.1:{port}" for port in free_ports(2))
-    file = stage.directory / "topology.toml"
+    file = harness.directory / "topology.toml"
     file.write_text(
         f"""
         [thresholds]
@@ -88,31 +88,31 @@ def test_a_subscriber_at_a_broker_without_pubends_is_healed_from_the_archive(sta
         [brokers.root]
         listen = "{root}"
         pubends = ["main"]
-        data_dir = "{stage.directory / "root"}"
+        data_dir = "{harness.directory / "root"}"
         [brokers.leaf]
         listen = "{leaf}"
         parent = "root"
-        data_dir = "{stage.directory / "leaf"}"
+        data_dir = "{harness.directory / "leaf"}"
         """
     )
     for name in ("root", "leaf"):
-        stage.placed_broker(name, file).start()
+        harness.placed_broker(name, file).start()
     home, away = f"tidemark://{root}", f"tidemark://{leaf}"
-    pipeline = PipelinePart(home, stage.directory)
+    pipeline = PipelinePart(home, harness.directory)
     try:
-        every = stage.subscriber("all", away)
-        stage.subscriber("acme", away, "symbol = 'ACME'")
-        stage.subscribe()
-        for part in stage.subscribers:
+        every = harness.subscriber("all", away)
+        harness.subscriber("acme", away, "symbol = 'ACME'")
+        harness.subscribe()
+        for part in harness.subscribers:
             part.stop()
         pipeline.start("--broker", away)
-        publisher = stage.publisher("desk", home, EVENTS, "--padding", str(PADDING))
+        publisher = harness.publisher("desk", home, EVENTS, "--padding", str(PADDING))
         publisher.start()
         assert publisher.wait() == 0
         with sync.connect(home) as tm:
             wait_for(lambda: held(tm) < EVENTS * PADDING // 10, lambda: f"{held(tm)} bytes are held")
-        stage.subscribe()
-        assert_exact(stage.settled(), EVENTS)
+        harness.subscribe()
+        assert_exact(harness.settled(), EVENTS)
         assert every.consumed == EVENTS
         wait_for(lambda: "gave back" in pipeline.log.read_text(), lambda: "the archive gave nothing back")
     finally:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.verdicts import assert_exact, both_gave_up, started
+from tests.chaos.ledger_checks import assert_exact, both_gave_up, started
 from tests.ports import free_ports
-from tidemark.lab.processes.process_harness import Stage, SubscriberPart, wait_for
+from tidemark.lab.processes.process_harness import ManagedSubscriber, ProcessHarness, wait_for
 from tidemark.lab.processes.proxy import Proxy
 
 pytestmark = pytest.mark.chaos
@@ -17,14 +17,16 @@ EVENTS = 1_500
 PACE = ("--rate", "1500")
 
 
-def test_connections_that_are_reset_in_the_middle_of_frames_lose_and_repeat_nothing(stage: Stage) -> None:
-    broker = started(stage)
+def test_connections_that_are_reset_in_the_middle_of_frames_lose_and_repeat_nothing(
+    harness: ProcessHarness,
+) -> None:
+    broker = started(harness)
     with Proxy(broker.address) as proxy:
         url = f"tidemark://{proxy.address}"
-        stage.subscriber("all", url)
-        stage.subscriber("dear", url, "price >= 50")
-        stage.subscribe()
-        publisher = stage.publisher("desk", url, EVENTS, *PACE)
+        harness.subscriber("all", url)
+        harness.subscriber("dear", url, "price >= 50")
+        harness.subscribe()
+        publisher = harness.publisher("desk", url, EVENTS, *PACE)
         publisher.start()
         for fifth, count in enumerate((10_007, 1_001, 5_003, 7_013), 1):
             publisher.reached(fifth * EVENTS // 5)
@@ -34,17 +36,17 @@ def test_connections_that_are_reset_in_the_middle_of_frames_lose_and_repeat_noth
             wait_for(lambda before=before: proxy.resets > before, lambda: "nothing passes the proxy")  # type: ignore[misc]
         proxy.heal()
         assert publisher.wait() == 0
-        assert_exact(stage.settled(), EVENTS)
+        assert_exact(harness.settled(), EVENTS)
         assert proxy.resets >= 8
 
 
-def test_half_open_connections_are_given_up_and_nothing_is_lost(stage: Stage) -> None:
-    broker = started(stage)
+def test_half_open_connections_are_given_up_and_nothing_is_lost(harness: ProcessHarness) -> None:
+    broker = started(harness)
     with Proxy(broker.address) as proxy:
         url, impatient = f"tidemark://{proxy.address}", ("--ping", "0.3")
-        subscriber = stage.subscriber("all", url, "", *impatient)
-        stage.subscribe()
-        publisher = stage.publisher("desk", url, EVENTS, *PACE, *impatient)
+        subscriber = harness.subscriber("all", url, "", *impatient)
+        harness.subscribe()
+        publisher = harness.publisher("desk", url, EVENTS, *PACE, *impatient)
         publisher.start()
         for third in (1, 2):
             publisher.reached(third * EVENTS // 3)
@@ -52,7 +54,7 @@ def test_half_open_connections_are_given_up_and_nothing_is_lost(stage: Stage) ->
             both_gave_up(third, publisher, subscriber)
             proxy.heal()
         assert publisher.wait() == 0
-        assert_exact(stage.settled(), EVENTS)
+        assert_exact(harness.settled(), EVENTS)
 
 
 def topology(path: Path, root: str, relay: str, leaf: str) -> Path:
@@ -75,20 +77,24 @@ listen = ""
     return path
 
 
-def test_linked_brokers_survive_a_bad_link_and_a_killed_relay(stage: Stage, tmp_path: Path) -> None:
+def test_linked_brokers_survive_a_bad_link_and_a_killed_relay(
+    harness: ProcessHarness, tmp_path: Path
+) -> None:
     addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
     whole = topology(tmp_path / "whole.toml", *addresses)
-    root, leaf = stage.placed_broker("root", whole), stage.placed_broker("leaf", whole)
+    root, leaf = harness.placed_broker("root", whole), harness.placed_broker("leaf", whole)
     root.start()
     with Proxy(root.address) as proxy:
         # The relay calls the root through the proxy.
-        relay = stage.placed_broker("relay", topology(tmp_path / "bent.toml", proxy.address, *addresses[1:]))
+        relay = harness.placed_broker(
+            "relay", topology(tmp_path / "bent.toml", proxy.address, *addresses[1:])
+        )
         relay.start()
         leaf.start()
-        far = stage.subscriber("far", leaf.url, "price < 70")
-        stage.subscriber("near", root.url, "qty > 200")
-        stage.subscribe()
-        publisher = stage.publisher("desk", root.url, EVENTS, *PACE)
+        far = harness.subscriber("far", leaf.url, "price < 70")
+        harness.subscriber("near", root.url, "qty > 200")
+        harness.subscribe()
+        publisher = harness.publisher("desk", root.url, EVENTS, *PACE)
         publisher.start()
         arrived(far, 200)
         proxy.delay(0.03)
@@ -99,15 +105,15 @@ def test_linked_brokers_survive_a_bad_link_and_a_killed_relay(stage: Stage, tmp_
         arrived(far, 600)
         assert publisher.wait() == 0
         proxy.hold()
-        late = stage.publisher("late", root.url, EVENTS // 5)
+        late = harness.publisher("late", root.url, EVENTS // 5)
         late.start()
         assert late.wait() == 0
         # Nobody at the leaf knows yet how much was published: silence of a link is not silence of a pubend.
-        assert stage.audit().total("lost") > 0
+        assert harness.audit().total("lost") > 0
         proxy.heal()
-        assert_exact(stage.settled(), EVENTS + EVENTS // 5)
+        assert_exact(harness.settled(), EVENTS + EVENTS // 5)
         assert proxy.resets >= 2
 
 
-def arrived(part: SubscriberPart, count: int) -> None:
+def arrived(part: ManagedSubscriber, count: int) -> None:
     wait_for(lambda: part.consumed >= count, lambda: f"{part.name} has only {part.consumed} events")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.verdicts import assert_exact
+from tests.chaos.ledger_checks import assert_exact
 from tidemark.lab.processes.ledger import read
-from tidemark.lab.processes.process_harness import BrokerPart, PublisherPart, Stage, wait_for
+from tidemark.lab.processes.process_harness import ManagedBroker, ManagedPublisher, ProcessHarness, wait_for
 
 pytestmark = pytest.mark.chaos
 
@@ -35,37 +35,37 @@ def can_mount(directory: Path) -> bool:
     return tried.returncode == 0
 
 
-def small_disk(stage: Stage) -> BrokerPart:
+def small_disk(harness: ProcessHarness) -> ManagedBroker:
     """A broker whose data directory is on a small disk."""
-    disk = stage.directory / "disk"
+    disk = harness.directory / "disk"
     disk.mkdir()
     if not can_mount(disk):
         pytest.skip("no small disk: this container does not let a user mount a tmpfs in a namespace")
-    broker = stage.broker(storage__data_dir=str(disk / "data"))
+    broker = harness.broker(storage__data_dir=str(disk / "data"))
     broker.wrapper = [*SMALL_DISK, str(disk)]
     return broker
 
 
-def fill(broker: BrokerPart, stage: Stage) -> Free:
+def fill(broker: ManagedBroker, harness: ProcessHarness) -> Free:
     """Leave no byte free on it; how to make room again."""
-    filler = Path(f"/proc/{broker.pid}/root{stage.directory}/disk/filler")
+    filler = Path(f"/proc/{broker.pid}/root{harness.directory}/disk/filler")
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(4096)):
             assert file.tell() <= DISK_BYTES
     return filler.unlink
 
 
-def roomy(stage: Stage) -> BrokerPart:
+def roomy(harness: ProcessHarness) -> ManagedBroker:
     """A broker on the disk that there is."""
-    return stage.broker()
+    return harness.broker()
 
 
-def limit(broker: BrokerPart, stage: Stage) -> Free:
+def limit(broker: ManagedBroker, harness: ProcessHarness) -> Free:
     """The log may not grow any more; how to let it."""
     if sys.platform != "linux":
         pytest.skip("the limits of another process can only be set on Linux")
     log, tables = (
-        max(path.stat().st_size for path in (stage.directory / "broker" / part).iterdir())
+        max(path.stat().st_size for path in (harness.directory / "broker" / part).iterdir())
         for part in ("log", "tables")
     )
     # SQLite takes this limit for a broken disk, not for a full one: its files must stay below it.
@@ -82,20 +82,20 @@ def limit(broker: BrokerPart, stage: Stage) -> Free:
     ("make", "starve"), [(small_disk, fill), (roomy, limit)], ids=["small disk", "limited files"]
 )
 def test_a_full_disk_refuses_publishers_serves_subscribers_and_recovers(
-    stage: Stage,
-    make: Callable[[Stage], BrokerPart],
-    starve: Callable[[BrokerPart, Stage], Free],
+    harness: ProcessHarness,
+    make: Callable[[ProcessHarness], ManagedBroker],
+    starve: Callable[[ManagedBroker, ProcessHarness], Free],
 ) -> None:
-    broker = make(stage)
+    broker = make(harness)
     broker.start()
-    reader = stage.subscriber("reader", broker.url)
-    stage.subscribe()
+    reader = harness.subscriber("reader", broker.url)
+    harness.subscribe()
     assert reader.stop() == 0
-    first = stage.publisher("first", broker.url, EVENTS, *PADDING)
+    first = harness.publisher("first", broker.url, EVENTS, *PADDING)
     first.start()
     assert first.wait() == 0
-    free = starve(broker, stage)
-    refused = stage.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "1.5")
+    free = starve(broker, harness)
+    refused = harness.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "1.5")
     refused.start()
     assert refused.wait() == 1
     # The batch that found it full says so; those on their way behind it, only that they come too early.
@@ -105,8 +105,8 @@ def test_a_full_disk_refuses_publishers_serves_subscribers_and_recovers(
     free()
     refused.start("--timeout", "20")
     assert refused.wait() == 0
-    assert_exact(stage.settled(), 2 * EVENTS)
+    assert_exact(harness.settled(), 2 * EVENTS)
 
 
-def why(part: PublisherPart) -> str:
+def why(part: ManagedPublisher) -> str:
     return next(str(line["reason"]) for line in read(part.ledger) if line.get("outcome") == "unknown")

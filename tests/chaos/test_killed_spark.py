@@ -19,11 +19,11 @@ from time import monotonic, sleep
 import pytest
 
 from tests.chaos.copying_query import BATCH_EVENTS, SCHEMA
-from tests.chaos.verdicts import QUICK_JAVA, assert_command_finds_exact, started
+from tests.chaos.ledger_checks import QUICK_JAVA, assert_command_finds_exact, started
 from tidemark import sync
 from tidemark.lab.processes.engines import local_cluster
-from tidemark.lab.processes.ledger_writers import PublisherBook
-from tidemark.lab.processes.process_harness import BrokerPart, Stage, SubscriberPart
+from tidemark.lab.processes.ledger_writers import PublisherLedger
+from tidemark.lab.processes.process_harness import ManagedBroker, ManagedSubscriber, ProcessHarness
 
 pytestmark = [pytest.mark.chaos, pytest.mark.spark]
 
@@ -38,7 +38,7 @@ SIDES = ("even", "odd")
 class Query:
     """The program, in a process group of its own with its Java and its workers."""
 
-    def __init__(self, master: str, broker: BrokerPart, path: Path) -> None:
+    def __init__(self, master: str, broker: ManagedBroker, path: Path) -> None:
         self.log = path / "query.log"
         command = [sys.executable, str(PROGRAM), master, broker.url, str(path)]
         with self.log.open("ab") as said:
@@ -52,7 +52,7 @@ class Query:
         self._process.wait()
 
     @property
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         return self.log.read_text(errors="replace")[-2_000:]
 
     @property
@@ -67,7 +67,7 @@ class Query:
 
 
 @contextmanager
-def query(master: str, broker: BrokerPart, path: Path) -> Iterator[Query]:
+def query(master: str, broker: ManagedBroker, path: Path) -> Iterator[Query]:
     running = Query(master, broker, path)
     try:
         yield running
@@ -94,7 +94,7 @@ def command_of(pid: int) -> str:
         return ""
 
 
-def publish(broker: BrokerPart, numbers: range) -> None:
+def publish(broker: ManagedBroker, numbers: range) -> None:
     """Numbers, even and odd; a ledger for the copies of each side says that they are owed."""
     values = [{"n": n, "side": n % 2, "name": f"{SIDES[n % 2]}-{n // 2 + 1}"} for n in numbers]
     with ExitStack() as stack:
@@ -107,34 +107,34 @@ def publish(broker: BrokerPart, numbers: range) -> None:
                 book.settle(each, None)
 
 
-def book_of(side: str, directory: Path) -> PublisherBook:
-    return PublisherBook(directory / f"{side}.publisher.jsonl", side, "main", "copies")
+def book_of(side: str, directory: Path) -> PublisherLedger:
+    return PublisherLedger(directory / f"{side}.publisher.jsonl", side, "main", "copies")
 
 
-def copied(stage: Stage, batches: int) -> tuple[BrokerPart, SubscriberPart]:
+def copied(harness: ProcessHarness, batches: int) -> tuple[ManagedBroker, ManagedSubscriber]:
     """A broker with numbers for so many batches, and who subscribes to their copies."""
-    broker = started(stage, **{"retention.archive": "true"})
+    broker = started(harness, **{"retention.archive": "true"})
     with sync.connect(broker.url) as tm:
         for topic in ("numbers", "copies"):
             tm.create_topic(topic, SCHEMA)
-    reader = stage.subscriber("reader", broker.url, "", "--topic", "copies")
-    stage.subscribe()
+    reader = harness.subscriber("reader", broker.url, "", "--topic", "copies")
+    harness.subscribe()
     publish(broker, range(batches * BATCH_EVENTS))
     return broker, reader
 
 
-def wait_for_copies(reader: SubscriberPart, batches: int, of: Query) -> None:
+def wait_for_copies(reader: ManagedSubscriber, batches: int, of: Query) -> None:
     deadline = monotonic() + PATIENCE_SECONDS
     while (found := reader.consumed) < batches * BATCH_EVENTS:
-        assert monotonic() < deadline, f"only {found} copies: {of.last_words}"
-        assert of.is_running, of.last_words
+        assert monotonic() < deadline, f"only {found} copies: {of.last_line}"
+        assert of.is_running, of.last_line
         sleep(POLL_SECONDS)
 
 
 def test_a_driver_and_its_broker_that_are_killed_lose_and_repeat_nothing(
-    stage: Stage, tmp_path: Path
+    harness: ProcessHarness, tmp_path: Path
 ) -> None:
-    broker, reader = copied(stage, 8)
+    broker, reader = copied(harness, 8)
     with query("local[2,4]", broker, tmp_path) as first:
         wait_for_copies(reader, 2, first)
         first.kill()
@@ -146,11 +146,13 @@ def test_a_driver_and_its_broker_that_are_killed_lose_and_repeat_nothing(
         broker.start()
         publish(broker, range(8 * BATCH_EVENTS, 10 * BATCH_EVENTS))
         wait_for_copies(reader, 10, second)
-    assert_command_finds_exact(stage.directory, 10 * BATCH_EVENTS)
+    assert_command_finds_exact(harness.directory, 10 * BATCH_EVENTS)
 
 
-def test_an_executor_that_is_killed_loses_and_repeats_nothing(stage: Stage, tmp_path: Path) -> None:
-    broker, reader = copied(stage, 6)
+def test_an_executor_that_is_killed_loses_and_repeats_nothing(
+    harness: ProcessHarness, tmp_path: Path
+) -> None:
+    broker, reader = copied(harness, 6)
     with local_cluster() as master, query(master, broker, tmp_path) as running:
         wait_for_copies(reader, 1, running)
         before = running.executors()
@@ -158,4 +160,4 @@ def test_an_executor_that_is_killed_loses_and_repeats_nothing(stage: Stage, tmp_
         os.kill(before[0], signal.SIGKILL)
         wait_for_copies(reader, 6, running)
         assert before[0] not in running.executors()
-    assert_command_finds_exact(stage.directory, 6 * BATCH_EVENTS)
+    assert_command_finds_exact(harness.directory, 6 * BATCH_EVENTS)

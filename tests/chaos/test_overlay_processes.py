@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.chaos.verdicts import assert_exact
+from tests.chaos.ledger_checks import assert_exact
 from tests.ports import free_ports
 from tidemark import sync
 from tidemark.cli import main
@@ -23,9 +23,9 @@ from tidemark.lab.processes.client_processes import TOPIC
 from tidemark.lab.processes.ledger import read
 from tidemark.lab.processes.process_harness import (
     PATIENCE_SECONDS,
-    BrokerPart,
-    PublisherPart,
-    Stage,
+    ManagedBroker,
+    ManagedPublisher,
+    ProcessHarness,
     wait_for,
 )
 
@@ -41,12 +41,12 @@ SECONDS = 4
 class Overlay:
     """Three cells of two brokers each, a process for each broker; the pubend is at e1."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, harness: ProcessHarness) -> None:
+        self.harness = harness
         self.ports = dict(zip(("e1", "e2", "m1", "m2", "m3", "w1", "w2"), free_ports(7), strict=True))
-        self.file = stage.directory / "overlay.toml"
+        self.file = harness.directory / "overlay.toml"
         self.write(self.file, CELLS)
-        self.parts: dict[str, BrokerPart] = {}
+        self.parts: dict[str, ManagedBroker] = {}
 
     def write(self, file: Path, cells: Mapping[str, tuple[str, ...]]) -> None:
         tables = [
@@ -59,7 +59,7 @@ class Overlay:
 
     def start(self) -> None:
         for name in ("e1", "e2", "m1", "m2", "w1", "w2"):
-            self.parts[name] = self.stage.placed_broker(name, self.file)
+            self.parts[name] = self.harness.placed_broker(name, self.file)
             self.parts[name].start()
         wait_for(self.is_linked, lambda: "the links do not come up")
 
@@ -111,10 +111,10 @@ class Watch:
         self._client.close()
 
 
-def published(stage: Stage, overlay: Overlay, name: str, events: int) -> list[PublisherPart]:
+def published(harness: ProcessHarness, overlay: Overlay, name: str, events: int) -> list[ManagedPublisher]:
     """Two publishers that share the load, started."""
     desks = [
-        stage.publisher(f"{name}-{at}", overlay.url("e1"), events // 2, "--rate", str(RATE // 2))
+        harness.publisher(f"{name}-{at}", overlay.url("e1"), events // 2, "--rate", str(RATE // 2))
         for at in (1, 2)
     ]
     for desk in desks:
@@ -122,15 +122,17 @@ def published(stage: Stage, overlay: Overlay, name: str, events: int) -> list[Pu
     return desks
 
 
-def test_a_relay_that_is_killed_under_load_is_routed_around_and_nothing_is_lost(stage: Stage) -> None:
-    overlay = Overlay(stage)
+def test_a_relay_that_is_killed_under_load_is_routed_around_and_nothing_is_lost(
+    harness: ProcessHarness,
+) -> None:
+    overlay = Overlay(harness)
     overlay.start()
     events = RATE * SECONDS
-    stage.subscriber("all", overlay.url("w1"))
-    stage.subscriber("cheap", overlay.url("w2"), "price < 30")
-    stage.subscribe()
+    harness.subscriber("all", overlay.url("w1"))
+    harness.subscriber("cheap", overlay.url("w2"), "price < 30")
+    harness.subscribe()
     watch = Watch(overlay.url("w2"))
-    desks = published(stage, overlay, "desk", events)
+    desks = published(harness, overlay, "desk", events)
     desks[1].reached(events // 8)
     relay = overlay.relay()
     killed = time.monotonic()
@@ -142,32 +144,32 @@ def test_a_relay_that_is_killed_under_load_is_routed_around_and_nothing_is_lost(
     overlay.parts[relay].start()
     wait_for(overlay.is_linked, lambda: f"{relay} does not come back")
     # A broker that hangs is as good as dead, and is found out by its silence.
-    desks = published(stage, overlay, "again", events // 2)
+    desks = published(harness, overlay, "again", events // 2)
     desks[1].reached(events // 16)
     hung = time.monotonic()
     overlay.parts[overlay.relay()].pause()
     assert [desk.wait() for desk in desks] == [0, 0]
-    found = stage.settled()
+    found = harness.settled()
     rate = sum(achieved(desk.ledger) for desk in desks)
     print(f"{rate:,.0f} events/s: nothing for {watch.longest_gap(hung):.3f} s after another one hung")
     watch.close()
     assert_exact(found, events + events // 2)
 
 
-def test_brokers_are_added_and_removed_under_load_and_nothing_is_lost(stage: Stage) -> None:
-    overlay = Overlay(stage)
+def test_brokers_are_added_and_removed_under_load_and_nothing_is_lost(harness: ProcessHarness) -> None:
+    overlay = Overlay(harness)
     overlay.start()
     events = RATE * SECONDS
-    stage.subscriber("all", overlay.url("w1"))
-    stage.subscribe()
-    publisher = stage.publisher("desk", overlay.url("e1"), events, "--rate", str(RATE))
+    harness.subscriber("all", overlay.url("w1"))
+    harness.subscribe()
+    publisher = harness.publisher("desk", overlay.url("e1"), events, "--rate", str(RATE))
     publisher.start()
     publisher.reached(events // 10)
     relay = overlay.relay()
-    wanted = stage.directory / "wanted.toml"
+    wanted = harness.directory / "wanted.toml"
     middle = ("m3", *(each for each in CELLS["middle"] if each != relay))
     overlay.write(wanted, {**CELLS, "middle": middle})
-    added = overlay.parts["m3"] = stage.placed_broker("m3", wanted)
+    added = overlay.parts["m3"] = harness.placed_broker("m3", wanted)
     command = [sys.executable, "-c", "from tidemark.cli import main; main()"]
     applying = subprocess.Popen(
         [*command, "topology", "apply", str(wanted), "--yes"], stdout=subprocess.PIPE, text=True
@@ -186,6 +188,6 @@ def test_brokers_are_added_and_removed_under_load_and_nothing_is_lost(stage: Sta
     wait_for(overlay.is_linked, lambda: "the links of the new broker do not come up")
     assert overlay.relay() in middle
     assert publisher.wait() == 0
-    assert_exact(stage.settled(), events)
+    assert_exact(harness.settled(), events)
     planned = CliRunner().invoke(main, ["topology", "plan", str(wanted)])
     assert planned.exit_code == 0, planned.output

@@ -1,7 +1,8 @@
-"""The `sim` command: runs seeds, shows how it goes, and says at the end what came of it.
+"""The `sim` command: runs seeds, shows the progress, and reports the results.
 
-Results go to standard output, a bar to standard error if that is a terminal. Each function returns an exit
-code: 0 when every promise was kept and every planted bug found, 130 when it was interrupted.
+Results go to standard output, and a progress bar to standard error if that is a terminal. Each function
+returns an exit code: 0 when every promise was kept and every planted bug was found, 1 when not, 130 when the
+run was interrupted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ INTERRUPTED = 130
 
 
 def run_seeds(first: int, count: int, profile: str, jobs: int, *, as_json: bool) -> int:
-    """Run many worlds; one line for each that broke a promise, and a report of what they met."""
+    """Run `count` worlds; print each violation with the command that replays its seed, then a report."""
     report, begun = SeedsReport(profile, first), monotonic()
     is_interrupted = False
     with _bar("worlds", count) as advance:
@@ -51,7 +52,7 @@ def run_seeds(first: int, count: int, profile: str, jobs: int, *, as_json: bool)
 
 
 def replay(seed: int, profile: str | None, bug: str | None) -> int:
-    """Run one world and print everything that its brokers were told and did."""
+    """Run one world and print every stimulus that its brokers received and every effect they returned."""
     chosen = profile or (BUGS[bug].profile if bug else "swarm")
     outcome = try_seed(seed, chosen, bug, Trace(click.echo, START))
     if outcome.violation is not None:
@@ -64,7 +65,7 @@ def replay(seed: int, profile: str | None, bug: str | None) -> int:
 def find_planted(
     bugs: Sequence[str], first: int, count: int, profile: str | None, jobs: int, *, as_json: bool
 ) -> int:
-    """Look for each planted bug until it is found; a table of how many seeds that took."""
+    """Run seeds with each bug planted until a world notices it; print how many seeds that took."""
     hunts: list[HuntResult] = []
     is_interrupted = False
     with _bar("bugs", len(bugs)) as advance:
@@ -84,7 +85,7 @@ def find_planted(
 
 @contextmanager
 def _bar(what: str, total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar; what is yielded moves it on by one, with a word on how it goes."""
+    """A progress bar. Yields a function that advances the bar by one and shows the text it is given."""
     console = Console(stderr=True)
     columns = (
         TextColumn(what),

@@ -37,7 +37,7 @@ FAULTY = AuditReport(9, 8, [GOOD, BAD], ["idler"], None, None, None)
 
 
 def test_counts_have_the_names_of_the_single_process_audit() -> None:
-    alone = single.Audit(3, 3, [single.Account("x", "t", "")]).as_dict()
+    alone = single.Audit(3, 3, [single.DetailedAccount("x", "t", "")]).as_dict()
     assert alone.keys() <= CLEAN.as_dict().keys()
     assert alone["subscribers"][0].keys() <= CLEAN.as_dict()["subscribers"][0].keys()
 

@@ -1,14 +1,15 @@
-"""Benches: what Tidemark costs, beside others where there are any, and whether it is right meanwhile.
+"""Benchmarks: what Tidemark costs, beside other programs where there are any, and whether it is right.
 
-A bench yields sections of measurements. Every run checks what it measures exactly; a goal that is missed is
-reported, a wrong answer fails the run.
+A benchmark yields sections of measurements. Every run checks exactly what it measures: a goal that is missed
+is reported, a wrong answer fails the run.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,22 +18,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A bench, and what it is about in a line."""
+    """A benchmark: its name, what it is about in a line, and its module below `tidemark.lab.bench`.
+
+    The module has `sections(effort)`, and the two efforts `FULL` and `QUICK`.
+    """
 
     name: str
     about: str
-    #: the sections, in full or (True) with less effort
-    sections: Callable[[bool], Iterator[Section]]
+    module: str
+
+    def sections(self, *, quick: bool) -> Iterator[Section]:
+        """Run the benchmark, in full or quickly; AssertionError when what it measures is wrong.
+
+        The module is imported only now: the command line lists all benchmarks and should not wait for their
+        dependencies.
+        """
+        module = import_module(f"tidemark.lab.bench.{self.module}")
+        sections: Iterator[Section] = module.sections(module.QUICK if quick else module.FULL)
+        return sections
 
 
 def run(name: str, json_output: bool = False, quick: bool = False, out: IO[str] | None = None) -> int:
-    """Run a bench and show what it finds; 0 when all it saw was right, missed goals or not."""
-    # Not before: the processes that a bench starts import this package and report nothing.
+    """Run a benchmark and show what it finds.
+
+    Returns the exit code: 0 when everything that was measured was right, whether or not goals were missed.
+    """
+    # Not imported above: the processes that a benchmark starts import this package and report nothing.
     from tidemark.lab.bench.report import JsonReport, TableReport
 
     report = JsonReport(name, out) if json_output else TableReport(name, out)
     try:
-        for section in BENCHES[name].sections(quick):
+        for section in BENCHES[name].sections(quick=quick):
             report.show(section)
     except AssertionError as wrong:
         print(f"bench {name}: WRONG: {wrong}", file=sys.stderr)
@@ -43,78 +59,35 @@ def run(name: str, json_output: bool = False, quick: bool = False, out: IO[str] 
     return 0
 
 
-# Each bench is imported when it runs: the command line lists them all and should not wait for their peers.
-
-
-def _messages(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench.messages import messages
-
-    return messages.bench_messages(messages.QUICK if quick else messages.FULL)
-
-
-def _matching(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench.matching import matching
-
-    return matching.bench_matching(matching.QUICK if quick else matching.FULL)
-
-
-def _pfs(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench.pfs import pfs
-
-    return pfs.bench_pfs(pfs.QUICK if quick else pfs.FULL)
-
-
-def _fanout(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench.system import fanout
-
-    return fanout.bench_fanout(fanout.QUICK if quick else fanout.FULL)
-
-
-def _publish(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench.system import publish
-
-    return publish.bench_publish(publish.QUICK if quick else publish.FULL)
-
-
-def _catchup(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench.system import catchup
-
-    return catchup.bench_catchup(catchup.QUICK if quick else catchup.FULL)
-
-
-def _latency(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench.system import latency
-
-    return latency.bench_latency(latency.QUICK if quick else latency.FULL)
-
-
-def _idle(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench.system import idle
-
-    return idle.bench_idle(idle.QUICK if quick else idle.FULL)
-
-
-def _spark(quick: bool) -> Iterator[Section]:
-    from tidemark.lab.bench.spark import spark
-
-    return spark.bench_spark(spark.QUICK if quick else spark.FULL)
-
-
 BENCHES: dict[str, Bench] = {
     bench.name: bench
     for bench in (
         Bench(
-            "messages", "fields out of raw bytes, beside XML, JSON, msgpack and protobuf; columns", _messages
+            "messages",
+            "fields out of raw bytes, beside XML, JSON, msgpack and protobuf; columns",
+            "messages.benchmark",
         ),
-        Bench("matching", "events a second by number of selectors, memory, a selector's scan", _matching),
-        Bench("pfs", "which events matched whom, beside logging them for each subscriber", _pfs),
-        Bench("fanout", "100 subscribers at a broker: deliveries a second, and CPU", _fanout),
         Bench(
-            "publish", "one publisher: events a second, and how long one waits beside a bare sync", _publish
+            "matching",
+            "events a second by number of selectors, memory, a selector's scan",
+            "matching.benchmark",
         ),
-        Bench("catchup", "40 subscribers return together: deliveries a second, bytes on disk", _catchup),
-        Bench("latency", "from publisher to subscriber at 200 events a second", _latency),
-        Bench("idle", "memory and CPU of 10,000 subscribers that only wait, connected and parked", _idle),
-        Bench("spark", "the pipeline: source, archive, history beside a Parquet scan, sink", _spark),
+        Bench("pfs", "which events matched whom, beside logging them for each subscriber", "pfs.benchmark"),
+        Bench("fanout", "100 subscribers at a broker: deliveries a second, and CPU", "system.fanout"),
+        Bench(
+            "publish",
+            "one publisher: events a second, and how long one waits beside a bare sync",
+            "system.publish",
+        ),
+        Bench(
+            "catchup", "40 subscribers return together: deliveries a second, bytes on disk", "system.catchup"
+        ),
+        Bench("latency", "from publisher to subscriber at 200 events a second", "system.latency"),
+        Bench(
+            "idle", "memory and CPU of 10,000 subscribers that only wait, connected and parked", "system.idle"
+        ),
+        Bench(
+            "spark", "the pipeline: source, archive, history beside a Parquet scan, sink", "spark.benchmark"
+        ),
     )
 }

@@ -17,7 +17,7 @@ from rich.filesize import decimal
 
 from tidemark.client.client import connect
 from tidemark.lab.demo.story import Act, Story
-from tidemark.lab.processes.process_harness import ArchivePart, Part, Stage
+from tidemark.lab.processes.process_harness import ManagedArchive, ManagedProcess, ProcessHarness
 
 if TYPE_CHECKING:
     from tidemark.spark.archive.status import ArchiveStatus
@@ -38,9 +38,9 @@ class ArchivedStory(Story):
         "storage__segment": "64KiB",
     }
 
-    def __init__(self, stage: Stage, console: Console, events: int, rate: float) -> None:
-        super().__init__(stage, console, events, rate)
-        self._archive: ArchivePart | None = None
+    def __init__(self, harness: ProcessHarness, console: Console, events: int, rate: float) -> None:
+        super().__init__(harness, console, events, rate)
+        self._archive: ManagedArchive | None = None
         #: the broker's only pubend, when it was last asked, and on its disk, when the archive began
         self._pubend: dict[str, Any] = {}
         self._before: dict[str, Any] = {}
@@ -62,7 +62,7 @@ class ArchivedStory(Story):
         self._at(0.52, self._ask)
         self._before, self._disk_before = self._pubend, self._disk_bytes
         self._say(f"the broker holds {decimal(self._before['bytes'])} of trades: [cyan]{LATE}[/] is away")
-        self._archive = self._stage.archive(self._broker.url)
+        self._archive = self._harness.archive(self._broker.url)
         self._archive.start()
         self._say("[bold]archive[/] runs beside it: tidemark pipeline archive")
 
@@ -129,16 +129,16 @@ class ArchivedStory(Story):
     def _disk_bytes(self) -> int:
         """What the broker's log takes."""
         sizes = []
-        for path in (self._stage.directory / self._broker.name / "log").rglob("*"):
+        for path in (self._harness.directory / self._broker.name / "log").rglob("*"):
             try:
                 sizes.append(path.stat().st_size if path.is_file() else 0)
             except FileNotFoundError:  # it was just let go
                 continue
         return sum(sizes)
 
-    def _servers(self) -> list[tuple[Part, str, str]]:
+    def _servers(self) -> list[tuple[ManagedProcess, str, str]]:
         held = f"holds {decimal(self._pubend['bytes'])}" if self._pubend else ""
-        servers: list[tuple[Part, str, str]] = [(self._broker, "", held)]
+        servers: list[tuple[ManagedProcess, str, str]] = [(self._broker, "", held)]
         if self._archive is not None:
             servers.append((self._archive, f"{self._archive.archived:,}", "archived"))
         return servers

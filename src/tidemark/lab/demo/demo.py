@@ -22,9 +22,9 @@ from rich.markup import escape
 
 from tidemark.errors import TidemarkError
 from tidemark.lab.demo.archived_story import ArchivedStory
-from tidemark.lab.demo.judge import SparkJudge
+from tidemark.lab.demo.spark_audit import SparkAuditProcess
 from tidemark.lab.demo.story import Story
-from tidemark.lab.processes.process_harness import Stage
+from tidemark.lab.processes.process_harness import ProcessHarness
 from tidemark.spark.audit.report import AuditReport
 from tidemark.spark.audit.table import show
 
@@ -71,16 +71,18 @@ def _told(directory: Path, console: Console, with_spark: bool, events: int, rate
     """The story, and what the ledgers say of it."""
     with ExitStack() as ends:
         # Spark starts while the story is told.
-        judge = ends.enter_context(SparkJudge(directory / "judge.log")) if with_spark else None
-        with Stage(directory) as stage:
-            story = (ArchivedStory if with_spark else Story)(stage, console, events, rate)
+        audit_process = (
+            ends.enter_context(SparkAuditProcess(directory / "audit_process.log")) if with_spark else None
+        )
+        with ProcessHarness(directory) as harness:
+            story = (ArchivedStory if with_spark else Story)(harness, console, events, rate)
             with _drawn(story, console):
                 story.tell()
-        if judge is None:
-            return stage.audit().report()
+        if audit_process is None:
+            return harness.audit().report()
         console.print("\n[bold]The audit, on Spark[/]")
         with console.status(COMPARING):
-            return judge.verdict(directory, directory / PAGE, lambda: _still(console))
+            return audit_process.audit(directory, directory / PAGE, lambda: _still(console))
 
 
 def _still(console: Console) -> None:

@@ -22,11 +22,11 @@ from tidemark.client.client import connect
 from tidemark.lab.processes.client_processes import SCHEMA, TOPIC
 from tidemark.lab.processes.process_harness import (
     PATIENCE_SECONDS,
-    BrokerPart,
-    Part,
-    PublisherPart,
-    Stage,
-    SubscriberPart,
+    ManagedBroker,
+    ManagedProcess,
+    ManagedPublisher,
+    ManagedSubscriber,
+    ProcessHarness,
 )
 
 SELECTORS = {
@@ -60,8 +60,8 @@ class Story:
     #: of its broker, `section__key`
     settings: Mapping[str, str] = {}
 
-    def __init__(self, stage: Stage, console: Console, events: int, rate: float) -> None:
-        self._stage = stage
+    def __init__(self, harness: ProcessHarness, console: Console, events: int, rate: float) -> None:
+        self._harness = harness
         self._console = console
         self._rate = rate
         self._began = monotonic()
@@ -70,9 +70,9 @@ class Story:
         self.events = events
         #: what became of whoever is not there
         self._absent: dict[str, str] = {}
-        self._broker: BrokerPart = stage.broker(**self.settings)
-        self._subscribers: dict[str, SubscriberPart] = {}
-        self._desk: PublisherPart | None = None
+        self._broker: ManagedBroker = harness.broker(**self.settings)
+        self._subscribers: dict[str, ManagedSubscriber] = {}
+        self._desk: ManagedPublisher | None = None
 
     def tell(self) -> None:
         """All acts. Then everything that will ever be delivered is in the ledgers, and nobody is left."""
@@ -98,11 +98,11 @@ class Story:
         asyncio.run(_create_topic(self._broker.url))
         self._say(f"topic [cyan]{TOPIC}[/] declared: {escape(SCHEMA)}")
         for name, where in SELECTORS.items():
-            self._subscribers[name] = self._stage.subscriber(name, self._broker.url, where)
-        self._stage.subscribe()
+            self._subscribers[name] = self._harness.subscriber(name, self._broker.url, where)
+        self._harness.subscribe()
         self._say(f"{len(SELECTORS)} durable subscribers, each with its own selector")
         settings = ("--rate", str(self._rate), "--timeout", "30", "--padding", str(PADDING_BYTES))
-        self._desk = self._stage.publisher("desk", self._broker.url, self.events, *settings)
+        self._desk = self._harness.publisher("desk", self._broker.url, self.events, *settings)
         self._desk.start()
         self._say(f"a publisher, {self._rate:g} trades a second")
 
@@ -128,8 +128,8 @@ class Story:
         desk = self._publisher
         self._until(lambda: not desk.is_running)
         self._say(f"all {desk.acknowledged:,} trades are published; the last ones are delivered")
-        self._stage.settled()
-        for part in self._stage.subscribers:
+        self._harness.settled()
+        for part in self._harness.subscribers:
             part.stop()
 
     # What happens in them.
@@ -141,7 +141,7 @@ class Story:
         happens()
 
     @property
-    def _publisher(self) -> PublisherPart:
+    def _publisher(self) -> ManagedPublisher:
         assert self._desk is not None
         return self._desk
 
@@ -150,7 +150,7 @@ class Story:
         self._absent[name] = "away"
         self._say(f"[cyan]{name}[/] leaves")
 
-    def _crash(self, part: Part) -> None:
+    def _crash(self, part: ManagedProcess) -> None:
         part.kill()
         self._absent[part.name] = "crashed"
         self._say(f"[cyan]{part.name}[/] crashes (SIGKILL)")
@@ -182,14 +182,14 @@ class Story:
         until = monotonic() + PATIENCE_SECONDS
         while not condition():
             if monotonic() > until:
-                raise AssertionError(f"the story does not go on: {self._last_words()}")
+                raise AssertionError(f"the story does not go on: {self._last_lines()}")
             self._news()
             sleep(LOOK_SECONDS)
 
-    def _last_words(self) -> str:
+    def _last_lines(self) -> str:
         servers = (part for part, _, _ in self._servers())
-        parts = (*servers, *self._stage.publishers, *self._stage.subscribers)
-        return "; ".join(f"{part.name}: {part.last_words}" for part in parts if part.last_words)
+        parts = (*servers, *self._harness.publishers, *self._harness.subscribers)
+        return "; ".join(f"{part.name}: {part.last_line}" for part in parts if part.last_line)
 
     def _say(self, what: str) -> None:
         self._console.print(f"[dim]{monotonic() - self._began:5.1f} s[/]  {what}", soft_wrap=True)
@@ -199,9 +199,9 @@ class Story:
             return
         self._news_at = monotonic() + NEWS_SECONDS
         published = ", ".join(
-            f"{part.name} {part.acknowledged:,} of {part.count:,}" for part in self._stage.publishers
+            f"{part.name} {part.acknowledged:,} of {part.count:,}" for part in self._harness.publishers
         )
-        consumed = ", ".join(f"{part.name} {part.consumed:,}" for part in self._stage.subscribers)
+        consumed = ", ".join(f"{part.name} {part.consumed:,}" for part in self._harness.subscribers)
         self._say(f"published: {published}; consumed: {consumed}")
 
     def picture(self) -> Table:
@@ -209,23 +209,23 @@ class Story:
         table = Table(box=None, padding=(0, 2))
         for name in ("", "", "events", "selector"):
             table.add_column(name, justify="right" if name == "events" else "left")
-        for publisher in self._stage.publishers:
+        for publisher in self._harness.publishers:
             done = publisher.acknowledged
             filled = BAR_CHARS * done // publisher.count
             bar = f"[green]{'━' * filled}[/][dim]{'━' * (BAR_CHARS - filled)}[/]"
             table.add_row(f"[bold]{publisher.name}[/]", self._state(publisher), f"{done:,}", bar)
-        for part in self._stage.subscribers:
+        for part in self._harness.subscribers:
             selector = escape(part.where or "everything")
             table.add_row(f"[cyan]{part.name}[/]", self._state(part), f"{part.consumed:,}", selector)
         for server, count, words in self._servers():
             table.add_row(f"[bold]{server.name}[/]", self._state(server), count, words)
         return table
 
-    def _servers(self) -> list[tuple[Part, str, str]]:
+    def _servers(self) -> list[tuple[ManagedProcess, str, str]]:
         """Who serves them all, with how many events, and what else there is to say."""
         return [(self._broker, "", "")]
 
-    def _state(self, part: Part) -> str:
+    def _state(self, part: ManagedProcess) -> str:
         absent = self._absent.get(part.name)
         if absent is not None:
             return f"[red]{absent}[/]"

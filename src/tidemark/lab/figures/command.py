@@ -10,7 +10,7 @@ from pathlib import Path
 from tidemark.lab.figures.catalogue import EXPERIMENTS
 from tidemark.lab.figures.drawing import HINT, can_draw
 from tidemark.lab.figures.experiment import Experiment
-from tidemark.lab.figures.laboratory import Outcome, collect
+from tidemark.lab.figures.laboratory import FigureOutcome, collect
 from tidemark.lab.figures.laboratory import run as run_experiment
 from tidemark.sim.judging.ground_truth import ViolationError
 
@@ -67,7 +67,7 @@ def _run(experiment: Experiment, out: Path, *, real: bool, quick: bool, as_json:
     return 0
 
 
-def _show(experiment: Experiment, outcomes: Sequence[Outcome], *, real: bool, as_json: bool) -> None:
+def _show(experiment: Experiment, outcomes: Sequence[FigureOutcome], *, real: bool, as_json: bool) -> None:
     for outcome in outcomes:
         if as_json:
             print(json.dumps(_line(experiment, outcome, real=real)))
@@ -79,7 +79,7 @@ def _show(experiment: Experiment, outcomes: Sequence[Outcome], *, real: bool, as
         print(f"  {outcome.page}")
 
 
-def _line(experiment: Experiment, outcome: Outcome, *, real: bool) -> dict[str, object]:
+def _line(experiment: Experiment, outcome: FigureOutcome, *, real: bool) -> dict[str, object]:
     findings = [{"paper": each.paper, "here": each.here, "holds": each.holds} for each in outcome.findings]
     return {
         "experiment": experiment.name,

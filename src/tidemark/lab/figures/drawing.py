@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tidemark.lab.figures.experiment import Panel, Series
+from tidemark.lab.figures.experiment import Panel, PlotSeries
 
 WIDTH_INCHES, PANEL_INCHES = 9.0, 3.4
 DOTS_AN_INCH = 110
@@ -49,7 +49,7 @@ def _panel(axes: Any, panel: Panel) -> None:
     axes.legend(fontsize=8)
 
 
-def _series(axes: Any, series: Series) -> None:
+def _series(axes: Any, series: PlotSeries) -> None:
     match series.style:
         case "points":
             axes.plot(series.x, series.y, ".", markersize=4, label=series.label)

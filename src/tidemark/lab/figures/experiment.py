@@ -22,7 +22,7 @@ Measure = Callable[[bool, Callable[[str], None]], Sequence[Table]]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Comparison:
     """One thing that the paper found or we promise, what was found here, and whether that bears it out.
 
     None: what was measured varies too much to say.
@@ -39,7 +39,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class PlotSeries:
     """x[point], y[point] under a name."""
 
     label: str
@@ -55,7 +55,7 @@ class Panel:
     title: str
     x: str
     y: str
-    series: Sequence[Series]
+    series: Sequence[PlotSeries]
     #: spans of x that are shaded, with what they are
     spans: Sequence[tuple[float, float, str]] = ()
 
@@ -70,7 +70,7 @@ class Figure:
     #: which paper, which figure
     source: str
     draw: Callable[[Tables], Sequence[Panel]]
-    judge: Callable[[Tables], Sequence[Finding]]
+    compare: Callable[[Tables], Sequence[Comparison]]
     #: no paper has it: what is judged is what we promise
     is_ours: bool = False
 
@@ -96,7 +96,7 @@ def prose(text: str) -> str:
     return " ".join(text.split())
 
 
-def verdict(findings: Sequence[Finding]) -> str:
+def verdict(findings: Sequence[Comparison]) -> str:
     """Does what the paper found hold here?"""
     words = [each.word for each in findings]
     if len(set(words)) == 1:

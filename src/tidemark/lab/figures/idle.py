@@ -15,8 +15,8 @@ import numpy as np
 from tidemark.broker.overlay.layout import pair
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.dsn02.overlay import RELAYS, layout_of
-from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting, settings
-from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage
+from tidemark.lab.figures.experiment import Comparison, Figure, Panel, PlotSeries, Tables, setting, settings
+from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimulatedOverlay
 from tidemark.lab.figures.table import Table
 from tidemark.node.config.settings import LinksSection
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
@@ -44,18 +44,20 @@ class IdleOverlay:
     """An overlay on which something has happened, and nothing does any more."""
 
     def __init__(self, subscribers_a_host: int) -> None:
-        self._stage = SimStage(WorldPlan(layout_of(RELAYS, PUBENDS, HOSTS), STEADY, topics=("t.x",)))
-        self._stage.listen(self._between, lambda *_: None, lambda *_: None)
+        self._overlay = SimulatedOverlay(
+            WorldPlan(layout_of(RELAYS, PUBENDS, HOSTS), STEADY, topics=("t.x",))
+        )
+        self._overlay.listen(self._between, lambda *_: None, lambda *_: None)
         self._frames: Counter[tuple[str, str, str]] = Counter()
         self._bytes: Counter[tuple[str, str, str]] = Counter()
         for pubend in PUBENDS:
-            self._stage.publisher(pubend, "p1", 0.1)
+            self._overlay.publisher(pubend, "p1", 0.1)
         for host in HOSTS:
             for number in range(subscribers_a_host):
-                self._stage.subscriber(f"{host}-{number}", host).come()
-        self._stage.run(2 * SETTLE_S)
-        self._stage.stop_publishing()
-        self._stage.run(self._stage.now + CALM_S)
+                self._overlay.subscriber(f"{host}-{number}", host).come()
+        self._overlay.run(2 * SETTLE_S)
+        self._overlay.stop_publishing()
+        self._overlay.run(self._overlay.now + CALM_S)
 
     def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         which = sender, receiver, type(frame).__name__
@@ -66,7 +68,7 @@ class IdleOverlay:
         """Sender, receiver, kind, frames and bytes a second, from now on for so long."""
         self._frames.clear()
         self._bytes.clear()
-        self._stage.run(self._stage.now + seconds)
+        self._overlay.run(self._overlay.now + seconds)
         return [
             (*which, count / seconds, self._bytes[which] / seconds)
             for which, count in sorted(self._frames.items())
@@ -74,7 +76,7 @@ class IdleOverlay:
 
     def finish(self) -> None:
         """Everyone had everything, once and in order, or it is an error."""
-        self._stage.finish()
+        self._overlay.finish()
 
 
 def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
@@ -125,7 +127,7 @@ def _bound(tables: Tables) -> float:
     return int(said["pubends"]) * (1 + int(said["hosts"])) / float(said["beat seconds"])
 
 
-def _judge(tables: Tables) -> Sequence[Finding]:
+def _compare(tables: Tables) -> Sequence[Comparison]:
     few, many = _numbers(tables)
     frames, size = (_by_link(tables, many, column) for column in ("frames_a_second", "bytes_a_second"))
     busiest, bound = max(frames, key=lambda link: frames[link]), _bound(tables)
@@ -134,23 +136,23 @@ def _judge(tables: Tables) -> Sequence[Finding]:
     kinds = sorted(set(tables[LINKS].words("kind")))
     average = {name: np.mean(list(each.values())) for name, each in (("frames", frames), ("bytes", size))}
     return [
-        Finding(
+        Comparison(
             f"{bound:g} frames a second on a link at the most: silence of each pubend, a word of each host",
             f"{frames[busiest]:.2f} on {busiest}, the busiest; {average['frames']:.2f} on average of the "
             f"{len(frames)} links that carry anything",
             frames[busiest] <= bound,
         ),
-        Finding(
+        Comparison(
             f"{bound * FRAME_BYTES_MAX:g} bytes a second",
             f"{max(size.values()):.0f} at the most, {average['bytes']:.0f} on average",
             max(size.values()) <= bound * FRAME_BYTES_MAX,
         ),
-        Finding(
+        Comparison(
             "nothing but silence and releases: nobody asks, claims or looks for another way",
             ", ".join(kinds),
             kinds == ["Knowledge", "Release"],
         ),
-        Finding(
+        Comparison(
             "the same however many subscribers there are",
             f"with {many} at each host {most:.2f} frames a second more or less than with {few}, at the most",
             most <= bound / 10,
@@ -165,11 +167,11 @@ def _draw(tables: Tables) -> Sequence[Panel]:
         for number in _numbers(tables):
             found = sorted(_by_link(tables, number, column).values(), reverse=True)
             rank = np.arange(1, len(found) + 1, dtype=np.float64)
-            lines.append(Series(f"{number} subscribers a host", rank, np.array(found), "marked"))
+            lines.append(PlotSeries(f"{number} subscribers a host", rank, np.array(found), "marked"))
         bound = _bound(tables) * (FRAME_BYTES_MAX if column.startswith("bytes") else 1)
-        lines.append(Series("bound", np.array([1.0, len(found)]), np.array([bound, bound])))
+        lines.append(PlotSeries("bound", np.array([1.0, len(found)]), np.array([bound, bound])))
         panels.append(Panel("of each link, busiest first", "link", unit, lines))
     return panels
 
 
-FIGURE = Figure("idle-links", "Idle links", "the overlay", _draw, _judge, is_ours=True)
+FIGURE = Figure("idle-links", "Idle links", "the overlay", _draw, _compare, is_ours=True)

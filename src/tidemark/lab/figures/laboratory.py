@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.lab.figures.drawing import can_draw, draw
-from tidemark.lab.figures.experiment import SETTING, Experiment, Figure, Finding, Tables, verdict
+from tidemark.lab.figures.experiment import SETTING, Comparison, Experiment, Figure, Tables, verdict
 from tidemark.lab.figures.page import collected, page_of
 from tidemark.lab.figures.table import Table, read_all
 
@@ -17,11 +17,11 @@ OUT = Path("out")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FigureOutcome:
     """A figure as it came out."""
 
     figure: Figure
-    findings: Sequence[Finding]
+    findings: Sequence[Comparison]
     page: Path
     #: None where pictures cannot be made
     picture: Path | None
@@ -39,7 +39,7 @@ def directory_of(experiment: Experiment, out: Path, *, real: bool) -> Path:
 
 def run(
     experiment: Experiment, out: Path, say: Callable[[str], None], *, real: bool = False, quick: bool = False
-) -> list[Outcome]:
+) -> list[FigureOutcome]:
     """Measure, write the tables, and make the figures from what was written."""
     measure = experiment.real if real else experiment.simulated
     assert measure is not None
@@ -64,20 +64,22 @@ def _circumstances(*, real: bool, quick: bool) -> list[tuple[str, str]]:
     return found
 
 
-def make(experiment: Experiment, directory: Path, *, real: bool) -> list[Outcome]:
+def make(experiment: Experiment, directory: Path, *, real: bool) -> list[FigureOutcome]:
     """Pictures and pages from the tables in a directory."""
     tables = read_all(directory)
     return [_make(experiment, figure, tables, directory, real=real) for figure in experiment.figures]
 
 
-def _make(experiment: Experiment, figure: Figure, tables: Tables, directory: Path, *, real: bool) -> Outcome:
+def _make(
+    experiment: Experiment, figure: Figure, tables: Tables, directory: Path, *, real: bool
+) -> FigureOutcome:
     picture = directory / f"{figure.name}.png" if can_draw() else None
     if picture is not None:
         draw(figure.draw(tables), f"{figure.title} ({figure.source})", picture)
     page = directory / f"{figure.name}.md"
     shown = None if picture is None else picture.name
     page.write_text(page_of(experiment, figure, tables, shown, real=real))
-    return Outcome(figure, figure.judge(tables), page, picture)
+    return FigureOutcome(figure, figure.compare(tables), page, picture)
 
 
 def collect(experiments: Sequence[Experiment], out: Path, docs: Path) -> int:

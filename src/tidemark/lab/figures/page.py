@@ -27,7 +27,7 @@ def section_of(
     experiment: Experiment, figure: Figure, tables: Tables, picture: str | None, *, real: bool
 ) -> list[str]:
     """Verdict, findings and picture."""
-    findings = figure.judge(tables)
+    findings = figure.compare(tables)
     where = "real processes" if real else "simulated"
     command = f"./run lab {experiment.name}{' --real' if real else ''}"
     claim, head = (
@@ -54,7 +54,7 @@ def collected(sections: Sequence[tuple[Experiment, bool, Tables, dict[str, str |
     for experiment, real, tables, _ in sections:
         for figure in experiment.figures:
             where = "real processes" if real else "simulated"
-            found = verdict(figure.judge(tables))
+            found = verdict(figure.compare(tables))
             lines.append(f"| {figure.source} | {figure.title} | {where} | {found} |")
     for experiment, real, tables, pictures in sections:
         for figure in experiment.figures:

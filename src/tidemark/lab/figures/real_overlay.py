@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +20,8 @@ from tidemark.client.events import Batch, Gap
 from tidemark.client.subscribing.subscription import Subscription
 from tidemark.errors import ClientError
 from tidemark.lab.bench.processes.harness import DIRECTORY
-from tidemark.lab.processes.process_harness import BrokerPart, Stage
+from tidemark.lab.processes.broker_start import free_port
+from tidemark.lab.processes.process_harness import ManagedBroker, ProcessHarness
 from tidemark.ticks import CheckpointToken
 
 TOPIC = "lab.load"
@@ -151,7 +151,7 @@ class LoadSubscriber:
         return self._task.exception() if done and self._task is not None else None
 
 
-class RealStage:
+class RealOverlay:
     """phb - shb as processes; `async with` starts them and ends everything."""
 
     def __init__(self, pubends: Sequence[str], **settings: str) -> None:
@@ -163,15 +163,15 @@ class RealStage:
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: list[Client] = []
 
-    async def __aenter__(self) -> RealStage:
+    async def __aenter__(self) -> RealOverlay:
         self._directory = TemporaryDirectory(
             prefix="tidemark-lab-", dir=os.environ.get(DIRECTORY, "."), ignore_cleanup_errors=True
         )
         directory = Path(self._directory.name)
-        self._stage = Stage(directory)
+        self._harness = ProcessHarness(directory)
         topology = directory / "overlay.toml"
         topology.write_text(self._topology())
-        self.phb, self.shb = (self._stage.placed_broker(name, topology) for name in ("phb", "shb"))
+        self.phb, self.shb = (self._harness.placed_broker(name, topology) for name in ("phb", "shb"))
         for broker in self.brokers:
             for name, value in self._settings.items():
                 broker.arguments += ["--set", f"{name}={value}"]
@@ -179,7 +179,7 @@ class RealStage:
         return self
 
     @property
-    def brokers(self) -> tuple[BrokerPart, BrokerPart]:
+    def brokers(self) -> tuple[ManagedBroker, ManagedBroker]:
         """Publisher hosting, subscriber hosting."""
         return self.phb, self.shb
 
@@ -190,17 +190,17 @@ class RealStage:
             await subscriber.leave()
         for client in self._clients:
             await client.close(timeout=0)
-        await asyncio.to_thread(self._stage.__exit__, None, None, None)
+        await asyncio.to_thread(self._harness.__exit__, None, None, None)
         self._directory.cleanup()
 
     def _topology(self) -> str:
-        phb, shb = _free_port(), _free_port()
+        phb, shb = free_port(), free_port()
         names = ", ".join(f'"{name}"' for name in self._pubends)
         lines = ["[brokers.phb]", f'listen = "127.0.0.1:{phb}"', f"pubends = [{names}]"]
         lines += ["[brokers.shb]", f'listen = "127.0.0.1:{shb}"', 'parent = "phb"']
         return "\n".join(lines) + "\n"
 
-    async def client(self, broker: BrokerPart, **more: Any) -> Client:
+    async def client(self, broker: ManagedBroker, **more: Any) -> Client:
         """A client that is closed in the end."""
         made = await connect(broker.url, timeout=PATIENCE_SECONDS, **more)
         self._clients.append(made)
@@ -254,14 +254,3 @@ class RealStage:
 def _next_of(kind: int, number: int) -> int:
     """The first event of a kind from this number on."""
     return number + (kind - number) % len(KINDS)
-
-
-def cpu_seconds(broker: BrokerPart) -> float:
-    """Of all its threads, in the kernel too; to the nanosecond, which /proc/PID/stat is not."""
-    threads = Path(f"/proc/{broker.pid}/task").glob("*/schedstat")
-    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

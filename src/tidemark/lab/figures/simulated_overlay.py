@@ -31,10 +31,10 @@ REST_S = 60.0
 
 
 @dataclass
-class Witness(SimSubscriber):
+class ObservedSubscriber(SimSubscriber):
     """A subscriber that says what it hears, when it hears it."""
 
-    on_deliver: Callable[[Witness, Deliver], None] = lambda _, __: None
+    on_deliver: Callable[[ObservedSubscriber, Deliver], None] = lambda _, __: None
     #: pubend -> the tick up to which it was told, also before it has committed
     told: dict[str, int] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ class Witness(SimSubscriber):
             self.on_deliver(self, frame)
 
 
-class SimStage:
+class SimulatedOverlay:
     """See above. Times are seconds since the start, ticks are turned into such times by `time_of`."""
 
     def __init__(self, plan: WorldPlan, seed: int = 1) -> None:
@@ -59,7 +59,7 @@ class SimStage:
         self._start = self.world.engine.now
         #: key of an event -> when its publisher made it
         self.published: dict[str, float] = {}
-        self.subscribers: list[Witness] = []
+        self.subscribers: list[ObservedSubscriber] = []
         self._is_publishing = True
 
     @property
@@ -113,9 +113,9 @@ class SimStage:
 
     def subscriber(
         self, name: str, machine: str, selector: str = "", *, credit: int = CREDIT_BYTES
-    ) -> Witness:
+    ) -> ObservedSubscriber:
         """A durable subscriber that holds its token and commits ten times a second; it has not come yet."""
-        made = Witness(self.world, name, machine, "t.>", selector, Random(name), credit)
+        made = ObservedSubscriber(self.world, name, machine, "t.>", selector, Random(name), credit)
         self.world.subscribers.append(made)
         self.subscribers.append(made)
         # Not all in the same instant.
@@ -131,9 +131,11 @@ class SimStage:
             (self.published[key], self.now - self.published[key]) for key in keys if key in self.published
         ]
 
-    def probe(self, machine: str, what: str, every: float, heard: Callable[[float, Any], None]) -> None:
+    def ask_repeatedly(
+        self, machine: str, what: str, every: float, heard: Callable[[float, Any], None]
+    ) -> None:
         """Ask a broker an administrator's question again and again, while it is up; `heard(time, answer)`."""
-        Probe(self, machine, what, heard).begin(every)
+        RepeatedQuery(self, machine, what, heard).begin(every)
 
     # What passes, and what is kept.
 
@@ -198,11 +200,13 @@ class SimStage:
         )
 
 
-class Probe:
+class RepeatedQuery:
     """An administrator who keeps asking one broker the same."""
 
-    def __init__(self, stage: SimStage, machine: str, what: str, heard: Callable[[float, Any], None]) -> None:
-        self._stage = stage
+    def __init__(
+        self, overlay: SimulatedOverlay, machine: str, what: str, heard: Callable[[float, Any], None]
+    ) -> None:
+        self._overlay = overlay
         self._machine = machine
         self._what = what
         self._heard = heard
@@ -213,16 +217,16 @@ class Probe:
 
     def begin(self, every: float) -> None:
         """From now on."""
-        self._stage.every(every, self._ask, self._stage.now)
+        self._overlay.every(every, self._ask, self._overlay.now)
 
     def _ask(self) -> None:
-        world = self._stage.world
+        world = self._overlay.world
         if not world.is_up(self._machine):
             return
         if self._client is None:
             self._client = world.connect(self._machine, self._answered, self._gone)
         self._ticket += 1
-        self._asked[self._ticket] = self._stage.now
+        self._asked[self._ticket] = self._overlay.now
         world.to_broker(self._client, Ask(self._ticket, self._what))
 
     def _answered(self, frame: ClientFrame) -> None:

@@ -29,7 +29,11 @@ from tidemark.client.subscribing.arguments import SERVER_KEPT
 from tidemark.client.subscribing.subscription import Subscription
 from tidemark.errors import ClientError
 from tidemark.lab.processes.ledger import Line, Publication
-from tidemark.lab.processes.ledger_writers import DurableBook, PlainBook, PublisherBook
+from tidemark.lab.processes.ledger_writers import (
+    DurableSubscriberLedger,
+    PlainSubscriberLedger,
+    PublisherLedger,
+)
 from tidemark.node.process.parent import end_with_parent
 from tidemark.spark.audit.ledgers import SQLITE
 
@@ -52,7 +56,7 @@ CONSUMED = "consumed"  # in the subscriber's transaction, not committed
 COMMITTED = "committed"  # committed, not acknowledged to the broker
 
 
-class Death:
+class SelfKill:
     """SIGKILL by one's own hand, at a place, at the first event from a number on; `N:PLACE`."""
 
     def __init__(self, text: str) -> None:
@@ -76,21 +80,21 @@ def trade(publisher: str, number: int, padding: int = 0) -> Line:
     }
 
 
-class PublisherParty:
+class LedgerPublisher:
     """Publishes up to a number of events, at a rate; what its ledger leaves open comes first."""
 
-    def __init__(self, given: argparse.Namespace, client: Client, book: PublisherBook) -> None:
+    def __init__(self, given: argparse.Namespace, client: Client, ledger: PublisherLedger) -> None:
         self._given = given
         self._client = client
-        self._book = book
-        self._death = Death(given.die)
+        self._ledger = ledger
+        self._self_kill = SelfKill(given.die)
         self._under_way: set[asyncio.Future[int | None]] = set()
         self._problem = ""
 
     async def run(self) -> int:
         """0 when everything is acknowledged, 1 when something is not known: start it again."""
-        self._send(self._book.unsettled)
-        while self._book.next_sequence <= self._given.count and not self._problem:
+        self._send(self._ledger.unsettled)
+        while self._ledger.next_sequence <= self._given.count and not self._problem:
             self._turn()
             await asyncio.sleep(TURN_SECONDS if self._given.rate else 0)
             while len(self._under_way) >= UNDER_WAY_EVENTS_MAX:
@@ -102,11 +106,11 @@ class PublisherParty:
         return 1 if self._problem else 0
 
     def _turn(self) -> None:
-        first, given = self._book.next_sequence, self._given
+        first, given = self._ledger.next_sequence, self._given
         many = max(1, round(given.rate * TURN_SECONDS)) if given.rate else BURST_EVENTS
         until = min(first + many, given.count + 1)
-        made = self._book.intend(trade(given.name, each, given.padding) for each in range(first, until))
-        self._death.at(INTENDED, until - 1)
+        made = self._ledger.intend(trade(given.name, each, given.padding) for each in range(first, until))
+        self._self_kill.at(INTENDED, until - 1)
         self._send(made)
 
     def _send(self, publications: Iterable[Publication]) -> None:
@@ -130,56 +134,58 @@ class PublisherParty:
             return
         error = done.exception()
         if error is None:
-            self._death.at(ACKNOWLEDGED, each.sequence)
-            self._book.settle(each, done.result())
+            self._self_kill.at(ACKNOWLEDGED, each.sequence)
+            self._ledger.settle(each, done.result())
         else:
             self._problem = str(error)
-            self._book.settle(each, None, reason=self._problem)
+            self._ledger.settle(each, None, reason=self._problem)
 
 
-class SubscriberParty:
+class LedgerSubscriber:
     """Consumes until it is told to leave."""
 
-    def __init__(self, given: argparse.Namespace, book: DurableBook | PlainBook) -> None:
+    def __init__(
+        self, given: argparse.Namespace, ledger: DurableSubscriberLedger | PlainSubscriberLedger
+    ) -> None:
         self._given = given
-        self._book = book
-        self._death = Death(given.die)
+        self._ledger = ledger
+        self._self_kill = SelfKill(given.die)
         self._events = 0
 
     async def run(self, client: Client) -> None:
         """Subscribe, and write down what comes."""
-        given, book = self._given, self._book
+        given, ledger = self._given, self._ledger
         async with client.subscribe(
             given.topic,
             given.where,
-            durable=given.name if isinstance(book, DurableBook) else None,
-            checkpoint=book.checkpoint if isinstance(book, DurableBook) else SERVER_KEPT,
+            durable=given.name if isinstance(ledger, DurableSubscriberLedger) else None,
+            checkpoint=ledger.checkpoint if isinstance(ledger, DurableSubscriberLedger) else SERVER_KEPT,
             window_bytes_max=given.window,
         ) as subscription:
             while not set(given.pubends.split(",")) <= set(subscription.checkpoint):
                 await asyncio.sleep(POLL_SECONDS)
-            book.opened(given.topic, given.where, subscription.checkpoint)
+            ledger.opened(given.topic, given.where, subscription.checkpoint)
             async for item in subscription.batches():
                 await self._take(item, subscription)
 
     async def _take(self, item: Batch | Gap, subscription: Subscription) -> None:
         if isinstance(item, Batch):
             self._events += len(item)
-        if isinstance(self._book, DurableBook):
-            self._book.stage(item, subscription.checkpoint)
-            self._death.at(CONSUMED, self._events)
-            self._book.commit()
-            self._death.at(COMMITTED, self._events)
+        if isinstance(self._ledger, DurableSubscriberLedger):
+            self._ledger.stage(item, subscription.checkpoint)
+            self._self_kill.at(CONSUMED, self._events)
+            self._ledger.commit()
+            self._self_kill.at(COMMITTED, self._events)
             await subscription.ack(subscription.checkpoint)
         else:
-            self._book.record(item)
+            self._ledger.record(item)
         if self._given.slow:
             await asyncio.sleep(self._given.slow)
 
 
 async def publish(given: argparse.Namespace) -> int:
     """The publisher's process."""
-    book = PublisherBook(given.ledger, given.name, given.pubend, given.topic)
+    ledger = PublisherLedger(given.ledger, given.name, given.pubend, given.topic)
     try:
         client = await connect(
             given.url,
@@ -191,19 +197,19 @@ async def publish(given: argparse.Namespace) -> int:
             ping=given.ping,
         )
         await client.create_topic(given.topic, SCHEMA)
-        code = await PublisherParty(given, client, book).run()
+        code = await LedgerPublisher(given, client, ledger).run()
         # Whatever did not go out in the time it had is left to the next life.
         await client.close(timeout=0)
     finally:
-        book.close()
+        ledger.close()
     return code
 
 
 async def subscribe(given: argparse.Namespace) -> int:
     """The subscriber's process."""
     is_durable = given.ledger.suffix == SQLITE
-    kind = DurableBook if is_durable else PlainBook
-    book = kind(given.ledger, given.name)
+    kind = DurableSubscriberLedger if is_durable else PlainSubscriberLedger
+    ledger = kind(given.ledger, given.name)
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -216,9 +222,9 @@ async def subscribe(given: argparse.Namespace) -> int:
             ping=given.ping,
         ) as client:
             with suppress(asyncio.CancelledError):
-                await SubscriberParty(given, book).run(client)
+                await LedgerSubscriber(given, ledger).run(client)
     finally:
-        book.close()
+        ledger.close()
     return 0
 
 

@@ -74,7 +74,7 @@ class Publication:
 
 
 @dataclass(slots=True)
-class Account:
+class DetailedAccount:
     """How one subscriber fared."""
 
     subscriber: str
@@ -116,7 +116,7 @@ class Audit:
 
     published: int
     acknowledged: int
-    accounts: list[Account]
+    accounts: list[DetailedAccount]
 
     @property
     def is_clean(self) -> bool:
@@ -197,12 +197,12 @@ def _learn_ticks(publications: dict[str, Publication], received: Iterable[list[L
         following[whose] = each.upto - 1
 
 
-def _account(lines: list[Line], publications: Mapping[str, Publication]) -> Account | None:
+def _account(lines: list[Line], publications: Mapping[str, Publication]) -> DetailedAccount | None:
     """The account of one subscriber; None of one that never got as far as subscribing."""
     opened = next((line for line in lines if line["what"] == "subscriber"), None)
     if opened is None:
         return None
-    account = Account(opened["subscriber"], opened["topic"], opened["where"])
+    account = DetailedAccount(opened["subscriber"], opened["topic"], opened["where"])
     expected = _expected(opened, publications)
     gaps = [line for line in lines if line["what"] == "gap"]
     got = _check_events(account, lines, expected, publications)
@@ -229,7 +229,7 @@ def _expected(opened: Line, publications: Mapping[str, Publication]) -> dict[str
 
 
 def _check_events(
-    account: Account,
+    account: DetailedAccount,
     lines: Iterable[Line],
     expected: Mapping[str, Publication],
     publications: Mapping[str, Publication],

@@ -20,7 +20,7 @@ from tidemark.lab.processes.ledger import ACKED, UNKNOWN, Line, Publication, rea
 from tidemark.ticks import CheckpointToken
 
 
-class _Appender:
+class _LineFile:
     """A file of JSON lines that is only ever added to."""
 
     def __init__(self, path: Path) -> None:
@@ -38,11 +38,11 @@ class _Appender:
         os.close(self._descriptor)
 
 
-class PublisherBook:
+class PublisherLedger:
     """A publisher's ledger, over all its lives."""
 
     def __init__(self, path: Path, publisher: str, pubend: str, topic: str) -> None:
-        self._file = _Appender(path)
+        self._file = _LineFile(path)
         self._publisher = publisher
         self._pubend = pubend
         self._topic = topic
@@ -88,7 +88,7 @@ class PublisherBook:
         self._file.close()
 
 
-class DurableBook:
+class DurableSubscriberLedger:
     """In SQLite: what was consumed, and how far that goes, in one transaction."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -134,12 +134,12 @@ class DurableBook:
         self._database.close()
 
 
-class PlainBook:
+class PlainSubscriberLedger:
     """JSON lines, of a subscriber that is not durable: what it misses while it is away are gaps."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._name = name
-        self._file = _Appender(path)
+        self._file = _LineFile(path)
         former = list(read(path))
         self._last = len(former)
         self.is_new = not former

@@ -18,6 +18,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any
 
+from tidemark.lab.processes.broker_start import listening_address, set_arguments, wait_until
 from tidemark.lab.processes.ledger import Audit, audit
 from tidemark.spark.audit.ledgers import SQLITE
 
@@ -29,7 +30,7 @@ POLL_SECONDS = 0.02
 ARCHIVE_INTERVAL = "500ms"
 
 
-class Part:
+class ManagedProcess:
     """A process that may be killed, paused and started again."""
 
     #: what Python runs, and what it reads
@@ -72,7 +73,7 @@ class Part:
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} does not end: {self.last_words}") from None
+            raise AssertionError(f"{self.name} does not end: {self.last_line}") from None
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -109,13 +110,13 @@ class Part:
                 self.kill()
 
     @property
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """The last line that it said."""
         lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
         return lines[-1] if lines else ""
 
 
-class BrokerPart(Part):
+class ManagedBroker(ManagedProcess):
     """A broker. Its port is the same in every life."""
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path, *, has_port: bool = False) -> None:
@@ -134,19 +135,17 @@ class BrokerPart(Part):
         heard = self.log.stat().st_size if self.log.exists() else 0
         listen = [] if self._has_port else ["--set", f"broker.listen={self.address or '127.0.0.1:0'}"]
         super().start(*listen, *more)
-        wait_for(lambda: self._listens(heard), lambda: f"{self.name} does not start: {self.last_words}")
+        wait_for(lambda: self._listens(heard), lambda: f"{self.name} does not start: {self.last_line}")
 
     def _listens(self, heard: int) -> bool:
         if not self.is_running:
-            raise AssertionError(f"{self.name} does not start: {self.last_words}")
-        for line in self.log.read_bytes()[heard:].splitlines(keepends=True):
-            if line.startswith(b"{") and line.endswith(b"\n") and json.loads(line)["text"] == "ready":
-                self.address = json.loads(line)["listen"]
-                return True
-        return False
+            raise AssertionError(f"{self.name} does not start: {self.last_line}")
+        address = listening_address(self.log.read_bytes()[heard:])
+        self.address = address or self.address
+        return address is not None
 
 
-class PublisherPart(Part):
+class ManagedPublisher(ManagedProcess):
     """A publisher and its ledger."""
 
     def __init__(self, name: str, ledger: Path, count: int, arguments: Sequence[str]) -> None:
@@ -168,16 +167,16 @@ class PublisherPart(Part):
 
     def reached(self, acknowledged: int) -> None:
         """Wait until so many are acknowledged."""
-        wait_for(lambda: self.acknowledged >= acknowledged, self._stuck)
+        wait_for(lambda: self.acknowledged >= acknowledged, self._problem_text)
 
-    def _stuck(self) -> str:
-        return f"{self.name} has only {self.acknowledged} acknowledged: {self.last_words}"
+    def _problem_text(self) -> str:
+        return f"{self.name} has only {self.acknowledged} acknowledged: {self.last_line}"
 
     def _count(self, text: bytes) -> int:
         return self.ledger.read_bytes().count(text) if self.ledger.exists() else 0
 
 
-class SubscriberPart(Part):
+class ManagedSubscriber(ManagedProcess):
     """A subscriber and its ledger."""
 
     def __init__(self, name: str, ledger: Path, where: str, arguments: Sequence[str]) -> None:
@@ -195,10 +194,12 @@ class SubscriberPart(Part):
 
     def ready(self) -> None:
         """Wait until the subscription has started."""
-        wait_for(lambda: self._count("subscriber") + self._count("returned") > self._lives, self._stuck)
+        wait_for(
+            lambda: self._count("subscriber") + self._count("returned") > self._lives, self._problem_text
+        )
 
-    def _stuck(self) -> str:
-        return f"{self.name} does not subscribe: {self.last_words}"
+    def _problem_text(self) -> str:
+        return f"{self.name} does not subscribe: {self.last_line}"
 
     @property
     def consumed(self) -> int:
@@ -227,7 +228,7 @@ class SubscriberPart(Part):
                 return 0
 
 
-class ArchivePart(Part):
+class ManagedArchive(ManagedProcess):
     """`tidemark pipeline archive`: it archives, and gives back what brokers have let go. Its log is JSON."""
 
     module = "tidemark"
@@ -262,17 +263,17 @@ class ArchivePart(Part):
         return [json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n")]
 
 
-class Stage:
+class ProcessHarness:
     """`with Stage(directory) as stage:` ends every process that was started on it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.publishers: list[PublisherPart] = []
-        self.subscribers: list[SubscriberPart] = []
-        self._brokers: list[BrokerPart] = []
-        self._archives: list[ArchivePart] = []
+        self.publishers: list[ManagedPublisher] = []
+        self.subscribers: list[ManagedSubscriber] = []
+        self._brokers: list[ManagedBroker] = []
+        self._archives: list[ManagedArchive] = []
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> ProcessHarness:
         return self
 
     def __exit__(
@@ -281,7 +282,7 @@ class Stage:
         for part in (*self.subscribers, *self.publishers, *self._archives, *self._brokers):
             part.end()
 
-    def broker(self, name: str = "broker", **settings: str) -> BrokerPart:
+    def broker(self, name: str = "broker", **settings: str) -> ManagedBroker:
         """A broker with these settings (`limits__ping="1s"`); not started yet."""
         given = {
             "broker.name": name,
@@ -290,37 +291,39 @@ class Stage:
             "log.format": "json",
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
-        arguments = [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
-        part = BrokerPart(name, arguments, self.directory / f"{name}.log", has_port="broker.listen" in given)
+        arguments = set_arguments(given)
+        part = ManagedBroker(
+            name, arguments, self.directory / f"{name}.log", has_port="broker.listen" in given
+        )
         self._brokers.append(part)
         return part
 
-    def placed_broker(self, name: str, topology: Path) -> BrokerPart:
+    def placed_broker(self, name: str, topology: Path) -> ManagedBroker:
         """A broker of a topology file."""
         arguments = ["--config", str(topology), "--broker", name, "--set", "log.format=json"]
-        part = BrokerPart(name, arguments, self.directory / f"{name}.log", has_port=True)
+        part = ManagedBroker(name, arguments, self.directory / f"{name}.log", has_port=True)
         self._brokers.append(part)
         return part
 
-    def archive(self, url: str, name: str = "archive") -> ArchivePart:
+    def archive(self, url: str, name: str = "archive") -> ManagedArchive:
         """The archive of a broker; not started yet."""
-        part = ArchivePart(name, self.directory / name, url, self.directory / f"{name}.log")
+        part = ManagedArchive(name, self.directory / name, url, self.directory / f"{name}.log")
         self._archives.append(part)
         return part
 
-    def publisher(self, name: str, url: str, count: int, *arguments: str) -> PublisherPart:
+    def publisher(self, name: str, url: str, count: int, *arguments: str) -> ManagedPublisher:
         """A publisher of so many events; not started yet."""
         ledger = self.directory / f"{name}.publisher.jsonl"
-        part = PublisherPart(name, ledger, count, ["--url", url, *arguments])
+        part = ManagedPublisher(name, ledger, count, ["--url", url, *arguments])
         self.publishers.append(part)
         return part
 
     def subscriber(
         self, name: str, url: str, where: str = "", *arguments: str, durable: bool = True
-    ) -> SubscriberPart:
+    ) -> ManagedSubscriber:
         """A subscriber; not started yet."""
         ledger = self.directory / f"{name}.subscriber{SQLITE if durable else '.jsonl'}"
-        part = SubscriberPart(name, ledger, where, ["--url", url, *arguments])
+        part = ManagedSubscriber(name, ledger, where, ["--url", url, *arguments])
         self.subscribers.append(part)
         return part
 
@@ -348,8 +351,5 @@ def wait_for(
     condition: Callable[[], bool], problem: Callable[[], str], seconds: float = PATIENCE_SECONDS
 ) -> None:
     """Wait until it holds; AssertionError with the problem if it does not in time."""
-    until = monotonic() + seconds
-    while not condition():
-        if monotonic() > until:
-            raise AssertionError(problem())
-        sleep(POLL_SECONDS)
+    if not wait_until(condition, seconds, POLL_SECONDS):
+        raise AssertionError(problem())

@@ -1,1 +1,1 @@
-"""What a simulated world is judged by: the ground truth and the oracle."""
+"""What a simulated world is checked against: the ground truth, and the oracle that knows it."""

@@ -1,4 +1,4 @@
-"""Facts: everything that was ever published in a simulated world, and which of it is wanted by whom."""
+"""Ground truth: every event that was published in a simulated world, and which selectors match it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ViolationError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class PublishedEvent:
-    """One event as its publisher made it."""
+    """One event as its publisher made it, with its encoded message."""
 
     topic: str
     event: dict[str, Any]
@@ -28,13 +28,13 @@ class PublishedEvent:
     message: bytes
 
     def alive_at(self, tick: int, wall: int) -> bool:
-        """Its validity has not passed."""
+        """Whether the event, published at `tick`, is still valid at the time of day `wall`."""
         return not self.validity_ms or tick + self.validity_ms * 1_000 > wall
 
 
 @dataclass
 class GroundTruth:
-    """Every event by its key, what became durable at which tick, and what matches what."""
+    """Every published event by its key, and the tick at which each became durable."""
 
     schema: Schema
     _of: dict[str, PublishedEvent] = field(default_factory=dict)
@@ -42,11 +42,11 @@ class GroundTruth:
     _trees: dict[str, Node] = field(default_factory=dict)
     #: pubend -> tick -> key of every event that was ever durable
     durable: dict[str, dict[int, str]] = field(default_factory=dict)
-    #: the same ticks in order, which is the order they became durable in
+    #: pubend -> the ticks of `durable` in ascending order, in which they also became durable
     _ticks: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, topic: str, event: dict[str, Any], validity_ms: int) -> bytes:
-        """An event is about to be published; its bytes."""
+        """Record an event that is about to be published; returns its encoded message."""
         message = self.schema.encode(event)
         self._of[event["key"]] = PublishedEvent(topic, event, validity_ms, message)
         return message
@@ -55,28 +55,28 @@ class GroundTruth:
         return self._of[key]
 
     def become_durable(self, pubend: str, tick: int, key: str) -> None:
-        """An event is on disk."""
+        """Record that a sync has made an event durable; ticks of a pubend must ascend."""
         ticks = self._ticks[pubend]
         assert not ticks or tick > ticks[-1]
         ticks.append(tick)
         self.durable[pubend][tick] = key
 
     def host(self, pubend: str) -> None:
-        """A pubend exists."""
+        """Record that a pubend exists."""
         self.durable[pubend] = {}
         self._ticks[pubend] = []
 
     def within(self, pubend: str, base: int, upto: int) -> list[tuple[int, str]]:
-        """Ticks and keys of what is durable in `(base, upto]`."""
+        """Returns the tick and key of every durable event in `(base, upto]`, in order."""
         ticks, keys = self._ticks[pubend], self.durable[pubend]
         return [(tick, keys[tick]) for tick in ticks[bisect_right(ticks, base) : bisect_right(ticks, upto)]]
 
     def last(self, pubend: str) -> int:
-        """The tick of the last durable event; 0 if there is none."""
+        """Returns the tick of the last durable event of a pubend, or 0 if there is none."""
         return self._ticks[pubend][-1] if self._ticks[pubend] else 0
 
     def matches(self, pattern: str, selector: str, key: str) -> bool:
-        """Does this event match? By the tests' reference, one event at a time."""
+        """Whether an event matches, by the reference evaluator, which takes one event at a time."""
         found = self._matched.get((pattern, selector, key))
         if found is None:
             published = self._of[key]

@@ -1,6 +1,7 @@
-"""Oracle: knows every event that was published and every selector, and judges what arrived (FAULTS).
+"""Oracle: checks a simulated world against the ground truth; docs/simulator.md lists the promises it checks.
 
-Some promises are watched while the world runs (`Watch`), the rest when all is healed and quiet (`judge`).
+`RunningChecks` checks some promises while the world runs. `check_world` and `check_routes` check the rest
+once every fault is healed and nothing is under way. Each raises ViolationError at the first broken promise.
 """
 
 from __future__ import annotations
@@ -21,32 +22,35 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunningChecks:
-    """What can be seen to be wrong at once."""
+    """The checks that need not wait for the end of a run."""
 
     world: World
-    #: pubend -> everything at or below was let go
+    #: pubend -> the tick up to which the pubend has released its history
     lost: dict[str, int] = field(default_factory=dict)
-    #: pubend -> what a disk lost
+    #: pubend -> the ticks that a damaged disk lost
     damaged: dict[str, RangeSet] = field(default_factory=dict)
-    #: history may be let go before everyone has consumed it
+    #: a policy may release history before every durable subscriber has consumed it
     is_early: bool = False
 
     def let_go(self, pubend: str, upto: int) -> None:
-        """A pubend lets history go: everyone who is durable must have consumed it, unless policy says so."""
+        """A pubend releases history: every durable subscriber must have consumed it, unless `is_early`."""
         self.lost[pubend] = max(self.lost.get(pubend, 0), upto)
         if self.is_early:
             return
         for subscriber in self.world.subscribers:
             received = subscriber.life.ledger.get(pubend)
             if subscriber.life.past is not None:
-                continue  # what it wanted of before its time may be let go while it is on its way there
+                continue  # it asked for history older than its subscription, which may be released meanwhile
             if subscriber.life.durable and not subscriber.is_ending and received and received.upto < upto:
                 raise ViolationError(
                     f"{pubend} let go up to {upto}, but {subscriber.name} has only got to {received.upto}"
                 )
 
     def knowledge(self, sender: str, receiver: str, frame: Knowledge) -> None:
-        """D only if it was published; S, if the receiver believes it, only if nobody there wants what is."""
+        """A broker sends knowledge: D must be durable, and S must hide no event that is wanted.
+
+        S is checked only where the receiver believes it, and for subscribers that asked the receiver.
+        """
         truth, here = self.world.ground_truth, dict[int, str]()
         if frame.batch is not None:
             for row, tick in enumerate(frame.batch.ticks.tolist()):
@@ -65,16 +69,16 @@ class RunningChecks:
     def _is_not_wanted(self, sender: str, receiver: str, pubend: str, tick: int, key: str) -> None:
         for subscriber in self.world.subscribers:
             if subscriber.asked_at != receiver:
-                continue  # what is passed on to its host is judged then
+                continue  # the frame that is passed on to its host is checked when it is sent
             if subscriber.is_ending or (subscriber.client is None and not subscriber.life.durable):
                 continue
             received = subscriber.life.ledger.get(pubend)
             if received is not None and received.upto >= tick:
-                continue  # it has got that far: a late answer does not matter to it
+                continue  # the subscriber is past this tick, so a late answer does not matter
             if subscriber.life.past is not None or subscriber.life.has_moved:
                 known = self.world.known_from(subscriber, pubend)
                 if known is None or tick <= known:
-                    continue  # what was before its time there it gets in another way
+                    continue  # the broker does not account for this tick, and fetches it in another way
             if subscriber.life.surely_wants(
                 pubend, tick, lambda want: self.world.ground_truth.matches(want.pattern, want.selector, key)
             ):
@@ -83,10 +87,10 @@ class RunningChecks:
                 )
 
     def told(self, wall: int, frame: Deliver | Gap) -> None:
-        """Nothing is delivered that has expired; a gap is only where history is gone."""
+        """A frame goes to a subscriber: no event has expired, and a gap lies where history is gone."""
         if isinstance(frame, Gap):
             if frame.name.startswith("pass"):
-                return  # not durable: what it cannot take it misses
+                return  # not durable: it misses the events that it has no credit for
             gone = RangeSet(self.damaged[frame.pubend])
             if self.world.pipeline is None:
                 gone.add(0, max(0, self.lost.get(frame.pubend, 0)))
@@ -101,7 +105,7 @@ class RunningChecks:
 
 
 def check_world(world: World) -> None:
-    """Raise ViolationError for the first thing that is not as promised. Call when all is healed and quiet."""
+    """Raise ViolationError at the first promise that is broken. Call when all is healed and quiet."""
     _acknowledged_is_durable(world)
     for subscriber in world.subscribers:
         for life in subscriber.lives:
@@ -116,7 +120,7 @@ def check_world(world: World) -> None:
 
 
 def _everyone_is_at_one_broker(world: World) -> None:
-    """However a subscriber moved: one broker has its subscription in the end, the one where it is."""
+    """However often a subscriber moved, exactly one broker hosts its subscription: the one it is at."""
     for subscriber in world.subscribers:
         hosts = world.hosts_of(subscriber.life.name)
         is_right = hosts == [subscriber.machine] if subscriber.is_welcome else len(hosts) == 1
@@ -125,6 +129,7 @@ def _everyone_is_at_one_broker(world: World) -> None:
 
 
 def _acknowledged_is_durable(world: World) -> None:
+    """Every acknowledged event is on disk, once, and in its publisher's order."""
     for publisher in world.publishers:
         durable = world.ground_truth.durable[publisher.pubend].values()
         keys = [key for key in durable if key.startswith(f"{publisher.name}/")]
@@ -139,7 +144,7 @@ def _acknowledged_is_durable(world: World) -> None:
 
 
 def _is_right(world: World, life: Life, pubend: str, received: ConsumedPubend) -> None:
-    """Every matching event beyond the start exactly once and in order, or in a gap; and nothing else."""
+    """A subscriber got every matching event after its start once and in order, or a gap; nothing else."""
     where = f"{life.name} at {pubend}"
     wanted = dict(_wanted(world, life, pubend, received))
     got = dict(received.events)
@@ -148,7 +153,7 @@ def _is_right(world: World, life: Life, pubend: str, received: ConsumedPubend) -
     for tick, key in got.items():
         if wanted.get(tick) != key:
             raise ViolationError(f"{where}: {key} at {tick} was not wanted or not published")
-    # Of one that has expired nobody may have heard but its pubend: to the others it was silence.
+    # Only its pubend need know of an event that has expired: to all others it may be silence.
     valid = (tick for tick, key in wanted.items() if world.ground_truth[key].alive_at(tick, world.latest))
     last = max(valid, default=received.start)
     if life.is_last and received.upto < last:
@@ -165,6 +170,7 @@ def _is_right(world: World, life: Life, pubend: str, received: ConsumedPubend) -
 
 
 def _wanted(world: World, life: Life, pubend: str, received: ConsumedPubend) -> Iterator[tuple[int, str]]:
+    """Yields tick and key of every durable event that the subscription wanted, from its start on."""
     for tick, key in world.ground_truth.durable[pubend].items():
         want = life.wanted_at(pubend, tick) if tick > received.start else None
         if want is not None and world.ground_truth.matches(want.pattern, want.selector, key):
@@ -172,7 +178,7 @@ def _wanted(world: World, life: Life, pubend: str, received: ConsumedPubend) -> 
 
 
 def _memory_is_bounded(world: World) -> None:
-    """A broker without subscribers remembers no more than it may; one with some, little more."""
+    """No broker's window of a pubend is larger than its bound plus one batch."""
     for machine in world.machines.values():
         for name, size in machine.window_bytes():
             if size > world.plan.window_bytes_max + world.largest_batch:
@@ -180,9 +186,10 @@ def _memory_is_bounded(world: World) -> None:
 
 
 def check_routes(world: World) -> None:
-    """Raise ViolationError unless each pubend comes to each broker by the way that the overlay names.
+    """Raise ViolationError unless each broker has each pubend from the neighbour that the routing names.
 
-    Call when all has been healed for longer than it takes to return to a better way.
+    Call when everything has been healed for longer than `return_delay`, after which brokers return to a
+    better route.
     """
     layout = world.layout
     live = {name: frozenset(layout.neighbours(name)) for name in layout.brokers}
@@ -201,7 +208,7 @@ def check_routes(world: World) -> None:
 
 
 def is_caught_up(subscriber: SimSubscriber, world: World) -> bool:
-    """It has committed all there is for it."""
+    """Whether a subscriber has committed every valid durable event that it wants."""
     life, truth = subscriber.life, world.ground_truth
     if not subscriber.is_subscribed or subscriber.is_ending:
         return False

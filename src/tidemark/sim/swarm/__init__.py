@@ -1,1 +1,1 @@
-"""The swarm: a seed makes a world with faults and runs it to its end; planted bugs; reports."""
+"""The swarm: worlds made and run from seeds, the faults in them, planted bugs, and reports."""

@@ -1,4 +1,7 @@
-"""Mischief: what goes wrong in a simulated world while the storm lasts, and how it is healed."""
+"""Faults: what goes wrong in a simulated world during the storm, and how everything is healed after it.
+
+A fault is a method of `FaultInjector`, a weight in `plan.FaultWeights` and a line in `report.FAULTS`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.sim.swarm.topology_changes import TopologyChanger
 from tidemark.sim.world.world import World
 
-#: A fault that ends by itself lasts no longer than this.
+#: A fault that ends by itself lasts no longer than this many microseconds.
 LASTS_US_MAX = 800_000
 SKEWS = (0, -3_600 * SECOND, 30 * SECOND, 5_000)
 
 
 class FaultInjector:
-    """Breaks things at random, by the weights of a plan."""
+    """Causes faults at random, by the weights of a plan."""
 
     def __init__(self, world: World, plan: WorldPlan, chance: Random) -> None:
         self._world = world
@@ -43,7 +46,7 @@ class FaultInjector:
         self.done: Counter[str] = world.fault_counts
 
     def begin(self, until: int) -> None:
-        """Break something now and then, up to a time."""
+        """Cause a fault now and then, until the time `until`."""
         if not self._faults:
             return
         names = list(self._faults)
@@ -60,7 +63,7 @@ class FaultInjector:
         self._world.engine.after(self._chance.randint(1, self._plan.fault_weights.rest), act)
 
     def heal(self) -> None:
-        """Mend everything that is broken."""
+        """Mend every link, make room on every disk and start every broker."""
         self._topology_changer.heal()
         for a, b in self._world.layout.all_links():
             self._world.mend(a, b)
@@ -75,7 +78,7 @@ class FaultInjector:
         return self._chance.choice(self._world.layout.brokers)
 
     def _some_link(self) -> tuple[str, str] | None:
-        """None where nothing is linked any more."""
+        """A random link, or None where nothing is linked any more."""
         links = self._world.layout.all_links()
         return self._chance.choice(links) if links else None
 
@@ -93,7 +96,7 @@ class FaultInjector:
         self._later(lambda: self._world.mend(a, b))
 
     def _one_way(self) -> None:
-        """A link carries nothing one way for a while, and nobody notices until it breaks."""
+        """A link carries nothing in one direction for a while, and may then go down."""
         link = self._some_link()
         if link is None:
             return
@@ -109,7 +112,7 @@ class FaultInjector:
         self._later(unclog)
 
     def _reform(self) -> None:
-        """An administrator changes the overlay while all this goes on."""
+        """An administrator changes the overlay."""
         self._topology_changer.change()
 
     def _skew(self) -> None:
@@ -134,7 +137,7 @@ class FaultInjector:
             self._world.pipeline.crash()
 
     def _rot(self) -> None:
-        """Only one disk rots, and only once: what two copies protect, two faults can destroy."""
+        """Damage one record, once in a world: two could destroy both copies of what is stored twice."""
         if not self._world.gaps_allowed and not self.done["rotten"]:
             hosts = sorted(set(self._plan.pubends.values()))
             self.done["rotten"] += self._world.machines[self._chance.choice(hosts)].rot(self._chance)

@@ -1,6 +1,6 @@
 """Hunt: how many seeds it takes until a planted bug is found.
 
-Found means that a world broke the promise that the bug breaks, and keeps all of them without the bug.
+A seed finds a bug when its world breaks the promise that the bug breaks, and keeps all promises without it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from tidemark.sim.swarm.swarm import try_seed
 
 @dataclass(frozen=True, slots=True)
 class HuntResult:
-    """What came of a hunt for one bug."""
+    """The result of a hunt for one bug."""
 
     bug: str
     profile: str
-    #: how many were run, with the one that found it
+    #: how many seeds were run, including the one that found the bug
     seeds: int
-    #: the one that found it; None if none did
+    #: the seed that found the bug; None if none did
     seed: int | None = None
-    #: what it said
+    #: the violation that this seed ended with
     violation: str = ""
 
 
 def hunt(bug: str, first: int, count: int, profile: str | None = None) -> HuntResult:
-    """Run seeds with a bug planted until one finds it, in its own profile unless another is given."""
+    """Run up to `count` seeds with a bug planted until one finds it; `profile` replaces that of the bug."""
     chosen = profile or BUGS[bug].profile
     for at, seed in enumerate(range(first, first + count), 1):
         violation = try_seed(seed, chosen, bug).violation

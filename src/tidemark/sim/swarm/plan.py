@@ -1,4 +1,4 @@
-"""Plan: what a simulated world is made of. A seed picks one at random, within a profile."""
+"""WorldPlan: what a simulated world is made of. A seed picks a plan at random, within a profile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class FaultWeights:
-    """How often what goes wrong, as weights; and how much time lies between two faults, at the most."""
+    """The weight of each fault, 0 for never; and the longest time between two faults, in microseconds."""
 
     rest: int = 800_000
     crash: float = 0.0
@@ -37,7 +37,7 @@ class FaultWeights:
 
 @dataclass(frozen=True, slots=True)
 class WorldPlan:
-    """An overlay of brokers, where pubends live, how things are set, and what will go wrong."""
+    """The overlay and its pubends, the settings of brokers and clients, and the weights of faults."""
 
     layout: Layout
     link_faults: LinkFaults = field(default_factory=LinkFaults)
@@ -49,21 +49,21 @@ class WorldPlan:
     return_delay: int = 200_000
     linger: int = SECOND
     topics: tuple[str, ...] = ("t.x", "t.y")
-    #: a topic that publishers come upon later
+    #: a topic that publishers begin to use during the run
     late_topic: str = "t.z"
     validities: tuple[int, ...] = (FOR_EVER,)
-    #: chances, each time a subscriber commits, that it leaves or comes back, changes its mind, ends
+    #: chances, at each commit of a subscriber, that it leaves or returns, changes its selector, unsubscribes
     leaves: float = 0.03
     changes: float = 0.0
     ends: float = 0.0
-    #: the chance that a subscriber wants what was before its time
+    #: the chance that a subscription begins in the past
     reaches_back: float = 0.0
-    #: the chance that a subscriber comes back at another broker than it left
+    #: the chance that a subscriber returns to another broker
     moves: float = 0.0
 
     @property
     def has_archive(self) -> bool:
-        """Nothing is let go that is not archived, and nobody gets a gap for what is."""
+        """Whether there is an archive: pubends release only archived events, and subscribers get no gaps."""
         return self.pubend_policy.archive
 
     @property
@@ -73,7 +73,7 @@ class WorldPlan:
 
     @property
     def is_early(self) -> bool:
-        """History may be let go before everyone has consumed it."""
+        """Whether policy may release history before every durable subscriber has consumed it."""
         return self.pubend_policy.max_retain is not None or self.pubend_policy.max_bytes is not None
 
 
@@ -99,7 +99,7 @@ def _everything(chance: Random) -> FaultWeights:
     return FaultWeights(chance.choice((150_000, 400_000, 2 * SECOND)), **weights)
 
 
-#: What goes wrong in the worlds of each profile.
+#: profile -> the faults of its worlds
 PROFILES: dict[str, Callable[[Random], FaultWeights]] = {
     "swarm": _everything,
     "network": _network,
@@ -145,7 +145,7 @@ def plan_of(chance: Random, profile: str) -> WorldPlan:
 
 
 def with_history(plan: WorldPlan, chance: Random) -> WorldPlan:
-    """The same plan, perhaps with an archive, and subscribers that move or want what was before."""
+    """The same plan, perhaps with an archive, with subscribers that move, or that begin in the past."""
     plan = replace(plan, reaches_back=chance.choice((0.0, 0.0, 0.3)), moves=chance.choice((0.0, 0.0, 0.5)))
     if chance.random() < 0.6:
         return plan

@@ -1,7 +1,7 @@
-"""Planted bugs: the protocol with one thing done wrong, to see that the simulator would notice.
+"""Planted bugs: the protocol with one mistake each, to show that the simulator would notice it.
 
-Each is a patch of the real classes while it lasts; nothing of this is reachable from a broker. A bug is found
-when a world breaks the promise that the bug breaks, not just any: `notices` says how that reads.
+A bug patches the real classes while it is planted; no broker can reach this module. A bug counts as found
+when a world breaks the promise that the bug breaks, not any promise: `notices` has words of that violation.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.segments.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity
 
-#: whose attribute is replaced, its name, and by what
+#: (object, name of its attribute, the value that replaces it)
 Patch = tuple[object, str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """One thing done wrong."""
+    """One mistake in the protocol."""
 
     about: str
     patches: Callable[[], list[Patch]]
-    #: how a world that has noticed it says so: one of these is in the violation
+    #: the violation of a world that noticed the bug contains one of these texts
     notices: tuple[str, ...]
-    #: the worlds in which it shows
+    #: the profile in whose worlds the bug shows
     profile: str = "swarm"
 
     def is_noticed_by(self, violation: str) -> bool:
-        """The promise that was broken is the one that this bug breaks."""
+        """Whether a violation is of the promise that this bug breaks."""
         return any(text in violation for text in self.notices)
 
 
@@ -377,7 +377,7 @@ BUGS = {
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """The world with one bug in it."""
+    """Within this context the bug `name` is in place."""
     with ExitStack() as stack:
         for where, what, new in BUGS[name].patches():
             stack.enter_context(patch.object(where, what, new))

@@ -1,7 +1,7 @@
-"""Report: what many worlds have been through, added up; what none of them met is said loudly.
+"""Reports of many seeds, and of hunts for planted bugs.
 
-A promise that was kept in a place that no world visited was not tested: so each thing that brokers count, and
-each fault, is listed with how often it happened and in how many worlds.
+A promise was tested only if some world reached the code that keeps it. So a report lists every broker counter
+and every fault with how often it happened and in how many worlds, and names loudly what no world met.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidemark.sim.swarm.hunt import HuntResult
 from tidemark.sim.swarm.planted import BUGS
 from tidemark.sim.swarm.swarm import SeedOutcome
 
-#: What can go wrong, as the worlds name it, and what it means.
+#: name of a fault in the coverage of a world -> what it means
 FAULTS = {
     "fault_crash": "machines switched off",
     "fault_cut": "links cut",
@@ -35,14 +35,14 @@ FAULTS = {
 
 
 def replay_command(seed: int, profile: str, bug: str | None = None) -> str:
-    """What to type to see one seed again."""
+    """Returns the command that runs one seed again with a trace."""
     planted = f" --planted {bug}" if bug else ""
     return f"./run sim --from {seed} --seeds 1 --profile {profile} --trace{planted}"
 
 
 @dataclass
 class SeedsReport:
-    """A run of many seeds of one profile."""
+    """The sums over a run of many seeds of one profile."""
 
     profile: str
     first: int
@@ -52,12 +52,12 @@ class SeedsReport:
     gaps: int = 0
     seconds: float = 0.0
     failures: list[SeedOutcome] = field(default_factory=list)
-    #: name -> how often, and in how many worlds
+    #: name of a counter or fault -> how often it happened; and in how many worlds
     times: Counter[str] = field(default_factory=Counter)
     worlds: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: SeedOutcome) -> None:
-        """One more world."""
+        """Add the outcome of one more world."""
         self.ran += 1
         self.events += outcome.events
         self.deliveries += outcome.deliveries
@@ -69,12 +69,12 @@ class SeedsReport:
 
     @property
     def seeds_per_minute(self) -> float:
-        """How fast it went."""
+        """Worlds run a minute so far."""
         return 60 * self.ran / self.seconds if self.seconds else 0.0
 
     @property
     def never(self) -> list[str]:
-        """What no world met. Faults only of the swarm, which is to have them all."""
+        """Counters that no world met; faults too in the profile `swarm`, which should have them all."""
         expected = [*COUNTED, *FAULTS] if self.profile == "swarm" else [*COUNTED]
         return [name for name in expected if not self.worlds[name]]
 

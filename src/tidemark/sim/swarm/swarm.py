@@ -1,4 +1,7 @@
-"""Swarm: a seed makes a whole world - topology, workload, thresholds, faults - and runs it to its end."""
+"""Swarm: a seed makes a whole world - topology, workload, thresholds, faults - and runs it to its end.
+
+A run is a storm of STORM_US with faults, then healing, then at most REST_US to come to rest, then the checks.
+"""
 
 from __future__ import annotations
 
@@ -32,37 +35,37 @@ SELECTORS = (
     "kind <> 'c'",
 )
 PATTERNS = ("t.>", "t.x", "t.*")
-#: How long faults go on, and how long the world then has to come to rest.
+#: How long faults happen, and how long the world then has to come to rest, in microseconds.
 STORM_US = 2 * SECOND
 REST_US = 60 * SECOND
 STEP_US = SECOND // 4
-#: When all is quiet, nacks have to stop within this.
+#: When all is quiet, nacks have to stop within this many microseconds.
 CALM_US = SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class SeedOutcome:
-    """What a run was like."""
+    """The result of one seed."""
 
     seed: int
     events: int = 0
     deliveries: int = 0
     gaps: int = 0
-    #: what was counted in all lives of all brokers, and what went wrong how often
+    #: broker counters over all lives, and how often each fault happened
     coverage: dict[str, int] = field(default_factory=dict)
-    #: of every ledger and of the frames sent: equal runs have equal digests
+    #: digest of every ledger and of the frames sent: equal runs have equal digests
     digest: str = ""
-    #: what was not as promised; None if all was
+    #: the promise that was broken; None if all were kept
     violation: str | None = None
 
 
 class SeedRun:
-    """One seed's world on its way from start to judgement."""
+    """One seed's world from its start to its checks."""
 
     def __init__(self, seed: int, *, profile: str = "swarm", trace: Trace | None = None) -> None:
         self.seed = seed
         self.chance = Random(seed)
-        # Of its own chance: what is added to plans leaves the rest of a seed's world as it was.
+        # A generator of its own: whatever draws from it leaves the rest of a seed's world unchanged.
         history = Random(f"history of {seed}")
         self.plan = with_history(plan_of(self.chance, profile), history)
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
@@ -106,7 +109,7 @@ class SeedRun:
             )
 
     def execute(self) -> SeedOutcome:
-        """Storm, heal, rest, judge."""
+        """Run the storm, heal, let the world rest, check it; ViolationError if a promise was broken."""
         world, engine = self.world, self.world.engine
         start = engine.now
         for publisher in self.world.publishers:
@@ -154,7 +157,7 @@ class SeedRun:
         return sha256(repr((lives, sorted(world.network.sent.items()))).encode()).hexdigest()
 
     def _is_quiet(self) -> bool:
-        """Everything is acknowledged, everyone has committed all there is, and nobody moves any more."""
+        """Every event is acknowledged, every subscriber has committed all of its own and has one host."""
         world = self.world
         return all(publisher.is_idle for publisher in world.publishers) and all(
             is_caught_up(each, world) and len(world.hosts_of(each.life.name)) == 1
@@ -163,7 +166,7 @@ class SeedRun:
 
     def _nacks_stop(self) -> None:
         engine, sent = self.world.engine, self.world.network.sent
-        # A return to a better way asks once for what lies between.
+        # A broker that returns to a better route nacks once what lies between.
         engine.run(engine.now + CALM_US + self.plan.return_delay)
         before = sent.get("Nack", 0)
         engine.run(engine.now + CALM_US)
@@ -181,7 +184,7 @@ class SeedRun:
         self.world.engine.after(publisher.chance.randint(1, rest), publish)
 
     def _consuming(self, subscriber: SimSubscriber, until: int) -> None:
-        """Commit now and then, for as long as the world runs; be fickle while the storm lasts."""
+        """Commit now and then as long as the world runs; leave, change and unsubscribe during the storm."""
         chance = subscriber.chance
 
         def consume() -> None:
@@ -219,7 +222,7 @@ class SeedRun:
 def run_seed(
     seed: int, *, profile: str = "swarm", bug: str | None = None, trace: Trace | None = None
 ) -> SeedOutcome:
-    """Run one seed; raises ViolationError if something is not as promised. `bug` is planted first."""
+    """Run one seed, with `bug` planted if it is given; raises ViolationError if a promise is broken."""
     with planted(bug) if bug else nullcontext():
         return SeedRun(seed, profile=profile, trace=trace).execute()
 
@@ -227,7 +230,7 @@ def run_seed(
 def try_seed(
     seed: int, profile: str = "swarm", bug: str | None = None, trace: Trace | None = None
 ) -> SeedOutcome:
-    """Run one seed; what was not as promised is in the outcome."""
+    """Run one seed; a broken promise, or any exception, is in `violation` of the outcome."""
     try:
         return run_seed(seed, profile=profile, bug=bug, trace=trace)
     except AssertionError as error:
@@ -239,7 +242,7 @@ def try_seed(
 def run_many(
     first: int, count: int, *, profile: str = "swarm", jobs: int = 1, report: Callable[[SeedOutcome], None]
 ) -> None:
-    """Run seeds, several at a time; `report` gets each outcome, in the order of the seeds."""
+    """Run `count` seeds, `jobs` at a time; `report` gets each outcome in the order of the seeds."""
     attempt = partial(try_seed, profile=profile)
     with closing(in_order(attempt, range(first, first + count), jobs)) as outcomes:
         for outcome in outcomes:

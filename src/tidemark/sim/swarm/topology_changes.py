@@ -1,7 +1,7 @@
-"""Reforms: what an administrator does to the overlay of a simulated world while it runs.
+"""Topology changes: what an administrator does to the overlay of a simulated world while it runs.
 
-Only brokers that host neither a pubend nor a subscriber come and go, and no bundle of a tree is left without
-a link: what is left is always an overlay in which everyone can be reached.
+Only brokers that host neither a pubend nor a subscriber are removed, and every bundle of a tree keeps a link:
+in the changed overlay every broker can still be reached.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TopologyChanger:
         self._next = len(plan.layout.brokers)
 
     def change(self) -> None:
-        """One change, if there is one to make."""
+        """Make one random change, if it is possible in the present overlay."""
         layout = self._world.layout
         changes: list[Callable[[Layout], Layout | None]] = [
             self._drain,

@@ -1,6 +1,6 @@
 """Workers: one function on many arguments, in several processes, with the results in order.
 
-Whoever stops asking, or is interrupted, leaves no process behind.
+No process is left behind when the generator is closed or interrupted.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Result = TypeVar("Result")
 def in_order(
     function: Callable[[Argument], Result], arguments: Iterable[Argument], jobs: int
 ) -> Generator[Result, None, None]:
-    """As `map`, `jobs` at a time."""
+    """Yields the results as `map` does, computed by `jobs` processes; in this process if `jobs` is 1."""
     if jobs <= 1:
         yield from map(function, arguments)
         return
-    # Ctrl-C reaches every process of the terminal: this one decides, and ends the others.
+    # Ctrl-C reaches every process of the terminal: the workers ignore it, and this process ends them.
     pool = ProcessPoolExecutor(
         jobs,
         mp_context=get_context("spawn"),

@@ -1,9 +1,9 @@
-"""DiskThread: the disks of a simulated machine, and the one thread that works on them, as in a real broker.
+"""SimDiskThread: the disks of a simulated machine, and the one thread that works on them.
 
-Effects are carried out in order, by the real store on real storage code; only the disks are of memory. A sync
-or a read takes its time, and what was asked for later waits: so a sync covers what was appended before it and
-nothing else. The work is done at the end of that time. If the power goes meanwhile, it is begun and cut off
-at one of its steps, and the disks keep what they like of what was not synced: all, nothing, or a torn part.
+The real store and the real storage code carry out effects in order; only the disks are memory. A sync or a
+read takes simulated time, and later effects wait, so that a sync covers exactly the appends before it. The
+work is done at the end of that time. If the power fails meanwhile, the work is begun and cut off at one of
+its steps, and of the bytes that were not synced the disks keep all, nothing, or a torn part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidemark.storage.tables.memory_tables import MemoryTables
 
 SEGMENT_BYTES = 8 << 10
 READ_BYTES = 8 << 10
-#: How long something takes at the most, in microseconds. What is not here takes no time.
+#: The longest time of an effect, in microseconds. Effects that are not listed take no time.
 SYNC_US_MAX = 20_000
 READ_US_MAX = 5_000
 TAKES_US_MAX: dict[type, int] = {
@@ -45,14 +45,14 @@ TAKES_US_MAX: dict[type, int] = {
     ReadLog: READ_US_MAX,
     ReadPfs: READ_US_MAX,
 }
-#: A disk that was full is tried again this often.
+#: Microseconds between attempts to write to a disk that was full.
 RETRY_US = 100_000
-#: A sync has about so many steps at which the power can go.
+#: About how many disk operations a sync has at which the power can fail.
 STEPS = 6
 
 
 class SimDiskThread:
-    """See above. The disks survive the machine's lives, a store does not."""
+    """The disks survive every crash of the machine; each life opens a new store on them."""
 
     def __init__(
         self,
@@ -63,7 +63,10 @@ class SimDiskThread:
         report: Callable[[Stimulus], None],
         failed: Action,
     ) -> None:
-        """`done` hears of every effect and what came of it, `report` of what the broker is to be told."""
+        """`done` is called with every effect and its result, `report` with each stimulus for the broker.
+
+        `failed` is called when a disk failed, after which the broker must stop.
+        """
         self._engine = engine
         self._chance = chance
         self._done = done
@@ -75,17 +78,20 @@ class SimDiskThread:
         self._disks = (self._log, self._pfs)
         self._tables = MemoryTables()
         self._store: Store | None = None
-        #: what waits, and first what is being done if `is_busy`
+        #: effects that wait; the first one is being carried out while `_is_busy`
         self._jobs: deque[Effect] = deque()
         self._is_busy = False
         self._life = 0
         self._stalled_until = 0
         self._will_retry = False
-        #: how often something rotted
+        #: number of records that `rot` has damaged
         self.rots = 0
 
     def start(self, pubends: Iterable[str], now: int) -> tuple[Recovered, int]:
-        """A new life: what it finds, and its number; an error if the disk is full or fails."""
+        """Open the store; returns the recovered state and the incarnation.
+
+        Raises DiskFullError or DiskFailedError if the disk is full or fails.
+        """
         try:
             self._store = Store(
                 self._log,
@@ -101,19 +107,19 @@ class SimDiskThread:
             raise
 
     def put(self, effect: Effect) -> None:
-        """Carry it out, after all that was put before."""
+        """Carry out an effect after all effects that were put before it."""
         self._jobs.append(effect)
         self._work()
 
     def read(self, effect: ReadLog) -> LogRead:
-        """A look at the log that takes no time, for whoever keeps the truth."""
+        """Read the log at once, outside the queue, to compare it with the ground truth."""
         assert self._store is not None
         answer = self._store.carry_out(effect)
         assert isinstance(answer, LogRead)
         return answer
 
     def crash(self) -> None:
-        """The power goes, and comes back."""
+        """The power fails: the running effect is cut off, and unsynced bytes may be lost or torn."""
         self._life += 1
         if self._is_busy:
             self._cut_off(self._jobs[0])
@@ -133,27 +139,27 @@ class SimDiskThread:
             disk.syncs_to_fail = int(self._store is not None)
 
     def fill(self) -> None:
-        """There is no room for anything more."""
+        """Leave no room on the disks."""
         self._tables.is_full = True
         for disk in self._disks:
             disk.fill()
 
     def free(self) -> None:
-        """There is room again."""
+        """Make room on the disks again."""
         self._tables.is_full = False
         for disk in self._disks:
             disk.bytes_max = None
 
     def stall(self, duration: int) -> None:
-        """Nothing that is or will be under way is done before that much time has passed."""
+        """No effect that takes time finishes before `duration` microseconds have passed."""
         self._stalled_until = max(self._stalled_until, self._engine.now + duration)
 
     def rot(self, chance: Random) -> bool:
-        """Flip bits of a record that was synced, if there is one with another after it: whether there was.
+        """Flip a bit of a synced record that has another record after it; returns False if there is none.
 
         Rot in the last record cannot be told from a tail that a crash has torn. The catalogue is spared: it
-        is there twice, which one flip cannot harm and two could. A machine that is off is spared as well: it
-        may have what nobody has been told of yet.
+        is stored twice, which survives one flip but not two. A machine that is off is spared as well: its
+        disk may have events that no broker has been told of yet.
         """
         if self._store is None:
             return False
@@ -167,7 +173,7 @@ class SimDiskThread:
         )
         if not log and not pfs:
             return False
-        # There is much more to tell of an event that is gone than of who wanted it.
+        # The log is chosen more often: a lost event has more consequences than a lost match set.
         disk, name, offset, length = chance.choice(log if log and (not pfs or chance.random() < 0.7) else pfs)
         disk.rot(name, offset + chance.randrange(HEADER_BYTES + length), 1 << chance.randrange(8))
         self.rots += 1
@@ -223,7 +229,7 @@ class SimDiskThread:
                 self._report(stimulus)
 
     def _cut_off(self, effect: Effect) -> None:
-        """Begin what was under way; the power goes at one of its steps, or just after the last."""
+        """Begin the running effect; the power fails at one of its operations, or just after the last."""
         assert self._store is not None
         if isinstance(effect, CommitTables) and self._chance.random() < 0.5:
             return
@@ -243,7 +249,7 @@ class SimDiskThread:
 
 
 def _records(disk: MemoryDisk, name: str, identity: int) -> list[tuple[int, int]]:
-    """Offset and length of the records on the platter that may rot."""
+    """Returns offset and length of every record in a segment file that may rot."""
     place = parse_name(name)
     if place is None or place[1]:
         return []

@@ -47,7 +47,7 @@ START_AGAIN_US = 200_000
 
 
 class Machine:
-    """One broker's computer. `life` changes with every crash, so that what was under way comes to nothing."""
+    """One broker's computer. Every start and crash increments `life`, which cancels scheduled actions."""
 
     def __init__(self, world: World, name: str, chance: Random) -> None:
         self._world = world
@@ -59,21 +59,21 @@ class Machine:
         #: microseconds that this machine's time of day is ahead of the world's
         self.skew = 0
         self._links: set[str] = set()
-        #: neighbour -> how often its link came up, and how often the broker has heard of that
+        #: neighbour -> how often its link came up, and how many of these LinkUps the broker has handled
         self._came_up: dict[str, int] = {}
         self._heard_up: dict[str, int] = {}
         self._clients: set[int] = set()
         self._wake_at: int | None = None
-        #: the last change of the overlay that it knows of
+        #: number of the last topology change that the broker was told of
         self._topology_change = 0
-        #: what the broker will be told when it goes on
+        #: stimuli that a paused broker will handle when it goes on
         self._held: deque[Stimulus] = deque()
         self._paused_until = 0
-        #: in the log, and not yet safe
+        #: appended to the log and not yet synced
         self._unsynced: list[AppendEvents] = []
 
     def start(self) -> None:
-        """Switch it on: a new life of the broker, from what the disk has."""
+        """Start a new life of the broker from its disk; try again later if the disk is full or fails."""
         assert self.broker is None
         self.life += 1
         self._topology_change = self._world.topology_changes
@@ -91,7 +91,7 @@ class Machine:
         self._give(Woken())
 
     def topology_changed(self, number: int, layout: Layout, drain_notice: DrainNotice | None) -> None:
-        """An administrator tells it of a change of the overlay, unless it knows of a later one."""
+        """Tell the broker of a topology change, unless it already knows a later one."""
         if number > self._topology_change:
             self._topology_change = number
             self._give(RoutesChanged(layout, drain_notice=drain_notice))
@@ -99,7 +99,7 @@ class Machine:
                 self._world.part(self.name, peer)
 
     def crash(self) -> None:
-        """Switch it off, at once."""
+        """Switch the machine off at once, with its broker, links and clients."""
         if self.broker is None:
             return
         self._world.count(self.broker.counters)
@@ -125,11 +125,11 @@ class Machine:
         self._disk.fail_next_sync()
 
     def fill_disk(self) -> None:
-        """There is no room for anything more on the disk."""
+        """Leave no room on the disk."""
         self._disk.fill()
 
     def free_disk(self) -> None:
-        """There is room again."""
+        """Make room on the disk again."""
         self._disk.free()
 
     def stall_disk(self, duration: int) -> None:
@@ -137,11 +137,11 @@ class Machine:
         self._disk.stall(duration)
 
     def rot(self, chance: Random) -> bool:
-        """A synced record of an event log or the PFS is damaged; whether there was one."""
+        """Damage a synced record of an event log or the PFS; returns False if there is none."""
         return self._disk.rot(chance)
 
     def pause(self, duration: int) -> None:
-        """The process stands still for so many microseconds, while the world goes on."""
+        """Stop the process for `duration` microseconds; stimuli are held until it goes on."""
         if self.broker is None:
             return
         self._paused_until = max(self._paused_until, self._engine.now + duration)
@@ -153,7 +153,7 @@ class Machine:
 
         self._engine.at(self._paused_until, go_on)
 
-    # What reaches it.
+    # Stimuli.
 
     def link_up(self, peer: str) -> None:
         """A link to a neighbour is there."""
@@ -227,12 +227,12 @@ class Machine:
 
         self._engine.at(at, wake)
 
-    # What it does.
+    # Effects.
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case SendPeer(peer, frame):
-                # A link that has come up again meanwhile is another connection.
+                # A link that has gone down and come up again meanwhile is another connection.
                 if peer in self._links and self._heard_up.get(peer) == self._came_up[peer]:
                     self._world.network.send(self.name, peer, frame)
             case SendClient(client, frame):
@@ -245,7 +245,7 @@ class Machine:
                 self._disk.put(effect)
 
     def window_bytes(self) -> list[tuple[str, int]]:
-        """How much the broker remembers of each pubend."""
+        """Returns (pubend, bytes in its window) for each pubend; empty while the broker is down."""
         return [] if self.broker is None else self.broker.window_bytes()
 
     def _note(self, text: str) -> None:
@@ -255,7 +255,7 @@ class Machine:
     # The disk.
 
     def _disk_did(self, effect: Effect, stimulus: Stimulus | None) -> None:
-        """Keep the truth: an event is durable once a sync has covered it."""
+        """Tell the ground truth which events are durable: those that a sync has covered."""
         if isinstance(effect, AppendEvents):
             self._unsynced.append(effect)
         elif isinstance(stimulus, LogSynced):
@@ -270,12 +270,12 @@ class Machine:
                 self._world.damage_found(read.pubend, read.damaged, rots=self._disk.rots)
 
     def _disk_failed(self) -> None:
-        """Nobody knows what is on the platter: the broker stops, and somebody starts it again."""
+        """A disk failed, so the broker stops at once; the machine is started again later."""
         self._world.crash(self.name)
         self._engine.after(START_AGAIN_US, lambda: self._world.restart(self.name))
 
     def _logged(self, pubend: str, state: PubendState) -> tuple[list[EventBatch], list[Range]]:
-        """All that a recovered log has, and what it says it lost."""
+        """Returns all events of a recovered log, and the ranges that the log reports as damaged."""
         batches: list[EventBatch] = []
         damaged: list[Range] = []
         at = state.lost

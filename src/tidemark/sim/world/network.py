@@ -1,7 +1,7 @@
 """Network: links between machines that delay, lose, repeat and reorder frames, and go up and down.
 
 Hello, Links, Interest, Unfollow, Claim and Topic travel as over TCP: in order and, while the link is up,
-without loss. Everything else may be lost, repeated or overtaken, which the protocol has to bear.
+without loss. Every other frame may be lost, repeated or overtaken, and the protocol has to survive that.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from random import Random
 from tidemark.sim.world.engine import Action, Engine
 from tidemark.wire.frames import Claim, Hello, Interest, Links, PeerFrame, Topic, Unfollow
 
-#: What travels as over TCP.
+#: Frames that arrive in order and, while the link is up, without loss.
 RELIABLE_FRAMES = (Hello, Links, Interest, Unfollow, Claim, Topic)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkFaults:
-    """How bad links are. Chances are per frame, times in microseconds."""
+    """How links fail: chances are per frame, delays in microseconds."""
 
     delay_min: int = 100
     delay_max: int = 5_000
@@ -45,25 +45,25 @@ class Network:
         self._deliver = deliver
         self.faults = LinkFaults()
         self._session: dict[frozenset[str], int] = {}
-        #: the last time something arrives in order, per direction
+        #: (sender, receiver) -> the arrival time of the last frame that must not be overtaken
         self._arrival: dict[tuple[str, str], int] = {}
-        #: directions that carry nothing for now
+        #: (sender, receiver) of directions that carry nothing for now
         self._clogged: set[tuple[str, str]] = set()
-        #: what waits until they do again
+        #: (sender, receiver) -> arrivals of reliable frames that wait until the direction works again
         self._stuck: dict[tuple[str, str], list[Action]] = {}
         self.sent: dict[str, int] = {}
 
     def cut(self, a: str, b: str) -> None:
-        """End the session: what is on the way is lost."""
+        """End the session of a link: frames on the way are lost."""
         pair = frozenset((a, b))
         self._session[pair] = self._session.get(pair, 0) + 1
 
     def clog(self, sender: str, receiver: str) -> None:
-        """Nothing gets through this way from now on, while the other way works."""
+        """From now on nothing arrives in this direction, while the other direction works."""
         self._clogged.add((sender, receiver))
 
     def unclog(self, sender: str, receiver: str) -> None:
-        """It does again, and first what was stuck."""
+        """Let the direction work again; reliable frames that were held arrive first."""
         self._clogged.discard((sender, receiver))
         for arrive in self._stuck.pop((sender, receiver), []):
             arrive()

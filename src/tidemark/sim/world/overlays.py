@@ -41,7 +41,7 @@ def overlay_of(chance: Random) -> Layout:
 
 
 def spanning_tree(chance: Random, cells: list[str]) -> frozenset[Pair]:
-    """Each cell joined to one that came before it, in any order."""
+    """A random tree of the cells: in a random order, each cell is joined to one before it."""
     order = chance.sample(cells, len(cells))
     return frozenset(pair(name, chance.choice(order[:at])) for at, name in enumerate(order) if at)
 

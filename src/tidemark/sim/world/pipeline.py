@@ -1,7 +1,7 @@
-"""Pipeline: the archive of a simulated world, and what answers recalls from it.
+"""Pipeline: the archive of a simulated world, which also answers recalls.
 
-It reads the logs of all pubends in bulk, keeps everything, tells the pubends how far it has got, and offers
-every broker to answer recalls. Now and then it dies and comes back: what it keeps, it keeps.
+The pipeline fetches the logs of all pubends, keeps every event, tells the pubends how far they are archived,
+and offers every broker to answer recalls. It may crash and come back; the archive itself survives.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ FETCH_BYTES = 2_000
 
 @dataclass
 class _ArchivedPubend:
-    """The archive of one pubend: everything up to `upto`, but for what is gone."""
+    """The archive of one pubend: every event up to `upto` except those in `gone`, which a disk lost."""
 
     upto: int
     batches: list[EventBatch] = field(default_factory=list)
     gone: RangeSet = field(default_factory=RangeSet)
 
     def events(self, base: int, upto: int) -> EventBatch | None:
-        """What there is in `(base, upto]`."""
+        """Returns the archived events in `(base, upto]`, or None if there are none."""
         parts = [part for each in self.batches if (part := rows_within(each, base, upto)) is not None]
         return concatenate(parts) if parts else None
 
 
 @dataclass
 class _RecallUnderWay:
-    """A recall on its way: what was sent, and how much more may be."""
+    """A recall that is being answered: sent up to `base`, and `credit` more bytes may be sent."""
 
     recall: Recall
     base: int
@@ -70,20 +70,20 @@ class Pipeline:
         self._world = world
         self._chance = chance
         self.kept = {name: _ArchivedPubend(0) for name in world.plan.pubends}
-        #: broker -> the connection to it; those of a former life are not listened to
+        #: broker -> the connection to it; frames on connections of an earlier life are ignored
         self._clients: dict[str, int] = {}
         self._life = 0
         self._is_up = False
         self._answering: dict[tuple[str, int], _RecallUnderWay] = {}
 
     def start(self) -> None:
-        """Come up."""
+        """Start a life and connect to every broker that is up."""
         self._life += 1
         self._is_up = True
         self._look_around(self._life)
 
     def crash(self) -> None:
-        """Go down, and come back after a while."""
+        """Crash, and start again after a while."""
         if not self._is_up:
             return
         self._life += 1
@@ -95,7 +95,7 @@ class Pipeline:
         self._world.engine.after(self._chance.randint(1_000, 2 * RETRY_US), self.start)
 
     def _look_around(self, life: int) -> None:
-        """Connect to every broker that is there, now and from time to time: some come later."""
+        """Connect to every broker that is up, now and every RETRY_US, since brokers restart and join."""
         if life != self._life:
             return
         for name in self._world.machines:
@@ -153,7 +153,7 @@ class Pipeline:
     def _fetched(self, name: str, frame: Fetched) -> None:
         kept = self.kept[frame.pubend]
         if frame.base != kept.upto:
-            return  # asked for in a former life
+            return  # the answer to a fetch of an earlier life
         if frame.lost > max(frame.base, 0) and self._world.ground_truth.within(
             frame.pubend, frame.base, frame.lost
         ):
@@ -174,7 +174,7 @@ class Pipeline:
         self._world.engine.after(self._chance.randint(100, 20_000), partial(self._answer, name, ticket))
 
     def _answer(self, name: str, ticket: int) -> None:
-        """The next part, a few events at a time, as far as the credit goes."""
+        """Send the next few events of a recall, as long as there is credit."""
         answering = self._answering.get((name, ticket))
         if answering is None or answering.credit <= 0:
             return
@@ -182,7 +182,7 @@ class Pipeline:
         if kept.upto < recall.upto:
             if self._world.checks.lost.get(recall.pubend, 0) > kept.upto:
                 raise ViolationError(f"{recall} is recalled, but the archive has only got to {kept.upto}")
-            self._later(name, ticket)  # what a disk lost may be newer than the archive, which will say so
+            self._later(name, ticket)  # the recalled range was damaged on disk and is not archived yet
             return
         batch = self._wanted(recall.lines, kept.events(answering.base, recall.upto))
         upto, few = recall.upto, self._chance.choice((1, 5, 100))

@@ -1,6 +1,6 @@
-"""Publisher: publishes to one pubend of a simulated world, exactly once whatever happens.
+"""SimPublisher: publishes to one pubend of a simulated world, exactly once whatever happens.
 
-It keeps what has not been acknowledged and sends it again after a break.
+The publisher keeps its unacknowledged batches and sends them again on a new connection.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ FOR_EVER, LONG_MS, SHORT_MS = 0, 3_600_000, 150
 
 @dataclass
 class SimPublisher:
-    """One publisher and what it knows to be safe."""
+    """One publisher, its unacknowledged batches, and how many events are acknowledged."""
 
     world: World
     name: str
     pubend: str
     machine: str
     chance: Random
-    #: how long its events are valid, one chosen for each
+    #: validities in milliseconds, of which one is chosen for each event
     validities: tuple[int, ...] = (FOR_EVER,)
-    #: what it publishes to; there may be more later
+    #: the topics it publishes to; `discover` adds to them
     topics: tuple[str, ...] = ()
     client: int | None = None
     _sequence: int = 0
-    #: first sequence number, bytes, count
+    #: (first sequence number, bytes, number of events) of each unacknowledged batch
     _unacknowledged: list[tuple[int, bytes, int]] = field(default_factory=list)
-    #: topics that the broker has said to know, on this connection
+    #: topics that the broker has confirmed on this connection
     _declared: set[str] = field(default_factory=set)
-    #: sequence numbers that the broker has acknowledged
+    #: the highest sequence number that the broker has acknowledged
     acknowledged: int = 0
 
     def __post_init__(self) -> None:
         self.topics = self.topics or self.world.topics
 
     def publish(self, count: int) -> None:
-        """Make some events up and send them."""
+        """Make `count` random events and send them as one batch, as soon as the connection is ready."""
         builder = BatchBuilder()
         for _ in range(count):
             self._sequence += 1
@@ -67,7 +67,7 @@ class SimPublisher:
             self._send(*self._unacknowledged[-1][:2])
 
     def connect(self) -> None:
-        """Open a connection; the topics come first, then all that has not been acknowledged."""
+        """Open a connection and declare the topics; unacknowledged batches follow once they are confirmed."""
         if self.client is not None:
             return
         if not self.world.is_up(self.machine):
@@ -79,7 +79,7 @@ class SimPublisher:
             self._declare(topic)
 
     def discover(self, topic: str) -> None:
-        """From now on it publishes to another topic too."""
+        """Publish to another topic too from now on."""
         if topic not in self.topics:
             self.topics += (topic,)
             if self.client is not None:
@@ -90,12 +90,12 @@ class SimPublisher:
         self.world.to_broker(self.client, Topic(topic, False, (self.world.schema.text,)))
 
     def disconnected(self) -> None:
-        """The connection is gone; try again soon."""
+        """The connection is gone: connect again after a while."""
         self.client = None
         self.world.engine.after(self.chance.randint(1, RETRY_US), self.connect)
 
     def receive(self, frame: ClientFrame) -> None:
-        """A broker answered."""
+        """Handle a frame from the broker; ViolationError if a publisher should never get it."""
         match frame:
             case Topic(topic):
                 self._declared.add(topic)
@@ -119,7 +119,7 @@ class SimPublisher:
         return self.client is not None and len(self._declared) == len(self.topics)
 
     def _again(self) -> None:
-        """Start over, after a while: what is sent again comes in order then."""
+        """Connect again after a while: the unacknowledged batches are then sent again in order."""
         if self.client is not None:
             self.world.disconnect(self.client)
             self.disconnected()
@@ -135,5 +135,5 @@ class SimPublisher:
 
     @property
     def is_idle(self) -> bool:
-        """Everything is acknowledged."""
+        """Every event is acknowledged."""
         return not self._unacknowledged

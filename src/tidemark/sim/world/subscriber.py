@@ -1,10 +1,10 @@
-"""Subscriber: a subscriber of a simulated world, and what it writes down.
+"""SimSubscriber: a subscriber of a simulated world, and its ledger.
 
-It checks as it goes that nothing is out of order and nothing is left out between one frame and the next, and
-keeps a ledger for each life of its subscription, for the oracle to judge. Kinds:
-- holds its token itself, together with what it consumed, as an application does in its own database;
-- leaves its token to the broker, which says where it goes on;
-- is not durable: every connection is a life of its own.
+The subscriber checks at every frame that ranges follow one another without hole or overlap, and keeps a
+ledger for each life of its subscription, which the oracle checks at the end. There are three kinds:
+- "holds": the subscriber stores its token with what it consumed, as an application does in its database;
+- "leaves": the broker keeps the token and says where the subscriber goes on;
+- "passes": not durable; every connection is a life of its own.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from tidemark.sim.world.world import World
 
 Kind = Literal["holds", "leaves", "passes"]
-#: How far before its time a subscriber may want to begin.
+#: How many microseconds before its first connection a subscription may begin.
 PAST_US_MAX = 2_000_000
 
 
 @dataclass
 class ConsumedPubend:
-    """What was consumed of one pubend: where it started, up to where, events in order, gaps."""
+    """What was consumed of one pubend in `(start, upto]`: (tick, key) of the events in order, and gaps."""
 
     start: int
     upto: int
@@ -50,7 +50,7 @@ class ConsumedPubend:
     gaps: list[tuple[int, int]] = field(default_factory=list)
 
     def cut(self, upto: int) -> None:
-        """What lies beyond `upto` never happened."""
+        """Forget everything after `upto`."""
         self.upto = upto
         self.events = [each for each in self.events if each[0] <= upto]
         self.gaps = [(base, min(stop, upto)) for base, stop in self.gaps if base < upto]
@@ -58,7 +58,7 @@ class ConsumedPubend:
 
 @dataclass
 class SelectorSince:
-    """What a subscriber wants, and in which pubend from which tick on."""
+    """A pattern and selector, with the tick of each pubend after which they hold."""
 
     pattern: str
     selector: str
@@ -67,26 +67,26 @@ class SelectorSince:
 
 @dataclass
 class Life:
-    """One life of a subscription, from its making to its end."""
+    """One subscription from its creation to its end, with its selectors and its ledger."""
 
     name: str
     wants: list[SelectorSince]
     durable: bool
     ledger: dict[str, ConsumedPubend] = field(default_factory=dict)
-    #: where it wanted to begin, if that was in the past
+    #: the token at which the subscription asked to begin, if that was in the past
     past: CheckpointToken | None = None
-    #: it has been at another broker, or is taken as if it had
+    #: the subscription was at another broker, or returned with a changed selector, which is handled alike
     has_moved: bool = False
-    #: the subscriber was there to the end, so that all there is must have come
+    #: this is the life at the end of the run, which must be complete
     is_last: bool = True
 
     def wanted_at(self, pubend: str, tick: int) -> SelectorSince | None:
-        """What held at this tick; None before the start."""
+        """Returns the selector that holds at a tick, or None before the start."""
         held = [each for each in self.wants if each.since.get(pubend, TICK_MAX) < tick]
         return held[-1] if held else None
 
     def surely_wants(self, pubend: str, tick: int, matches: Callable[[SelectorSince], bool]) -> bool:
-        """Whatever of a change has not been told to the subscriber yet, it wants what `matches`."""
+        """Whether an event is wanted by the selector that holds and by every unconfirmed change."""
         held = self.wanted_at(pubend, tick)
         open_changes = [each for each in self.wants if pubend not in each.since]
         return held is not None and all(matches(each) for each in [held, *open_changes])
@@ -94,7 +94,7 @@ class Life:
 
 @dataclass
 class SimSubscriber:
-    """See above."""
+    """A subscriber of one of the three kinds."""
 
     world: World
     name: str
@@ -102,30 +102,30 @@ class SimSubscriber:
     pattern: str
     selector: str
     chance: Random
-    #: bytes of events it takes before it grants more
+    #: bytes of events that the broker may send before the subscriber grants more
     credit: int
     kind: Kind = "holds"
-    #: the chance that a life of its subscription begins before its time
+    #: the chance that a life of its subscription begins in the past
     reaches_back: float = 0.0
-    #: the chance that it comes back at another broker
+    #: the chance that the subscriber returns to another broker
     moves: float = 0.0
     client: int | None = None
     is_away: bool = True
     is_subscribed: bool = False
-    #: it has asked for this life: a broker may know it
+    #: the present life was asked for, so that a broker may know it
     _has_asked: bool = False
-    #: the broker that it asked last
+    #: the broker that was asked last
     asked_at: str | None = None
-    #: the broker has said, on this connection, where it goes on
+    #: the broker has answered Subscribe on this connection
     is_welcome: bool = False
-    #: its subscription is being ended for good
+    #: the subscription is being ended for good
     is_ending: bool = False
     lives: list[Life] = field(default_factory=list)
-    #: since the last commit
+    #: pubend -> what was consumed since the last commit
     pending: dict[str, ConsumedPubend] = field(default_factory=dict)
     _owed: int = 0
     _ticket: int = 0
-    #: ticket -> what was acknowledged with it; and what is known to be on the broker's disk
+    #: ticket -> the token acknowledged with it; pubend -> the tick that the broker has confirmed on disk
     _acks: dict[int, CheckpointToken] = field(default_factory=dict)
     _acked: dict[str, int] = field(default_factory=dict)
 
@@ -134,7 +134,7 @@ class SimSubscriber:
 
     @property
     def life(self) -> Life:
-        """The present one."""
+        """The present life of the subscription."""
         return self.lives[-1]
 
     def _begin(self) -> None:
@@ -158,7 +158,7 @@ class SimSubscriber:
     # Coming and going.
 
     def come(self) -> None:
-        """Connect, or keep trying."""
+        """Connect and subscribe, or try again later while the broker is down."""
         self.is_away = False
         if self.client is not None:
             return
@@ -188,11 +188,11 @@ class SimSubscriber:
 
     @property
     def _shows_a_change(self) -> bool:
-        """It wants something else than before from its token on, as if it came from another broker."""
+        """The subscriber presents its token with a changed selector, which a broker treats as a move."""
         return self.kind == "holds" and self.is_subscribed and len(self.life.wants) > 1
 
     def _move(self, machine: str) -> None:
-        """Go to another broker, in the middle of whatever was going on at the last one."""
+        """Use another broker from the next connection on."""
         self.machine = machine
 
     def _token(self) -> CheckpointToken:
@@ -203,14 +203,14 @@ class SimSubscriber:
             self.come()
 
     def leave(self, *, unnoticed: bool = False) -> None:
-        """Go away, orderly or not: what was not committed never happened."""
+        """Disconnect; everything that was not committed is forgotten."""
         self.is_away = True
         if self.client is not None:
             self.world.disconnect(self.client, unnoticed=unnoticed)
         self._forget()
 
     def disconnected(self) -> None:
-        """The connection is gone."""
+        """The broker's end of the connection is gone: forget what was not committed, and come again."""
         self._forget()
         if not self.is_away:
             self.world.engine.after(self.chance.randint(1, RETRY_US), self._retry)
@@ -222,13 +222,13 @@ class SimSubscriber:
         self._owed = 0
 
     def unsubscribe(self) -> None:
-        """End the subscription for good, and begin another one."""
+        """End the subscription for good; another one begins once the broker has confirmed that."""
         if self.client is not None and self.is_subscribed and self.life.durable:
             self.is_ending = True
             self.world.to_broker(self.client, Unsubscribe(self.life.name))
 
     def change(self, selector: str) -> None:
-        """Want something else from the next connection on, once the last change holds everywhere."""
+        """Change the selector and reconnect, unless the last change does not hold in every pubend yet."""
         settled = set(self.life.wants[-1].since) == set(self.world.ground_truth.durable)
         if self.life.durable and self.is_subscribed and settled and not self.is_ending:
             self.life.wants.append(SelectorSince(self.pattern, selector))
@@ -238,7 +238,7 @@ class SimSubscriber:
     # Consuming.
 
     def commit(self) -> None:
-        """Make what was consumed durable at this side, then acknowledge it."""
+        """Move what was consumed to the ledger, acknowledge it, and grant credit for it."""
         if self.client is None or self.is_ending or not self.is_welcome:
             return
         for name, pending in self.pending.items():
@@ -259,7 +259,7 @@ class SimSubscriber:
             self._owed = 0
 
     def receive(self, frame: ClientFrame) -> None:
-        """A broker told something."""
+        """Handle a frame from the broker; ViolationError if its range or its events are not as promised."""
         match frame:
             case Subscribed(_, token, since):
                 self._subscribed(token, since)
@@ -274,20 +274,20 @@ class SimSubscriber:
             case Unsubscribed():
                 self._ended()
             case Refused("unsubscribe", _, "unknown", _):
-                self._ended()  # it was carried out, and the answer lost
+                self._ended()  # an earlier Unsubscribe was carried out and its answer lost
             case Refused():
                 self.world.refused(self, frame)
             case _:
                 raise ViolationError(f"{self.name} got {frame}")
 
     def _subscribed(self, token: CheckpointToken, since: CheckpointToken) -> None:
-        """The first word on a connection says where it goes on, a later one that a change holds."""
+        """The first Subscribed on a connection has the token to go on from, later ones confirm a change."""
         self._since(since)
         if self.kind == "leaves" and not self.is_welcome:
             self._go_on_from(token)
         for pubend, tick in token.items():
             if pubend not in self.life.ledger and pubend not in self.pending:
-                self._next(pubend, tick, tick)  # it was told that it starts there, and lost that
+                self._next(pubend, tick, tick)  # an earlier connection lost the answer that it starts there
         self.is_subscribed = self.is_welcome = True
 
     def _go_on_from(self, token: CheckpointToken) -> None:
@@ -301,7 +301,7 @@ class SimSubscriber:
             received.cut(tick)
 
     def _since(self, since: CheckpointToken) -> None:
-        """From where on what it wants now holds; at a new broker, from its token on."""
+        """Note from which ticks the present selector holds; only after a move may they differ from before."""
         held = self.life.wants[-1].since
         for pubend, tick in since.items():
             known = held.setdefault(pubend, tick)
@@ -326,7 +326,7 @@ class SimSubscriber:
             raise ViolationError(f"{self.name} at {pubend}: a range that goes back, ({base}, {upto}]")
         pending = self.pending.setdefault(pubend, ConsumedPubend(base, base))
         pending.upto = upto
-        # Where it starts after it has moved, only what it wants now was ever heard of.
+        # A broker that it moved to, and where it starts, knows only the present selector.
         is_new = known is None and self.life.has_moved
         for want in self.life.wants if is_new else self.life.wants[:1]:
             want.since.setdefault(pubend, pending.start)

@@ -1,4 +1,4 @@
-"""Trace: a run to read, one line for each thing that a broker was told and each that it did."""
+"""Trace: a run as text, a line for each stimulus that a broker received and for each effect it returned."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Trace:
         self._start = start
 
     def told(self, now: int, machine: str, stimulus: Stimulus) -> None:
-        """A broker was told something."""
+        """A broker received a stimulus; wake-ups are left out."""
         if not isinstance(stimulus, Woken):
             self._line(now, machine, "<-", stimulus)
 
     def did(self, now: int, machine: str, effect: Effect) -> None:
-        """A broker did something."""
+        """A broker returned an effect."""
         self._line(now, machine, "->", effect)
 
     def note(self, now: int, machine: str, text: str) -> None:
@@ -35,7 +35,7 @@ class Trace:
         self._write(f"{(now - self._start) / 1e6:10.6f} {machine:>4} {arrow} {self._text(what)}")
 
     def _text(self, what: object) -> str:
-        """A value in short; ticks count from the start of the world."""
+        """A value as short text; ticks are shown relative to the start of the world."""
         match what:
             case EventBatch():
                 return f"<{what.count} events {self._ticks(what.ticks.tolist())}>"

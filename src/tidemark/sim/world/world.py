@@ -1,4 +1,4 @@
-"""World: a network of machines with publishers and subscribers, and the truth about it."""
+"""World: a network of machines with publishers and subscribers, and the ground truth about it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tidemark.ticks import RangeSet
 from tidemark.wire.frames import ClientFrame, Deliver, Gap, Knowledge, PeerFrame, Range, Refused
 
 START = 1_000_000 * SECOND
-#: A broker may not notice for so long that a client is gone.
+#: A broker notices within this many microseconds that a client is gone.
 UNNOTICED_US_MAX = 1_000_000
-#: A broker hears of a change of the overlay within this.
+#: A broker is told of a topology change within this many microseconds.
 HEARS_US_MAX = 300_000
 
 
@@ -38,7 +38,7 @@ def drain_notice(layout: Layout, name: str) -> DrainNotice | None:
 
 
 class World:
-    """Everything in one thread, from one seed."""
+    """Machines, network, clients and checks of one seed, in one thread."""
 
     def __init__(self, plan: WorldPlan, seed: int, trace: Trace | None = None) -> None:
         self.plan = plan
@@ -53,14 +53,14 @@ class World:
             self.ground_truth.host(pubend)
         damaged = {name: RangeSet() for name in plan.pubends}
         self.checks = RunningChecks(self, damaged=damaged, is_early=plan.is_early)
-        #: what went wrong, how often; and what brokers that are no more have counted
+        #: fault -> how often it happened; and the sums of the counters of brokers that have ended
         self.fault_counts: Counter[str] = Counter()
         self._counted: Counter[str] = Counter()
         self._skew_max = 0
         self.largest_batch = 0
         self.network = Network(self.engine, Random(self.chance.random()), self._sent, self._arrived)
         self.network.faults = plan.link_faults
-        #: the overlay as it should be by now; brokers may not have heard of it yet
+        #: the current overlay; a broker may still work with an older one
         self.layout = plan.layout
         self.topology_changes = 0
         self.machines = {
@@ -72,7 +72,7 @@ class World:
         self.publishers: list[SimPublisher] = []
         self.subscribers: list[SimSubscriber] = []
         self.pipeline: Pipeline | None = None
-        #: somebody chose to let history go, or a disk lost some
+        #: subscribers may be told of gaps: policy releases history early, or a disk lost some
         self.gaps_allowed = plan.is_early and not plan.has_archive
         #: pubend -> tick -> the bytes of every event that was ever durable
         self._messages: dict[str, dict[int, bytes]] = {name: {} for name in plan.pubends}
@@ -80,7 +80,7 @@ class World:
             machine.start()
 
     def config_of(self, name: str, incarnation: int) -> BrokerConfig:
-        """How a broker of this world is set."""
+        """Returns the configuration of a broker of this world."""
         plan = self.plan
         return BrokerConfig(
             name,
@@ -96,44 +96,44 @@ class World:
         )
 
     def neighbours(self, name: str) -> tuple[str, ...]:
-        """Those that a machine is linked to."""
+        """Returns the names of the machines that a machine is linked to."""
         return self.layout.neighbours(name)
 
     # Links.
 
     def started(self, machine: Machine) -> None:
-        """A machine is on: its links come up."""
+        """A machine has started: bring its links up."""
         if machine.name not in self.layout.brokers:
             return
         for peer in self.neighbours(machine.name):
             self.engine.after(1_000, lambda peer=peer: self._connect(machine.name, peer))  # type: ignore[misc]
 
     def cut(self, a: str, b: str) -> None:
-        """A link goes down."""
+        """Take a link down until `mend`."""
         self._links_down.add(frozenset((a, b)))
         self._disconnect(a, b)
 
     def mend(self, a: str, b: str) -> None:
-        """A link comes up again."""
+        """Bring a link up again."""
         self._links_down.discard(frozenset((a, b)))
         self._connect(a, b)
 
     def crash(self, name: str) -> None:
-        """A machine goes down, with its links and connections."""
+        """Crash a machine, with its links and connections."""
         self.machines[name].crash()
         for peer in sorted(self.machines):
             if peer != name:
                 self._disconnect(name, peer)
 
     def restart(self, name: str) -> None:
-        """A machine comes up again."""
+        """Start a machine again, if it is down and still in the overlay."""
         if name in self.layout.brokers and self.machines[name].broker is None:
             self.machines[name].start()
 
     # The overlay at run time.
 
     def change_topology(self, layout: Layout, chance: Random) -> None:
-        """An administrator changes the overlay; everyone hears of it at some time, links follow at theirs."""
+        """Change the overlay; each broker is told, and each link made or removed, at a random time soon."""
         before, self.layout = self.layout, layout
         self.topology_changes += 1
         for name in sorted(set(layout.brokers) - set(before.brokers)):
@@ -149,19 +149,19 @@ class World:
             self.engine.after(chance.randint(1, HEARS_US_MAX), partial(self._align, a, b))
 
     def _align(self, a: str, b: str) -> None:
-        """A link is there if the overlay has it."""
+        """Connect or disconnect a link, as the current overlay has it or not."""
         if pair(a, b) in self.layout.all_links():
             self._connect(a, b)
         else:
             self._disconnect(a, b)
 
     def part(self, a: str, b: str) -> None:
-        """A broker goes by an overlay without this link, and closes it; a newer one may have it again."""
+        """A broker closes a link that its overlay lacks; the link returns if a newer overlay has it."""
         self._disconnect(a, b)
         self.engine.after(HEARS_US_MAX, partial(self._connect, a, b))
 
     def _retire(self, name: str, before: Layout) -> None:
-        """A machine that is not in the overlay any more is switched off for good."""
+        """Switch off a machine that has left the overlay."""
         if name in self.layout.brokers or name not in self.machines:
             return
         machine = self.machines[name]
@@ -172,7 +172,7 @@ class World:
         del self.machines[name]
 
     def is_up(self, name: str) -> bool:
-        """A machine is running."""
+        """Whether a machine's broker is running."""
         return name in self.machines and self.machines[name].broker is not None
 
     def _connect(self, a: str, b: str) -> None:
@@ -200,7 +200,10 @@ class World:
     # Clients.
 
     def connect(self, name: str, receive: Callable[[ClientFrame], None], gone: Callable[[], None]) -> int:
-        """Open a connection to a broker."""
+        """Open a client's connection to a broker; returns its number.
+
+        `receive` is called with each frame from the broker, `gone` when the broker's end is lost.
+        """
         client = self._next_client
         self._next_client += 1
         self._clients[client] = (name, receive, gone)
@@ -208,20 +211,20 @@ class World:
         return client
 
     def disconnect(self, client: int, *, unnoticed: bool = False) -> None:
-        """A client closes its connection; the broker will notice, sooner or later."""
+        """Close a client's connection; the broker notices at once, or (`unnoticed`) after up to a second."""
         known = self._clients.pop(client, None)
         if known is not None:
             delay = self.chance.randint(500, UNNOTICED_US_MAX) if unnoticed else 500
             self.engine.after(delay, lambda: self.machines[known[0]].client_gone(client))
 
     def connection_lost(self, client: int) -> None:
-        """The broker's side of a connection is gone; the client will notice."""
+        """The broker's end of a connection is gone; the client notices soon."""
         known = self._clients.pop(client, None)
         if known is not None:
             self.engine.after(500, known[2])
 
     def to_broker(self, client: int, frame: ClientFrame) -> None:
-        """A client says something."""
+        """Send a frame from a client to its broker."""
 
         def arrive() -> None:
             if client in self._clients:
@@ -230,7 +233,7 @@ class World:
         self.engine.after(200, arrive)
 
     def to_client(self, client: int, frame: ClientFrame) -> None:
-        """A broker says something."""
+        """Send a frame from a broker to a client; deliveries and gaps are checked on the way."""
         if isinstance(frame, Deliver | Gap) and client in self._clients:
             machine = self.machines[self._clients[client][0]]
             self.checks.told(self.engine.now + machine.skew, frame)
@@ -246,39 +249,39 @@ class World:
         raise ViolationError(f"{subscriber.name} was refused: {frame.reason}")
 
     def set_skew(self, name: str, skew: int) -> None:
-        """A machine's time of day jumps."""
+        """Set how many microseconds a machine's time of day is ahead."""
         self.machines[name].skew = skew
         self._skew_max = max(self._skew_max, skew)
 
     @property
     def latest(self) -> int:
-        """No machine's time of day has ever been later."""
+        """The latest time of day that any machine has had so far."""
         return self.engine.now + self._skew_max
 
     def hosts_of(self, name: str) -> list[str]:
-        """The machines whose brokers have a subscription of this name."""
+        """Returns the sorted names of the machines whose brokers host a subscription of this name."""
         brokers = {each.name: each.broker for each in self.machines.values() if each.broker is not None}
         return sorted(machine for machine, broker in brokers.items() if broker.hosts(name))
 
     def known_from(self, subscriber: SimSubscriber, pubend: str) -> int | None:
-        """From where on the broker that it asked accounts for a subscriber; None when it does not yet."""
+        """Returns the tick from which the broker that a subscriber asked last accounts for it, or None."""
         broker = self.machines[subscriber.asked_at].broker if subscriber.asked_at is not None else None
         return broker.known_from(subscriber.life.name, pubend) if broker is not None else None
 
     def is_believed(self, sender: str, receiver: str, frame: Knowledge) -> bool:
-        """The receiver has the pubend from the sender, and this accounts for what it wanted at first."""
+        """Whether the receiver follows the sender for the pubend and the frame covers its interest."""
         broker = self.machines[receiver].broker if receiver in self.machines else None
         stream = broker.stream(frame.pubend) if broker is not None else None
         return stream is not None and stream.upstream == sender and frame.version >= stream.attached
 
-    # Truth.
+    # Ground truth.
 
     def count(self, counters: Mapping[str, int]) -> None:
-        """A broker is no more: keep what it has counted."""
+        """Keep the counters of a broker that has ended."""
         self._counted.update(counters)
 
     def coverage(self) -> Counter[str]:
-        """What all lives of all brokers have counted, and what went wrong."""
+        """Returns the sums of the counters of all lives of all brokers, and `fault_NAME` for each fault."""
         total = self._counted.copy()
         for machine in self.machines.values():
             if machine.broker is not None:
@@ -287,11 +290,11 @@ class World:
         return total
 
     def key_of(self, batch: EventBatch, row: int) -> str:
-        """The key of an event, which names it wherever it turns up."""
+        """Returns the key of an event, which identifies it in the whole world."""
         return str(self._key(batch.message(row)))
 
     def logged(self, pubend: str, batch: EventBatch) -> None:
-        """These events are durable now."""
+        """Record that these events are durable."""
         messages = self._messages[pubend]
         self.largest_batch = max(self.largest_batch, len(batch.data))
         for row, tick in enumerate(batch.ticks.tolist()):
@@ -300,7 +303,7 @@ class World:
                 self.ground_truth.become_durable(pubend, tick, str(self._key(messages[tick])))
 
     def damage_found(self, pubend: str, ranges: Iterable[Range], *, rots: int) -> None:
-        """A log says that it lost these ticks."""
+        """A log reports damaged ranges; ViolationError if nothing was ever damaged on its machine."""
         for base, upto in ranges:
             if not rots:
                 raise ViolationError(f"{pubend}: ({base}, {upto}] is damaged, and nothing did that")
@@ -315,7 +318,10 @@ class World:
         *,
         rots: int,
     ) -> None:
-        """What a log has after a crash: all that was durable, as it was, and perhaps some that is now."""
+        """Compare a recovered log with what was durable: nothing may be missing or changed.
+
+        Events that a crash left on disk although no sync covered them become durable now.
+        """
         self.damage_found(pubend, damaged, rots=rots)
         found = {
             tick: batch.message(row) for batch in batches for row, tick in enumerate(batch.ticks.tolist())

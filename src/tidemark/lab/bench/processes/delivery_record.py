@@ -9,7 +9,7 @@ from tidemark.lab.bench.system.load import Expected, Kind, kinds_in, numbers_of,
 from tidemark.message.batches.batch import EventBatch
 
 
-class Ledger:
+class DeliveryRecord:
     """Numbers must grow from event to event, and ticks from piece to piece; then the sums tell the rest."""
 
     def __init__(self, name: str, kind: Kind) -> None:

@@ -15,12 +15,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
-from time import monotonic, sleep
+from time import monotonic
 from types import FrameType, TracebackType
 from typing import Any
 
 from tidemark.lab.bench.processes.broker_process import PROFILE
-from tidemark.lab.bench.processes.shared_counters import Board
+from tidemark.lab.bench.processes.shared_counters import SharedCounters
+from tidemark.lab.processes import broker_start
+from tidemark.lab.processes.broker_start import listening_address, set_arguments
+from tidemark.lab.processes.process_numbers import ProcessStat, resident_bytes
 
 #: Where the data directories go; the working directory if it is not set. Must not be in memory.
 DIRECTORY = "TIDEMARK_BENCH_DIR"
@@ -28,11 +31,9 @@ DIRECTORY = "TIDEMARK_BENCH_DIR"
 PATIENCE_SECONDS = 50.0
 GOODBYE_SECONDS = 5.0
 POLL_SECONDS = 0.002
-_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class Process:
+class BenchProcess:
     """A process of ours."""
 
     def __init__(self, module: str, arguments: list[str], said: Path) -> None:
@@ -49,13 +50,12 @@ class Process:
     @property
     def cpu_seconds(self) -> float:
         """Of all its threads, in the kernel too."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
+        return ProcessStat(self.process.pid).cpu_seconds
 
     @property
     def rss_bytes(self) -> int:
         """Memory that is resident."""
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+        return resident_bytes(self.process.pid)
 
     def end(self) -> None:
         """Ask it to end; make it."""
@@ -79,7 +79,7 @@ class Process:
         return AssertionError(f"{what} {' '.join(last)}".strip())
 
 
-class BrokerProcess(Process):
+class BenchBroker(BenchProcess):
     """A broker that listens; `url` is where."""
 
     def __init__(self, directory: Path, durability: str, **more: str) -> None:
@@ -93,10 +93,9 @@ class BrokerProcess(Process):
             "log.format": "json",
             **more,
         }
-        arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         said = directory.with_suffix(".log")
         self._before = said.stat().st_size if said.exists() else 0
-        super().__init__("tidemark.lab.bench.processes.broker_process", arguments, said)
+        super().__init__("tidemark.lab.bench.processes.broker_process", set_arguments(settings), said)
         self.url = ""
 
     def wait(self) -> None:
@@ -107,10 +106,10 @@ class BrokerProcess(Process):
     def _is_ready(self) -> bool:
         if self.process.poll() is not None:
             raise self.fail("the broker does not start:")
-        for line in self.said.read_bytes()[self._before :].splitlines(keepends=True):
-            if line.endswith(b"\n") and json.loads(line).get("text") == "ready":
-                self.url = f"tidemark://{json.loads(line)['listen']}"
-        return bool(self.url)
+        address = listening_address(self.said.read_bytes()[self._before :])
+        if address is not None:
+            self.url = f"tidemark://{address}"
+        return address is not None
 
     @property
     def disk_bytes(self) -> int:
@@ -119,7 +118,7 @@ class BrokerProcess(Process):
         return sum(max(stat.st_size, stat.st_blocks * 512) for stat in stats)
 
 
-class Worker(Process):
+class WorkerProcess(BenchProcess):
     """A process that publishes or subscribes, on request: see `worker`."""
 
     def __init__(self, role: str, arguments: dict[str, Any], said: Path) -> None:
@@ -129,19 +128,19 @@ class Worker(Process):
 
     def ask(self, what: str, **arguments: Any) -> Any:
         """Request something and wait until it is done; the answer."""
-        self.tell(what, **arguments)
-        return self.hear()
+        self.request(what, **arguments)
+        return self.answer()
 
-    def tell(self, what: str, **arguments: Any) -> None:
+    def request(self, what: str, **arguments: Any) -> None:
         """Request something; `hear` the answer later."""
         if not self._is_ready:
             self._is_ready = True
-            self.hear()
+            self.answer()
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([what, arguments]).encode() + b"\n")
         self.process.stdin.flush()
 
-    def hear(self, seconds: float = PATIENCE_SECONDS) -> Any:
+    def answer(self, seconds: float = PATIENCE_SECONDS) -> Any:
         """The answer; AssertionError if something was wrong, or it does not come."""
         assert self.process.stdout is not None
         descriptor, until = self.process.stdout.fileno(), monotonic() + seconds
@@ -159,16 +158,16 @@ class Worker(Process):
         return answer["answer"]
 
 
-class Bed:
-    """What a case runs in: `with Bed() as bed:` ends all its processes and removes its files."""
+class BenchTestbed:
+    """What a case runs in: `with BenchTestbed() as testbed:` ends all its processes and removes its files."""
 
     def __init__(self) -> None:
         self.path = Path(mkdtemp(prefix="tidemark-bench-", dir=os.environ.get(DIRECTORY, ".")))
-        self.board = Board(self.path / "board")
-        self._processes: list[Process] = []
+        self.counters = SharedCounters(self.path / "counters")
+        self._processes: list[BenchProcess] = []
         self._before: Any = None
 
-    def __enter__(self) -> Bed:
+    def __enter__(self) -> BenchTestbed:
         self._before = signal.signal(signal.SIGTERM, _stop)
         return self
 
@@ -186,42 +185,37 @@ class Bed:
         shutil.rmtree(self.path, ignore_errors=True)
         signal.signal(signal.SIGTERM, self._before)
 
-    def broker(self, durability: str, **settings: str) -> BrokerProcess:
+    def broker(self, durability: str, **settings: str) -> BenchBroker:
         """A broker; the same data directory each time."""
-        broker = BrokerProcess(self.path / "data", durability, **settings)
+        broker = BenchBroker(self.path / "data", durability, **settings)
         self._processes.append(broker)
         broker.wait()
         return broker
 
-    def worker(self, role: str, **arguments: Any) -> Worker:
+    def worker(self, role: str, **arguments: Any) -> WorkerProcess:
         """A worker; it is ready by the time that something is asked of it."""
         number = len(self._processes)
-        given = {"board": str(self.path / "board"), **arguments}
-        worker = Worker(role, given, self.path / f"worker-{number}.log")
+        given = {"counters": str(self.path / "counters"), **arguments}
+        worker = WorkerProcess(role, given, self.path / f"worker-{number}.log")
         self._processes.append(worker)
         return worker
 
-    def end(self, process: Process) -> None:
+    def end(self, process: BenchProcess) -> None:
         """End one of the processes now."""
         self._processes.remove(process)
         process.end()
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Wait for it; whether it came."""
-    until = monotonic() + seconds
-    while not condition():
-        if monotonic() > until:
-            return False
-        sleep(POLL_SECONDS)
-    return True
+    """Wait until the condition holds; returns False if it does not within `seconds`."""
+    return broker_start.wait_until(condition, seconds, POLL_SECONDS)
 
 
-def all_of(workers: list[Worker], what: str, **arguments: Any) -> list[Any]:
+def all_of(workers: list[WorkerProcess], what: str, **arguments: Any) -> list[Any]:
     """Request the same of several at once; their answers."""
     for worker in workers:
-        worker.tell(what, **arguments)
-    return [worker.hear() for worker in workers]
+        worker.request(what, **arguments)
+    return [worker.answer() for worker in workers]
 
 
 def events_a_frame(checked: list[Any]) -> float:

@@ -10,7 +10,7 @@ from time import monotonic, monotonic_ns, perf_counter_ns
 from typing import Any
 
 from tidemark.client.client import Client, connect
-from tidemark.lab.bench.processes.shared_counters import Board
+from tidemark.lab.bench.processes.shared_counters import SharedCounters
 from tidemark.lab.bench.system.load import PAYLOAD, SCHEMA, TOPIC, Batches, Load
 
 #: Calls of publish() in a turn of the loop, and events that may be under way.
@@ -24,11 +24,11 @@ LOOK_SECONDS = 0.001
 BARE_BYTES = 330
 
 
-class Publishing:
+class PublisherRole:
     """The role of a worker. Events are numbered on from call to call."""
 
-    def __init__(self, board: str, url: str, kinds: int = 4) -> None:
-        self._board = Board(board)
+    def __init__(self, counters: str, url: str, kinds: int = 4) -> None:
+        self._counters = SharedCounters(counters)
         self._url = url
         self._load = Load(kinds)
         self._next = 0
@@ -56,12 +56,12 @@ class Publishing:
 
         The slowest worker counts: nobody should be so far behind that it has to catch up.
         """
-        board = self._board
+        counters = self._counters
 
         def has_room() -> bool:
-            return (self._next - window_events) * share < board.delivered_by(workers)
+            return (self._next - window_events) * share < counters.delivered_by(workers)
 
-        await self._pipeline(Batches(self._load, batch_events), lambda: not board.is_over, has_room)
+        await self._pipeline(Batches(self._load, batch_events), lambda: not counters.is_over, has_room)
         return self._next
 
     async def _pipeline(
@@ -89,24 +89,24 @@ class Publishing:
         assert len(ticks) == events
         assert ticks[0] is not None
         assert ticks[-1] == ticks[0] + events - 1, "a batch has consecutive ticks"
-        self._board.published += events
+        self._counters.published += events
 
     async def flood(self, way: str, batch_events: int, warm: float, seconds: float) -> dict[str, float]:
         """As fast as it goes; events acknowledged a second after `warm` seconds, and CPU of this process."""
-        self._board.stop(is_over=False)
+        self._counters.stop(is_over=False)
         flow = asyncio.ensure_future(self._flows(way, batch_events))
         await asyncio.sleep(warm)
-        began, before, cpu = monotonic(), self._board.published, os.times()
+        began, before, cpu = monotonic(), self._counters.published, os.times()
         await asyncio.sleep(seconds)
-        taken, events, end = monotonic() - began, self._board.published - before, os.times()
-        self._board.stop()
+        taken, events, end = monotonic() - began, self._counters.published - before, os.times()
+        self._counters.stop()
         await flow
         used = end.user + end.system - cpu.user - cpu.system
         return {"rate": events / taken, "events": self._next, "seconds": taken, "cpu": used / taken}
 
     def _flows(self, way: str, batch_events: int) -> Awaitable[None]:
         if way == "publish_batch":
-            goes_on = lambda: not self._board.is_over  # noqa: E731  (as short as it gets)
+            goes_on = lambda: not self._counters.is_over  # noqa: E731  (as short as it gets)
             return self._pipeline(Batches(self._load, batch_events), goes_on, lambda: True)
         return self._many(batch_events) if way == "publish_many" else self._each()
 
@@ -114,7 +114,7 @@ class Publishing:
         """publish_many, two calls under way."""
 
         async def lane() -> None:
-            while not self._board.is_over:
+            while not self._counters.is_over:
                 first, self._next = self._next, self._next + events
                 self._sent(await self._client.publish_many(TOPIC, self._events(first, events)), events)
 
@@ -123,16 +123,16 @@ class Publishing:
     async def _each(self) -> None:
         """publish() event by event, without waiting for each."""
         waiting: list[asyncio.Future[int | None]] = []
-        while not self._board.is_over:
+        while not self._counters.is_over:
             events = self._events(self._next, TURN_EVENTS)
             waiting += [self._client.publish(TOPIC, event) for event in events]
             self._next += TURN_EVENTS
             await asyncio.sleep(0)
             if len(waiting) >= UNDER_WAY_EVENTS_MAX:
                 half = len(waiting) // 2
-                self._board.published += len(await asyncio.gather(*waiting[:half]))
+                self._counters.published += len(await asyncio.gather(*waiting[:half]))
                 del waiting[:half]
-        self._board.published += len(await asyncio.gather(*waiting))
+        self._counters.published += len(await asyncio.gather(*waiting))
 
     def _events(self, first: int, count: int) -> list[dict[str, Any]]:
         numbers = range(first, first + count)
@@ -161,10 +161,10 @@ class Publishing:
 
     async def paced(self, rate: float, events: int | None = None) -> int:
         """So many events a second, each by itself, until there were so many, or told to stop."""
-        self._board.stop(is_over=False)
+        self._counters.stop(is_over=False)
         waiting: set[asyncio.Future[int | None]] = set()
         begin, first = monotonic(), self._next
-        while not self._board.is_over and (events is None or self._next - first < events):
+        while not self._counters.is_over and (events is None or self._next - first < events):
             wait = begin + (self._next - first) / rate - monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
@@ -174,7 +174,7 @@ class Publishing:
             waiting.add(future)
             future.add_done_callback(waiting.discard)
             self._next += 1
-            self._board.published += 1
+            self._counters.published += 1
         await asyncio.gather(*waiting)
         return self._next
 

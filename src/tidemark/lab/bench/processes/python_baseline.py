@@ -28,10 +28,10 @@ _LISTEN = bytes(1)
 _READ_BYTES = 64 << 10
 
 
-class FloorServer:
+class BaselineServer:
     """The role of a worker: the server and its disk thread."""
 
-    def __init__(self, board: str, path: str, durability: str) -> None:  # noqa: ARG002  (told to every worker)
+    def __init__(self, counters: str, path: str, durability: str) -> None:  # noqa: ARG002  (told to every worker)
         self._descriptor = os.open(Path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._is_sync = durability == "sync"
         self._work: SimpleQueue[tuple[_Served, bytes]] = SimpleQueue()
@@ -99,7 +99,7 @@ class _Socket(asyncio.BufferedProtocol, ABC):
 
 
 class _Served(_Socket):
-    def __init__(self, server: FloorServer) -> None:
+    def __init__(self, server: BaselineServer) -> None:
         super().__init__()
         self._server = server
 
@@ -130,10 +130,10 @@ class _Publisher(_Socket):
         self.waiting.pop(int.from_bytes(data, "little")).set_result(None)
 
 
-class FloorPublisher:
+class BaselinePublisher:
     """The role of a worker: publishes as `Publishing` does."""
 
-    def __init__(self, board: str, port: int) -> None:  # noqa: ARG002  (told to every worker)
+    def __init__(self, counters: str, port: int) -> None:  # noqa: ARG002  (told to every worker)
         self._port = port
         self._next = 0
 
@@ -189,10 +189,10 @@ class _Listener(_Socket):
         return self.events.pop(0)
 
 
-class FloorStopwatch:
+class BaselineStopwatch:
     """The role of a worker: takes the time of each event as `Stopwatch` does."""
 
-    def __init__(self, board: str, port: int) -> None:  # noqa: ARG002  (told to every worker)
+    def __init__(self, counters: str, port: int) -> None:  # noqa: ARG002  (told to every worker)
         self._port = port
         self._next = 0
 
@@ -214,7 +214,7 @@ class FloorStopwatch:
 
 
 ROLES = {
-    "floor server": FloorServer,
-    "floor publisher": FloorPublisher,
-    "floor stopwatch": FloorStopwatch,
+    "baseline server": BaselineServer,
+    "baseline publisher": BaselinePublisher,
+    "baseline stopwatch": BaselineStopwatch,
 }

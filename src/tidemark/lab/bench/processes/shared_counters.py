@@ -15,7 +15,7 @@ _STOP, _PUBLISHED, _DELIVERED, _CAUGHT_UP = 0, 1, 2, 2 + WORKERS_MAX
 _SLOTS = 2 + 2 * WORKERS_MAX
 
 
-class Board:
+class SharedCounters:
     """One writer a number."""
 
     def __init__(self, path: str | Path) -> None:

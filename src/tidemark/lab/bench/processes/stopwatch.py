@@ -10,10 +10,10 @@ from tidemark.client.subscribing.subscription import Subscription
 from tidemark.lab.bench.system.load import TOPIC
 
 
-class Stopwatch:
+class StopwatchRole:
     """The role of a worker: the client of applications, one event after the other."""
 
-    def __init__(self, board: str, url: str) -> None:  # noqa: ARG002  (every worker is told of the board)
+    def __init__(self, counters: str, url: str) -> None:  # noqa: ARG002  (every worker is told of the board)
         self._url = url
         self._next = 0
 

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 from tidemark.client.client import connect
 from tidemark.client.events import Gap
-from tidemark.lab.bench.processes.delivery_record import Ledger
-from tidemark.lab.bench.processes.lean import Lean
-from tidemark.lab.bench.processes.parked import Parked
-from tidemark.lab.bench.processes.shared_counters import Board
+from tidemark.lab.bench.processes.bare_subscriber import BareSubscriber
+from tidemark.lab.bench.processes.delivery_record import DeliveryRecord
+from tidemark.lab.bench.processes.parked_subscriber import ParkedSubscriber
+from tidemark.lab.bench.processes.shared_counters import SharedCounters
 from tidemark.lab.bench.system.load import TOPIC, Kind, Load, selector
 
 #: Connections that are being opened at a time.
@@ -29,13 +29,13 @@ PATIENCE = "TIDEMARK_BENCH_PATIENCE_SECONDS"
 PATIENCE_SECONDS = 40.0
 
 #: A subscriber got so many events.
-Delivered = Callable[["Subscriber", int], None]
+Delivered = Callable[["BenchSubscriber", int], None]
 
 
-class Subscriber(Protocol):
+class BenchSubscriber(Protocol):
     """One of either kind."""
 
-    ledger: Ledger
+    record: DeliveryRecord
 
     async def come(self, url: str) -> None:
         """Connect and subscribe; returns when the subscription has started, or goes on."""
@@ -47,25 +47,25 @@ class Subscriber(Protocol):
 class ClientSubscriber:
     """A subscriber through the client of applications."""
 
-    def __init__(self, ledger: Ledger, delivered: Delivered) -> None:
-        self.ledger = ledger
+    def __init__(self, record: DeliveryRecord, delivered: Delivered) -> None:
+        self.record = record
         self._delivered = delivered
         self._client: Any = None
         self._task: asyncio.Task[None] | None = None
 
     async def come(self, url: str) -> None:
         """Connect and subscribe."""
-        self._client = await connect(url, client=self.ledger.name)
-        durable = self._client.subscribe(TOPIC, selector(self.ledger.kind), durable=self.ledger.name)
+        self._client = await connect(url, client=self.record.name)
+        durable = self._client.subscribe(TOPIC, selector(self.record.kind), durable=self.record.name)
         self._task = asyncio.create_task(self._read(await durable))
 
     async def _read(self, subscription: Any) -> None:
-        ledger = self.ledger
+        record = self.record
         async for batch in subscription.batches():
             if isinstance(batch, Gap):
-                ledger.gap(batch.base, batch.upto)
+                record.gap(batch.base, batch.upto)
                 continue
-            ledger.add(batch.column("n"), batch.column("kind"))
+            record.add(batch.column("n"), batch.column("kind"))
             self._delivered(self, len(batch))
 
     async def leave(self) -> None:
@@ -75,29 +75,29 @@ class ClientSubscriber:
             await self._task
 
 
-class Subscribing:
+class SubscriberRole:
     """The role of a worker."""
 
     def __init__(
-        self, board: str, worker: int, style: str, kinds: int, subscribers: list[tuple[str, Kind]]
+        self, counters: str, worker: int, style: str, kinds: int, subscribers: list[tuple[str, Kind]]
     ) -> None:
         """`worker` tells it from others on the board; `subscribers` are names and what they want."""
-        self._board = Board(board)
+        self._counters = SharedCounters(counters)
         self._worker = worker
         self._load = Load(kinds)
-        make = {"lean": Lean, "parked": Parked, "client": ClientSubscriber}[style]
-        self._subscribers: list[Subscriber] = [
-            make(Ledger(name, kind), self._delivered) for name, kind in subscribers
+        make = {"lean": BareSubscriber, "parked": ParkedSubscriber, "client": ClientSubscriber}[style]
+        self._subscribers: list[BenchSubscriber] = [
+            make(DeliveryRecord(name, kind), self._delivered) for name, kind in subscribers
         ]
         #: deliveries at which a subscriber has what it missed, and those that have not
         self._missed: dict[Kind, int] = {}
-        self._behind: set[Subscriber] = set()
+        self._behind: set[BenchSubscriber] = set()
 
-    def _delivered(self, subscriber: Subscriber, events: int) -> None:
-        self._board.add_delivered(self._worker, events)
-        if subscriber in self._behind and subscriber.ledger.count >= self._missed[subscriber.ledger.kind]:
+    def _delivered(self, subscriber: BenchSubscriber, events: int) -> None:
+        self._counters.add_delivered(self._worker, events)
+        if subscriber in self._behind and subscriber.record.count >= self._missed[subscriber.record.kind]:
             self._behind.remove(subscriber)
-            self._board.add_caught_up(self._worker)
+            self._counters.add_caught_up(self._worker)
 
     async def open(self) -> None:
         """Nothing to do before they are told to come."""
@@ -105,12 +105,12 @@ class Subscribing:
     async def come(self, url: str, missed: int = 0) -> None:
         """All connect; they have missed the events `n < missed`, and the board says who has got them."""
         if missed:
-            kinds = {each.ledger.kind for each in self._subscribers}
+            kinds = {each.record.kind for each in self._subscribers}
             self._missed = {kind: self._load.expected(kind, 0, missed).count for kind in kinds}
             self._behind = set(self._subscribers)
         turns = asyncio.Semaphore(OPENING_MAX)
 
-        async def one(subscriber: Subscriber) -> None:
+        async def one(subscriber: BenchSubscriber) -> None:
             async with turns:
                 await subscriber.come(url)
 
@@ -125,19 +125,19 @@ class Subscribing:
         """Wait for the events `n < events`; AssertionError unless each has got just its own of them."""
         expected = {
             kind: self._load.expected(kind, 0, events)
-            for kind in {each.ledger.kind for each in self._subscribers}
+            for kind in {each.record.kind for each in self._subscribers}
         }
-        ledgers = [each.ledger for each in self._subscribers]
+        records = [each.record for each in self._subscribers]
         until = asyncio.get_running_loop().time() + float(os.environ.get(PATIENCE, PATIENCE_SECONDS))
-        while any(each.count < expected[each.kind].count and each.problem is None for each in ledgers):
+        while any(each.count < expected[each.kind].count and each.problem is None for each in records):
             if asyncio.get_running_loop().time() > until:
                 break
             await asyncio.sleep(0.01)
         await asyncio.sleep(QUIET_SECONDS)
-        for ledger in ledgers:
-            problem = ledger.check(expected[ledger.kind])
+        for record in records:
+            problem = record.check(expected[record.kind])
             assert problem is None, problem
         return {
-            "deliveries": sum(each.count for each in ledgers),
-            "frames": sum(each.frames for each in ledgers),
+            "deliveries": sum(each.count for each in records),
+            "frames": sum(each.frames for each in records),
         }

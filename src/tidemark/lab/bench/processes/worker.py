@@ -32,18 +32,18 @@ def role_named(name: str) -> Callable[..., Role]:
     """The class of a role. Only its own module is loaded: there are many workers, and none waits gladly."""
     match name:
         case "publish":
-            from tidemark.lab.bench.processes.publishers import Publishing
+            from tidemark.lab.bench.processes.publishers import PublisherRole
 
-            return Publishing
+            return PublisherRole
         case "subscribe":
-            from tidemark.lab.bench.processes.subscribers import Subscribing
+            from tidemark.lab.bench.processes.subscribers import SubscriberRole
 
-            return Subscribing
+            return SubscriberRole
         case "stopwatch":
-            from tidemark.lab.bench.processes.stopwatch import Stopwatch
+            from tidemark.lab.bench.processes.stopwatch import StopwatchRole
 
-            return Stopwatch
-        case "floor server" | "floor publisher" | "floor stopwatch":
+            return StopwatchRole
+        case "baseline server" | "baseline publisher" | "baseline stopwatch":
             from tidemark.lab.bench.processes.python_baseline import ROLES
 
             return ROLES[name]

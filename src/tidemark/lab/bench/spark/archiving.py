@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.lab.bench.report import Goal, Measurement, Section
-from tidemark.lab.bench.spark.ground import Ground, in_pairs, rate, timed, to_nowhere
+from tidemark.lab.bench.spark.testbed import SparkTestbed, in_pairs, rate, timed, to_nowhere
 from tidemark.lab.bench.system.load import TOPIC, Load
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.reader import snapshot
@@ -20,27 +20,27 @@ EVENTS_A_SECOND = 150_000
 AGAINST_PARQUET = 0.7
 
 
-def archiving(ground: Ground) -> Iterator[Section]:
+def archiving(testbed: SparkTestbed) -> Iterator[Section]:
     """The sections on the archive; it stays at `archive_of` for those that come after."""
-    yield _written(ground)
-    yield _history(ground)
+    yield _written(testbed)
+    yield _history(testbed)
 
 
-def archive_of(ground: Ground) -> Path:
+def archive_of(testbed: SparkTestbed) -> Path:
     """Where the archive of all events is."""
-    return ground.path / "archive"
+    return testbed.path / "archive"
 
 
-def _written(ground: Ground) -> Section:
-    events = ground.effort.events
+def _written(testbed: SparkTestbed) -> Section:
+    events = testbed.effort.events
 
     def write() -> None:
-        with Archive(ground.broker.url, archive_of(ground)) as archive:
+        with Archive(testbed.broker.url, archive_of(testbed)) as archive:
             while archive.round():
                 pass
 
     taken = timed(write)
-    taken_files = snapshot(archive_of(ground))
+    taken_files = snapshot(archive_of(testbed))
     stored = sum(each.bytes for files in taken_files.files.values() for each in files)
     assert taken_files.state.events == events, f"archived {taken_files.state.events} events, not {events}"
     case = f"{events:,} events"
@@ -54,15 +54,15 @@ def _written(ground: Ground) -> Section:
     )
 
 
-def _history(ground: Ground) -> Section:
-    everything = history(ground.spark, TOPIC, archive=archive_of(ground))
-    some = history(ground.spark, TOPIC, "kind = 1", archive=archive_of(ground))
-    ground.check(everything, "history")
-    wanted = Load().expected(1, 0, ground.effort.events)
+def _history(testbed: SparkTestbed) -> Section:
+    everything = history(testbed.spark, TOPIC, archive=archive_of(testbed))
+    some = history(testbed.spark, TOPIC, "kind = 1", archive=archive_of(testbed))
+    testbed.check(everything, "history")
+    wanted = Load().expected(1, 0, testbed.effort.events)
     found = some.selectExpr("count(*)", "sum(n)").first()
     assert found is not None
     assert tuple(found) == (wanted.count, wanted.total), f"history with a selector: found {tuple(found)}"
-    plain = _plain(ground)
+    plain = _plain(testbed)
     cases = {
         "all rows": (everything, plain),
         "a quarter by a selector": (some, plain.where("kind = 1")),
@@ -73,10 +73,10 @@ def _history(ground: Ground) -> Section:
     }
     found_here: list[Measurement] = []
     for case, (ours, theirs) in cases.items():
-        speed, taken = in_pairs(ground.effort.pairs, to_nowhere(ours), to_nowhere(theirs))
+        speed, taken = in_pairs(testbed.effort.pairs, to_nowhere(ours), to_nowhere(theirs))
         found_here.append(Measurement(case, "speed", speed, "x Parquet", Goal(">=", AGAINST_PARQUET)))
-        found_here += rate(case, ground.effort.events, taken, "rows")
-    same, _ = in_pairs(ground.effort.pairs, to_nowhere(plain), to_nowhere(_plain(ground)))
+        found_here += rate(case, testbed.effort.events, taken, "rows")
+    same, _ = in_pairs(testbed.effort.pairs, to_nowhere(plain), to_nowhere(_plain(testbed)))
     found_here.append(Measurement("Parquet against itself, all rows", "speed", same, "x Parquet"))
     return Section(
         "history over the archive, beside a plain Parquet scan of its files",
@@ -86,9 +86,9 @@ def _history(ground: Ground) -> Section:
     )
 
 
-def _plain(ground: Ground) -> DataFrame:
+def _plain(testbed: SparkTestbed) -> DataFrame:
     """What an analyst would write without us: the same files, the same columns."""
-    taken = snapshot(archive_of(ground))
+    taken = snapshot(archive_of(testbed))
     paths = [str(taken.location(each).absolute()) for files in taken.files.values() for each in files]
     columns = ("n", "sent", "kind", "payload", "_pubend", "_tick", "_topic", "_publisher")
-    return ground.spark.read.parquet(*paths).selectExpr(*columns, "timestamp_micros(_tick) AS _time")
+    return testbed.spark.read.parquet(*paths).selectExpr(*columns, "timestamp_micros(_tick) AS _time")

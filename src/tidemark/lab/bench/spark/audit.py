@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.lab.bench.report import Section
-from tidemark.lab.bench.spark.ground import Ground, rate, timed
+from tidemark.lab.bench.spark.testbed import SparkTestbed, rate, timed
 from tidemark.spark.audit.audit import audit
 from tidemark.spark.audit.ledgers import gather
 from tidemark.spark.audit.report import AuditReport
@@ -20,7 +20,7 @@ WRITTEN_EVENTS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class AuditedSubscriber:
     """A subscriber: its selector, and the same thing said in Python."""
 
     name: str
@@ -28,22 +28,22 @@ class Reader:
     wants: Callable[[int], bool]
 
 
-READERS = (
-    Reader("all", "", lambda price: price >= 0),
-    Reader("half", "price < 50", lambda price: price < 50),
-    Reader("quarter", "price < 25 OR price = 1000", lambda price: price < 25),
-    Reader("few", "symbol = 'S7' AND price >= 0", lambda price: price == 7),
+SUBSCRIBERS = (
+    AuditedSubscriber("all", "", lambda price: price >= 0),
+    AuditedSubscriber("half", "price < 50", lambda price: price < 50),
+    AuditedSubscriber("quarter", "price < 25 OR price = 1000", lambda price: price < 25),
+    AuditedSubscriber("few", "symbol = 'S7' AND price >= 0", lambda price: price == 7),
 )
 
 
-def auditing(ground: Ground) -> Iterator[Section]:
+def auditing(testbed: SparkTestbed) -> Iterator[Section]:
     """The section on the audit."""
-    events = ground.effort.events // 2
-    directory = ground.path / "ledgers"
+    events = testbed.effort.events // 2
+    directory = testbed.path / "ledgers"
     directory.mkdir()
     lines = write_ledgers(directory, events)
     found: list[AuditReport] = []
-    taken = timed(lambda: found.append(audit(ground.spark, gather(directory))))
+    taken = timed(lambda: found.append(audit(testbed.spark, gather(directory))))
     for report in found:
         check(report, events)
     yield Section("audit", rate(f"ledgers of {lines:,} lines", lines, taken, "lines"))
@@ -56,24 +56,26 @@ def write_ledgers(directory: Path, events: int) -> int:
         for first in range(1, events + 1, WRITTEN_EVENTS):
             numbers = range(first, min(first + WRITTEN_EVENTS, events + 1))
             file.writelines(_published(number) for number in numbers)
-    for reader in READERS:
-        with (directory / f"{reader.name}.subscriber.jsonl").open("w") as file:
+    for subscriber in SUBSCRIBERS:
+        with (directory / f"{subscriber.name}.subscriber.jsonl").open("w") as file:
             file.write(
-                f'{{"what": "subscriber", "subscriber": "{reader.name}", "topic": "trades.>", '
-                f'"where": "{reader.where}", "durable": true, "start": {{"main": 0}}}}\n'
+                f'{{"what": "subscriber", "subscriber": "{subscriber.name}", "topic": "trades.>", '
+                f'"where": "{subscriber.where}", "durable": true, "start": {{"main": 0}}}}\n'
             )
             lines += 1
             for number in range(1, events + 1):
-                times = _times(reader, number)
+                times = _times(subscriber, number)
                 lines += times
                 if times:
-                    file.write(times * _delivered(number, reader.name))
+                    file.write(times * _delivered(number, subscriber.name))
     return lines
 
 
 def check(report: AuditReport, events: int) -> None:
     """AssertionError unless the audit found what was put there."""
-    matched = sum(reader.wants(_price(number)) for reader in READERS for number in range(1, events + 1))
+    matched = sum(
+        subscriber.wants(_price(number)) for subscriber in SUBSCRIBERS for number in range(1, events + 1)
+    )
     lost = sum(number % FAULT_EVENTS == LOST_AT for number in range(1, events + 1))
     twice = sum(number % FAULT_EVENTS == TWICE_AT for number in range(1, events + 1))
     expected = {"matched": matched, "delivered": matched - lost, "lost": lost, "duplicated": twice}
@@ -83,11 +85,11 @@ def check(report: AuditReport, events: int) -> None:
     assert report.published == report.acknowledged == events, f"audit: {report.published} published"
 
 
-def _times(reader: Reader, number: int) -> int:
+def _times(subscriber: AuditedSubscriber, number: int) -> int:
     """How often an event is in a ledger."""
-    if not reader.wants(_price(number)):
+    if not subscriber.wants(_price(number)):
         return 0
-    if reader.name != "all":
+    if subscriber.name != "all":
         return 1
     return {LOST_AT: 0, TWICE_AT: 2}.get(number % FAULT_EVENTS, 1)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.spark.archiving import archive_of
-from tidemark.lab.bench.spark.ground import Ground
+from tidemark.lab.bench.spark.testbed import SparkTestbed
 from tidemark.lab.bench.system.load import TOPIC, Expected, Load, numbers_of, squares
 from tidemark.message.batches.batch import EventBatch
 from tidemark.spark.archive.reader import snapshot
@@ -42,7 +42,7 @@ SHARE = 1_000
 _LOAD = Load()
 
 
-class Subscriber:
+class ReturningSubscriber:
     """One that takes everything at once, and remembers what it must have got."""
 
     def __init__(self, number: int, events: int, pubend: str, upto: int) -> None:
@@ -95,13 +95,13 @@ class Subscriber:
         return True
 
 
-def deep(ground: Ground) -> Iterator[Section]:
+def deep(testbed: SparkTestbed) -> Iterator[Section]:
     """The section on deep catch-up; the archive of all events is there."""
-    path, events = archive_of(ground), ground.effort.events
-    _catch_up(ground.spark, path, events, 1)
-    one = min(_catch_up(ground.spark, path, events, 1) for _ in range(ground.effort.repetitions))
-    all_ = min(_catch_up(ground.spark, path, events, SUBSCRIBERS) for _ in range(ground.effort.repetitions))
-    jobs = sorted(_job(ground.spark, path, events, number) for number in range(JOBS + 1))[0] * SUBSCRIBERS
+    path, events = archive_of(testbed), testbed.effort.events
+    _catch_up(testbed.spark, path, events, 1)
+    one = min(_catch_up(testbed.spark, path, events, 1) for _ in range(testbed.effort.repetitions))
+    all_ = min(_catch_up(testbed.spark, path, events, SUBSCRIBERS) for _ in range(testbed.effort.repetitions))
+    jobs = sorted(_job(testbed.spark, path, events, number) for number in range(JOBS + 1))[0] * SUBSCRIBERS
     case = f"{SUBSCRIBERS:,} subscribers, {events:,} events"
     yield Section(
         "deep catch-up: one scan for all who return",
@@ -118,7 +118,7 @@ def _catch_up(spark: SparkSession, path: Path, events: int, count: int) -> float
     """Seconds until all have got everything."""
     found = snapshot(path)
     ((pubend, upto),) = found.state.covered.items()
-    subscribers = [Subscriber(number, events, pubend, upto) for number in range(count)]
+    subscribers = [ReturningSubscriber(number, events, pubend, upto) for number in range(count)]
 
     @contextmanager
     def sessions() -> Iterator[SparkSession]:
@@ -149,7 +149,7 @@ def _catch_up(spark: SparkSession, path: Path, events: int, count: int) -> float
 def _job(spark: SparkSession, path: Path, events: int, number: int) -> float:
     """Seconds of a job that finds the events of one subscriber, and puts them in order."""
     found = snapshot(path)
-    wanted = Subscriber(number, events, "", 1)
+    wanted = ReturningSubscriber(number, events, "", 1)
     files = [str(found.location(each).absolute()) for some in found.files.values() for each in some]
     frame = spark.read.parquet(*files).where(wanted.selector).orderBy("_tick")
     began = monotonic()

@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tidemark.lab.bench.report import Measurement, Section
-from tidemark.lab.bench.spark.ground import Ground, in_turns, rate, timed, to_nowhere
+from tidemark.lab.bench.spark.testbed import SparkTestbed, in_turns, rate, timed, to_nowhere
 from tidemark.lab.bench.system.load import TOPIC, Load
 from tidemark.spark.options import source_options
 from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
@@ -25,23 +25,23 @@ STREAM_BATCHES = 4
 PATIENCE_SECONDS = 300
 
 
-def reading(ground: Ground) -> Iterator[Section]:
+def reading(testbed: SparkTestbed) -> Iterator[Section]:
     """The sections on reading."""
-    yield _batch(ground)
-    yield _stream(ground)
-    yield _overhead(ground)
+    yield _batch(testbed)
+    yield _stream(testbed)
+    yield _overhead(testbed)
 
 
-def _batch(ground: Ground) -> Section:
-    events, frame = ground.effort.events, ground.read()
-    ground.check(frame, "batch read")
-    quarter = ground.read(selector="kind = 1")
+def _batch(testbed: SparkTestbed) -> Section:
+    events, frame = testbed.effort.events, testbed.read()
+    testbed.check(frame, "batch read")
+    quarter = testbed.read(selector="kind = 1")
     wanted = Load().expected(1, 0, events).count
     assert quarter.count() == wanted, "batch read with a selector: not the events of that kind"
     taken = in_turns(
-        ground.effort.repetitions,
+        testbed.effort.repetitions,
         read=to_nowhere(frame),
-        memory=to_nowhere(_from_memory(ground)),
+        memory=to_nowhere(_from_memory(testbed)),
         selected=to_nowhere(quarter),
     )
     case = f"{events:,} events"
@@ -58,15 +58,15 @@ def _batch(ground: Ground) -> Section:
     )
 
 
-def _from_memory(ground: Ground) -> DataFrame:
+def _from_memory(testbed: SparkTestbed) -> DataFrame:
     """As many rows of the same columns, from tasks that read one range and repeat what they got."""
-    scan = _scan(ground)
+    scan = _scan(testbed)
     planner = Planner(scan)
     try:
         first, count = planner.everything()[0], len(planner.everything())
     finally:
         planner.close()
-    rows = -(-ground.effort.events // count)
+    rows = -(-testbed.effort.events // count)
 
     def run(numbers: Iterator[Any]) -> Iterator[Any]:
         # A worker that leaves something unread is thrown away, and the next task waits for a new one.
@@ -77,34 +77,34 @@ def _from_memory(ground: Ground) -> DataFrame:
             yield made.slice(0, left)
             left -= made.num_rows
 
-    return ground.spark.range(0, count, 1, count).mapInArrow(run, ground.read().schema)
+    return testbed.spark.range(0, count, 1, count).mapInArrow(run, testbed.read().schema)
 
 
-def _scan(ground: Ground) -> SourceScan:
-    options = source_options({"broker": ground.broker.url, "topic": TOPIC})
+def _scan(testbed: SparkTestbed) -> SourceScan:
+    options = source_options({"broker": testbed.broker.url, "topic": TOPIC})
     return SourceScan(options, topic_columns_of(options))
 
 
-def _stream(ground: Ground) -> Section:
-    events = ground.effort.events
+def _stream(testbed: SparkTestbed) -> Section:
+    events = testbed.effort.events
     found: list[int] = []
 
     def stream() -> None:
         batch_events = -(-events // STREAM_BATCHES)
-        query = _started(ground, "rate", maxEventsPerTrigger=str(batch_events))
+        query = _started(testbed, "rate", maxEventsPerTrigger=str(batch_events))
         found.append(sum(each["numInputRows"] for each in query.recentProgress))
 
     stream()
-    taken = min((timed(stream) for _ in range(ground.effort.repetitions)), key=lambda each: each.seconds)
+    taken = min((timed(stream) for _ in range(testbed.effort.repetitions)), key=lambda each: each.seconds)
     assert set(found) == {events}, f"stream: found {found} rows, expected {events}"
     case = f"{events:,} events in {STREAM_BATCHES} micro-batches"
     return Section("streaming source to nowhere", rate(case, events, taken, "rows"), prefix="stream")
 
 
-def _overhead(ground: Ground) -> Section:
-    effort = ground.effort
-    ours = _started(ground, "small", maxEventsPerTrigger=str(effort.batch_events), batches=effort.batches)
-    spark_own = _of_spark(ground)
+def _overhead(testbed: SparkTestbed) -> Section:
+    effort = testbed.effort
+    ours = _started(testbed, "small", maxEventsPerTrigger=str(effort.batch_events), batches=effort.batches)
+    spark_own = _of_spark(testbed)
     case = f"micro-batches of {effort.batch_events:,} events"
     mine, theirs = _milliseconds(ours), _milliseconds(spark_own)
     return Section(
@@ -119,30 +119,30 @@ def _overhead(ground: Ground) -> Section:
     )
 
 
-def _started(ground: Ground, name: str, batches: int | None = None, **options: str) -> Any:
+def _started(testbed: SparkTestbed, name: str, batches: int | None = None, **options: str) -> Any:
     """A query over all there is, or over so many batches, that has ended."""
-    given = {"broker": ground.broker.url, "topic": TOPIC, **options}
-    frame = ground.spark.readStream.format("tidemark").options(**given).load()
-    return _run(ground, frame, name, batches)
+    given = {"broker": testbed.broker.url, "topic": TOPIC, **options}
+    frame = testbed.spark.readStream.format("tidemark").options(**given).load()
+    return _run(testbed, frame, name, batches)
 
 
-def _of_spark(ground: Ground) -> Any:
-    effort = ground.effort
+def _of_spark(testbed: SparkTestbed) -> Any:
+    effort = testbed.effort
     frame = (
-        ground.spark.readStream.format("rate-micro-batch")
+        testbed.spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", effort.batch_events)
         .option("numPartitions", 1)
         .load()
     )
-    return _run(ground, frame, "own", effort.batches)
+    return _run(testbed, frame, "own", effort.batches)
 
 
 _runs: Callable[[], int] = iter(range(1 << 30)).__next__
 
 
-def _run(ground: Ground, frame: DataFrame, name: str, batches: int | None) -> Any:
+def _run(testbed: SparkTestbed, frame: DataFrame, name: str, batches: int | None) -> Any:
     writer = frame.writeStream.format("noop").option(
-        "checkpointLocation", str(ground.path / f"{name}-{_runs()}")
+        "checkpointLocation", str(testbed.path / f"{name}-{_runs()}")
     )
     if batches is None:
         query = writer.trigger(availableNow=True).start()

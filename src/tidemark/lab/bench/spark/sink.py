@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidemark import sync
 from tidemark.lab.bench.report import Section
 from tidemark.lab.bench.spark.archiving import archive_of
-from tidemark.lab.bench.spark.ground import Ground, rate, timed
+from tidemark.lab.bench.spark.testbed import SparkTestbed, rate, timed
 from tidemark.lab.bench.system.load import SCHEMA
 from tidemark.lab.bench.system.load import TOPIC as LOADED
 from tidemark.spark.history_frames.frame import history
@@ -17,19 +17,19 @@ TOPIC = "bench.sink"
 SCHEMA_COLUMNS = ("n", "sent", "kind", "payload")
 
 
-def sinking(ground: Ground) -> Iterator[Section]:
+def sinking(testbed: SparkTestbed) -> Iterator[Section]:
     """The section on the sink."""
-    rows = history(ground.spark, LOADED, archive=archive_of(ground), columns=SCHEMA_COLUMNS)
-    with sync.connect(ground.broker.url) as tm:
+    rows = history(testbed.spark, LOADED, archive=archive_of(testbed), columns=SCHEMA_COLUMNS)
+    with sync.connect(testbed.broker.url) as tm:
         tm.create_topic(TOPIC, SCHEMA)
 
     def write(frame: object, topic: str) -> None:
-        given = {"broker": ground.broker.url, "topic": topic, "staging": str(ground.path / "staging")}
+        given = {"broker": testbed.broker.url, "topic": topic, "staging": str(testbed.path / "staging")}
         frame.write.format("tidemark").mode("append").options(**given).save()  # type: ignore[attr-defined]
 
     write(rows.limit(1_000), "bench.warm")
     taken = timed(lambda: write(rows, TOPIC))
-    ground.check(ground.read(topic=TOPIC), "sink")
-    events = ground.effort.events
+    testbed.check(testbed.read(topic=TOPIC), "sink")
+    events = testbed.effort.events
     case = f"{events:,} rows of 250 bytes"
     yield Section("sink", rate(case, events, taken, "rows", ROWS_A_SECOND), prefix="sink")

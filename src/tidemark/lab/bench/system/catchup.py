@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-from tidemark.lab.bench.processes.harness import Bed, all_of, events_a_frame, filesystem, wait_until
+from tidemark.lab.bench.processes.harness import BenchTestbed, all_of, events_a_frame, filesystem, wait_until
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.system.fanout import KINDS, subscribing
 from tidemark.lab.bench.system.storage import measured_storage
@@ -27,7 +27,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CatchupCase:
     """How it is run."""
 
     durability: str
@@ -41,10 +41,10 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class CatchupEffort:
     """How much is measured."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[CatchupCase, ...]
     subscribers: int
     events: int
     #: batches of so many events are what is measured on disk, and how many of these
@@ -52,58 +52,60 @@ class Effort:
     storage_events: int
 
 
-FULL = Effort(
+FULL = CatchupEffort(
     (
-        Case("sync", "lean"),
-        Case("sync", "lean", quarter=True),
-        Case("sync", "lean", restarted=True),
-        Case("sync", "client"),
-        Case("os", "lean"),
+        CatchupCase("sync", "lean"),
+        CatchupCase("sync", "lean", quarter=True),
+        CatchupCase("sync", "lean", restarted=True),
+        CatchupCase("sync", "client"),
+        CatchupCase("os", "lean"),
     ),
     40,
     40_000,
     (1, 8, 100),
     100_000,
 )
-QUICK = Effort((Case("sync", "lean"), Case("os", "client", quarter=True)), 40, 8_000, (8, 100), 20_000)
+QUICK = CatchupEffort(
+    (CatchupCase("sync", "lean"), CatchupCase("os", "client", quarter=True)), 40, 8_000, (8, 100), 20_000
+)
 
 
-def bench_catchup(effort: Effort) -> Iterator[Section]:
+def sections(effort: CatchupEffort) -> Iterator[Section]:
     """The sections of the bench; AssertionError when a subscriber got anything else than it should."""
     for batch in effort.storage_batches:
-        with Bed() as bed:
+        with BenchTestbed() as testbed:
             events = effort.storage_events if batch > 1 else effort.storage_events // 5
-            yield measured_storage(bed, batch, events, effort.subscribers)
+            yield measured_storage(testbed, batch, events, effort.subscribers)
     for case in effort.cases:
-        with Bed() as bed:
+        with BenchTestbed() as testbed:
             title = f"{effort.subscribers} subscribers return after {effort.events:,} events"
-            yield Section(title, _measured(bed, case, effort), notes=NOTES)
+            yield Section(title, _measured(testbed, case, effort), notes=NOTES)
 
 
-def _measured(bed: Bed, case: Case, effort: Effort) -> list[Measurement]:
-    broker = bed.broker(case.durability)
-    publisher = bed.worker("publish", url=broker.url, kinds=KINDS)
-    workers = subscribing(bed, effort.subscribers, case.style, quarter=case.quarter)
+def _measured(testbed: BenchTestbed, case: CatchupCase, effort: CatchupEffort) -> list[Measurement]:
+    broker = testbed.broker(case.durability)
+    publisher = testbed.worker("publish", url=broker.url, kinds=KINDS)
+    workers = subscribing(testbed, effort.subscribers, case.style, quarter=case.quarter)
     all_of(workers, "come", url=broker.url)
     all_of(workers, "leave")
     publisher.ask("fixed", events=effort.events, batch_events=BATCH_EVENTS)
     if case.restarted:
-        bed.end(broker)
-        broker = bed.broker(case.durability)
+        testbed.end(broker)
+        broker = testbed.broker(case.durability)
         publisher.ask("reopen", url=broker.url)
-    publisher.tell("paced", rate=LIVE_EVENTS_A_SECOND)
+    publisher.request("paced", rate=LIVE_EVENTS_A_SECOND)
     sleep(LIVE_SECONDS)
-    began, before, cpu = monotonic(), bed.board.delivered, broker.cpu_seconds
+    began, before, cpu = monotonic(), testbed.counters.delivered, broker.cpu_seconds
     for worker in workers:
-        worker.tell("come", url=broker.url, missed=effort.events)
-    assert wait_until(lambda: bed.board.caught_up == effort.subscribers), "not all caught up in time"
-    taken, delivered = monotonic() - began, bed.board.delivered - before
+        worker.request("come", url=broker.url, missed=effort.events)
+    assert wait_until(lambda: testbed.counters.caught_up == effort.subscribers), "not all caught up in time"
+    taken, delivered = monotonic() - began, testbed.counters.delivered - before
     used = broker.cpu_seconds - cpu
     for worker in workers:
-        worker.hear()
+        worker.answer()
     sleep(LIVE_SECONDS)
-    bed.board.stop()
-    found = all_of(workers, "check", events=publisher.hear())
+    testbed.counters.stop()
+    found = all_of(workers, "check", events=publisher.answer())
     is_goal = case.durability == "sync" and not case.quarter and not case.restarted
     goal = Goal(">=", DELIVERIES_A_SECOND) if is_goal else None
     return [

@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-from tidemark.lab.bench.processes.harness import Bed, Worker, all_of, events_a_frame, filesystem, wait_until
+from tidemark.lab.bench.processes.harness import (
+    BenchTestbed,
+    WorkerProcess,
+    all_of,
+    events_a_frame,
+    filesystem,
+    wait_until,
+)
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.system.load import Kind
 
@@ -29,7 +36,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class FanoutCase:
     """How it is run."""
 
     durability: str
@@ -42,54 +49,54 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class FanoutEffort:
     """How much is measured."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[FanoutCase, ...]
     subscribers: int
     warm_seconds: float
     seconds: float
 
 
-FULL = Effort(
+FULL = FanoutEffort(
     (
-        Case("sync", "lean", 2_000),
-        Case("sync", "lean", 400),
-        Case("sync", "client", 2_000),
-        Case("os", "lean", 2_000),
+        FanoutCase("sync", "lean", 2_000),
+        FanoutCase("sync", "lean", 400),
+        FanoutCase("sync", "client", 2_000),
+        FanoutCase("os", "lean", 2_000),
     ),
     100,
     1.0,
     4.0,
 )
-QUICK = Effort((Case("sync", "lean", 2_000), Case("os", "client", 2_000)), 100, 0.5, 1.0)
+QUICK = FanoutEffort((FanoutCase("sync", "lean", 2_000), FanoutCase("os", "client", 2_000)), 100, 0.5, 1.0)
 
 
-def bench_fanout(effort: Effort) -> Iterator[Section]:
+def sections(effort: FanoutEffort) -> Iterator[Section]:
     """The sections of the bench; AssertionError when a subscriber got anything else than it should."""
     for case in effort.cases:
-        with Bed() as bed:
+        with BenchTestbed() as testbed:
             title = f"fan-out to {effort.subscribers} durable subscribers, a quarter of the events each"
-            yield Section(title, _measured(bed, case, effort), notes=NOTES)
+            yield Section(title, _measured(testbed, case, effort), notes=NOTES)
 
 
-def _measured(bed: Bed, case: Case, effort: Effort) -> list[Measurement]:
-    broker = bed.broker(case.durability)
-    publisher = bed.worker("publish", url=broker.url, kinds=KINDS)
-    workers = subscribing(bed, effort.subscribers, case.style, quarter=True)
+def _measured(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> list[Measurement]:
+    broker = testbed.broker(case.durability)
+    publisher = testbed.worker("publish", url=broker.url, kinds=KINDS)
+    workers = subscribing(testbed, effort.subscribers, case.style, quarter=True)
     all_of(workers, "come", url=broker.url)
     share = effort.subscribers // KINDS
     window = {"workers": len(workers), "window_events": WINDOW_EVENTS}
-    publisher.tell("fan_out", batch_events=case.batch, share=share, **window)
-    assert wait_until(lambda: bed.board.delivered > 0), "nothing is delivered"
+    publisher.request("fan_out", batch_events=case.batch, share=share, **window)
+    assert wait_until(lambda: testbed.counters.delivered > 0), "nothing is delivered"
     sleep(effort.warm_seconds)
     processes = (broker, publisher, *workers)
-    began, before, cpu = monotonic(), bed.board.delivered, [each.cpu_seconds for each in processes]
+    began, before, cpu = monotonic(), testbed.counters.delivered, [each.cpu_seconds for each in processes]
     sleep(effort.seconds)
-    taken, delivered = monotonic() - began, bed.board.delivered - before
+    taken, delivered = monotonic() - began, testbed.counters.delivered - before
     used = [each.cpu_seconds - start for each, start in zip(processes, cpu, strict=True)]
-    bed.board.stop()
-    found = all_of(workers, "check", events=publisher.hear())
+    testbed.counters.stop()
+    found = all_of(workers, "check", events=publisher.answer())
     a_million = 1e6 / max(delivered, 1)
     goals = case.durability == "sync"
     rate, cost = Goal(">=", DELIVERIES_A_SECOND), Goal("<=", CPU_SECONDS_A_MILLION)
@@ -103,7 +110,9 @@ def _measured(bed: Bed, case: Case, effort: Effort) -> list[Measurement]:
     ]
 
 
-def subscribing(bed: Bed, subscribers: int, style: str, *, quarter: bool, kinds: int = KINDS) -> list[Worker]:
+def subscribing(
+    testbed: BenchTestbed, subscribers: int, style: str, *, quarter: bool, kinds: int = KINDS
+) -> list[WorkerProcess]:
     """Workers that have so many subscribers between them, of one kind each or of all: two, or one for few."""
     wanted: list[tuple[str, Kind]] = [
         (f"subscriber-{number}", number % kinds if quarter else None) for number in range(subscribers)
@@ -111,6 +120,6 @@ def subscribing(bed: Bed, subscribers: int, style: str, *, quarter: bool, kinds:
     half = subscribers // 2 if subscribers > SUBSCRIBERS_ALONE_MAX else subscribers
     parts = [part for part in (wanted[:half], wanted[half:]) if part]
     return [
-        bed.worker("subscribe", worker=worker, style=style, kinds=kinds, subscribers=part)
+        testbed.worker("subscribe", worker=worker, style=style, kinds=kinds, subscribers=part)
         for worker, part in enumerate(parts)
     ]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from time import monotonic, sleep
 
-from tidemark.lab.bench.processes.harness import Bed, all_of, filesystem
+from tidemark.lab.bench.processes.harness import BenchTestbed, all_of, filesystem
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.system.fanout import subscribing
 from tidemark.lab.bench.system.load import PERIOD_EVENTS
@@ -24,7 +24,7 @@ STYLES = {"lean": "connected", "parked": "parked"}
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class IdleEffort:
     """How much is measured."""
 
     subscribers: int
@@ -32,23 +32,23 @@ class Effort:
     seconds: float
 
 
-FULL = Effort(10_000, 3.0, 10.0)
-QUICK = Effort(500, 1.0, 2.0)
+FULL = IdleEffort(10_000, 3.0, 10.0)
+QUICK = IdleEffort(500, 1.0, 2.0)
 
 
-def bench_idle(effort: Effort) -> Iterator[Section]:
+def sections(effort: IdleEffort) -> Iterator[Section]:
     """The section of the bench; AssertionError when a subscriber does not get what it should."""
     found: list[Measurement] = []
     for style in STYLES:
-        with Bed() as bed:
-            found += _measured(bed, effort, style)
+        with BenchTestbed() as testbed:
+            found += _measured(testbed, effort, style)
     yield Section(f"{effort.subscribers:,} idle durable subscribers", found, notes=NOTES)
 
 
-def _measured(bed: Bed, effort: Effort, style: str) -> list[Measurement]:
-    broker = bed.broker("sync")
-    publisher = bed.worker("publish", url=broker.url, kinds=KINDS)
-    workers = subscribing(bed, effort.subscribers, style, quarter=True, kinds=KINDS)
+def _measured(testbed: BenchTestbed, effort: IdleEffort, style: str) -> list[Measurement]:
+    broker = testbed.broker("sync")
+    publisher = testbed.worker("publish", url=broker.url, kinds=KINDS)
+    workers = subscribing(testbed, effort.subscribers, style, quarter=True, kinds=KINDS)
     memory, began, cpu = broker.rss_bytes, monotonic(), broker.cpu_seconds
     all_of(workers, "come", url=broker.url)
     connecting, connect_cpu = monotonic() - began, broker.cpu_seconds - cpu
@@ -59,7 +59,7 @@ def _measured(bed: Bed, effort: Effort, style: str) -> list[Measurement]:
     grown = broker.rss_bytes - memory
     events = publisher.ask("fixed", events=PERIOD_EVENTS, batch_events=PERIOD_EVENTS)
     all_of(workers, "check", events=events)
-    served = bed.board.delivered / (events / KINDS)
+    served = testbed.counters.delivered / (events / KINDS)
     case = f"{STYLES[style]}, sync on {filesystem()}"
     return [
         Measurement(case, "memory", grown / effort.subscribers / 1e3, "kB/subscriber"),

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median, quantiles
 
-from tidemark.lab.bench.processes.harness import Bed, Worker, filesystem
+from tidemark.lab.bench.processes.harness import BenchTestbed, WorkerProcess, filesystem
 from tidemark.lab.bench.report import Goal, Measurement, Section
-from tidemark.lab.bench.system.steps import bench_steps
+from tidemark.lab.bench.system.steps import step_sections
 
 EVENTS_A_SECOND = 200
 P50_MS = 0.6
@@ -26,7 +26,7 @@ BARE_SYNCS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class LatencyEffort:
     """How much is measured."""
 
     durabilities: tuple[str, ...]
@@ -37,35 +37,38 @@ class Effort:
     stepped: int
 
 
-FULL = Effort(("sync", "os"), 7, 500, 1_000)
-QUICK = Effort(("sync", "os"), 3, 200, 100)
+FULL = LatencyEffort(("sync", "os"), 7, 500, 1_000)
+QUICK = LatencyEffort(("sync", "os"), 3, 200, 100)
 
 
-def bench_latency(effort: Effort) -> Iterator[Section]:
+def sections(effort: LatencyEffort) -> Iterator[Section]:
     """The sections of the bench; AssertionError when an event is missing, repeated or out of order."""
     for durability in effort.durabilities:
-        with Bed() as bed:
+        with BenchTestbed() as testbed:
             yield Section(
-                f"latency at {EVENTS_A_SECOND} events/s", _measured(bed, durability, effort), notes=NOTES
+                f"latency at {EVENTS_A_SECOND} events/s", _measured(testbed, durability, effort), notes=NOTES
             )
-    yield from bench_steps(effort.stepped)
+    yield from step_sections(effort.stepped)
 
 
-def _measured(bed: Bed, durability: str, effort: Effort) -> list[Measurement]:
-    broker = bed.broker(durability)
-    publisher = bed.worker("publish", url=broker.url)
-    stopwatch = bed.worker("stopwatch", url=broker.url)
-    server = bed.worker("floor server", path=str(bed.path / "floor"), durability=durability)
+def _measured(testbed: BenchTestbed, durability: str, effort: LatencyEffort) -> list[Measurement]:
+    broker = testbed.broker(durability)
+    publisher = testbed.worker("publish", url=broker.url)
+    stopwatch = testbed.worker("stopwatch", url=broker.url)
+    server = testbed.worker("baseline server", path=str(testbed.path / "floor"), durability=durability)
     port = server.ask("port")
-    floor = bed.worker("floor publisher", port=port), bed.worker("floor stopwatch", port=port)
+    baseline = (
+        testbed.worker("baseline publisher", port=port),
+        testbed.worker("baseline stopwatch", port=port),
+    )
     ours: list[int] = []
     least: list[int] = []
     for number in range(effort.rounds):
-        found = _round(publisher, stopwatch, effort.events), _round(*floor, effort.events)
+        found = _round(publisher, stopwatch, effort.events), _round(*baseline, effort.events)
         if number:
             ours += found[0]
             least += found[1]
-    bare = median(publisher.ask("one_by_one", events=BARE_SYNCS, directory=str(bed.path))["bare"]) / 1e6
+    bare = median(publisher.ask("one_by_one", events=BARE_SYNCS, directory=str(testbed.path))["bare"]) / 1e6
     case, is_sync = f"{durability} on {filesystem()}", durability == "sync"
     goals = (Goal("<", P50_MS), Goal("<", P99_MS)) if is_sync else (None, None)
     return [
@@ -75,11 +78,11 @@ def _measured(bed: Bed, durability: str, effort: Effort) -> list[Measurement]:
     ]
 
 
-def _round(publisher: Worker, stopwatch: Worker, events: int) -> list[int]:
+def _round(publisher: WorkerProcess, stopwatch: WorkerProcess, events: int) -> list[int]:
     """Nanoseconds of each event."""
-    stopwatch.tell("measure", events=events)
+    stopwatch.request("measure", events=events)
     publisher.ask("paced", rate=EVENTS_A_SECOND, events=events)
-    taken: list[int] = stopwatch.hear()
+    taken: list[int] = stopwatch.answer()
     return taken
 
 

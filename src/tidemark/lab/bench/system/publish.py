@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from tidemark.lab.bench.processes.harness import Bed, Worker, events_a_frame, filesystem
+from tidemark.lab.bench.processes.harness import BenchTestbed, WorkerProcess, events_a_frame, filesystem
 from tidemark.lab.bench.report import Goal, Measurement, Section
 
 EVENTS_A_SECOND = 400_000
@@ -25,7 +25,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PublishCase:
     """A way to publish."""
 
     durability: str
@@ -38,47 +38,51 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class PublishEffort:
     """How much is measured."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[PublishCase, ...]
     warm_seconds: float
     seconds: float
     #: of so many events, bare syncs and events of the floor, one after the other
     rounds: int
 
 
-FULL = Effort(
+FULL = PublishEffort(
     (
-        Case("sync", "publish_batch", 2_000),
-        Case("sync", "publish_batch", 400),
-        Case("sync", "publish_many", 2_000),
-        Case("sync", "publish", 1),
-        Case("os", "publish_batch", 2_000),
+        PublishCase("sync", "publish_batch", 2_000),
+        PublishCase("sync", "publish_batch", 400),
+        PublishCase("sync", "publish_many", 2_000),
+        PublishCase("sync", "publish", 1),
+        PublishCase("os", "publish_batch", 2_000),
     ),
     0.5,
     1.5,
     20,
 )
-QUICK = Effort((Case("sync", "publish_batch", 2_000), Case("os", "publish", 1)), 0.3, 0.5, 6)
+QUICK = PublishEffort(
+    (PublishCase("sync", "publish_batch", 2_000), PublishCase("os", "publish", 1)), 0.3, 0.5, 6
+)
 
 
-def bench_publish(effort: Effort) -> Iterator[Section]:
+def sections(effort: PublishEffort) -> Iterator[Section]:
     """The sections of the bench; AssertionError when an event is missing, or there twice."""
     for case in effort.cases:
-        with Bed() as bed:
-            yield Section("one publisher, pipelined", _pipelined(bed, case, effort), notes=NOTES[:1])
+        with BenchTestbed() as testbed:
+            yield Section("one publisher, pipelined", _pipelined(testbed, case, effort), notes=NOTES[:1])
     for durability in dict.fromkeys(case.durability for case in effort.cases):
-        with Bed() as bed:
+        with BenchTestbed() as testbed:
             yield Section(
-                "one publisher, one event at a time", _one_by_one(bed, durability, effort), notes=NOTES[1:]
+                "one publisher, one event at a time",
+                _one_by_one(testbed, durability, effort),
+                notes=NOTES[1:],
             )
 
 
-def _pipelined(bed: Bed, case: Case, effort: Effort) -> list[Measurement]:
-    broker = bed.broker(case.durability)
-    publisher = bed.worker("publish", url=broker.url)
-    auditor = _auditor(bed, broker.url)
+def _pipelined(testbed: BenchTestbed, case: PublishCase, effort: PublishEffort) -> list[Measurement]:
+    broker = testbed.broker(case.durability)
+    publisher = testbed.worker("publish", url=broker.url)
+    auditor = _auditor(testbed, broker.url)
     cpu = broker.cpu_seconds
     found = publisher.ask(
         "flood",
@@ -99,43 +103,43 @@ def _pipelined(bed: Bed, case: Case, effort: Effort) -> list[Measurement]:
     ]
 
 
-def _one_by_one(bed: Bed, durability: str, effort: Effort) -> list[Measurement]:
+def _one_by_one(testbed: BenchTestbed, durability: str, effort: PublishEffort) -> list[Measurement]:
     """Publishing, bare syncs and the floor in turns, so that they meet the same good and bad moments."""
-    broker = bed.broker(durability)
-    publisher = bed.worker("publish", url=broker.url)
-    auditor = _auditor(bed, broker.url)
-    server = bed.worker("floor server", path=str(bed.path / "floor"), durability=durability)
-    floor = bed.worker("floor publisher", port=server.ask("port"))
+    broker = testbed.broker(durability)
+    publisher = testbed.worker("publish", url=broker.url)
+    auditor = _auditor(testbed, broker.url)
+    server = testbed.worker("baseline server", path=str(testbed.path / "floor"), durability=durability)
+    baseline = testbed.worker("baseline publisher", port=server.ask("port"))
     taken: dict[str, list[int]] = {"publish": [], "bare": [], "floor": []}
     for number in range(effort.rounds):
-        found = publisher.ask("one_by_one", events=ROUND, directory=str(bed.path))
-        found["floor"] = floor.ask("one_by_one", events=ROUND)
+        found = publisher.ask("one_by_one", events=ROUND, directory=str(testbed.path))
+        found["floor"] = baseline.ask("one_by_one", events=ROUND)
         if number:  # the first one warms up
             for key, nanoseconds in found.items():
                 taken[key] += nanoseconds
     _audit(auditor, broker.url, ROUND * effort.rounds)
     publish, bare, least = (median(taken[key]) / 1e6 for key in ("publish", "bare", "floor"))
     where = f"{durability} on {filesystem()}"
-    case, floor_case = f"{where}, one at a time", f"floor, {where}, one at a time"
+    case, baseline_case = f"{where}, one at a time", f"floor, {where}, one at a time"
     goal = Goal("<=", BEYOND_BARE_SYNC_MS) if durability == "sync" else None
     return [
         Measurement(case, "publish, p50", publish, "ms"),
         Measurement(case, "bare fdatasync, p50", bare, "ms"),
         Measurement(case, "publish beyond fdatasync", publish - bare, "ms", goal),
-        Measurement(floor_case, "publish, p50", least, "ms"),
-        Measurement(floor_case, "publish beyond fdatasync", least - bare, "ms"),
+        Measurement(baseline_case, "publish, p50", least, "ms"),
+        Measurement(baseline_case, "publish beyond fdatasync", least - bare, "ms"),
     ]
 
 
-def _auditor(bed: Bed, url: str) -> Worker:
+def _auditor(testbed: BenchTestbed, url: str) -> WorkerProcess:
     """One durable subscriber to everything, away."""
-    auditor = bed.worker("subscribe", worker=0, style="lean", kinds=4, subscribers=[("auditor", None)])
+    auditor = testbed.worker("subscribe", worker=0, style="lean", kinds=4, subscribers=[("auditor", None)])
     auditor.ask("come", url=url)
     auditor.ask("leave")
     return auditor
 
 
-def _audit(auditor: Worker, url: str, events: int) -> float:
+def _audit(auditor: WorkerProcess, url: str, events: int) -> float:
     """All events are there; how many came in a frame."""
     auditor.ask("come", url=url)
     return events_a_frame([auditor.ask("check", events=events)])

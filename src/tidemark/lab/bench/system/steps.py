@@ -55,7 +55,7 @@ STEPS = {
 
 
 @dataclass
-class Bare:
+class BrokerInProcess:
     """A broker with its store and nothing else, and what its steps took."""
 
     broker: Broker
@@ -109,7 +109,7 @@ class Bare:
         self.pump(*self.carry_out([*answers, *rest]))
 
 
-def bench_steps(events: int) -> Iterator[Section]:
+def step_sections(events: int) -> Iterator[Section]:
     """So many events, back to back and apart."""
     for case, apart in (("back to back", 0.0), (f"{APART_SECONDS * 1e3:g} ms apart", APART_SECONDS)):
         taken = _measured(events, apart)
@@ -131,29 +131,31 @@ def _measured(events: int, apart: float) -> dict[str, list[int]]:
         store = open_store(config, directory)
         try:
             found = store.recover(hosted(config.topology, config.broker.name), time_ns() // 1_000)
-            bare = Bare(Broker(broker_config(config, store.incarnation), Registry(), found), store)
-            _set_up(bare)
+            in_process = BrokerInProcess(
+                Broker(broker_config(config, store.incarnation), Registry(), found), store
+            )
+            _set_up(in_process)
             frames = _frames(events + WARM)
             gc.collect()
             gc.freeze()
             for frame in frames:
                 if apart:
                     sleep(apart)
-                bare.publish(frame)
-            return bare.taken
+                in_process.publish(frame)
+            return in_process.taken
         finally:
             gc.unfreeze()
             store.close()
             directory.close()
 
 
-def _set_up(bare: Bare) -> None:
+def _set_up(in_process: BrokerInProcess) -> None:
     """A topic, and a durable subscriber that has started and can take everything."""
-    bare.pump(ClientFrameReceived(PUBLISHER, Topic(TOPIC, False, (SCHEMA.text,))))
-    bare.pump(ClientFrameReceived(SUBSCRIBER, Subscribe("s", TOPIC, "", True, 1 << 40)))
+    in_process.pump(ClientFrameReceived(PUBLISHER, Topic(TOPIC, False, (SCHEMA.text,))))
+    in_process.pump(ClientFrameReceived(SUBSCRIBER, Subscribe("s", TOPIC, "", True, 1 << 40)))
     for _ in range(STARTS):
         sleep(0.05)
-        bare.pump(Woken())
+        in_process.pump(Woken())
 
 
 def _frames(events: int) -> list[bytes]:

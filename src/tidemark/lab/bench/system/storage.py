@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import sleep
 
-from tidemark.lab.bench.processes.harness import Bed, all_of, filesystem
+from tidemark.lab.bench.processes.harness import BenchTestbed, all_of, filesystem
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.system.fanout import KINDS, subscribing
 
@@ -17,11 +17,11 @@ NOTES = (
 )
 
 
-def measured_storage(bed: Bed, batch_events: int, events: int, subscribers: int) -> Section:
+def measured_storage(testbed: BenchTestbed, batch_events: int, events: int, subscribers: int) -> Section:
     """Bytes an event; then all subscribers return, and must get everything."""
-    broker = bed.broker("os")
-    publisher = bed.worker("publish", url=broker.url, kinds=KINDS)
-    workers = subscribing(bed, subscribers, "lean", quarter=True)
+    broker = testbed.broker("os")
+    publisher = testbed.worker("publish", url=broker.url, kinds=KINDS)
+    workers = subscribing(testbed, subscribers, "lean", quarter=True)
     all_of(workers, "come", url=broker.url)
     all_of(workers, "leave")
     before = broker.disk_bytes

@@ -8,9 +8,9 @@ from itertools import compress
 
 import numpy as np
 
-from tidemark.lab.figures.dsn02.overlay import HOSTS, LATENCY, NACKS, Overlay
-from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting
-from tidemark.lab.figures.judging import quantile
+from tidemark.lab.figures.dsn02.overlay import HOSTS, LATENCY, NACKS, FailingOverlay
+from tidemark.lab.figures.estimates import quantile
+from tidemark.lab.figures.experiment import Comparison, Figure, Panel, PlotSeries, Tables, setting
 from tidemark.lab.figures.table import Numbers, Table
 from tidemark.ticks import RangeSet
 
@@ -24,7 +24,7 @@ CONSOLIDATED = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class PhaseDurations:
     """How long each phase lasts, in seconds."""
 
     events_a_second: int
@@ -34,14 +34,14 @@ class Effort:
     after: float
 
 
-LINK = Effort(100, before=4, stalled=2.5, down=3, after=3)
-RELAY = Effort(100, before=4, stalled=2.75, down=30, after=6)
-PUBLISHER = Effort(100, before=4, stalled=0.5, down=20, after=6)
+LINK = PhaseDurations(100, before=4, stalled=2.5, down=3, after=3)
+RELAY = PhaseDurations(100, before=4, stalled=2.75, down=30, after=6)
+PUBLISHER = PhaseDurations(100, before=4, stalled=0.5, down=20, after=6)
 
 
-def link_fails(world: Overlay, effort: Effort) -> Sequence[Table]:
+def link_fails(world: FailingOverlay, effort: PhaseDurations) -> Sequence[Table]:
     """Figure 6: the link b1-s1 carries nothing for a while, then it is gone."""
-    phases = _Phases(world)
+    phases = _PhaseLog(world)
     world.run(world.now + effort.before)
     phases.begin("stalled")
     world.stall_link("b1", "s1")
@@ -55,7 +55,7 @@ def link_fails(world: Overlay, effort: Effort) -> Sequence[Table]:
     return phases.end(effort)
 
 
-def relay_crashes(world: Overlay, effort: Effort) -> Sequence[Table]:
+def relay_crashes(world: FailingOverlay, effort: PhaseDurations) -> Sequence[Table]:
     """Figure 7: b1 does nothing for a while, crashes, and is started again."""
     return _crash(world, effort, "b1", lambda: world.stall("b1", effort.stalled + 1))
 
@@ -65,7 +65,7 @@ def rates_table() -> Table:
     return Table(RATES, ("events_a_second", "lost_ms", "hosts_ms", "relay_ms", "perfect_ms"))
 
 
-def add_rate(rates: Table, effort: Effort, found: Sequence[Table]) -> None:
+def add_rate(rates: Table, effort: PhaseDurations, found: Sequence[Table]) -> None:
     """One more run of `relay_crashes`."""
     tables = {table.name: table for table in found}
     stalled, down, up = (_phase(tables, name) for name in ("stalled", "down", "up"))
@@ -75,7 +75,9 @@ def add_rate(rates: Table, effort: Effort, found: Sequence[Table]) -> None:
     rates.add(effort.events_a_second, lost, hosts, relay, perfect)
 
 
-def publisher_crashes(world: Overlay, effort: Effort, relays: Sequence[str]) -> Sequence[Table]:
+def publisher_crashes(
+    world: FailingOverlay, effort: PhaseDurations, relays: Sequence[str]
+) -> Sequence[Table]:
     """Figure 8: p1 crashes, and is started again; what it logged last it had not been able to send."""
 
     def stall() -> None:
@@ -90,13 +92,13 @@ def publisher_crashes(world: Overlay, effort: Effort, relays: Sequence[str]) -> 
 
 
 def _crash(
-    world: Overlay,
-    effort: Effort,
+    world: FailingOverlay,
+    effort: PhaseDurations,
     broker: str,
     stall: Callable[[], None],
     mend: Callable[[], None] = lambda: None,
 ) -> Sequence[Table]:
-    phases = _Phases(world)
+    phases = _PhaseLog(world)
     world.run(world.now + effort.before)
     phases.begin("stalled")
     stall()
@@ -111,10 +113,10 @@ def _crash(
     return phases.end(effort)
 
 
-class _Phases:
+class _PhaseLog:
     """When what began, and all tables in the end."""
 
-    def __init__(self, world: Overlay) -> None:
+    def __init__(self, world: FailingOverlay) -> None:
         self._world = world
         self._table = Table(PHASES, ("phase", "time_s"))
         self.begin("start")
@@ -123,7 +125,7 @@ class _Phases:
         """It begins now."""
         self._table.add(phase, self._world.now)
 
-    def end(self, effort: Effort) -> Sequence[Table]:
+    def end(self, effort: PhaseDurations) -> Sequence[Table]:
         """The run is over."""
         self.begin("end")
         self._world.finish()
@@ -198,11 +200,13 @@ def _draw(tables: Tables, brokers: Sequence[str], hosts: Sequence[str]) -> Seque
     for host in hosts:
         table = tables[LATENCY].where(host=host)
         time, latency = table.numbers("published_s"), table.numbers("latency_ms")
-        latencies.append(Series(host, time, latency, "points"))
+        latencies.append(PlotSeries(host, time, latency, "points"))
     nacks = []
     for broker in brokers:
         table = tables[NACKS].where(broker=broker)
-        nacks.append(Series(broker, table.numbers("time_s"), table.numbers("range_ms").cumsum(), "points"))
+        nacks.append(
+            PlotSeries(broker, table.numbers("time_s"), table.numbers("range_ms").cumsum(), "points")
+        )
     return [
         Panel("latency", "time of publishing (s)", "ms", latencies, spans),
         Panel("ranges nacked so far", "time (s)", "tick ms", nacks, spans),
@@ -212,7 +216,7 @@ def _draw(tables: Tables, brokers: Sequence[str], hosts: Sequence[str]) -> Seque
 # Figure 6.
 
 
-def _judge_link(tables: Tables) -> Sequence[Finding]:
+def _compare_link(tables: Tables) -> Sequence[Comparison]:
     stalled, down, up = (_phase(tables, name) for name in ("stalled", "down", "up"))
     worst = float(_latency(tables, "s1", stalled, down).max(initial=0))
     nacked = _nacked(tables, "s1", stalled, up)
@@ -221,14 +225,14 @@ def _judge_link(tables: Tables) -> Sequence[Finding]:
     said, is_normal = _is_normal_again(tables, down + SOON_S)
     lasted = (down - stalled) * 1e3
     return [
-        Finding(
+        Comparison(
             "what was lost on the stalled link comes when the failure is noticed: 2.5 s late at the most",
             f"{worst:,.0f} ms late at the most; the link was stalled for {lasted:,.0f} ms",
             0 < worst <= lasted + SOON_S * 1e3,
         ),
-        Finding("s1 asks for it over the other path", f"it nacked {nacked:,.0f} tick ms", nacked > 0),
-        Finding("then the latency is normal again, with the link still down", said, is_normal),
-        Finding(
+        Comparison("s1 asks for it over the other path", f"it nacked {nacked:,.0f} tick ms", nacked > 0),
+        Comparison("then the latency is normal again, with the link still down", said, is_normal),
+        Comparison(
             "the latency at s2 is not affected",
             f"at the most {others:.0f} ms, {usual:.0f} ms before",
             others <= NORMAL * usual,
@@ -239,7 +243,7 @@ def _judge_link(tables: Tables) -> Sequence[Finding]:
 # Figure 7.
 
 
-def _judge_relay(tables: Tables) -> Sequence[Finding]:
+def _compare_relay(tables: Tables) -> Sequence[Comparison]:
     stalled, down, up, end = (_phase(tables, name) for name in ("stalled", "down", "up", "end"))
     of_hosts = np.array([_nacked(tables, host, stalled, up) for host in HOSTS])
     of_relay, perfect = _nacked(tables, "b2", stalled, up), _perfect(tables, "b2", stalled, up)
@@ -249,24 +253,24 @@ def _judge_relay(tables: Tables) -> Sequence[Finding]:
     again = float(sum(_nacked(tables, host, up, end) for host in HOSTS))
     said, is_normal = _is_normal_again(tables, down + SOON_S)
     return [
-        Finding(
+        Comparison(
             "the hosts nack almost the same: what they lost was the same",
             f"between {of_hosts.min():,.0f} and {of_hosts.max():,.0f} tick ms",
             bool(0 < of_hosts.max() <= 1.1 * of_hosts.min()),
         ),
-        Finding(
+        Comparison(
             "5,500 tick ms each: two pubends, each for the 2,750 ms that b1 was stalled",
             f"{of_hosts.mean():,.0f} tick ms; {len(asked)} pubends times {lasted:,.0f} ms is {lost:,.0f}",
             bool(lost and abs(of_hosts.mean() / lost - 1) <= 0.2),
         ),
-        Finding(
+        Comparison(
             "b2 consolidates almost perfectly: it asks once for what all of them ask for",
             f"b2 nacked {of_relay:,.0f} tick ms for {of_hosts.sum():,.0f} of theirs together; each tick of "
             f"both, once, is {perfect:,.0f}: {of_relay / max(perfect, 1):.3f} times perfect",
             0 < of_relay <= CONSOLIDATED * perfect,
         ),
-        Finding("the latency is normal again as soon as the crash is noticed", said, is_normal),
-        Finding(
+        Comparison("the latency is normal again as soon as the crash is noticed", said, is_normal),
+        Comparison(
             "nothing is nacked when b1 is back",
             f"{again:,.0f} tick ms, by all hosts together",
             again == 0,
@@ -286,22 +290,22 @@ def _times(tables: Tables) -> tuple[Numbers, Numbers, Numbers]:
 def _draw_rates(tables: Tables) -> Sequence[Panel]:
     rate, hosts, relay = _times(tables)
     lines = [
-        Series("a host, of what it lost", rate, hosts, "marked"),
-        Series("b2, of what is perfect", rate, relay, "marked"),
+        PlotSeries("a host, of what it lost", rate, hosts, "marked"),
+        PlotSeries("b2, of what is perfect", rate, relay, "marked"),
     ]
     return [Panel("nacked until b1 is back", "events a second", "times", lines)]
 
 
-def _judge_rates(tables: Tables) -> Sequence[Finding]:
+def _compare_rates(tables: Tables) -> Sequence[Comparison]:
     rate, hosts, relay = _times(tables)
     said = [f"{each:,.0f}" for each in rate]
     return [
-        Finding(
+        Comparison(
             "b2 asks once for what all hosts ask for, whatever the rate of events",
             _listed(said, [f"{each:.3f} times" for each in relay]),
             bool((relay <= CONSOLIDATED).all()),
         ),
-        Finding(
+        Comparison(
             "the hosts ask once for what they lost, whatever the rate of events",
             _listed(said, [f"{each:.2f} times" for each in hosts]),
             bool((abs(hosts - 1) <= 0.2).all()),
@@ -316,42 +320,44 @@ def _listed(rates: Sequence[str], values: Sequence[str]) -> str:
 # Figure 8.
 
 
-def _judge_publisher(tables: Tables) -> Sequence[Finding]:
+def _compare_publisher(tables: Tables) -> Sequence[Comparison]:
     stalled, down, up, end = (_phase(tables, name) for name in ("stalled", "down", "up", "end"))
     meanwhile = sum(_nacked(tables, host, down, up) for host in HOSTS)
     after = [_nacked(tables, host, up, end) for host in HOSTS]
     late = float(_latency(tables, "s1", stalled, down).max(initial=0))
     said, is_normal = _is_normal_again(tables, up + SOON_S)
     return [
-        Finding("nothing is nacked while p1 is down", f"{meanwhile:,.0f} tick ms", meanwhile == 0),
-        Finding(
+        Comparison("nothing is nacked while p1 is down", f"{meanwhile:,.0f} tick ms", meanwhile == 0),
+        Comparison(
             "what it had logged and could not send comes when it is back",
             f"{late / 1e3:.1f} s late at the most; it was down for {up - down:.1f} s",
             late / 1e3 >= up - down,
         ),
-        Finding(
+        Comparison(
             "it says how far it had logged, and all hosts nack",
             f"{sum(each > 0 for each in after)} of {len(HOSTS)} did, {max(after):,.0f} tick ms at the most",
             all(each > 0 for each in after),
         ),
-        Finding("the latency is normal again soon", said, is_normal),
+        Comparison("the latency is normal again soon", said, is_normal),
     ]
 
 
-def _figure(number: int, title: str, brokers: Sequence[str], hosts: Sequence[str], judge: Judge) -> Figure:
+def _figure(
+    number: int, title: str, brokers: Sequence[str], hosts: Sequence[str], compare: Compare
+) -> Figure:
     name, source = f"figure-{number}", f"DSN'02, figure {number}"
-    return Figure(name, title, source, lambda tables: _draw(tables, brokers, hosts), judge)
+    return Figure(name, title, source, lambda tables: _draw(tables, brokers, hosts), compare)
 
 
-Judge = Callable[[Tables], Sequence[Finding]]
-FIGURE_6 = _figure(6, "A link stalls and fails", ("s1",), ("s1", "s2"), _judge_link)
-FIGURE_7 = _figure(7, "A relay crashes", ("s1", "s2", "b2"), ("s1",), _judge_relay)
+Compare = Callable[[Tables], Sequence[Comparison]]
+FIGURE_6 = _figure(6, "A link stalls and fails", ("s1",), ("s1", "s2"), _compare_link)
+FIGURE_7 = _figure(7, "A relay crashes", ("s1", "s2", "b2"), ("s1",), _compare_relay)
 FIGURE_7_RATES = Figure(
     "figure-7-rates",
     "A relay crashes, at several rates of events",
     "DSN'02, figure 7",
     _draw_rates,
-    _judge_rates,
+    _compare_rates,
     is_ours=True,
 )
-FIGURE_8 = _figure(8, "The publisher hosting broker crashes", ("s1",), ("s1",), _judge_publisher)
+FIGURE_8 = _figure(8, "The publisher hosting broker crashes", ("s1",), ("s1",), _compare_publisher)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting
-from tidemark.lab.figures.judging import median_interval
-from tidemark.lab.figures.real_overlay import RealStage, cpu_seconds
+from tidemark.lab.figures.estimates import median_interval
+from tidemark.lab.figures.experiment import Comparison, Figure, Panel, PlotSeries, Tables, setting
+from tidemark.lab.figures.real_overlay import RealOverlay
 from tidemark.lab.figures.table import Numbers, Table
+from tidemark.lab.processes.process_numbers import cpu_seconds_exact
 
 METHOD = """
 A publisher hosting and a subscriber hosting broker as processes on one machine; the same load in turns, the
@@ -33,7 +34,7 @@ WARM_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class OverheadEffort:
     """How much is measured."""
 
     events_a_second: int
@@ -42,8 +43,8 @@ class Effort:
     repetitions: int
 
 
-FULL = Effort(2_000, 20, 5.0, 12)
-QUICK = Effort(100, 4, 0.5, 1)
+FULL = OverheadEffort(2_000, 20, 5.0, 12)
+QUICK = OverheadEffort(100, 4, 0.5, 1)
 
 
 def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
@@ -69,21 +70,21 @@ def cpu_table() -> Table:
     return Table("cpu", ("mode", "repetition", "broker", "cpu_s", "seconds", "events", "cpu_us_an_event"))
 
 
-async def measured(table: Table, mode: str, repetition: int, effort: Effort) -> None:
+async def measured(table: Table, mode: str, repetition: int, effort: OverheadEffort) -> None:
     """One mode once: a row for each broker."""
     durability, are_durable = MODES[mode]
-    async with RealStage(["p1"], storage__durability=durability) as stage:
-        await stage.populate(effort.subscribers, effort.events_a_second, are_durable=are_durable)
+    async with RealOverlay(["p1"], storage__durability=durability) as overlay:
+        await overlay.populate(effort.subscribers, effort.events_a_second, are_durable=are_durable)
         await asyncio.sleep(WARM_SECONDS)
         loop = asyncio.get_running_loop()
-        begin, before = loop.time(), stage.publishers[0].published
-        used = [cpu_seconds(broker) for broker in stage.brokers]
+        begin, before = loop.time(), overlay.publishers[0].published
+        used = [cpu_seconds_exact(broker.pid) for broker in overlay.brokers]
         await asyncio.sleep(effort.seconds)
-        seconds, events = loop.time() - begin, stage.publishers[0].published - before
-        for broker, start in zip(stage.brokers, used, strict=True):
-            cpu = cpu_seconds(broker) - start
+        seconds, events = loop.time() - begin, overlay.publishers[0].published - before
+        for broker, start in zip(overlay.brokers, used, strict=True):
+            cpu = cpu_seconds_exact(broker.pid) - start
             table.add(mode, repetition, broker.name, cpu, seconds, events, cpu * 1e6 / events)
-        await stage.finish()
+        await overlay.finish()
 
 
 def _costs(tables: Tables, mode: str) -> Numbers:
@@ -95,14 +96,14 @@ def _costs(tables: Tables, mode: str) -> Numbers:
 
 def _draw(tables: Tables) -> Sequence[Panel]:
     lines = [
-        Series(mode, np.arange(1.0, len(costs) + 1), costs, "marked")
+        PlotSeries(mode, np.arange(1.0, len(costs) + 1), costs, "marked")
         for mode in MODES
         for costs in [_costs(tables, mode)]
     ]
     return [Panel("both brokers together", "repetition", "CPU an event (us)", lines)]
 
 
-def _judge(tables: Tables) -> Sequence[Finding]:
+def _compare(tables: Tables) -> Sequence[Comparison]:
     base = _costs(tables, BASE)
     findings = []
     for mode, paper in (
@@ -115,10 +116,10 @@ def _judge(tables: Tables) -> Sequence[Finding]:
         said = f"{np.median(more):+.1%}: {ours:.0f} us an event against {theirs:.0f} us; "
         said += f"with 95% certainty between {low:+.1%} and {high:+.1%}, from {len(more)} repetitions"
         holds = True if high <= PAPER + ROOM else False if low > PAPER + ROOM else None
-        findings.append(Finding(paper, said, holds))
+        findings.append(Comparison(paper, said, holds))
     return findings
 
 
 FIGURE = Figure(
-    "overhead", "CPU of exactly-once delivery over best effort", "DSN'02, section 4", _draw, _judge
+    "overhead", "CPU of exactly-once delivery over best effort", "DSN'02, section 4", _draw, _compare
 )

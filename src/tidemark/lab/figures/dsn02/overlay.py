@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
-from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage, Witness
+from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, ObservedSubscriber, SimulatedOverlay
 from tidemark.lab.figures.table import Table
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
 from tidemark.wire.frames import Deliver, Nack, PeerFrame
@@ -22,7 +22,7 @@ PUBENDS = ("q82", "q181", "q62", "q68")
 LATENCY, NACKS = "latency", "nacks"
 
 
-class Overlay(Protocol):
+class FailingOverlay(Protocol):
     """A world in which things fail. Times are seconds since the start."""
 
     latency: Table
@@ -57,73 +57,73 @@ class Overlay(Protocol):
         """Everybody has got everything, once and in order, or it is an error."""
 
 
-class SimOverlay:
+class SimulatedFailures:
     """The simulator's."""
 
     def __init__(self, layout: Layout, events_a_second: float) -> None:
         self.latency = Table(LATENCY, ("published_s", "host", "pubend", "latency_ms"))
         #: a row for each range of a nack
         self.nacks = Table(NACKS, ("time_s", "broker", "to", "pubend", "base_ms", "range_ms"))
-        self._stage = SimStage(WorldPlan(layout, STEADY, topics=("t.x",)))
-        self._stage.listen(self._between, lambda *_: None, lambda *_: None)
+        self._overlay = SimulatedOverlay(WorldPlan(layout, STEADY, topics=("t.x",)))
+        self._overlay.listen(self._between, lambda *_: None, lambda *_: None)
         every = len(layout.pubends) / events_a_second
         for at, pubend in enumerate(layout.pubends):
-            self._stage.publisher(pubend, "p1", every, SETTLE_S / 2 + at * every / len(layout.pubends))
+            self._overlay.publisher(pubend, "p1", every, SETTLE_S / 2 + at * every / len(layout.pubends))
         for host in HOSTS:
-            subscriber = self._stage.subscriber(f"at-{host}", host)
+            subscriber = self._overlay.subscriber(f"at-{host}", host)
             subscriber.on_deliver = self._heard
             subscriber.come()
-        self._stage.run(SETTLE_S)
+        self._overlay.run(SETTLE_S)
 
     def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         if isinstance(frame, Nack):
             for base, upto in frame.ranges:
-                start = self._stage.time_of(base) * 1e3
+                start = self._overlay.time_of(base) * 1e3
                 self.nacks.add(self.now, sender, receiver, frame.pubend, start, (upto - base) / 1e3)
 
-    def _heard(self, subscriber: Witness, frame: Deliver) -> None:
-        for published, latency in self._stage.latencies(frame):
+    def _heard(self, subscriber: ObservedSubscriber, frame: Deliver) -> None:
+        for published, latency in self._overlay.latencies(frame):
             self.latency.add(published, subscriber.machine, frame.pubend, latency * 1e3)
 
     @property
     def now(self) -> float:
         """The time."""
-        return self._stage.now
+        return self._overlay.now
 
     def run(self, until: float) -> None:
         """Let time pass."""
-        self._stage.run(until)
+        self._overlay.run(until)
 
     def stall_link(self, a: str, b: str) -> None:
         """What is sent from now on does not arrive."""
-        self._stage.world.network.clog(a, b)
-        self._stage.world.network.clog(b, a)
+        self._overlay.world.network.clog(a, b)
+        self._overlay.world.network.clog(b, a)
 
     def fail_link(self, a: str, b: str) -> None:
         """The link goes down."""
-        self._stage.world.cut(a, b)
+        self._overlay.world.cut(a, b)
 
     def mend_link(self, a: str, b: str) -> None:
         """The link comes up."""
-        self._stage.world.network.unclog(a, b)
-        self._stage.world.network.unclog(b, a)
-        self._stage.world.mend(a, b)
+        self._overlay.world.network.unclog(a, b)
+        self._overlay.world.network.unclog(b, a)
+        self._overlay.world.mend(a, b)
 
     def stall(self, broker: str, seconds: float) -> None:
         """The process stands still."""
-        self._stage.world.machines[broker].pause(round(seconds * SECOND))
+        self._overlay.world.machines[broker].pause(round(seconds * SECOND))
 
     def crash(self, broker: str) -> None:
         """The machine goes down."""
-        self._stage.world.crash(broker)
+        self._overlay.world.crash(broker)
 
     def restart(self, broker: str) -> None:
         """The machine comes up."""
-        self._stage.world.restart(broker)
+        self._overlay.world.restart(broker)
 
     def finish(self) -> None:
         """Come to rest and be judged."""
-        self._stage.finish()
+        self._overlay.finish()
 
 
 def layout_of(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidemark.lab.figures.dsn02 import figures as dsn02
-from tidemark.lab.figures.dsn02.overlay import RELAYS, SimOverlay, layout_of
+from tidemark.lab.figures.dsn02.overlay import RELAYS, SimulatedFailures, layout_of
 from tidemark.lab.figures.table import Table
 
 METHOD = """
@@ -52,5 +52,5 @@ def publisher(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
     return dsn02.publisher_crashes(_overlay(effort), effort, RELAYS)
 
 
-def _overlay(effort: dsn02.Effort) -> SimOverlay:
-    return SimOverlay(layout_of(), effort.events_a_second)
+def _overlay(effort: dsn02.PhaseDurations) -> SimulatedFailures:
+    return SimulatedFailures(layout_of(), effort.events_a_second)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting, settings
-from tidemark.lab.figures.judging import quantile, rates, slope_between
+from tidemark.lab.figures.estimates import quantile, rates, slope_between
+from tidemark.lab.figures.experiment import Comparison, Figure, Panel, PlotSeries, Tables, setting, settings
 from tidemark.lab.figures.table import Numbers, Table
 
 PUBENDS = ("p1", "p2", "p3", "p4")
@@ -35,7 +35,7 @@ BEHIND_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class Disconnections:
     """Subscribers come and go: how many, how often, for how long."""
 
     events_a_second: int
@@ -66,7 +66,7 @@ class Coming:
 
 
 @dataclass(frozen=True, slots=True)
-class Crash:
+class HostCrash:
     """The subscriber hosting broker is down for a while."""
 
     events_a_second: int
@@ -115,25 +115,25 @@ def _progress(tables: Tables, what: str) -> tuple[Numbers, Numbers]:
 
 def _draw_durations(tables: Tables) -> Sequence[Panel]:
     table = tables[RETURNS]
-    durations = Series("one return", table.numbers("returned_s"), table.numbers("catchup_s"), "points")
+    durations = PlotSeries("one return", table.numbers("returned_s"), table.numbers("catchup_s"), "points")
     return [
         Panel("until everything up to the return was told", "time of return (s)", "catchup (s)", [durations])
     ]
 
 
-def _judge_durations(tables: Tables) -> Sequence[Finding]:
+def _compare_durations(tables: Tables) -> Sequence[Comparison]:
     table = tables[RETURNS]
     taken, away = table.numbers("catchup_s"), table.numbers("returned_s") - table.numbers("left_s")
     ratios = (taken / away)[~np.isnan(taken)]
     low, middle, high = (quantile(taken[~np.isnan(taken)], part) for part in (0.05, 0.5, 0.95))
     usual = f"median {middle:.3f} s, 90% between {low:.3f} s and {high:.3f} s, after {away.mean():.1f} s away"
     return [
-        Finding(
+        Comparison(
             "who was away for 5 s catches up while the others go on, in 6 s at the most as a rule",
             f"{len(ratios)} of {len(table.rows)} returns caught up; {usual}",
             len(ratios) == len(table.rows) > 0 and quantile(ratios, 0.95) <= ALONE_HIGH,
         ),
-        Finding(
+        Comparison(
             "that usually takes between 5 and 6 s: as long as the absence, or a fifth longer",
             f"{quantile(ratios, 0.5):.1%} of the absence",
             ALONE_LOW <= quantile(ratios, 0.5) <= ALONE_HIGH,
@@ -148,25 +148,25 @@ def _draw_rates(tables: Tables) -> Sequence[Panel]:
     lines = []
     for what in (DELIVERED, RELEASED):
         time, ticks = _progress(tables, what)
-        lines.append(Series(what, time[1:], rates(time, ticks), "steps"))
+        lines.append(PlotSeries(what, time[1:], rates(time, ticks), "steps"))
     return [Panel(f"advance of {PUBENDS[0]}", "time (s)", "tick ms a second", lines)]
 
 
-def _judge_rates(tables: Tables) -> Sequence[Finding]:
+def _compare_rates(tables: Tables) -> Sequence[Comparison]:
     steady, jumpy = rates(*_progress(tables, DELIVERED)), rates(*_progress(tables, RELEASED))
     stopped = float((jumpy < NORMAL / 10).mean())
     return [
-        Finding(
+        Comparison(
             "latest_delivered advances steadily, close to 1,000 tick ms a second, whoever is away",
             f"{steady.mean():,.0f} tick ms a second, standard deviation {steady.std():,.0f}",
             abs(steady.mean() / NORMAL - 1) <= CLOSE and steady.std() <= ABOUT * NORMAL,
         ),
-        Finding(
+        Comparison(
             "released varies much more",
             f"standard deviation {jumpy.std():,.0f} against {steady.std():,.0f}",
             bool(jumpy.std() > 3 * steady.std()),
         ),
-        Finding(
+        Comparison(
             "because it stops while a subscriber is away",
             f"it stood still in {stopped:.0%} of the samples",
             stopped > 0,
@@ -178,7 +178,7 @@ def _judge_rates(tables: Tables) -> Sequence[Finding]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Phases:
+class _PhaseTimes:
     down: float
     up: float
     delivered: float
@@ -186,10 +186,10 @@ class _Phases:
     end: float
 
 
-def _phases(tables: Tables) -> _Phases:
+def _phases(tables: Tables) -> _PhaseTimes:
     table = tables[PHASES]
     found = dict(zip(table.words("phase"), table.numbers("time_s").tolist(), strict=True))
-    return _Phases(found["down"], found["up"], found["delivered"], found["returned"], found["end"])
+    return _PhaseTimes(found["down"], found["up"], found["delivered"], found["returned"], found["end"])
 
 
 def _draw_crash(tables: Tables) -> Sequence[Panel]:
@@ -197,13 +197,13 @@ def _draw_crash(tables: Tables) -> Sequence[Panel]:
     panels = []
     for what in (DELIVERED, RELEASED):
         time, ticks = _progress(tables, what)
-        lines = [Series(what, time, ticks / 1e3), Series("now", time, time)]
+        lines = [PlotSeries(what, time, ticks / 1e3), PlotSeries("now", time, time)]
         spans = [(at.down, at.up, "broker down")]
         panels.append(Panel(f"{what} of {PUBENDS[0]}", "time (s)", "tick (s since the start)", lines, spans))
     return panels
 
 
-def _judge_crash(tables: Tables) -> Sequence[Finding]:
+def _compare_crash(tables: Tables) -> Sequence[Comparison]:
     delivered, released = _progress(tables, DELIVERED), _progress(tables, RELEASED)
     at, sample = _phases(tables), float(settings(tables)["sample seconds"])
     before = slope_between(*delivered, delivered[0][0], at.down - sample)
@@ -218,32 +218,32 @@ def _judge_crash(tables: Tables) -> Sequence[Finding]:
         slope_between(*released, caught_up, at.end),
     )
     return [
-        Finding(
+        Comparison(
             "latest_delivered does not change while the broker is down, about 25 s",
             f"it advanced by {down:.1f} tick ms a second for {at.up - at.down:.1f} s",
             abs(down) < NORMAL * CLOSE,
         ),
-        Finding(
+        Comparison(
             "up again, the slope is about 5 times the normal one: the constream asks for what it missed",
             f"{recovery / before:.1f} times, for {at.delivered - at.up:.2f} s",
             abs(recovery / before / RECOVERY_FACTOR - 1) <= ABOUT,
         ),
-        Finding(
+        Comparison(
             "so it is much steeper than normal, and then normal again",
             f"{before:,.0f} before, {recovery:,.0f} then, {after:,.0f} tick ms a second afterwards",
             recovery > 2 * before and abs(after / before - 1) <= CLOSE,
         ),
-        Finding(
+        Comparison(
             "released does not change until the subscribers are back",
             f"it advanced by {held:.1f} tick ms a second",
             abs(held) < NORMAL * CLOSE,
         ),
-        Finding(
+        Comparison(
             "while they catch up it advances faster than normal, and as usual afterwards",
             f"{catching:,.0f} while they did, {later:,.0f} tick ms a second afterwards",
             catching > NORMAL and abs(later / NORMAL - 1) <= ABOUT,
         ),
-        Finding(
+        Comparison(
             "catching up together takes long, 116 s on average after 38 s away: 3.1 times the absence",
             f"{np.mean(taken):.2f} s on average after {away:.1f} s away: {np.mean(taken) / away:.2f} times",
             abs(float(np.mean(taken)) / away / TOGETHER - 1) <= ABOUT,
@@ -258,18 +258,18 @@ def _together(tables: Tables) -> tuple[list[float], float]:
     return table.numbers("catchup_s").tolist(), float(away.mean())
 
 
-FIGURE_5 = Figure("figure-5", "Catchup durations", "DSN'03, figure 5", _draw_durations, _judge_durations)
+FIGURE_5 = Figure("figure-5", "Catchup durations", "DSN'03, figure 5", _draw_durations, _compare_durations)
 FIGURE_6 = Figure(
     "figure-6",
     "Advance of latest_delivered and released with disconnections",
     "DSN'03, figure 6",
     _draw_rates,
-    _judge_rates,
+    _compare_rates,
 )
 FIGURE_7 = Figure(
     "figure-7",
     "latest_delivered and released over a crash of the subscriber hosting broker",
     "DSN'03, figure 7",
     _draw_crash,
-    _judge_crash,
+    _compare_crash,
 )

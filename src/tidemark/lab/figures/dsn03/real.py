@@ -14,18 +14,20 @@ from tidemark.lab.figures.dsn03.figures import (
     DELIVERED,
     PUBENDS,
     RELEASED,
-    Coming,
-    Crash,
+    Disconnections,
+    HostCrash,
     phases_table,
     progress_table,
     returns_table,
 )
-from tidemark.lab.figures.real_overlay import LoadSubscriber, RealStage
+from tidemark.lab.figures.real_overlay import LoadSubscriber, RealOverlay
 from tidemark.lab.figures.table import Table
 
-COMING = Coming(events_a_second=400, subscribers=20, seconds=60, every_seconds=40, away_seconds=5)
-COMING_QUICK = Coming(80, 4, 6, every_seconds=3, away_seconds=0.5, sample_seconds=0.5)
-CRASH = Crash(
+DISCONNECTIONS = Disconnections(
+    events_a_second=400, subscribers=20, seconds=60, every_seconds=40, away_seconds=5
+)
+DISCONNECTIONS_QUICK = Disconnections(80, 4, 6, every_seconds=3, away_seconds=0.5, sample_seconds=0.5)
+CRASH = HostCrash(
     events_a_second=400,
     subscribers=20,
     before_seconds=8,
@@ -33,16 +35,16 @@ CRASH = Crash(
     after_seconds=8,
     sample_seconds=0.1,
 )
-CRASH_QUICK = Crash(80, 4, 2, down_seconds=1, after_seconds=2)
+CRASH_QUICK = HostCrash(80, 4, 2, down_seconds=1, after_seconds=2)
 POLL_SECONDS = 0.02
 WARM_SECONDS = 1.0
 
 
-class Observed:
+class ProgressSampler:
     """Two broker processes with their load, and samples of how far all is."""
 
-    def __init__(self, stage: RealStage, sample_seconds: float) -> None:
-        self.stage = stage
+    def __init__(self, overlay: RealOverlay, sample_seconds: float) -> None:
+        self.overlay = overlay
         self._sample_seconds = sample_seconds
         self.progress = progress_table()
         self.returns = returns_table()
@@ -58,7 +60,7 @@ class Observed:
 
     async def begin(self) -> None:
         """From now on."""
-        for subscriber in self.stage.subscribers:
+        for subscriber in self.overlay.subscribers:
             subscriber.caught_up = self._caught_up
         self._tasks = [
             asyncio.create_task(self._watch_delivered()),
@@ -69,7 +71,7 @@ class Observed:
         """Come to rest; AssertionError if somebody did not get what it should."""
         for task in self._tasks:
             task.cancel()
-        await self.stage.finish()
+        await self.overlay.finish()
 
     def _caught_up(self, name: str, left: float, returned: float, taken: float) -> None:
         self.returns.add(name, left - self._start, returned - self._start, taken)
@@ -90,20 +92,20 @@ class Observed:
 
     async def _streams(self) -> list[dict[str, Any]] | None:
         """Of the subscriber hosting broker; None while it is down."""
-        if not self.stage.shb.is_running:
+        if not self.overlay.shb.is_running:
             return None
         # A connection for each question: one that has to be made again waits longer each time.
         try:
-            async with connect(self.stage.shb.url, connect_timeout=1.0) as client:
-                return await self.stage.ask(client, "streams")
+            async with connect(self.overlay.shb.url, connect_timeout=1.0) as client:
+                return await self.overlay.ask(client, "streams")
         except ClientError:
             return None
 
     async def _watch_released(self) -> None:
-        client = await self.stage.client(self.stage.phb)
+        client = await self.overlay.client(self.overlay.phb)
         while True:
             at = self.now
-            for each in await self.stage.ask(client, "pubends") or []:
+            for each in await self.overlay.ask(client, "pubends") or []:
                 if each["released"] is not None:
                     self.progress.add(
                         at, each["pubend"], RELEASED, each["released"] / 1e3 - self._start * 1e3
@@ -113,31 +115,33 @@ class Observed:
 
 def coming_and_going(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
     """Figures 5 and 6."""
-    return asyncio.run(_coming_and_going(COMING_QUICK if quick else COMING, say))
+    return asyncio.run(_coming_and_going(DISCONNECTIONS_QUICK if quick else DISCONNECTIONS, say))
 
 
-async def _coming_and_going(effort: Coming, say: Callable[[str], None]) -> Sequence[Table]:
-    async with RealStage(PUBENDS) as stage:
-        await stage.populate(effort.subscribers, effort.events_a_second)
+async def _coming_and_going(effort: Disconnections, say: Callable[[str], None]) -> Sequence[Table]:
+    async with RealOverlay(PUBENDS) as overlay:
+        await overlay.populate(effort.subscribers, effort.events_a_second)
         await asyncio.sleep(WARM_SECONDS)
-        seen = Observed(stage, effort.sample_seconds)
-        await seen.begin()
+        sampler = ProgressSampler(overlay, effort.sample_seconds)
+        await sampler.begin()
         absences = [
-            asyncio.create_task(_absence(seen, stage.subscribers[number], leaves, returns))
+            asyncio.create_task(_absence(sampler, overlay.subscribers[number], leaves, returns))
             for number, leaves, returns in effort.absences(0.0)
         ]
-        while seen.now < effort.seconds:
-            await asyncio.sleep(min(10.0, effort.seconds - seen.now))
-            say(f"{seen.now:.0f} of {effort.seconds:.0f} s")
+        while sampler.now < effort.seconds:
+            await asyncio.sleep(min(10.0, effort.seconds - sampler.now))
+            say(f"{sampler.now:.0f} of {effort.seconds:.0f} s")
         await asyncio.gather(*absences)
-        await seen.end()
-    return [seen.progress, seen.returns, effort.setting()]
+        await sampler.end()
+    return [sampler.progress, sampler.returns, effort.setting()]
 
 
-async def _absence(seen: Observed, subscriber: LoadSubscriber, leaves: float, returns: float) -> None:
-    await asyncio.sleep(leaves - seen.now)
+async def _absence(
+    sampler: ProgressSampler, subscriber: LoadSubscriber, leaves: float, returns: float
+) -> None:
+    await asyncio.sleep(leaves - sampler.now)
     await subscriber.leave()
-    await asyncio.sleep(returns - seen.now)
+    await asyncio.sleep(returns - sampler.now)
     await subscriber.come()
 
 
@@ -146,31 +150,31 @@ def crash(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
     return asyncio.run(_crash(CRASH_QUICK if quick else CRASH, say))
 
 
-async def _crash(effort: Crash, say: Callable[[str], None]) -> Sequence[Table]:
+async def _crash(effort: HostCrash, say: Callable[[str], None]) -> Sequence[Table]:
     phases = phases_table()
-    async with RealStage(PUBENDS) as stage:
-        await stage.populate(effort.subscribers, effort.events_a_second)
+    async with RealOverlay(PUBENDS) as overlay:
+        await overlay.populate(effort.subscribers, effort.events_a_second)
         await asyncio.sleep(WARM_SECONDS)
-        seen = Observed(stage, effort.sample_seconds)
-        await seen.begin()
+        sampler = ProgressSampler(overlay, effort.sample_seconds)
+        await sampler.begin()
         await asyncio.sleep(effort.before_seconds)
-        phases.add("down", seen.now)
-        await asyncio.to_thread(stage.shb.kill)
-        await asyncio.gather(*(each.leave() for each in stage.subscribers))
+        phases.add("down", sampler.now)
+        await asyncio.to_thread(overlay.shb.kill)
+        await asyncio.gather(*(each.leave() for each in overlay.subscribers))
         say("the subscriber hosting broker is down")
         await asyncio.sleep(effort.down_seconds)
-        await asyncio.to_thread(stage.shb.start)
-        phases.add("up", seen.now)
-        await _until(lambda: seen.delivered() >= seen.now - BEHIND_S)
-        phases.add("delivered", seen.now)
-        phases.add("returned", seen.now)
+        await asyncio.to_thread(overlay.shb.start)
+        phases.add("up", sampler.now)
+        await _until(lambda: sampler.delivered() >= sampler.now - BEHIND_S)
+        phases.add("delivered", sampler.now)
+        phases.add("returned", sampler.now)
         say("subscribers return")
-        await asyncio.gather(*(each.come() for each in stage.subscribers))
-        await _until(lambda: not any(each.is_catching_up for each in stage.subscribers))
+        await asyncio.gather(*(each.come() for each in overlay.subscribers))
+        await _until(lambda: not any(each.is_catching_up for each in overlay.subscribers))
         await asyncio.sleep(effort.after_seconds)
-        phases.add("end", seen.now)
-        await seen.end()
-    return [seen.progress, seen.returns, phases, effort.setting()]
+        phases.add("end", sampler.now)
+        await sampler.end()
+    return [sampler.progress, sampler.returns, phases, effort.setting()]
 
 
 async def _until(condition: Callable[[], bool]) -> None:

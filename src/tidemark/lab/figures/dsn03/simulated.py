@@ -16,20 +16,22 @@ from tidemark.lab.figures.dsn03.figures import (
     KINDS,
     PUBENDS,
     RELEASED,
-    Coming,
-    Crash,
+    Disconnections,
+    HostCrash,
     phases_table,
     progress_table,
     returns_table,
 )
-from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, SimStage, Witness
+from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, ObservedSubscriber, SimulatedOverlay
 from tidemark.lab.figures.table import Table
 from tidemark.sim.swarm.plan import WorldPlan
 from tidemark.wire.frames import Deliver
 
-COMING = Coming(events_a_second=400, subscribers=20, seconds=100, every_seconds=60, away_seconds=5)
-COMING_QUICK = Coming(80, 4, 12, every_seconds=4, away_seconds=1, sample_seconds=0.25)
-CRASH = Crash(
+DISCONNECTIONS = Disconnections(
+    events_a_second=400, subscribers=20, seconds=100, every_seconds=60, away_seconds=5
+)
+DISCONNECTIONS_QUICK = Disconnections(80, 4, 12, every_seconds=4, away_seconds=1, sample_seconds=0.25)
+CRASH = HostCrash(
     events_a_second=400,
     subscribers=20,
     before_seconds=10,
@@ -37,7 +39,7 @@ CRASH = Crash(
     after_seconds=10,
     sample_seconds=0.1,
 )
-CRASH_QUICK = Crash(80, 4, 3, down_seconds=3, after_seconds=3)
+CRASH_QUICK = HostCrash(80, 4, 3, down_seconds=3, after_seconds=3)
 
 
 class TwoBrokers:
@@ -46,7 +48,7 @@ class TwoBrokers:
     def __init__(self, events_a_second: int, subscribers: int, sample_seconds: float) -> None:
         layout = Layout.of_tree({"phb": None, "shb": "phb"}, dict.fromkeys(PUBENDS, "phb"))
         plan = WorldPlan(layout, STEADY, topics=("t.x",))
-        self.stage = SimStage(plan)
+        self.overlay = SimulatedOverlay(plan)
         self.progress = progress_table()
         self.returns = returns_table()
         #: pubend -> the last word on how far it was delivered, in milliseconds since the start
@@ -56,16 +58,16 @@ class TwoBrokers:
         self._left: dict[str, float] = {}
         every = len(PUBENDS) / events_a_second
         for at, pubend in enumerate(PUBENDS):
-            self.stage.publisher(pubend, "phb", every, SETTLE_S / 2 + at * every / len(PUBENDS))
+            self.overlay.publisher(pubend, "phb", every, SETTLE_S / 2 + at * every / len(PUBENDS))
         for number in range(subscribers):
             kind = KINDS[number % len(KINDS)]
-            made = self.stage.subscriber(f"s{number}", "shb", f"kind = '{kind}'")
+            made = self.overlay.subscriber(f"s{number}", "shb", f"kind = '{kind}'")
             made.on_deliver = self._heard
             made.come()
-        self.stage.run(SETTLE_S)
-        self.stage.probe("shb", "streams", sample_seconds, self._sample_streams)
-        self.stage.every(sample_seconds, self._note_while_down)
-        self.stage.probe("phb", "pubends", sample_seconds, self._sample_pubends)
+        self.overlay.run(SETTLE_S)
+        self.overlay.ask_repeatedly("shb", "streams", sample_seconds, self._sample_streams)
+        self.overlay.every(sample_seconds, self._note_while_down)
+        self.overlay.ask_repeatedly("phb", "pubends", sample_seconds, self._sample_pubends)
 
     def delivered(self) -> float:
         """The time up to which everything was delivered, in the pubend that is furthest behind."""
@@ -74,7 +76,7 @@ class TwoBrokers:
     def _sample_streams(self, time: float, answer: list[dict[str, Any]]) -> None:
         for each in answer:
             if each["delivered"] is not None:
-                self._delivered[each["pubend"]] = self.stage.time_of(each["delivered"]) * 1e3
+                self._delivered[each["pubend"]] = self.overlay.time_of(each["delivered"]) * 1e3
         self._note_delivered(time)
 
     def _note_delivered(self, time: float) -> None:
@@ -82,33 +84,35 @@ class TwoBrokers:
             self.progress.add(time, pubend, DELIVERED, tick)
 
     def _note_while_down(self) -> None:
-        if not self.stage.world.is_up("shb"):
-            self._note_delivered(self.stage.now)
+        if not self.overlay.world.is_up("shb"):
+            self._note_delivered(self.overlay.now)
 
     def _sample_pubends(self, time: float, answer: list[dict[str, Any]]) -> None:
         for each in answer:
             if each["released"] is not None:
-                self.progress.add(time, each["pubend"], RELEASED, self.stage.time_of(each["released"]) * 1e3)
+                self.progress.add(
+                    time, each["pubend"], RELEASED, self.overlay.time_of(each["released"]) * 1e3
+                )
 
-    def leave(self, subscriber: Witness) -> None:
+    def leave(self, subscriber: ObservedSubscriber) -> None:
         """A subscriber goes away."""
-        self._left[subscriber.name] = self.stage.now
+        self._left[subscriber.name] = self.overlay.now
         subscriber.leave()
 
-    def come(self, subscriber: Witness) -> None:
+    def come(self, subscriber: ObservedSubscriber) -> None:
         """It returns."""
         subscriber.told.clear()
-        self._catching_up[subscriber.name] = self._left[subscriber.name], self.stage.now
+        self._catching_up[subscriber.name] = self._left[subscriber.name], self.overlay.now
         subscriber.come()
 
-    def _heard(self, subscriber: Witness, _: Deliver) -> None:
+    def _heard(self, subscriber: ObservedSubscriber, _: Deliver) -> None:
         absence = self._catching_up.get(subscriber.name)
         if absence is None or len(subscriber.told) < len(PUBENDS):
             return
         left, returned = absence
-        if all(self.stage.time_of(tick) >= returned for tick in subscriber.told.values()):
+        if all(self.overlay.time_of(tick) >= returned for tick in subscriber.told.values()):
             del self._catching_up[subscriber.name]
-            self.returns.add(subscriber.name, left, returned, self.stage.now - returned)
+            self.returns.add(subscriber.name, left, returned, self.overlay.now - returned)
 
     @property
     def is_catching_up(self) -> bool:
@@ -118,14 +122,14 @@ class TwoBrokers:
 
 def coming_and_going(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
     """Figures 5 and 6: subscribers leave in turn, evenly over time."""
-    effort = COMING_QUICK if quick else COMING
+    effort = DISCONNECTIONS_QUICK if quick else DISCONNECTIONS
     world = TwoBrokers(effort.events_a_second, effort.subscribers, effort.sample_seconds)
-    stage, end = world.stage, world.stage.now + effort.seconds
-    for number, leaves, returns in effort.absences(stage.now):
-        stage.at(leaves, partial(world.leave, stage.subscribers[number]))
-        stage.at(returns, partial(world.come, stage.subscribers[number]))
-    _run(stage, end, say)
-    stage.finish()
+    overlay, end = world.overlay, world.overlay.now + effort.seconds
+    for number, leaves, returns in effort.absences(overlay.now):
+        overlay.at(leaves, partial(world.leave, overlay.subscribers[number]))
+        overlay.at(returns, partial(world.come, overlay.subscribers[number]))
+    _run(overlay, end, say)
+    overlay.finish()
     return [
         world.progress,
         world.returns,
@@ -137,26 +141,26 @@ def crash(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
     """Figure 7: the subscriber hosting broker is down; subscribers return once its constream has it all."""
     effort = CRASH_QUICK if quick else CRASH
     world = TwoBrokers(effort.events_a_second, effort.subscribers, effort.sample_seconds)
-    stage, phases = world.stage, phases_table()
-    _run(stage, stage.now + effort.before_seconds, say)
-    phases.add("down", stage.now)
-    for subscriber in stage.subscribers:
+    overlay, phases = world.overlay, phases_table()
+    _run(overlay, overlay.now + effort.before_seconds, say)
+    phases.add("down", overlay.now)
+    for subscriber in overlay.subscribers:
         world.leave(subscriber)
-    stage.world.crash("shb")
-    _run(stage, stage.now + effort.down_seconds, say)
-    phases.add("up", stage.now)
-    stage.world.restart("shb")
-    while world.delivered() < stage.now - BEHIND_S:
-        stage.run(stage.now + effort.sample_seconds / 10)
-    phases.add("delivered", stage.now)
-    phases.add("returned", stage.now)
-    for subscriber in stage.subscribers:
+    overlay.world.crash("shb")
+    _run(overlay, overlay.now + effort.down_seconds, say)
+    phases.add("up", overlay.now)
+    overlay.world.restart("shb")
+    while world.delivered() < overlay.now - BEHIND_S:
+        overlay.run(overlay.now + effort.sample_seconds / 10)
+    phases.add("delivered", overlay.now)
+    phases.add("returned", overlay.now)
+    for subscriber in overlay.subscribers:
         world.come(subscriber)
     while world.is_catching_up:
-        stage.run(stage.now + effort.sample_seconds)
-    _run(stage, stage.now + effort.after_seconds, say)
-    phases.add("end", stage.now)
-    stage.finish()
+        overlay.run(overlay.now + effort.sample_seconds)
+    _run(overlay, overlay.now + effort.after_seconds, say)
+    phases.add("end", overlay.now)
+    overlay.finish()
     return [
         world.progress,
         world.returns,
@@ -165,7 +169,7 @@ def crash(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
     ]
 
 
-def _run(stage: SimStage, until: float, say: Callable[[str], None]) -> None:
-    while stage.now < until:
-        stage.run(min(until, stage.now + 10))
-        say(f"{stage.now:.0f} simulated seconds")
+def _run(overlay: SimulatedOverlay, until: float, say: Callable[[str], None]) -> None:
+    while overlay.now < until:
+        overlay.run(min(until, overlay.now + 10))
+        say(f"{overlay.now:.0f} simulated seconds")

@@ -16,19 +16,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.broker.publishing.pubend import PubendPolicy
-from tidemark.lab.figures.experiment import Figure, Finding, Panel, Series, Tables, setting
-from tidemark.lab.figures.judging import fitted
-from tidemark.lab.figures.mops.persistence import PersistenceSide
-from tidemark.lab.figures.mops.queueing import QueueSide
+from tidemark.lab.figures.estimates import fitted
+from tidemark.lab.figures.experiment import Comparison, Figure, Panel, PlotSeries, Tables, setting
+from tidemark.lab.figures.mops.persistence import PersistenceApproach
+from tidemark.lab.figures.mops.queueing import QueueApproach
 from tidemark.lab.figures.mops.roaming import (
     KINDS,
     OPEN_TO_ALL,
     PARENTS,
     PUBLISH_EVERY_S,
-    Roaming,
-    Side,
+    Approach,
+    RoamingRun,
+    RoamingTables,
 )
-from tidemark.lab.figures.mops.roaming import Tables as RoamingTables
 from tidemark.lab.figures.table import Numbers, Table, mean_by
 from tidemark.sim.swarm.workers import in_order
 
@@ -44,10 +44,10 @@ directly, which favours queues. The paper's runs were longer, five of 20 minutes
 QUEUES, DEFAULT, CALM = "queues", "tidemark", "tidemark, calm"
 #: Each publisher has something to say every two seconds; silence need not be more frequent.
 CALM_POLICY = PubendPolicy(heartbeat=round(PUBLISH_EVERY_S * 1e6), ack_expected=10_000_000)
-SIDES: dict[str, Callable[[], Side]] = {
-    QUEUES: QueueSide,
-    DEFAULT: lambda: PersistenceSide(DEFAULT, PubendPolicy()),
-    CALM: lambda: PersistenceSide(CALM, CALM_POLICY),
+APPROACHES: dict[str, Callable[[], Approach]] = {
+    QUEUES: QueueApproach,
+    DEFAULT: lambda: PersistenceApproach(DEFAULT, PubendPolicy()),
+    CALM: lambda: PersistenceApproach(CALM, CALM_POLICY),
 }
 #: All that is published, events a second.
 RATE = len(PARENTS) / PUBLISH_EVERY_S
@@ -60,7 +60,7 @@ Case = tuple[str, int, int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class RoamingEffort:
     """Numbers of subscribers, how often and for how long each."""
 
     subscribers: tuple[int, ...]
@@ -71,13 +71,20 @@ class Effort:
 
     def cases(self) -> list[Case]:
         """Everything that is run."""
-        numbers = {side: self.when_calm if side == CALM else self.subscribers for side in SIDES}
+        numbers = {
+            approach: self.when_calm if approach == CALM else self.subscribers for approach in APPROACHES
+        }
         runs = range(self.runs)
-        return [(side, each, run, self.seconds) for side in SIDES for each in numbers[side] for run in runs]
+        return [
+            (approach, each, run, self.seconds)
+            for approach in APPROACHES
+            for each in numbers[approach]
+            for run in runs
+        ]
 
 
-FULL = Effort((1, 5, 10, 15, 20, 25, 30, 35), (1, 15, 35), 1, 60)
-QUICK = Effort((1, 6, 15), (1, 15), 1, 6)
+FULL = RoamingEffort((1, 5, 10, 15, 20, 25, 30, 35), (1, 15, 35), 1, 60)
+QUICK = RoamingEffort((1, 6, 15), (1, 15), 1, 6)
 
 
 def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
@@ -87,9 +94,9 @@ def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
     cases = effort.cases()
     jobs = 1 if quick else os.cpu_count() or 1
     with closing(in_order(played, cases, jobs)) as outcomes:
-        for (side, subscribers, run, _), outcome in zip(cases, outcomes, strict=True):
+        for (approach, subscribers, run, _), outcome in zip(cases, outcomes, strict=True):
             tables.add(outcome)
-            say(f"{side}, {subscribers} subscribers, run {run + 1}")
+            say(f"{approach}, {subscribers} subscribers, run {run + 1}")
     runs = setting(
         seconds_a_run=effort.seconds, runs=effort.runs, publishers=len(PARENTS), events_a_second=RATE
     )
@@ -98,13 +105,13 @@ def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
 
 def played(case: Case) -> RoamingTables:
     """One run, in a process of its own."""
-    side, subscribers, run, seconds = case
-    return Roaming(SIDES[side](), subscribers, run, seconds).play()
+    approach, subscribers, run, seconds = case
+    return RoamingRun(APPROACHES[approach](), subscribers, run, seconds).play()
 
 
-def _average(tables: Tables, side: str, *columns: str) -> tuple[Numbers, Numbers]:
+def _average(tables: Tables, approach: str, *columns: str) -> tuple[Numbers, Numbers]:
     """Subscribers, and the sum of these columns: the average of all brokers and runs."""
-    table = tables["brokers"].where(approach=side)
+    table = tables["brokers"].where(approach=approach)
     parts = [mean_by(table, "subscribers", column) for column in columns]
     return parts[0][0], np.sum([each[1] for each in parts], axis=0)
 
@@ -117,8 +124,10 @@ def _most(tables: Tables) -> int:
     return int(tables["brokers"].numbers("subscribers").max())
 
 
-def _curves(tables: Tables, columns: Sequence[str], sides: Sequence[str] = tuple(SIDES)) -> list[Series]:
-    return [Series(side, *_average(tables, side, *columns), "marked") for side in sides]
+def _curves(
+    tables: Tables, columns: Sequence[str], approaches: Sequence[str] = tuple(APPROACHES)
+) -> list[PlotSeries]:
+    return [PlotSeries(approach, *_average(tables, approach, *columns), "marked") for approach in approaches]
 
 
 def _both(kind: str) -> tuple[str, str]:
@@ -131,47 +140,47 @@ def _both(kind: str) -> tuple[str, str]:
 def _draw_connected(tables: Tables) -> Sequence[Panel]:
     table = tables["brokers"].where(approach=QUEUES)
     lines = [
-        Series(broker, *mean_by(table.where(broker=broker), "subscribers", "connected"), "marked")
+        PlotSeries(broker, *mean_by(table.where(broker=broker), "subscribers", "connected"), "marked")
         for broker in PARENTS
     ]
     return [Panel("average of a run", "subscribers", "connected", lines)]
 
 
-def _judge_connected(tables: Tables) -> Sequence[Finding]:
+def _compare_connected(tables: Tables) -> Sequence[Comparison]:
     table, most = tables["brokers"].where(approach=QUEUES), _most(tables)
     at_most = table.where(subscribers=most)
     root = at_most.where(broker="B1").numbers("connected").mean()
     others = [at_most.where(broker=broker).numbers("connected").mean() for broker in OPEN_TO_ALL]
     average = _at(_average(tables, QUEUES, "connected"), SATURATED)
     return [
-        Finding(
+        Comparison(
             "nobody connects to B1, and the others share the load evenly",
             f"of {most}, {root:.1f} at B1, {min(others):.2f} to {max(others):.2f} at the others",
             bool(root == 0 and max(others) < 1.5 * min(others)),
         ),
-        Finding(
+        Comparison(
             f"with {SATURATED} subscribers there is one connected to each broker on average",
             f"{average:.2f}",
             abs(average - 1) <= 0.2,
         ),
-        Finding(
+        Comparison(
             "everybody gets every notification, once",
-            "; ".join(_received(tables, side) for side in (QUEUES, DEFAULT)),
+            "; ".join(_received(tables, approach) for approach in (QUEUES, DEFAULT)),
             _wrong(tables, DEFAULT) == 0,
         ),
     ]
 
 
-def _received(tables: Tables, side: str) -> str:
-    table = tables["deliveries"].where(approach=side)
+def _received(tables: Tables, approach: str) -> str:
+    table = tables["deliveries"].where(approach=approach)
     expected, missed, repeated = (
         int(table.numbers(each).sum()) for each in ("expected", "missed", "repeated")
     )
-    return f"{side}: {missed} of {expected:,} missed, {repeated} repeated"
+    return f"{approach}: {missed} of {expected:,} missed, {repeated} repeated"
 
 
-def _wrong(tables: Tables, side: str) -> float:
-    table = tables["deliveries"].where(approach=side)
+def _wrong(tables: Tables, approach: str) -> float:
+    table = tables["deliveries"].where(approach=approach)
     return float(table.numbers("missed").sum() + table.numbers("repeated").sum())
 
 
@@ -181,7 +190,7 @@ def _wrong(tables: Tables, side: str) -> float:
 def _draw_stored(tables: Tables) -> Sequence[Panel]:
     cached = _curves(tables, ["cached_bytes"], [DEFAULT, CALM])
     most = _most(tables)
-    over_time = [Series(side, *_storage(tables, side, most), "steps") for side in SIDES]
+    over_time = [PlotSeries(approach, *_storage(tables, approach, most), "steps") for approach in APPROACHES]
     return [
         Panel(f"with {most} subscribers, over a run", "time (s)", "events a broker", over_time),
         Panel(
@@ -191,13 +200,13 @@ def _draw_stored(tables: Tables) -> Sequence[Panel]:
     ]
 
 
-def _storage(tables: Tables, side: str, subscribers: int) -> tuple[Numbers, Numbers]:
+def _storage(tables: Tables, approach: str, subscribers: int) -> tuple[Numbers, Numbers]:
     """time[sample], stored[sample] of the first run with so many."""
-    table = tables["storage"].where(approach=side, subscribers=subscribers, run=0)
+    table = tables["storage"].where(approach=approach, subscribers=subscribers, run=0)
     return table.numbers("time_s"), table.numbers("stored")
 
 
-def _judge_stored(tables: Tables) -> Sequence[Finding]:
+def _compare_stored(tables: Tables) -> Sequence[Comparison]:
     queues, ours, most = (
         _average(tables, QUEUES, "stored"),
         _average(tables, DEFAULT, "stored"),
@@ -209,18 +218,18 @@ def _judge_stored(tables: Tables) -> Sequence[Finding]:
     third = len(over_time) // 3
     middle, end = over_time[third:-third].mean(), over_time[-third:].mean()
     return [
-        Finding(
+        Comparison(
             "with queues the number grows linearly with the subscribers",
             f"{line.slope:.3f} a broker for each subscriber; a line explains {line.explained:.1%} of it",
             line.slope > 0 and line.explained > 0.95,
         ),
-        Finding(
+        Comparison(
             "without, it reaches a maximum and stays there, however many subscribers there are",
             f"{_at(ours, SATURATED):.2f} with {SATURATED} subscribers, {level:.2f} with {most}; of these, "
             f"{middle:.2f} in the middle third of the run, {end:.2f} in the last",
             bool(abs(_at(ours, SATURATED) / level - 1) <= 0.2 and abs(end / middle - 1) <= 0.2),
         ),
-        Finding(
+        Comparison(
             "with many more subscribers than brokers, queues take more",
             f"{_at(queues, most):.2f} in queues against {level:.2f} with {most} subscribers"
             + (
@@ -243,26 +252,26 @@ def _draw_notifications(tables: Tables) -> Sequence[Panel]:
     ]
 
 
-def _judge_notifications(tables: Tables) -> Sequence[Finding]:
+def _compare_notifications(tables: Tables) -> Sequence[Comparison]:
     most = _most(tables)
     received = _average(tables, DEFAULT, "received_notification")
     sent = _average(tables, DEFAULT, "sent_notification")
-    both = {side: _average(tables, side, *_both("notification")) for side in (QUEUES, DEFAULT)}
+    both = {approach: _average(tables, approach, *_both("notification")) for approach in (QUEUES, DEFAULT)}
     beyond = both[QUEUES][0] >= PARTED
     more = both[QUEUES][1][beyond] / both[DEFAULT][1][beyond]
     return [
-        Finding(
+        Comparison(
             f"the rate of received ones grows up to {SATURATED} subscribers, to the rate of publishing",
             f"{received[1][0]:.2f} with {received[0][0]:.0f}, {_at(received, SATURATED):.2f} with {SATURATED}"
             f" and {_at(received, most):.2f} with {most}; {RATE} a second are published",
             bool(received[1][0] < _at(received, SATURATED)) and abs(_at(received, most) / RATE - 1) <= 0.1,
         ),
-        Finding(
+        Comparison(
             "the rate of sent ones grows with the subscribers",
             f"from {sent[1][0]:.2f} to {sent[1][-1]:.2f} a second",
             bool((np.diff(sent[1]) > 0).all()),
         ),
-        Finding(
+        Comparison(
             f"queues make for more from {PARTED} subscribers on: for those who are away, and in hand-overs",
             f"{more.min():.2f} to {more.max():.2f} times as many as Tidemark",
             bool((more > 1).all()),
@@ -280,17 +289,17 @@ def _draw_unsubscriptions(tables: Tables) -> Sequence[Panel]:
     ]
 
 
-def _judge_unsubscriptions(tables: Tables) -> Sequence[Finding]:
+def _compare_unsubscriptions(tables: Tables) -> Sequence[Comparison]:
     queues = _average(tables, QUEUES, *_both("unsubscription"))
     ours = _average(tables, DEFAULT, *_both("unsubscription"))
     sent = _average(tables, QUEUES, "sent_unsubscription")
     return [
-        Finding(
+        Comparison(
             "queues make for fewer: who returns to the same broker need not unsubscribe",
             f"with {_most(tables)} subscribers {queues[1][-1]:.2f} a second against {ours[1][-1]:.2f}",
             bool((queues[1] <= ours[1]).all()),
         ),
-        Finding(
+        Comparison(
             "the more subscribers, the fewer are sent: others behind the link still want the events",
             f"queues: {sent[1].max():.3f} at the most, {sent[1][-1]:.3f} with {_most(tables)}",
             bool(sent[1][-1] < sent[1].max() / 2),
@@ -316,19 +325,19 @@ def _draw_all(tables: Tables) -> Sequence[Panel]:
     ]
 
 
-def _judge_all(tables: Tables) -> Sequence[Finding]:
+def _compare_all(tables: Tables) -> Sequence[Comparison]:
     most = _most(tables)
     queues = _at(_average(tables, QUEUES, *ALL), most)
     findings = []
-    for side, policy in ((DEFAULT, PubendPolicy()), (CALM, CALM_POLICY)):
-        ours = _at(_average(tables, side, *ALL), most)
-        idle = _at(_average(tables, side, *_both("control"), *_both("silence")), most)
+    for approach, policy in ((DEFAULT, PubendPolicy()), (CALM, CALM_POLICY)):
+        ours = _at(_average(tables, approach, *ALL), most)
+        idle = _at(_average(tables, approach, *_both("control"), *_both("silence")), most)
         beats = sorted({policy.heartbeat / 1e6, policy.heartbeat_idle / 1e6})
         said = f"heartbeats every {' to '.join(f'{each:g}' for each in beats)} s: "
         said += f"{ours:.1f} a second against {queues:.1f} with queues, "
         said += f"{abs(1 - ours / queues):.0%} {'less' if ours < queues else 'more'}; "
         findings.append(
-            Finding(
+            Comparison(
                 f"queues make for more, 10% with {most} subscribers",
                 said + f"{idle:.1f} of them are silence, acknowledgements and releases",
                 ours <= queues * (1 - GAIN),
@@ -338,15 +347,18 @@ def _judge_all(tables: Tables) -> Sequence[Finding]:
 
 
 def _figure(
-    number: int, title: str, draw: Callable[..., Sequence[Panel]], judge: Callable[..., Sequence[Finding]]
+    number: int,
+    title: str,
+    draw: Callable[..., Sequence[Panel]],
+    compare: Callable[..., Sequence[Comparison]],
 ) -> Figure:
-    return Figure(f"figure-{number}", title, f"MOPS, figure {number}", draw, judge)
+    return Figure(f"figure-{number}", title, f"MOPS, figure {number}", draw, compare)
 
 
 FIGURES = (
-    _figure(1, "Connected subscribers", _draw_connected, _judge_connected),
-    _figure(2, "Queued and persistent notifications", _draw_stored, _judge_stored),
-    _figure(3, "Received and sent notifications", _draw_notifications, _judge_notifications),
-    _figure(4, "Received and sent unsubscriptions", _draw_unsubscriptions, _judge_unsubscriptions),
-    _figure(5, "All received and sent messages", _draw_all, _judge_all),
+    _figure(1, "Connected subscribers", _draw_connected, _compare_connected),
+    _figure(2, "Queued and persistent notifications", _draw_stored, _compare_stored),
+    _figure(3, "Received and sent notifications", _draw_notifications, _compare_notifications),
+    _figure(4, "Received and sent unsubscriptions", _draw_unsubscriptions, _compare_unsubscriptions),
+    _figure(5, "All received and sent messages", _draw_all, _compare_all),
 )

@@ -11,8 +11,14 @@ from dataclasses import dataclass
 
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
-from tidemark.lab.figures.mops.roaming import PARENTS, PUBLISH_EVERY_S, VALIDITY_MS, Received, Tally
-from tidemark.lab.figures.simulated_overlay import STEADY, SimStage, Witness
+from tidemark.lab.figures.mops.roaming import (
+    PARENTS,
+    PUBLISH_EVERY_S,
+    VALIDITY_MS,
+    DeliveryCounts,
+    MessageCounts,
+)
+from tidemark.lab.figures.simulated_overlay import STEADY, ObservedSubscriber, SimulatedOverlay
 from tidemark.sim.swarm.plan import WorldPlan
 from tidemark.wire.frames import (
     ClientFrame,
@@ -34,22 +40,22 @@ TOPICS = (
 
 
 @dataclass
-class Mobile:
+class PersistentMobileSubscriber:
     """A mobile subscriber."""
 
-    witness: Witness
+    observed: ObservedSubscriber
 
     def come(self, at: str) -> None:
         """Connect to this broker."""
-        self.witness.come_to(at)
+        self.observed.come_to(at)
 
     def leave(self) -> None:
         """Disconnect, having acknowledged what it has."""
-        self.witness.commit()
-        self.witness.leave()
+        self.observed.commit()
+        self.observed.leave()
 
 
-class PersistenceSide:
+class PersistenceApproach:
     """All of it, in the simulator."""
 
     def __init__(self, name: str, policy: PubendPolicy) -> None:
@@ -57,9 +63,9 @@ class PersistenceSide:
         pubends = {f"p{name}": name for name in PARENTS}
         layout = Layout.of_tree(PARENTS, pubends)
         plan = WorldPlan(layout, STEADY, pubend_policy=policy, topics=TOPICS, validities=(VALIDITY_MS,))
-        self.tally = Tally()
-        self._stage = SimStage(plan)
-        self._stage.listen(self._between, self._to_client, self._from_client)
+        self.message_counts = MessageCounts()
+        self._overlay = SimulatedOverlay(plan)
+        self._overlay.listen(self._between, self._to_client, self._from_client)
         #: (from, to, pubend) -> what the one has said that it wants, last
         self._wanted: dict[tuple[str, str, str], Interest] = {}
 
@@ -68,13 +74,13 @@ class PersistenceSide:
     def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         match frame:
             case Knowledge(batch=batch) | Fetched(batch=batch) if batch is not None:
-                self.tally.passed(sender, receiver, "notification", batch.count)
+                self.message_counts.passed(sender, receiver, "notification", batch.count)
             case Knowledge():
-                self.tally.passed(sender, receiver, "silence")
+                self.message_counts.passed(sender, receiver, "silence")
             case Interest():
-                self.tally.passed(sender, receiver, self._kind(sender, receiver, frame))
+                self.message_counts.passed(sender, receiver, self._kind(sender, receiver, frame))
             case _:
-                self.tally.passed(sender, receiver, "control")
+                self.message_counts.passed(sender, receiver, "control")
 
     def _kind(self, sender: str, receiver: str, frame: Interest) -> str:
         """It wants less than before: an unsubscription; otherwise a subscription."""
@@ -87,56 +93,56 @@ class PersistenceSide:
     def _to_client(self, broker: str, frame: ClientFrame) -> None:
         match frame:
             case Deliver(batch=batch) if batch is not None:
-                self.tally.passed(broker, None, "notification", batch.count)
+                self.message_counts.passed(broker, None, "notification", batch.count)
             case Deliver():
-                self.tally.passed(broker, None, "silence")
+                self.message_counts.passed(broker, None, "silence")
             case _:
-                self.tally.passed(broker, None, "control")
+                self.message_counts.passed(broker, None, "control")
 
     def _from_client(self, broker: str, frame: ClientFrame) -> None:
         match frame:
             case Publish(batch=batch):
-                self.tally.passed(None, broker, "notification", batch.count)
+                self.message_counts.passed(None, broker, "notification", batch.count)
             case Subscribe():
-                self.tally.passed(None, broker, "subscription")
+                self.message_counts.passed(None, broker, "subscription")
             case Unsubscribe():
-                self.tally.passed(None, broker, "unsubscription")
+                self.message_counts.passed(None, broker, "unsubscription")
             case _:
-                self.tally.passed(None, broker, "control")
+                self.message_counts.passed(None, broker, "control")
 
     # People.
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
         """Do something at this time."""
-        self._stage.at(seconds, action)
+        self._overlay.at(seconds, action)
 
     def run(self, until: float) -> None:
         """Let time pass."""
-        self._stage.run(until)
+        self._overlay.run(until)
 
-    def roamer(self, number: int) -> Mobile:
+    def mobile_subscriber(self, number: int) -> PersistentMobileSubscriber:
         """A subscriber of everything."""
-        return Mobile(self._stage.subscriber(f"s{number}", next(iter(PARENTS))))
+        return PersistentMobileSubscriber(self._overlay.subscriber(f"s{number}", next(iter(PARENTS))))
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:
         """A publisher."""
-        self._stage.publisher(f"p{broker}", broker, seconds, first)
+        self._overlay.publisher(f"p{broker}", broker, seconds, first)
 
     # What can be seen.
 
     def stored(self, broker: str) -> int:
         """Events in the logs of the pubends that are there."""
-        return self._stage.logged(broker)
+        return self._overlay.logged(broker)
 
     def cached_bytes(self, broker: str) -> int:
         """What it remembers of all streams."""
-        return self._stage.remembered_bytes(broker)
+        return self._overlay.remembered_bytes(broker)
 
-    def finish(self) -> Received:
+    def finish(self) -> DeliveryCounts:
         """Come to rest and be judged: a violation ends the experiment."""
-        self._stage.stop_publishing()
-        self._stage.run(self._stage.now + PUBLISH_EVERY_S)
-        self._stage.finish()
-        lives = [life for each in self._stage.subscribers for life in each.lives]
+        self._overlay.stop_publishing()
+        self._overlay.run(self._overlay.now + PUBLISH_EVERY_S)
+        self._overlay.finish()
+        lives = [life for each in self._overlay.subscribers for life in each.lives]
         events = sum(len(received.events) for life in lives for received in life.ledger.values())
-        return Received(events, missed=0, repeated=0)
+        return DeliveryCounts(events, missed=0, repeated=0)

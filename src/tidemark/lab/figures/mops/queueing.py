@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
 
-from tidemark.lab.figures.mops.roaming import PARENTS, PUBLISH_EVERY_S, Received, Tally
+from tidemark.lab.figures.mops.roaming import PARENTS, PUBLISH_EVERY_S, DeliveryCounts, MessageCounts
 from tidemark.lab.figures.simulated_overlay import STEADY
 from tidemark.sim.swarm.plan import SECOND
 from tidemark.sim.world.engine import Engine
@@ -162,7 +162,7 @@ class QueueBroker:
 class QueueSubscriber:
     """A mobile subscriber: it remembers which broker it was at, and which events it has."""
 
-    side: QueueSide
+    approach: QueueApproach
     number: int
     place: str | None = None
     is_here: bool = False
@@ -173,11 +173,11 @@ class QueueSubscriber:
 
     def come(self, at: str) -> None:
         """Connect to this broker, and say which one it was at."""
-        self.side.came(self, at)
+        self.approach.came(self, at)
 
     def leave(self) -> None:
         """Disconnect."""
-        self.side.left(self)
+        self.approach.left(self)
 
     def take(self, event: int) -> None:
         """An event arrives."""
@@ -185,14 +185,14 @@ class QueueSubscriber:
         self.got.add(event)
 
 
-class QueueSide:
+class QueueApproach:
     """All of it, on the simulator's network."""
 
     name = "queues"
 
     def __init__(self) -> None:
         self._engine = Engine(0)
-        self.tally = Tally()
+        self.message_counts = MessageCounts()
         self._network = Network(self._engine, Random(1), lambda *_: None, self._arrive)
         self._network.faults = STEADY
         neighbours: dict[str, set[str]] = {name: set() for name in PARENTS}
@@ -213,8 +213,10 @@ class QueueSide:
     def _sender(self, name: str) -> Callable[[str, Message], None]:
         def send(receiver: str, message: Message) -> None:
             # What ends a proxy counts where it arrives: there a subscriber would have said it in its place.
-            self.tally.passed(name, None, "control" if isinstance(message, EndProxy) else message.kind)
-            self.tally.passed(None, receiver, message.kind)
+            self.message_counts.passed(
+                name, None, "control" if isinstance(message, EndProxy) else message.kind
+            )
+            self.message_counts.passed(None, receiver, message.kind)
             # The network carries anything: it looks inside only for what it treats as TCP would.
             self._network.send(name, receiver, cast(Any, message))
 
@@ -222,7 +224,7 @@ class QueueSide:
 
     def _deliverer(self, name: str) -> Callable[[int, int], None]:
         def deliver(subscriber: int, event: int) -> None:
-            self.tally.passed(name, None, "notification")
+            self.message_counts.passed(name, None, "notification")
             self._subscribers[subscriber].take(event)
 
         return deliver
@@ -240,7 +242,7 @@ class QueueSide:
         """Let time pass."""
         self._engine.run(round(until * SECOND))
 
-    def roamer(self, number: int) -> QueueSubscriber:
+    def mobile_subscriber(self, number: int) -> QueueSubscriber:
         """A subscriber of everything."""
         assert number == len(self._subscribers)
         self._subscribers.append(QueueSubscriber(self, number))
@@ -251,14 +253,14 @@ class QueueSide:
         old, subscriber.place, subscriber.is_here = subscriber.place, at, True
         if subscriber.since is None:
             subscriber.since = self._events
-        self.tally.passed(None, at, "control" if old == at else "subscription")
+        self.message_counts.passed(None, at, "control" if old == at else "subscription")
         self._brokers[at].arrived(subscriber.number, old)
 
     def left(self, subscriber: QueueSubscriber) -> None:
         """A subscriber says goodbye."""
         assert subscriber.place is not None
         subscriber.is_here = False
-        self.tally.passed(None, subscriber.place, "control")
+        self.message_counts.passed(None, subscriber.place, "control")
         self._brokers[subscriber.place].left(subscriber.number)
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:
@@ -267,7 +269,7 @@ class QueueSide:
         def publish() -> None:
             if self._is_publishing:
                 self._events += 1
-                self.tally.passed(None, broker, "notification")
+                self.message_counts.passed(None, broker, "notification")
                 self._brokers[broker].published(self._events)
                 self._engine.after(round(seconds * SECOND), publish)
 
@@ -283,7 +285,7 @@ class QueueSide:
         """Nothing besides."""
         return 0
 
-    def finish(self) -> Received:
+    def finish(self) -> DeliveryCounts:
         """Everybody comes back to where it was."""
         self._is_publishing = False
         self._engine.run(self._engine.now + round(PUBLISH_EVERY_S * SECOND))
@@ -299,4 +301,4 @@ class QueueSide:
         ]
         came = [each for each in self._subscribers if each.since is not None]
         missed = sum(len(want - each.got) for want, each in zip(wanted, came, strict=True))
-        return Received(sum(map(len, wanted)), missed, sum(each.repeated for each in came))
+        return DeliveryCounts(sum(map(len, wanted)), missed, sum(each.repeated for each in came))

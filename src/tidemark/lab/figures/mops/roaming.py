@@ -41,7 +41,7 @@ class Move:
 
 
 @dataclass
-class Tally:
+class MessageCounts:
     """How many messages of each kind each broker received and sent; nothing before `begin`."""
 
     received: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class Tally:
             self.received[receiver, kind] += count
 
 
-class Roamer(Protocol):
+class MobileSubscriber(Protocol):
     """A mobile subscriber."""
 
     def come(self, at: str) -> None:
@@ -67,7 +67,7 @@ class Roamer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class DeliveryCounts:
     """What all subscribers should have got, and did."""
 
     expected: int
@@ -75,11 +75,11 @@ class Received:
     repeated: int
 
 
-class Side(Protocol):
+class Approach(Protocol):
     """A way of serving mobile subscribers, in a world of its own."""
 
     name: str
-    tally: Tally
+    message_counts: MessageCounts
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
         """Do something at this time."""
@@ -87,7 +87,7 @@ class Side(Protocol):
     def run(self, until: float) -> None:
         """Let time pass."""
 
-    def roamer(self, number: int) -> Roamer:
+    def mobile_subscriber(self, number: int) -> MobileSubscriber:
         """A subscriber of everything; it has not come yet."""
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:
@@ -99,7 +99,7 @@ class Side(Protocol):
     def cached_bytes(self, broker: str) -> int:
         """Bytes of events that it need not keep, and has to have them at hand."""
 
-    def finish(self) -> Received:
+    def finish(self) -> DeliveryCounts:
         """No more events; everybody comes back and gets what is left."""
 
 
@@ -134,25 +134,25 @@ def storage_table() -> Table:
 
 
 @dataclass
-class Tables:
+class RoamingTables:
     """What runs are written to."""
 
     brokers: Table = field(default_factory=brokers_table)
     deliveries: Table = field(default_factory=deliveries_table)
     storage: Table = field(default_factory=storage_table)
 
-    def add(self, other: Tables) -> None:
+    def add(self, other: RoamingTables) -> None:
         """All rows of another run."""
         self.brokers.rows += other.brokers.rows
         self.deliveries.rows += other.deliveries.rows
         self.storage.rows += other.storage.rows
 
 
-class Roaming:
+class RoamingRun:
     """One side, one number of subscribers, one run."""
 
-    def __init__(self, side: Side, subscribers: int, run: int, seconds: float) -> None:
-        self._side = side
+    def __init__(self, approach: Approach, subscribers: int, run: int, seconds: float) -> None:
+        self._approach = approach
         self._subscribers = subscribers
         self._end = BEGIN_S + seconds
         self._places: list[str | None] = [None] * subscribers
@@ -160,49 +160,51 @@ class Roaming:
         self._stored: Counter[str] = Counter()
         self._cached: Counter[str] = Counter()
         self._samples = 0
-        self._who = side.name, subscribers, run
-        self._tables = Tables()
+        self._who = approach.name, subscribers, run
+        self._tables = RoamingTables()
 
-    def play(self) -> Tables:
+    def play(self) -> RoamingTables:
         """From the beginning to the end."""
-        side, chance = self._side, Random(f"{self._who[1]} {self._who[2]}")
+        approach, chance = self._approach, Random(f"{self._who[1]} {self._who[2]}")
         for number, broker in enumerate(PARENTS):
-            side.publish_every(broker, PUBLISH_EVERY_S, BEGIN_S / 2 + number * PUBLISH_EVERY_S / len(PARENTS))
-        roamers = [side.roamer(number) for number in range(self._subscribers)]
+            approach.publish_every(
+                broker, PUBLISH_EVERY_S, BEGIN_S / 2 + number * PUBLISH_EVERY_S / len(PARENTS)
+            )
+        subscribers = [approach.mobile_subscriber(number) for number in range(self._subscribers)]
         for move in itinerary(chance, self._subscribers, self._end):
-            side.at(move.at, partial(self._move, roamers[move.subscriber], move))
+            approach.at(move.at, partial(self._move, subscribers[move.subscriber], move))
         at = BEGIN_S
         while at < self._end:
-            side.at(at, partial(self._sample, at - BEGIN_S))
+            approach.at(at, partial(self._sample, at - BEGIN_S))
             at += SAMPLE_S
-        side.run(BEGIN_S)
-        side.tally.is_counting = True
-        side.run(self._end)
-        side.tally.is_counting = False
+        approach.run(BEGIN_S)
+        approach.message_counts.is_counting = True
+        approach.run(self._end)
+        approach.message_counts.is_counting = False
         for broker in PARENTS:
             self._tables.brokers.add(*self._row(broker))
-        found = side.finish()
+        found = approach.finish()
         self._tables.deliveries.add(*self._who, found.expected, found.missed, found.repeated)
         return self._tables
 
-    def _move(self, roamer: Roamer, move: Move) -> None:
+    def _move(self, mobile_subscriber: MobileSubscriber, move: Move) -> None:
         self._places[move.subscriber] = move.broker
         if move.broker is None:
-            roamer.leave()
+            mobile_subscriber.leave()
         else:
-            roamer.come(at=move.broker)
+            mobile_subscriber.come(at=move.broker)
 
     def _sample(self, at: float) -> None:
         self._samples += 1
         self._connected.update(place for place in self._places if place is not None)
-        stored = {broker: self._side.stored(broker) for broker in PARENTS}
+        stored = {broker: self._approach.stored(broker) for broker in PARENTS}
         self._tables.storage.add(*self._who, at, sum(stored.values()) / len(stored))
         self._stored.update(stored)
-        self._cached.update({broker: self._side.cached_bytes(broker) for broker in PARENTS})
+        self._cached.update({broker: self._approach.cached_bytes(broker) for broker in PARENTS})
 
     def _row(self, broker: str) -> tuple[str | float, ...]:
-        tally, seconds = self._side.tally, self._end - BEGIN_S
+        message_counts, seconds = self._approach.message_counts, self._end - BEGIN_S
         averages = (each[broker] / self._samples for each in (self._connected, self._stored, self._cached))
-        ways = (tally.received, tally.sent)
+        ways = (message_counts.received, message_counts.sent)
         messages = (way[broker, kind] / seconds for way in ways for kind in KINDS)
         return (*self._who, broker, *averages, *messages)

@@ -12,9 +12,9 @@ import pytest
 
 from tidemark.lab.bench import run
 from tidemark.lab.bench.processes import harness
-from tidemark.lab.bench.spark import ground as spark_ground
-from tidemark.lab.bench.spark import spark
-from tidemark.lab.bench.spark.ground import BATCH_EVENTS, CpuMeter, Effort
+from tidemark.lab.bench.spark import benchmark as spark
+from tidemark.lab.bench.spark import testbed as spark_testbed
+from tidemark.lab.bench.spark.testbed import BATCH_EVENTS, CpuMeter, SparkEffort
 
 KEYS = {"bench", "case", "metric", "value", "unit", "goal", "ok"}
 
@@ -22,7 +22,7 @@ KEYS = {"bench", "case", "metric", "value", "unit", "goal", "ok"}
 @pytest.fixture(autouse=True)
 def _little_effort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(harness.DIRECTORY, str(tmp_path))
-    monkeypatch.setattr(spark, "QUICK", Effort(2 * BATCH_EVENTS, 1, 1, 2, 100))
+    monkeypatch.setattr(spark, "QUICK", SparkEffort(2 * BATCH_EVENTS, 1, 1, 2, 100))
 
 
 @pytest.mark.spark
@@ -43,8 +43,8 @@ def test_every_case_says_what_it_found_and_every_row_was_right(
         found = publish(*arguments)  # type: ignore[arg-type]
         return found._replace(checksums=found.checksums + 1)
 
-    publish = spark_ground.publish
-    monkeypatch.setattr(spark_ground, "publish", more)
+    publish = spark_testbed.publish
+    monkeypatch.setattr(spark_testbed, "publish", more)
     assert run("spark", quick=True, out=StringIO()) == 1
     assert "bench spark: WRONG: batch read: found Total(" in capsys.readouterr().err
 

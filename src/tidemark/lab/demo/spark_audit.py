@@ -31,7 +31,7 @@ NEWS_SECONDS = 5.0
 GOODBYE_SECONDS = 10.0
 
 
-class SparkJudge:
+class SparkAuditProcess:
     """`with SparkJudge(log) as judge:` ends its process, and Spark's with it."""
 
     def __init__(self, log: Path) -> None:
@@ -42,7 +42,7 @@ class SparkJudge:
         self._process.start()
         theirs.close()
 
-    def __enter__(self) -> SparkJudge:
+    def __enter__(self) -> SparkAuditProcess:
         return self
 
     def __exit__(
@@ -55,7 +55,7 @@ class SparkJudge:
             self._process.kill()
             self._process.join()
 
-    def verdict(self, ledgers: Path, html: Path, meanwhile: Callable[[], None] = lambda: None) -> AuditReport:
+    def audit(self, ledgers: Path, html: Path, meanwhile: Callable[[], None] = lambda: None) -> AuditReport:
         """Of the ledgers in a directory, with a page of it; AssertionError if it comes to none.
 
         `meanwhile` is called now and then while it takes its time.

@@ -15,20 +15,26 @@ import pytest
 
 from tidemark.lab.bench import run
 from tidemark.lab.bench.processes import harness
-from tidemark.lab.bench.processes.delivery_record import Ledger
-from tidemark.lab.bench.processes.harness import Bed, filesystem
-from tidemark.lab.bench.processes.shared_counters import Board
+from tidemark.lab.bench.processes.delivery_record import DeliveryRecord
+from tidemark.lab.bench.processes.harness import BenchTestbed, filesystem
+from tidemark.lab.bench.processes.shared_counters import SharedCounters
 from tidemark.lab.bench.system import catchup, fanout, idle, latency, publish
 from tidemark.lab.bench.system.load import MESSAGE_BYTES, SCHEMA, Batches, Load, kinds_in, numbers_of
 from tidemark.message.batches.batch import EventBatch
 
 KEYS = {"bench", "case", "metric", "value", "unit", "goal", "ok"}
 TINY: dict[str, tuple[Any, Any]] = {
-    "fanout": (fanout, fanout.Effort((fanout.Case("os", "lean", 100),), 8, 0.0, 0.2)),
-    "publish": (publish, publish.Effort((publish.Case("os", "publish_many", 50),), 0.0, 0.1, 2)),
-    "catchup": (catchup, catchup.Effort((catchup.Case("os", "client", quarter=True),), 4, 400, (8,), 400)),
-    "latency": (latency, latency.Effort(("os",), 2, 20, 5)),
-    "idle": (idle, idle.Effort(10, 0.0, 0.1)),
+    "fanout": (fanout, fanout.FanoutEffort((fanout.FanoutCase("os", "lean", 100),), 8, 0.0, 0.2)),
+    "publish": (
+        publish,
+        publish.PublishEffort((publish.PublishCase("os", "publish_many", 50),), 0.0, 0.1, 2),
+    ),
+    "catchup": (
+        catchup,
+        catchup.CatchupEffort((catchup.CatchupCase("os", "client", quarter=True),), 4, 400, (8,), 400),
+    ),
+    "latency": (latency, latency.LatencyEffort(("os",), 2, 20, 5)),
+    "idle": (idle, idle.IdleEffort(10, 0.0, 0.1)),
 }
 
 
@@ -55,24 +61,24 @@ def test_what_a_worker_finds_wrong_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The publisher says that it published more than it did: some subscriber must miss that."""
-    hear = harness.Worker.hear
+    answered = harness.WorkerProcess.answer
 
-    def more(worker: harness.Worker, seconds: float = 5.0) -> Any:
-        answer = hear(worker, seconds)
+    def more(worker: harness.WorkerProcess, seconds: float = 5.0) -> Any:
+        answer = answered(worker, seconds)
         return answer + 1 if type(answer) is int else answer
 
-    monkeypatch.setattr(harness.Worker, "hear", more)
+    monkeypatch.setattr(harness.WorkerProcess, "answer", more)
     monkeypatch.setattr(fanout, "QUICK", replace(TINY["fanout"][1], subscribers=4))
     monkeypatch.setenv("TIDEMARK_BENCH_PATIENCE_SECONDS", "0.5")
     assert run("fanout", quick=True, out=StringIO()) == 1
     assert "bench fanout: WRONG: check: subscriber subscriber-" in capsys.readouterr().err
 
 
-def test_a_bed_ends_what_it_started_whatever_happens() -> None:
+def test_a_testbed_ends_what_it_started_whatever_happens() -> None:
     def fail() -> int:
-        with Bed() as bed:
-            broker = bed.broker("os")
-            worker = bed.worker("publish", url=broker.url)
+        with BenchTestbed() as testbed:
+            broker = testbed.broker("os")
+            worker = testbed.worker("publish", url=broker.url)
             assert broker.cpu_seconds >= 0
             assert broker.rss_bytes > 1 << 20
             assert broker.disk_bytes > 0
@@ -88,11 +94,11 @@ def test_a_bed_ends_what_it_started_whatever_happens() -> None:
 
 
 def test_a_broker_that_cannot_start_says_why() -> None:
-    with Bed() as bed:
-        (bed.path / "data").mkdir()
-        (bed.path / "data" / "thesis.tex").touch()
+    with BenchTestbed() as testbed:
+        (testbed.path / "data").mkdir()
+        (testbed.path / "data" / "thesis.tex").touch()
         with pytest.raises(AssertionError, match=r"does not start: .*choose a new or an empty one"):
-            bed.broker("os")
+            testbed.broker("os")
 
 
 def test_the_file_system_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +113,8 @@ def batch(first: int, count: int, kind: int | None = None) -> EventBatch:
     return made if kind is None else made.take(kinds_in(made) == kind)
 
 
-def told(kind: int | None, *pieces: tuple[int, int, EventBatch | None]) -> Ledger:
-    ledger = Ledger("s", kind)
+def told(kind: int | None, *pieces: tuple[int, int, EventBatch | None]) -> DeliveryRecord:
+    ledger = DeliveryRecord("s", kind)
     for piece in pieces:
         ledger.take(*piece)
     return ledger
@@ -146,7 +152,9 @@ def test_a_ledger_accepts_just_what_was_due() -> None:
         (told(None, (0, 10, batch(0, 9))), "should have got"),
     ],
 )
-def test_a_ledger_notices_what_is_repeated_lost_out_of_order_or_not_wanted(ledger: Ledger, said: str) -> None:
+def test_a_ledger_notices_what_is_repeated_lost_out_of_order_or_not_wanted(
+    ledger: DeliveryRecord, said: str
+) -> None:
     problem = ledger.check(Load().expected(ledger.kind, 0, 10))
     assert problem is not None
     assert said in problem
@@ -160,7 +168,7 @@ def test_a_gap_is_always_wrong() -> None:
 
 def test_everybody_sees_the_same_board(tmp_path: Path) -> None:
     path = tmp_path / "board"
-    one, other = Board(path), Board(path)
+    one, other = SharedCounters(path), SharedCounters(path)
     one.add_delivered(0, 5)
     one.add_delivered(1, 7)
     one.add_caught_up(1)

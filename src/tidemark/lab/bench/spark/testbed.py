@@ -15,15 +15,16 @@ from pathlib import Path
 from statistics import median
 from threading import Event, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
 from tidemark import sync
-from tidemark.lab.bench.processes.harness import Bed, BrokerProcess
+from tidemark.lab.bench.processes.harness import BenchBroker, BenchTestbed
 from tidemark.lab.bench.report import Goal, Measurement
 from tidemark.lab.bench.system.load import PAYLOAD, SCHEMA, TOPIC, Batches, Load, payloads
+from tidemark.lab.processes.process_numbers import ProcessStat
 from tidemark.spark.engine.session import session
 
 if TYPE_CHECKING:
@@ -33,11 +34,10 @@ MASTER = "local[2]"
 #: Between looks at how much CPU processes have used.
 LOOK_SECONDS = 0.1
 BATCH_EVENTS = 2_000
-_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class SparkEffort:
     """How much is measured."""
 
     events: int
@@ -50,19 +50,19 @@ class Effort:
     batch_events: int = 1_000
 
 
-FULL = Effort(2_000_000, 3, 9, 20)
-QUICK = Effort(200_000, 1, 3, 6)
+FULL = SparkEffort(2_000_000, 3, 9, 20)
+QUICK = SparkEffort(200_000, 1, 3, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TimeTaken:
     """What the best repetition took: seconds, and CPU seconds of all processes."""
 
     seconds: float
     cpu_seconds: float
 
 
-class Total(NamedTuple):
+class EventsTotal(NamedTuple):
     """What tells a set of events from any other that differs by mistake."""
 
     events: int
@@ -72,20 +72,20 @@ class Total(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SparkTestbed:
     """What cases run on. The broker keeps all it is given: a durable subscriber is away."""
 
-    bed: Bed
-    broker: BrokerProcess
+    testbed: BenchTestbed
+    broker: BenchBroker
     spark: SparkSession
-    effort: Effort
+    effort: SparkEffort
     #: what all events add up to
-    total: Total
+    total: EventsTotal
 
     @property
     def path(self) -> Path:
         """For files of a case; removed with everything else."""
-        return self.bed.path.absolute()
+        return self.testbed.path.absolute()
 
     def read(self, **options: str) -> DataFrame:
         """All events, by a batch read."""
@@ -99,13 +99,13 @@ class Ground:
 
 
 @contextmanager
-def ground(effort: Effort) -> Iterator[Ground]:
+def spark_testbed(effort: SparkEffort) -> Iterator[SparkTestbed]:
     """A broker with events that nobody lets go, and a session."""
-    with Bed() as bed:
-        broker = bed.broker("sync", **{"retention.archive": "true"})
+    with BenchTestbed() as testbed:
+        broker = testbed.broker("sync", **{"retention.archive": "true"})
         total = publish(broker.url, TOPIC, effort.events)
-        with _session(bed.path.absolute() / "spark") as spark:
-            yield Ground(bed, broker, spark, effort, total)
+        with _session(testbed.path.absolute() / "spark") as spark:
+            yield SparkTestbed(testbed, broker, spark, effort, total)
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def _session(path: Path) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def publish(url: str, topic: str, events: int) -> Total:
+def publish(url: str, topic: str, events: int) -> EventsTotal:
     """Events whose payloads are random bytes, which nothing can pack; what they add up to."""
     load, random = Load(), np.random.default_rng(events)
     batches, checksums = Batches(load, BATCH_EVENTS, topic), 0
@@ -137,19 +137,19 @@ def publish(url: str, topic: str, events: int) -> Total:
                 map(crc32, (noise[at : at + len(PAYLOAD)] for at in range(0, len(noise), len(PAYLOAD))))
             )
             tm.publish_batch(batch)
-    return Total(events, events, load.expected(None, 0, events).total, checksums)
+    return EventsTotal(events, events, load.expected(None, 0, events).total, checksums)
 
 
-def summed(frame: DataFrame) -> Total:
+def summed(frame: DataFrame) -> EventsTotal:
     """What the rows of a DataFrame add up to."""
     row = frame.selectExpr("count(*)", "count(DISTINCT n)", "sum(n)", "sum(crc32(payload))").first()
     assert row is not None
-    return Total(*row)
+    return EventsTotal(*row)
 
 
-def in_turns(repetitions: int, **cases: Callable[[], object]) -> dict[str, Taken]:
+def in_turns(repetitions: int, **cases: Callable[[], object]) -> dict[str, TimeTaken]:
     """Each case once to get warm, then all of them in turns; the best of each."""
-    taken: dict[str, list[Taken]] = {name: [] for name in cases}
+    taken: dict[str, list[TimeTaken]] = {name: [] for name in cases}
     for case in cases.values():
         case()
     for _ in range(repetitions):
@@ -158,21 +158,21 @@ def in_turns(repetitions: int, **cases: Callable[[], object]) -> dict[str, Taken
     return {name: min(each, key=lambda one: one.seconds) for name, each in taken.items()}
 
 
-def timed(case: Callable[[], object]) -> Taken:
+def timed(case: Callable[[], object]) -> TimeTaken:
     """What one call takes."""
     with CpuMeter() as meter:
         began = monotonic()
         case()
         seconds = monotonic() - began
-    return Taken(seconds, meter.seconds)
+    return TimeTaken(seconds, meter.seconds)
 
 
-def in_pairs(pairs: int, ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, Taken]:
+def in_pairs(pairs: int, ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, TimeTaken]:
     """How fast ours is against theirs, the median over pairs that run one right after the other; and ours."""
     ours()
     theirs()
     ratios: list[float] = []
-    taken: list[Taken] = []
+    taken: list[TimeTaken] = []
     for number in range(pairs):
         # Whoever is second may find things warmer: take turns at it.
         if number % 2:
@@ -189,7 +189,7 @@ def to_nowhere(frame: DataFrame) -> Callable[[], None]:
     return lambda: frame.write.format("noop").mode("overwrite").save()
 
 
-def rate(case: str, events: int, taken: Taken, unit: str, goal: float | None = None) -> list[Measurement]:
+def rate(case: str, events: int, taken: TimeTaken, unit: str, goal: float | None = None) -> list[Measurement]:
     """Rows or events a second, and the CPU they took."""
     wanted = None if goal is None else Goal(">=", goal)
     return [
@@ -206,9 +206,9 @@ class CpuMeter:
     """
 
     def __init__(self) -> None:
-        #: of each process, by its id and when it started: clock ticks when first seen, and when last seen
-        self._first: dict[tuple[int, str], int] = {}
-        self._last: dict[tuple[int, str], int] = {}
+        #: (process id, when it started) -> CPU seconds when the process was first seen, and when last seen
+        self._first: dict[tuple[int, str], float] = {}
+        self._last: dict[tuple[int, str], float] = {}
         self._is_over = Event()
         self._looking = Thread(target=self._look_on, name="cpu meter", daemon=True)
 
@@ -227,8 +227,7 @@ class CpuMeter:
     @property
     def seconds(self) -> float:
         """So far; it never goes back."""
-        used = sum(ticks - self._first.get(process, 0) for process, ticks in self._last.items())
-        return used / _TICKS_A_SECOND
+        return sum(used - self._first.get(process, 0.0) for process, used in self._last.items())
 
     def _look_on(self) -> None:
         while not self._is_over.wait(LOOK_SECONDS):
@@ -238,19 +237,18 @@ class CpuMeter:
         stats = _stats()
         family, grew = {os.getpid()}, True
         while grew:
-            more = {pid for pid, fields in stats.items() if int(fields[1]) in family} - family
+            more = {pid for pid, stat in stats.items() if stat.parent in family} - family
             grew, family = bool(more), family | more
         for pid in family & stats.keys():
-            fields = stats[pid]
-            # Its own time only: that of children that have ended would be counted twice.
-            self._last[pid, fields[19]] = int(fields[11]) + int(fields[12])
+            self._last[pid, stats[pid].started] = stats[pid].cpu_seconds
 
 
-def _stats() -> Mapping[int, Any]:
+def _stats() -> Mapping[int, ProcessStat]:
+    """Process id -> a reading of every process of the machine."""
     found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            found[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+            found[int(path.name)] = ProcessStat(int(path.name))
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
     return found

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from tidemark.client.connecting.addresses import parse_url
-from tidemark.lab.bench.processes.delivery_record import Ledger
+from tidemark.lab.bench.processes.delivery_record import DeliveryRecord
 from tidemark.lab.bench.system.load import TOPIC, selector
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
@@ -36,11 +36,11 @@ WINDOW_BYTES = 4 << 20
 _buffer = memoryview(bytearray(READ_BYTES))
 
 
-class Lean(asyncio.BufferedProtocol):
+class BareSubscriber(asyncio.BufferedProtocol):
     """One durable subscriber; its ledger survives its connections."""
 
-    def __init__(self, ledger: Ledger, delivered: Callable[[Any, int], None]) -> None:
-        self.ledger = ledger
+    def __init__(self, record: DeliveryRecord, delivered: Callable[[Any, int], None]) -> None:
+        self.record = record
         self._delivered = delivered
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
@@ -70,7 +70,7 @@ class Lean(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
         self._transport = cast(asyncio.Transport, transport)
-        self._send(Connect(self.ledger.name))
+        self._send(Connect(self.record.name))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
         """Only after `leave` may this be."""
@@ -92,14 +92,14 @@ class Lean(asyncio.BufferedProtocol):
     # What is heard.
 
     def _take(self, frame: Deliver) -> None:
-        self.ledger.take(frame.base, frame.upto, frame.batch)
+        self.record.take(frame.base, frame.upto, frame.batch)
         self._pubend = frame.pubend
         self._start()
         if frame.batch is None:
             return
         self._owed += len(frame.batch.body)
         if self._owed > WINDOW_BYTES // 2:
-            self._send(Credit(self.ledger.name, self._owed))
+            self._send(Credit(self.record.name, self._owed))
             self._owed = 0
             self._acknowledge()
         self._delivered(self, frame.batch.count)
@@ -108,7 +108,7 @@ class Lean(asyncio.BufferedProtocol):
         match frame:
             case Welcome():
                 self._decoder.bytes_max = FRAME_BYTES_MAX
-                name, wanted = self.ledger.name, selector(self.ledger.kind)
+                name, wanted = self.record.name, selector(self.record.kind)
                 self._send(Subscribe(name, TOPIC, wanted, durable=True, credit=WINDOW_BYTES))
             case Subscribed(token=token):
                 if token:
@@ -116,7 +116,7 @@ class Lean(asyncio.BufferedProtocol):
             case Ping(stamp):
                 self._send(Pong(stamp))
             case Gap(base=base, upto=upto):
-                self.ledger.gap(base, upto)
+                self.record.gap(base, upto)
             case Refused(reason=reason):
                 self._fail(reason)
 
@@ -125,16 +125,16 @@ class Lean(asyncio.BufferedProtocol):
             self._started.set_result(None)
 
     def _fail(self, reason: str) -> None:
-        self.ledger.problem = self.ledger.problem or f"subscriber {self.ledger.name}: {reason}"
+        self.record.problem = self.record.problem or f"subscriber {self.record.name}: {reason}"
         if self._started is not None and not self._started.done():
-            self._started.set_exception(AssertionError(self.ledger.problem))
+            self._started.set_exception(AssertionError(self.record.problem))
 
     # What is said.
 
     def _acknowledge(self) -> None:
-        if self.ledger.upto is not None and self._pubend:
-            token = CheckpointToken({self._pubend: self.ledger.upto})
-            self._send(Ack(((self.ledger.name, token),)))
+        if self.record.upto is not None and self._pubend:
+            token = CheckpointToken({self._pubend: self.record.upto})
+            self._send(Ack(((self.record.name, token),)))
 
     def _send(self, frame: Frame) -> None:
         if self._transport is not None:

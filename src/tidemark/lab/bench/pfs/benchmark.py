@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.lab.bench.measure import check_exact, collector_off
-from tidemark.lab.bench.pfs.counting import CountingDisk
+from tidemark.lab.bench.pfs.counting_disk import CountingDisk
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs import PersistentFiltering
@@ -46,7 +46,7 @@ NOTES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class PfsEffort:
     """How many seconds of load, and how often each contender takes them."""
 
     seconds: int
@@ -54,12 +54,12 @@ class Effort:
     seed: int = 1
 
 
-FULL = Effort(100, 2)
-QUICK = Effort(8, 1)
+FULL = PfsEffort(100, 2)
+QUICK = PfsEffort(8, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class PfsLoad:
     """ticks[event], sets[event], messages[event]; members[set] are subscribers."""
 
     ticks: Ticks
@@ -84,35 +84,35 @@ class Load:
 
 
 #: Takes the load; the PFS, if that is what it has written.
-Contender = Callable[[LogVolume, Load], PersistentFiltering | None]
+Writer = Callable[[LogVolume, PfsLoad], PersistentFiltering | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WriteCost:
     """What one contender took for the load."""
 
     seconds: float
     bytes_written: int
 
 
-def bench_pfs(effort: Effort) -> Iterator[Section]:
+def sections(effort: PfsEffort) -> Iterator[Section]:
     """The sections of the bench; AssertionError when the PFS is wrong."""
-    contenders: dict[str, Contender] = {
+    writers: dict[str, Writer] = {
         "PFS": _filter,
         "log each event": _log_events,
         "log each second": _log_seconds,
     }
     few, many = _load(effort, sets=4), _load(effort, sets=effort.seconds * EVENTS_A_SECOND)
-    runs: dict[str, list[Outcome]] = {"PFS, all sets new": [], **{name: [] for name in contenders}}
+    runs: dict[str, list[WriteCost]] = {"PFS, all sets new": [], **{name: [] for name in writers}}
     for _ in range(effort.rounds):
-        for name, contender in contenders.items():
-            runs[name].append(_run(contender, few))
+        for name, write in writers.items():
+            runs[name].append(_run(write, few))
         runs["PFS, all sets new"].append(_run(_filter, many))
     yield _section(effort, {name: min(each, key=lambda run: run.seconds) for name, each in runs.items()})
     yield _reading(effort, {"4 sets": few, "all sets new": many})
 
 
-def _load(effort: Effort, sets: int) -> Load:
+def _load(effort: PfsEffort, sets: int) -> PfsLoad:
     """Four sets share the subscribers among them; more are chosen by chance."""
     random = Random(effort.seed)
     count = effort.seconds * EVENTS_A_SECOND
@@ -122,16 +122,16 @@ def _load(effort: Effort, sets: int) -> Load:
     members = [np.array(sorted(who), np.uint32) for who in ((), *drawn)]
     numbers = np.arange(count) % sets + 1
     messages = [random.randbytes(MESSAGE_BYTES) for _ in range(count)]
-    return Load(ticks, numbers.astype(np.uint32), messages, members)
+    return PfsLoad(ticks, numbers.astype(np.uint32), messages, members)
 
 
-def _run(contender: Contender, load: Load) -> Outcome:
+def _run(write: Writer, load: PfsLoad) -> WriteCost:
     with TemporaryDirectory(prefix="tidemark-bench-") as path:
         disk = CountingDisk(path)
         volume = LogVolume.open(disk, identity=1)
         with collector_off():
             begin = perf_counter()
-            pfs = contender(volume, load)
+            pfs = write(volume, load)
             taken = perf_counter() - begin
         if pfs is not None:
             _check(pfs, load)
@@ -139,10 +139,10 @@ def _run(contender: Contender, load: Load) -> Outcome:
             volume = LogVolume.open(disk, identity=1)
             _check(PersistentFiltering(volume), load)
         volume.close()
-    return Outcome(taken, disk.bytes_written)
+    return WriteCost(taken, disk.bytes_written)
 
 
-def _filter(volume: LogVolume, load: Load) -> PersistentFiltering:
+def _filter(volume: LogVolume, load: PfsLoad) -> PersistentFiltering:
     """What the constream does."""
     pfs = PersistentFiltering(volume)
     upto = FIRST_TICK
@@ -157,7 +157,7 @@ def _filter(volume: LogVolume, load: Load) -> PersistentFiltering:
     return pfs
 
 
-def _log_events(volume: LogVolume, load: Load) -> None:
+def _log_events(volume: LogVolume, load: PfsLoad) -> None:
     """A record for every event and subscriber."""
     streams = [f"subscriber {number}" for number in range(SUBSCRIBERS)]
     wanted = [[streams[number] for number in who.tolist()] for who in load.members]
@@ -171,7 +171,7 @@ def _log_events(volume: LogVolume, load: Load) -> None:
         _sync_and_chop(volume, streams, ends)
 
 
-def _log_seconds(volume: LogVolume, load: Load) -> None:
+def _log_seconds(volume: LogVolume, load: PfsLoad) -> None:
     """A record for all events of a second and each subscriber."""
     streams = [f"subscriber {number}" for number in range(SUBSCRIBERS)]
     ends: list[list[int]] = []
@@ -194,7 +194,7 @@ def _sync_and_chop(volume: LogVolume, streams: list[str], ends: list[list[int]])
             volume.chop(stream, last)
 
 
-def _check(pfs: PersistentFiltering, load: Load) -> None:
+def _check(pfs: PersistentFiltering, load: PfsLoad) -> None:
     first = max(0, len(load.ticks) - KEPT_SECONDS * EVENTS_A_SECOND)
     base = int(load.ticks[first]) - 1
     missed = pfs.read_many(PUBEND, dict.fromkeys(range(SUBSCRIBERS), base), len(load.ticks))
@@ -205,7 +205,7 @@ def _check(pfs: PersistentFiltering, load: Load) -> None:
         check_exact(found.upto, int(load.ticks[-1]), f"up to where subscriber {subscriber} knows it")
 
 
-def _section(effort: Effort, best: dict[str, Outcome]) -> Section:
+def _section(effort: PfsEffort, best: dict[str, WriteCost]) -> Section:
     events = effort.seconds * EVENTS_A_SECOND
     ours = best["PFS"]
     measurements: list[Measurement] = []
@@ -222,7 +222,7 @@ def _section(effort: Effort, best: dict[str, Outcome]) -> Section:
     return Section(title, measurements, notes=NOTES)
 
 
-def _reading(effort: Effort, loads: dict[str, Load]) -> Section:
+def _reading(effort: PfsEffort, loads: dict[str, PfsLoad]) -> Section:
     """How fast those who return learn what they missed, from a PFS just opened."""
     measurements: list[Measurement] = []
     for name, load in loads.items():

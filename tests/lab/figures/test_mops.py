@@ -9,14 +9,14 @@ import pytest
 
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.mops import figures as mops
-from tidemark.lab.figures.mops.persistence import PersistenceSide
-from tidemark.lab.figures.mops.queueing import QueueSide
+from tidemark.lab.figures.mops.persistence import PersistenceApproach
+from tidemark.lab.figures.mops.queueing import QueueApproach
 from tidemark.lab.figures.mops.roaming import (
     OPEN_TO_ALL,
     RATE_MAX,
     RATE_MIN,
-    Roaming,
-    Side,
+    Approach,
+    RoamingRun,
     brokers_table,
     itinerary,
     storage_table,
@@ -26,22 +26,22 @@ CALM = PubendPolicy(heartbeat=2_000_000)
 
 
 @pytest.fixture
-def queues() -> QueueSide:
-    side = QueueSide()
-    side.tally.is_counting = True
-    return side
+def queues() -> QueueApproach:
+    approach = QueueApproach()
+    approach.message_counts.is_counting = True
+    return approach
 
 
-def received(side: QueueSide, broker: str, kind: str) -> int:
-    return side.tally.received[broker, kind]
+def received(approach: QueueApproach, broker: str, kind: str) -> int:
+    return approach.message_counts.received[broker, kind]
 
 
-def sent(side: QueueSide, broker: str, kind: str) -> int:
-    return side.tally.sent[broker, kind]
+def sent(approach: QueueApproach, broker: str, kind: str) -> int:
+    return approach.message_counts.sent[broker, kind]
 
 
-def test_who_returns_to_its_broker_finds_its_queue_and_nobody_unsubscribes(queues: QueueSide) -> None:
-    sub = queues.roamer(0)
+def test_who_returns_to_its_broker_finds_its_queue_and_nobody_unsubscribes(queues: QueueApproach) -> None:
+    sub = queues.mobile_subscriber(0)
     queues.publish_every("B7", 1.0, first=0.5)
     sub.come(at="B4")
     queues.run(1.0)
@@ -52,11 +52,14 @@ def test_who_returns_to_its_broker_finds_its_queue_and_nobody_unsubscribes(queue
     queues.run(3.1)
     assert queues.stored("B4") == 0
     assert sub.got == {1, 2, 3}
-    assert sum(count for (_, kind), count in queues.tally.received.items() if kind == "unsubscription") == 0
+    assert (
+        sum(count for (_, kind), count in queues.message_counts.received.items() if kind == "unsubscription")
+        == 0
+    )
 
 
-def test_who_moves_has_its_queue_handed_over_and_the_old_path_ends(queues: QueueSide) -> None:
-    sub = queues.roamer(0)
+def test_who_moves_has_its_queue_handed_over_and_the_old_path_ends(queues: QueueApproach) -> None:
+    sub = queues.mobile_subscriber(0)
     queues.publish_every("B4", 1.0, first=0.5)
     sub.come(at="B4")
     queues.run(1.0)
@@ -73,8 +76,8 @@ def test_who_moves_has_its_queue_handed_over_and_the_old_path_ends(queues: Queue
     assert sub.repeated == 0
 
 
-def test_a_second_subscriber_behind_a_link_changes_nothing_upstream(queues: QueueSide) -> None:
-    first, second = queues.roamer(0), queues.roamer(1)
+def test_a_second_subscriber_behind_a_link_changes_nothing_upstream(queues: QueueApproach) -> None:
+    first, second = queues.mobile_subscriber(0), queues.mobile_subscriber(1)
     first.come(at="B4")
     queues.run(1.0)
     told = sent(queues, "B4", "subscription")
@@ -95,10 +98,10 @@ def test_an_itinerary_is_as_the_paper_has_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [QueueSide, lambda: PersistenceSide("tidemark", CALM)], ids=["queues", "tidemark"]
+    "make", [QueueApproach, lambda: PersistenceApproach("tidemark", CALM)], ids=["queues", "tidemark"]
 )
-def test_everybody_gets_everything_on_either_side(make: Callable[[], Side]) -> None:
-    tables = Roaming(make(), 4, run=0, seconds=8).play()
+def test_everybody_gets_everything_on_either_side(make: Callable[[], Approach]) -> None:
+    tables = RoamingRun(make(), 4, run=0, seconds=8).play()
     brokers = tables.brokers
     ((_, _, _, expected, missed, _),) = tables.deliveries.rows
     assert isinstance(expected, int)
@@ -110,41 +113,41 @@ def test_everybody_gets_everything_on_either_side(make: Callable[[], Side]) -> N
 
 
 def test_what_is_fetched_for_one_who_has_moved_is_counted_wherever_it_passes() -> None:
-    side = PersistenceSide("tidemark", PubendPolicy())
-    sub = side.roamer(0)
-    side.publish_every("B7", 0.5, first=2.2)
+    approach = PersistenceApproach("tidemark", PubendPolicy())
+    sub = approach.mobile_subscriber(0)
+    approach.publish_every("B7", 0.5, first=2.2)
     sub.come(at="B4")
-    side.run(4.0)
+    approach.run(4.0)
     sub.leave()
-    side.run(6.0)
-    side.tally.is_counting = True
+    approach.run(6.0)
+    approach.message_counts.is_counting = True
     sub.come(at="B5")
-    side.run(6.15)  # nothing is published meanwhile
-    fetched = side.tally.received["B5", "notification"]
+    approach.run(6.15)  # nothing is published meanwhile
+    fetched = approach.message_counts.received["B5", "notification"]
     assert fetched >= 4
-    assert side.tally.sent["B2", "notification"] == fetched
+    assert approach.message_counts.sent["B2", "notification"] == fetched
 
 
 def test_the_figures_are_judged_from_the_averages_of_all_brokers() -> None:
     brokers, storage = brokers_table(), storage_table()
-    for side in mops.SIDES:
+    for approach in mops.APPROACHES:
         for subscribers in (1, 15, 35):
             for time in range(6):
-                storage.add(side, subscribers, 0, time, 2.5)
-            stored = subscribers / 7 if side == mops.QUEUES else 2.5
+                storage.add(approach, subscribers, 0, time, 2.5)
+            stored = subscribers / 7 if approach == mops.QUEUES else 2.5
             for broker in ("B1", "B2"):
                 messages = [float(subscribers)] * (len(brokers.columns) - 7)
-                brokers.add(side, subscribers, 0, broker, 1.0, stored, 0, *messages)
-    linear, level, more = mops.FIGURES[1].judge({"brokers": brokers, "storage": storage})
+                brokers.add(approach, subscribers, 0, broker, 1.0, stored, 0, *messages)
+    linear, level, more = mops.FIGURES[1].compare({"brokers": brokers, "storage": storage})
     assert (linear.holds, level.holds, more.holds) == (True, True, True)
     assert "from 17.5 on" in more.here
 
 
 def test_what_only_grows_while_a_run_lasts_has_not_reached_a_maximum() -> None:
     brokers, storage = brokers_table(), storage_table()
-    for side in mops.SIDES:
+    for approach in mops.APPROACHES:
         for subscribers in (1, 15, 35):
-            brokers.add(side, subscribers, 0, "B1", 1.0, 2.5, 0, *[1.0] * (len(brokers.columns) - 7))
+            brokers.add(approach, subscribers, 0, "B1", 1.0, 2.5, 0, *[1.0] * (len(brokers.columns) - 7))
             for time in range(6):
-                storage.add(side, subscribers, 0, time, float(time))
-    assert not mops.FIGURES[1].judge({"brokers": brokers, "storage": storage})[1].holds
+                storage.add(approach, subscribers, 0, time, float(time))
+    assert not mops.FIGURES[1].compare({"brokers": brokers, "storage": storage})[1].holds

@@ -44,7 +44,7 @@ _Best = Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class MessagesEffort:
     """How much is measured."""
 
     messages: int
@@ -52,11 +52,11 @@ class Effort:
     seed: int = 1
 
 
-FULL = Effort(messages=1_000, rounds=80)
-QUICK = Effort(messages=200, rounds=10)
+FULL = MessagesEffort(messages=1_000, rounds=80)
+QUICK = MessagesEffort(messages=200, rounds=10)
 
 
-def bench_messages(effort: Effort, peers: Formats | None = None) -> Iterator[Section]:
+def sections(effort: MessagesEffort, peers: Formats | None = None) -> Iterator[Section]:
     """The sections of the bench; AssertionError when a format returns a wrong value."""
     peers = peers or formats()
     one = _measure(1, peers, effort)
@@ -67,7 +67,7 @@ def bench_messages(effort: Effort, peers: Formats | None = None) -> Iterator[Sec
     yield measure_columns(effort.messages, effort.rounds, effort.seed)
 
 
-def _measure(size: int, peers: Formats, effort: Effort) -> _Best:
+def _measure(size: int, peers: Formats, effort: MessagesEffort) -> _Best:
     cases: dict[tuple[str, str], Callable[[], None]] = {}
     for sample in samples():
         prepared = _prepared(sample, peers, effort, size)
@@ -77,7 +77,7 @@ def _measure(size: int, peers: Formats, effort: Effort) -> _Best:
     return {key: timing.best / effort.messages / 1_000 for key, timing in times.items()}
 
 
-def _prepared(sample: Sample, peers: Formats, effort: Effort, size: int) -> dict[str, Pairs]:
+def _prepared(sample: Sample, peers: Formats, effort: MessagesEffort, size: int) -> dict[str, Pairs]:
     """For each format the same messages and the same fields to fetch, all of them checked."""
     random = Random(effort.seed)
     values = [sample.message(random) for _ in range(effort.messages)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tidemark.lab.bench import run
-from tidemark.lab.bench.pfs import pfs
+from tidemark.lab.bench.pfs import benchmark as pfs
 from tidemark.storage.pfs import Missed, PersistentFiltering
 
-TINY = pfs.Effort(seconds=7, rounds=1)
+TINY = pfs.PfsEffort(seconds=7, rounds=1)
 
 
 def test_the_pfs_writes_less_than_the_paper_allows_and_than_logging() -> None:
@@ -27,7 +27,7 @@ def test_every_event_matches_the_same_number_of_subscribers() -> None:
 def test_a_wrong_answer_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pfs, "QUICK", pfs.Effort(seconds=1, rounds=1))
+    monkeypatch.setattr(pfs, "QUICK", pfs.PfsEffort(seconds=1, rounds=1))
     right = PersistentFiltering.read_many
 
     def wrong(*arguments: object) -> dict[int, Missed]:

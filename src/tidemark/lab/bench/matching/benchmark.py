@@ -13,7 +13,7 @@ from itertools import pairwise
 from random import Random
 from statistics import mean, median, quantiles
 
-from tidemark.lab.bench.matching.contender import Contender
+from tidemark.lab.bench.matching.measured_matcher import MeasuredMatcher
 from tidemark.lab.bench.matching.workload import (
     MATCHING_TEN,
     READER,
@@ -40,7 +40,7 @@ CHECKED_EVENTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class MatchingEffort:
     """How much is measured."""
 
     sizes: tuple[int, ...]
@@ -56,80 +56,80 @@ class Effort:
     seed: int = 1
 
 
-FULL = Effort((1_000, 10_000, 100_000, 1_000_000), 8, 32, 1_000, 100_000, 10_000)
-QUICK = Effort((1_000, 10_000, 100_000), 4, 16, 200, 20_000, 10_000)
+FULL = MatchingEffort((1_000, 10_000, 100_000, 1_000_000), 8, 32, 1_000, 100_000, 10_000)
+QUICK = MatchingEffort((1_000, 10_000, 100_000), 4, 16, 200, 20_000, 10_000)
 
 
-def bench_matching(effort: Effort) -> Iterator[Section]:
+def sections(effort: MatchingEffort) -> Iterator[Section]:
     """The sections of the bench; AssertionError when the matcher, or the scan, is wrong."""
     yield _scan(effort)
-    ten = _contenders(effort, lambda size: size / MATCHING_TEN)
+    ten = _measured_matchers(effort, lambda size: size / MATCHING_TEN)
     yield from _sections("about 10 matches", ten)
     yield _changes(ten, effort)
     del ten
-    yield from _sections("same distribution", _contenders(effort, lambda _: 1.0))
+    yield from _sections("same distribution", _measured_matchers(effort, lambda _: 1.0))
 
 
-def _contenders(effort: Effort, narrow: Callable[[int], float]) -> list[Contender]:
+def _measured_matchers(effort: MatchingEffort, narrow: Callable[[int], float]) -> list[MeasuredMatcher]:
     """Built, measured in turns, and checked."""
     random = Random(effort.seed)
-    contenders = [Contender.build(size, effort.seed, narrow(size)) for size in effort.sizes]
+    matchers = [MeasuredMatcher.build(size, effort.seed, narrow(size)) for size in effort.sizes]
     with heap_frozen():
         for _ in range(effort.rounds):
             batches = [batch_of(_events(random, BATCH_EVENTS)) for _ in range(effort.batches)]
-            for contender in contenders:
-                contender.take_turn(batches)
-    for contender in contenders:
-        contender.check(_events(random, CHECKED_EVENTS), random, effort.checked)
-    return contenders
+            for measured in matchers:
+                measured.take_turn(batches)
+    for measured in matchers:
+        measured.check(_events(random, CHECKED_EVENTS), random, effort.checked)
+    return matchers
 
 
 def _events(random: Random, count: int) -> list[Event]:
     return [event(random) for _ in range(count)]
 
 
-def _sections(series: str, contenders: Sequence[Contender]) -> Iterator[Section]:
-    table = [measurement for contender in contenders for measurement in _table(contender)]
+def _sections(series: str, matchers: Sequence[MeasuredMatcher]) -> Iterator[Section]:
+    table = [measurement for measured in matchers for measurement in _table(measured)]
     note = f"batches of {BATCH_EVENTS} events from their bytes, columns made anew; checked by the reference"
     yield Section(f"matching, {series}", table, prefix=series, grid=True, notes=(note,))
-    yield Section(f"matching, {series}: goals", list(_goals(contenders)), prefix=series)
+    yield Section(f"matching, {series}: goals", list(_goals(matchers)), prefix=series)
 
 
-def _table(contender: Contender) -> Iterator[Measurement]:
-    case, memory = _case(contender), contender.matcher.memory_bytes
-    rate, matches = _rate(contender.matched_ns), mean(contender.matches)
+def _table(measured: MeasuredMatcher) -> Iterator[Measurement]:
+    case, memory = _case(measured), measured.matcher.memory_bytes
+    rate, matches = _rate(measured.matched_ns), mean(measured.matches)
     yield Measurement(case, "events/s", rate, "/s")
-    yield Measurement(case, "events/s, sets read too", _rate(contender.read_ns), "/s")
+    yield Measurement(case, "events/s, sets read too", _rate(measured.read_ns), "/s")
     yield Measurement(case, "matches an event", matches, "subscribers")
     yield Measurement(case, "matches/s", rate * matches, "/s")
     yield Measurement(case, "index, MB", memory / 1e6, "MB")
-    yield Measurement(case, "index, bytes a selector", memory / contender.size, "bytes")
-    yield Measurement(case, "adding one, us", contender.add_us, "us")
+    yield Measurement(case, "index, bytes a selector", memory / measured.size, "bytes")
+    yield Measurement(case, "adding one, us", measured.add_us, "us")
 
 
-def _goals(contenders: Sequence[Contender]) -> Iterator[Measurement]:
-    for contender in contenders:
-        if contender.size == MATCHING_TEN:
-            rate = _rate(contender.matched_ns)
-            yield Measurement(_case(contender), "matching", rate, "events/s", Goal(">", 100_000))
-    for small, large in pairwise(contenders):
+def _goals(matchers: Sequence[MeasuredMatcher]) -> Iterator[Measurement]:
+    for measured in matchers:
+        if measured.size == MATCHING_TEN:
+            rate = _rate(measured.matched_ns)
+            yield Measurement(_case(measured), "matching", rate, "events/s", Goal(">", 100_000))
+    for small, large in pairwise(matchers):
         more = f"{large.size // small.size}x selectors from {small.size:,}: time"
         slower = min(large.matched_ns) / min(small.matched_ns)
         yield Measurement(_case(large), more, slower, "x", Goal("<", 4))
 
 
-def _case(contender: Contender) -> str:
-    return f"{contender.size:,} selectors"
+def _case(measured: MeasuredMatcher) -> str:
+    return f"{measured.size:,} selectors"
 
 
 def _rate(batch_ns: Sequence[float]) -> float:
     return BATCH_EVENTS * 1e9 / min(batch_ns)
 
 
-def _changes(contenders: Sequence[Contender], effort: Effort) -> Section:
+def _changes(matchers: Sequence[MeasuredMatcher], effort: MatchingEffort) -> Section:
     """One selector more, one selector less; then the matcher is checked again."""
     random = Random(effort.seed + 1)
-    among = max((one for one in contenders if one.size <= CHANGES_AMONG), key=lambda one: one.size)
+    among = max((one for one in matchers if one.size <= CHANGES_AMONG), key=lambda one: one.size)
     new = list(selectors(effort.changes, random, narrow=among.size / MATCHING_TEN))
     with heap_frozen():
         add, remove = among.add_and_remove(new, random)
@@ -144,7 +144,7 @@ def _changes(contenders: Sequence[Contender], effort: Effort) -> Section:
     return Section("matching, changes", measurements)
 
 
-def _scan(effort: Effort) -> Section:
+def _scan(effort: MatchingEffort) -> Section:
     """One selector over batches of two sizes, columns included."""
     random = Random(effort.seed)
     cases = {size: _scanner(_events(random, size)) for size in (effort.scanned, BATCH_EVENTS)}

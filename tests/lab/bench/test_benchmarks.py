@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from tidemark.lab.bench import run
-from tidemark.lab.bench.matching import matching
-from tidemark.lab.bench.matching.contender import Contender
+from tidemark.lab.bench.matching import benchmark as matching
+from tidemark.lab.bench.matching.measured_matcher import MeasuredMatcher
 from tidemark.lab.bench.matching.workload import SCHEMA, event, holds, selectors
 from tidemark.lab.bench.measure import check_exact, race
-from tidemark.lab.bench.messages import messages
+from tidemark.lab.bench.messages import benchmark as messages
 from tidemark.lab.bench.messages.peers import TIDEMARK, Protobuf, Tidemark
 from tidemark.lab.bench.messages.samples import at, samples
-from tidemark.lab.bench.pfs import pfs
+from tidemark.lab.bench.pfs import benchmark as pfs
 from tidemark.lab.bench.report import Goal, JsonReport, Measurement, Section, TableReport, number_text
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
@@ -35,10 +35,10 @@ KEYS = {"bench", "case", "metric", "value", "unit", "goal", "ok"}
 
 @pytest.fixture(autouse=True)
 def _little_effort(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "QUICK", messages.Effort(messages=12, rounds=1))
-    tiny = matching.Effort((60, 600), rounds=1, batches=2, changes=8, checked=100, scanned=300)
+    monkeypatch.setattr(messages, "QUICK", messages.MessagesEffort(messages=12, rounds=1))
+    tiny = matching.MatchingEffort((60, 600), rounds=1, batches=2, changes=8, checked=100, scanned=300)
     monkeypatch.setattr(matching, "QUICK", tiny)
-    monkeypatch.setattr(pfs, "QUICK", pfs.Effort(seconds=1, rounds=1))
+    monkeypatch.setattr(pfs, "QUICK", pfs.PfsEffort(seconds=1, rounds=1))
 
 
 def json_lines(name: str) -> list[dict[str, Any]]:
@@ -203,7 +203,7 @@ def test_narrower_ranges_keep_the_matches_about_the_same() -> None:
 
 def test_a_contender_is_right_after_selectors_come_and_go() -> None:
     random = Random(1)
-    contender = Contender.build(300, 1, 0.05)
+    contender = MeasuredMatcher.build(300, 1, 0.05)
     contender.add_and_remove(list(selectors(40, random, narrow=0.05)), random)
     assert len(contender.selectors) == len(contender.matcher) == 300
     contender.check([event(random) for _ in range(20)], random, selectors_max=1_000)

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from tidemark.lab.demo import demo
 from tidemark.lab.demo.archived_story import ArchivedStory
-from tidemark.lab.demo.judge import SparkJudge
+from tidemark.lab.demo.spark_audit import SparkAuditProcess
 from tidemark.lab.demo.story import SELECTORS
 from tidemark.lab.processes import ledger
-from tidemark.lab.processes.ledger_writers import DurableBook, PublisherBook
-from tidemark.lab.processes.process_harness import Stage
+from tidemark.lab.processes.ledger_writers import DurableSubscriberLedger, PublisherLedger
+from tidemark.lab.processes.process_harness import ProcessHarness
 from tidemark.ticks import CheckpointToken
 
 
@@ -38,9 +38,9 @@ def test_the_demo_ends_with_sums_that_come_out_even(capsys: pytest.CaptureFixtur
 @pytest.mark.chaos
 def test_a_broker_lets_go_what_is_archived_and_who_was_away_is_healed_from_there(tmp_path: Path) -> None:
     said = StringIO()
-    with Stage(tmp_path) as stage:
-        ArchivedStory(stage, Console(file=said, width=200), events=1_600, rate=800).tell()
-    found = stage.audit()
+    with ProcessHarness(tmp_path) as harness:
+        ArchivedStory(harness, Console(file=said, width=200), events=1_600, rate=800).tell()
+    found = harness.audit()
     assert found.published == found.acknowledged == 1_600
     faults = ("lost", "duplicated", "out_of_order", "wrong", "gaps")
     assert [found.total(name) for name in faults] == [0] * len(faults)
@@ -59,7 +59,7 @@ def reported(monkeypatch: pytest.MonkeyPatch, directory: Path, found: ledger.Aud
 def test_a_demo_that_goes_wrong_says_so_and_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    account = ledger.Account("everything", "t", "", matched=2, delivered=1, lost=["desk-1"])
+    account = ledger.DetailedAccount("everything", "t", "", matched=2, delivered=1, lost=["desk-1"])
     reported(monkeypatch, tmp_path, ledger.Audit(2, 2, [account]))
     (tmp_path / "broker.log").touch()
     assert demo.run(events=2, with_spark=False) == 1
@@ -72,9 +72,9 @@ def test_a_demo_that_goes_wrong_says_so_and_fails(
 @pytest.mark.parametrize(
     "found",
     [
-        ledger.Audit(1, 1, [ledger.Account("s", "t", "", matched=1, delivered=1)]),
-        ledger.Audit(2, 1, [ledger.Account("s", "t", "", matched=1, delivered=1)]),
-        ledger.Audit(2, 2, [ledger.Account("s", "t", "", matched=2, delivered=1, gaps=1, in_gaps=1)]),
+        ledger.Audit(1, 1, [ledger.DetailedAccount("s", "t", "", matched=1, delivered=1)]),
+        ledger.Audit(2, 1, [ledger.DetailedAccount("s", "t", "", matched=1, delivered=1)]),
+        ledger.Audit(2, 2, [ledger.DetailedAccount("s", "t", "", matched=2, delivered=1, gaps=1, in_gaps=1)]),
     ],
     ids=["too few published", "not all acknowledged", "a gap"],
 )
@@ -88,7 +88,7 @@ def test_a_demo_in_which_less_happened_than_should_fails_too(
 def test_a_demo_that_goes_well_leaves_the_ledgers_and_the_page(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    reported(monkeypatch, tmp_path, ledger.Audit(2, 2, [ledger.Account("s", "t", "", 2, 2)]))
+    reported(monkeypatch, tmp_path, ledger.Audit(2, 2, [ledger.DetailedAccount("s", "t", "", 2, 2)]))
     for name in ("desk.publisher.jsonl", "s.subscriber.sqlite", "s.subscriber.log", demo.PAGE):
         (tmp_path / name).touch()
     (tmp_path / "broker").mkdir()
@@ -100,25 +100,25 @@ def test_a_demo_that_goes_well_leaves_the_ledgers_and_the_page(
     assert f"tidemark pipeline audit --ledgers {tmp_path}" in said
 
 
-def test_a_judge_that_cannot_judge_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_audit_process_that_cannot_audit_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TIDEMARK_JAVA", str(tmp_path / "no-java"))
     with (
-        SparkJudge(tmp_path / "judge.log") as judge,
+        SparkAuditProcess(tmp_path / "audit.log") as audit_process,
         pytest.raises(AssertionError, match=r"no audit: .*no-java is no Java that Spark can use"),
     ):
-        judge.verdict(tmp_path, tmp_path / "x.html")
+        audit_process.audit(tmp_path, tmp_path / "x.html")
 
 
 @pytest.mark.spark
-def test_the_judge_reads_nothing_but_the_ledgers(tmp_path: Path) -> None:
-    book = PublisherBook(tmp_path / "desk.publisher.jsonl", "desk", "main", "trades")
-    for each in book.intend([{"price": 1.0}, {"price": 2.0}]):
-        book.settle(each, 100 + each.sequence)
-    book.close()
-    durable = DurableBook(tmp_path / "s.subscriber.sqlite", "s")
+def test_the_audit_process_reads_nothing_but_the_ledgers(tmp_path: Path) -> None:
+    ledger = PublisherLedger(tmp_path / "desk.publisher.jsonl", "desk", "main", "trades")
+    for each in ledger.intend([{"price": 1.0}, {"price": 2.0}]):
+        ledger.settle(each, 100 + each.sequence)
+    ledger.close()
+    durable = DurableSubscriberLedger(tmp_path / "s.subscriber.sqlite", "s")
     durable.opened("trades", "price > 1", CheckpointToken({"main": 100}))
     durable.close()
-    with SparkJudge(tmp_path / "judge.log") as judge:
-        report = judge.verdict(tmp_path, tmp_path / "x.html")
+    with SparkAuditProcess(tmp_path / "audit.log") as audit_process:
+        report = audit_process.audit(tmp_path, tmp_path / "x.html")
     assert (report.published, report.acknowledged, report.accounts[0].keys) == (2, 2, {"lost": ["desk-2"]})
     assert "Not exactly once: 1 lost" in (tmp_path / "x.html").read_text()

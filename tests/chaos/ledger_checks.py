@@ -1,4 +1,4 @@
-"""What the chaos tests share: how a broker comes on stage, and what is expected of the ledgers."""
+"""What the chaos tests share: how a broker is started, and what is expected of the ledgers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.lab.processes.ledger import Audit
-from tidemark.lab.processes.process_harness import BrokerPart, Part, Stage, wait_for
+from tidemark.lab.processes.process_harness import ManagedBroker, ManagedProcess, ProcessHarness, wait_for
 from tidemark.spark.audit.audit import audit
 from tidemark.spark.audit.ledgers import gather
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 QUICK_JAVA = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
-def started(stage: Stage, **settings: str) -> BrokerPart:
+def started(harness: ProcessHarness, **settings: str) -> ManagedBroker:
     """A broker of its own that listens."""
-    broker = stage.broker(**settings)
+    broker = harness.broker(**settings)
     broker.start()
     return broker
 
 
-def both_gave_up(times: int, *parts: Part) -> None:
+def both_gave_up(times: int, *parts: ManagedProcess) -> None:
     """Wait until each of them has found so many times that the broker does not answer."""
 
     def gave_up() -> bool:
         return all(part.log.read_text().count("has not answered for") >= times for part in parts)
 
-    wait_for(gave_up, lambda: f"somebody waits for ever: {[part.last_words for part in parts]}")
+    wait_for(gave_up, lambda: f"somebody waits for ever: {[part.last_line for part in parts]}")
 
 
 def assert_exact(found: Audit, published: int) -> None:

@@ -11,7 +11,7 @@ from tidemark.lab.figures.table import Numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """y = at_zero + slope * x, and how much of the variance of y that explains."""
 
     slope: float
@@ -23,11 +23,11 @@ class Line:
         return (y - self.at_zero) / self.slope if self.slope > 0 else None
 
 
-def fitted(x: Numbers, y: Numbers) -> Line:
+def fitted(x: Numbers, y: Numbers) -> FittedLine:
     """The line nearest to the points."""
     slope, at_zero = np.polyfit(x, y, 1)
     rest, total = ((y - at_zero - slope * x) ** 2).sum(), ((y - y.mean()) ** 2).sum()
-    return Line(float(slope), float(at_zero), float(1 - rest / total) if total else 1.0)
+    return FittedLine(float(slope), float(at_zero), float(1 - rest / total) if total else 1.0)
 
 
 def rates(time: Numbers, value: Numbers) -> Numbers:

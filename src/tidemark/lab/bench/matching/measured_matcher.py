@@ -21,7 +21,7 @@ PARSED_TOO = 100
 
 
 @dataclass(slots=True)
-class Contender:
+class MeasuredMatcher:
     """A matcher, its selectors, and what was measured of it."""
 
     size: int
@@ -36,7 +36,7 @@ class Contender:
     matches: list[float] = field(default_factory=list)
 
     @classmethod
-    def build(cls, size: int, seed: int, narrow: float) -> Contender:
+    def build(cls, size: int, seed: int, narrow: float) -> MeasuredMatcher:
         """A matcher with `size` selectors, added one by one."""
         matcher = Matcher(SCHEMA)
         wanted = dict(enumerate(selectors(size, Random(seed), narrow=narrow)))

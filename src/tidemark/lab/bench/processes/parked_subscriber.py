@@ -9,7 +9,7 @@ import asyncio
 from secrets import token_hex
 from typing import Any, cast
 
-from tidemark.lab.bench.processes.lean import Lean
+from tidemark.lab.bench.processes.bare_subscriber import BareSubscriber
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Frame, Lease, Leased, Pushing, Rest, Resume, Welcome
 from tidemark.wire.limits import FRAME_BYTES_MAX
@@ -18,7 +18,7 @@ LEASE_SECONDS = 3_600
 BACKLOG = 1_024
 
 
-class Parked(Lean):
+class ParkedSubscriber(BareSubscriber):
     """See above."""
 
     def __init__(self, *given: Any) -> None:
@@ -31,7 +31,7 @@ class Parked(Lean):
         """Connect, subscribe, and be parked."""
         self._parked = asyncio.get_running_loop().create_future()
         _by_key[self._key] = self
-        port = await _door()
+        port = await _listening_port()
         await super().come(url)
         self._send(Lease(LEASE_SECONDS, f"127.0.0.1:{port}", self._key))
         await self._parked
@@ -64,7 +64,7 @@ class Parked(Lean):
         self._transport = None  # that it is closed now is no loss
 
 
-class _Doorman(asyncio.Protocol):
+class _IncomingCall(asyncio.Protocol):
     """Whoever calls, until it is known for whom."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -77,18 +77,18 @@ class _Doorman(asyncio.Protocol):
             _by_key[frame.key].called(self._transport)
 
 
-_by_key: dict[str, Parked] = {}
-_doors: list[asyncio.Task[asyncio.Server]] = []
+_by_key: dict[str, ParkedSubscriber] = {}
+_listening: list[asyncio.Task[asyncio.Server]] = []
 
 
-async def _door() -> int:
+async def _listening_port() -> int:
     """The port at which this process listens."""
-    if not _doors:
+    if not _listening:
         loop = asyncio.get_running_loop()
-        _doors.append(loop.create_task(_listening(loop)))
-    port: int = (await asyncio.shield(_doors[0])).sockets[0].getsockname()[1]
+        _listening.append(loop.create_task(_listen(loop)))
+    port: int = (await asyncio.shield(_listening[0])).sockets[0].getsockname()[1]
     return port
 
 
-async def _listening(loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-    return await loop.create_server(_Doorman, "127.0.0.1", 0, backlog=BACKLOG)
+async def _listen(loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+    return await loop.create_server(_IncomingCall, "127.0.0.1", 0, backlog=BACKLOG)

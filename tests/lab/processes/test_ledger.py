@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.lab.processes.ledger import Account, audit, export, read
-from tidemark.lab.processes.ledger_writers import PlainBook, PublisherBook
+from tidemark.lab.processes.ledger import DetailedAccount, audit, export, read
+from tidemark.lab.processes.ledger_writers import PlainSubscriberLedger, PublisherLedger
 from tidemark.ticks import CheckpointToken
 
 
@@ -61,7 +61,9 @@ PUBLISHED = [
 ]
 
 
-def judged(tmp_path: Path, received: list[Any], published: list[Any] = PUBLISHED, **start: Any) -> Account:
+def judged(
+    tmp_path: Path, received: list[Any], published: list[Any] = PUBLISHED, **start: Any
+) -> DetailedAccount:
     one = write(tmp_path / "p.jsonl", published)
     other = write(tmp_path / "s.jsonl", [opened(**start), *received])
     return audit([one], [other]).accounts[0]
@@ -137,10 +139,10 @@ def test_a_line_that_a_crash_cut_short_was_never_written(tmp_path: Path) -> None
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])
     assert len(list(read(path))) == len(PUBLISHED) - 1
-    book = PublisherBook(path, "desk", "main", "trades")
-    assert [each.sequence for each in book.unsettled] == [4]
-    book.settle(book.unsettled[0], 104)
-    book.close()
+    ledger = PublisherLedger(path, "desk", "main", "trades")
+    assert [each.sequence for each in ledger.unsettled] == [4]
+    ledger.settle(ledger.unsettled[0], 104)
+    ledger.close()
     assert path.read_bytes() == whole
 
 
@@ -152,23 +154,23 @@ def test_a_publisher_goes_on_from_whatever_its_ledger_has(
     path = tmp_path_factory.mktemp("book") / "p.publisher.jsonl"
     settled = 0
     for number, crash in enumerate(crashes, 1):
-        book = PublisherBook(path, "desk", "main", "trades")
-        assert book.next_sequence == number
-        assert [each.sequence for each in book.unsettled] == list(range(settled + 1, number))
-        made = book.intend([{"price": float(number)}])
+        ledger = PublisherLedger(path, "desk", "main", "trades")
+        assert ledger.next_sequence == number
+        assert [each.sequence for each in ledger.unsettled] == list(range(settled + 1, number))
+        made = ledger.intend([{"price": float(number)}])
         if not crash:
-            for each in (*book.unsettled, *made):
-                book.settle(each, 100 + each.sequence)
+            for each in (*ledger.unsettled, *made):
+                ledger.settle(each, 100 + each.sequence)
             settled = number
-        book.close()
+        ledger.close()
 
 
 def test_a_passing_subscriber_writes_down_that_it_was_away(tmp_path: Path) -> None:
     path = tmp_path / "s.subscriber.jsonl"
     for start in (100, 103):
-        book = PlainBook(path, "s")
-        book.opened("trades", "price < 50", CheckpointToken({"main": start}))
-        book.close()
+        ledger = PlainSubscriberLedger(path, "s")
+        ledger.opened("trades", "price < 50", CheckpointToken({"main": start}))
+        ledger.close()
     account = audit([write(tmp_path / "p.jsonl", PUBLISHED)], [path]).accounts[0]
     assert (account.matched, account.in_gaps, account.lost) == (3, 2, ["desk-4"])
 

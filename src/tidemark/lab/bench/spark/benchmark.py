@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from tidemark.lab.bench.report import Section
 from tidemark.lab.bench.spark.archiving import archiving
 from tidemark.lab.bench.spark.deep import deep
-from tidemark.lab.bench.spark.ground import FULL, QUICK, Effort, Ground, ground
 from tidemark.lab.bench.spark.reading import reading
 from tidemark.lab.bench.spark.sink import sinking
+from tidemark.lab.bench.spark.testbed import FULL, QUICK, SparkEffort, SparkTestbed, spark_testbed
 
-__all__ = ["FULL", "QUICK", "CASES", "bench_spark"]
+__all__ = ["FULL", "QUICK", "CASES", "sections"]
 
-CASES: tuple[Callable[[Ground], Iterator[Section]], ...] = (reading, archiving, deep, sinking)
+CASES: tuple[Callable[[SparkTestbed], Iterator[Section]], ...] = (reading, archiving, deep, sinking)
 
 
-def bench_spark(effort: Effort) -> Iterator[Section]:
+def sections(effort: SparkEffort) -> Iterator[Section]:
     """The sections of the bench; AssertionError when a row is missing, there twice, or not as published."""
-    with ground(effort) as here:
+    with spark_testbed(effort) as here:
         for case in CASES:
             yield from case(here)

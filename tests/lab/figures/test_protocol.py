@@ -9,7 +9,7 @@ from tidemark.broker.overlay.routing import Routing
 from tidemark.lab.figures import idle
 from tidemark.lab.figures.dsn02 import figures as dsn02
 from tidemark.lab.figures.dsn02 import overhead
-from tidemark.lab.figures.dsn02.overlay import HOSTS, PUBENDS, RELAYS, SimOverlay, layout_of
+from tidemark.lab.figures.dsn02.overlay import HOSTS, PUBENDS, RELAYS, SimulatedFailures, layout_of
 from tidemark.lab.figures.dsn03 import figures as dsn03
 from tidemark.lab.figures.dsn03 import simulated as dsn03_simulated
 from tidemark.lab.figures.experiment import Figure, Tables
@@ -21,7 +21,7 @@ def by_name(tables: Sequence[Table]) -> Tables:
 
 
 def held(figure: Figure, tables: Tables) -> list[bool | None]:
-    return [finding.holds for finding in figure.judge(tables)]
+    return [finding.holds for finding in figure.compare(tables)]
 
 
 def quiet(_: str) -> None:
@@ -43,12 +43,12 @@ def test_after_a_crash_delivery_goes_on_where_it_was_and_release_waits_for_the_s
     assert len(tables[dsn03.RETURNS].rows) == dsn03_simulated.CRASH_QUICK.subscribers
 
 
-def one_relay() -> SimOverlay:
-    return SimOverlay(layout_of(("b1",)), 40)
+def one_relay() -> SimulatedFailures:
+    return SimulatedFailures(layout_of(("b1",)), 40)
 
 
-def two_relays() -> SimOverlay:
-    return SimOverlay(layout_of(), 40)
+def two_relays() -> SimulatedFailures:
+    return SimulatedFailures(layout_of(), 40)
 
 
 def ways(pubend: str) -> set[str]:
@@ -64,13 +64,13 @@ def test_two_pubends_of_the_papers_overlay_come_through_each_relay() -> None:
 
 
 def test_when_a_link_fails_its_host_asks_on_the_other_and_nobody_else_notices() -> None:
-    effort = dsn02.Effort(40, before=1, stalled=1, down=2, after=2)
+    effort = dsn02.PhaseDurations(40, before=1, stalled=1, down=2, after=2)
     tables = by_name(dsn02.link_fails(two_relays(), effort))
     assert held(dsn02.FIGURE_6, tables) == [True, True, True, True]
 
 
 def test_when_a_relay_crashes_the_other_asks_once_for_what_all_hosts_lost() -> None:
-    effort = dsn02.Effort(40, before=1, stalled=1, down=2, after=2)
+    effort = dsn02.PhaseDurations(40, before=1, stalled=1, down=2, after=2)
     tables = by_name(dsn02.relay_crashes(two_relays(), effort))
     assert held(dsn02.FIGURE_7, tables)[:4] == [True, True, True, True]
     rates = dsn02.rates_table()
@@ -82,21 +82,21 @@ def test_when_a_relay_crashes_the_other_asks_once_for_what_all_hosts_lost() -> N
 
 
 def test_nacks_are_consolidated_also_where_every_host_takes_its_own_ways() -> None:
-    effort = dsn02.Effort(40, before=1, stalled=1, down=2, after=2)
+    effort = dsn02.PhaseDurations(40, before=1, stalled=1, down=2, after=2)
     pubends = ("q1", "q2", "q3", "q4")
     assert any(len(ways(pubend)) > 1 for pubend in pubends)
-    tables = by_name(dsn02.relay_crashes(SimOverlay(layout_of(pubends=pubends), 40), effort))
+    tables = by_name(dsn02.relay_crashes(SimulatedFailures(layout_of(pubends=pubends), 40), effort))
     assert held(dsn02.FIGURE_7, tables)[2]
 
 
 def test_when_the_publishers_broker_is_back_all_hosts_ask_for_what_it_could_not_send() -> None:
-    effort = dsn02.Effort(40, before=1, stalled=0.5, down=2, after=3)
+    effort = dsn02.PhaseDurations(40, before=1, stalled=0.5, down=2, after=3)
     tables = by_name(dsn02.publisher_crashes(two_relays(), effort, RELAYS))
     assert held(dsn02.FIGURE_8, tables) == [True, True, True, True]
 
 
 def test_without_a_second_relay_a_stalled_link_holds_up_those_behind_it_and_nobody_else() -> None:
-    effort = dsn02.Effort(40, before=1, stalled=0.5, down=2, after=2)
+    effort = dsn02.PhaseDurations(40, before=1, stalled=0.5, down=2, after=2)
     tables = by_name(dsn02.link_fails(one_relay(), effort))
     _, asks, is_normal, others = held(dsn02.FIGURE_6, tables)
     assert not asks
@@ -105,7 +105,7 @@ def test_without_a_second_relay_a_stalled_link_holds_up_those_behind_it_and_nobo
 
 
 def test_without_a_second_relay_a_crash_holds_up_everybody() -> None:
-    effort = dsn02.Effort(40, before=1, stalled=0.5, down=1, after=2)
+    effort = dsn02.PhaseDurations(40, before=1, stalled=0.5, down=1, after=2)
     tables = by_name(dsn02.relay_crashes(one_relay(), effort))
     assert max(tables["latency"].numbers("latency_ms")) > 1_000
     assert set(tables["nacks"].words("broker")) == {"b1", *HOSTS}
@@ -121,6 +121,6 @@ def test_idle_links_carry_no_more_than_their_bound_however_many_subscribers_ther
 
 def test_real_brokers_are_measured_while_every_event_is_checked() -> None:
     table = overhead.cpu_table()
-    asyncio.run(overhead.measured(table, "durable", 0, overhead.Effort(100, 4, 0.2, 1)))
+    asyncio.run(overhead.measured(table, "durable", 0, overhead.OverheadEffort(100, 4, 0.2, 1)))
     assert table.words("broker") == ["phb", "shb"]
     assert min(table.numbers("events")) > 0

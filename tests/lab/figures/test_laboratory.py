@@ -11,33 +11,33 @@ from click.testing import CliRunner
 
 from tidemark.cli import main
 from tidemark.lab.figures.catalogue import EXPERIMENTS
+from tidemark.lab.figures.estimates import fitted, median_interval, slope_between
 from tidemark.lab.figures.experiment import (
+    Comparison,
     Experiment,
     Figure,
-    Finding,
     Panel,
-    Series,
+    PlotSeries,
     Tables,
     setting,
     verdict,
 )
-from tidemark.lab.figures.judging import fitted, median_interval, slope_between
 from tidemark.lab.figures.laboratory import collect, make, run
 from tidemark.lab.figures.table import Table, mean_by, read, read_all
 
 
-def findings(*held: bool | None) -> list[Finding]:
-    return [Finding("so", "so", each) for each in held]
+def findings(*held: bool | None) -> list[Comparison]:
+    return [Comparison("so", "so", each) for each in held]
 
 
-def rising(tables: Tables) -> Sequence[Finding]:
+def rising(tables: Tables) -> Sequence[Comparison]:
     values = tables["values"].numbers("value")
-    return [Finding("it rises", f"from {values[0]:g} to {values[-1]:g}", bool(values[-1] > values[0]))]
+    return [Comparison("it rises", f"from {values[0]:g} to {values[-1]:g}", bool(values[-1] > values[0]))]
 
 
 def drawn(tables: Tables) -> Sequence[Panel]:
     values = tables["values"].numbers("value")
-    return [Panel("values", "x", "y", [Series("value", np.arange(float(len(values))), values)])]
+    return [Panel("values", "x", "y", [PlotSeries("value", np.arange(float(len(values))), values)])]
 
 
 def measured(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:

@@ -1,0 +1,1 @@
+"""Tests of the benchmarks: what they report, and that a wrong result fails a run."""

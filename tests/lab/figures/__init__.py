@@ -1,0 +1,1 @@
+"""Tests of the experiments of the papers and of the pages that are made of them."""

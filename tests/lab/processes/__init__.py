@@ -1,0 +1,1 @@
+"""Tests of the ledgers, the audit in one process, and the faulty proxy."""
