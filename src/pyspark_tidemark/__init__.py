@@ -1,6 +1,6 @@
-"""How Spark finds the format "tidemark": it takes the DefaultSource of every package named `pyspark_*`.
+"""How Spark finds the format "tidemark": it takes the `DefaultSource` of every package named `pyspark_*`.
 
-One that cannot be imported would hide the formats of all the others, so nothing else is in here.
+A package that cannot be imported would hide the formats of all the others, so nothing else is in this one.
 """
 
 from tidemark.spark.source.source import TidemarkSource as DefaultSource

@@ -1,7 +1,23 @@
-"""Spark: the second reader of the one log. Source, sink, archive, history, audit.
+"""The pipeline on Spark, the second reader of the log: source, sink, archive, history, deep catch-up, audit.
 
-`history` is the entry for analysts; everything else is in the modules. `history` is imported when a program
-first uses it, so that a task of the source, say, does not load what only an archive needs.
+`history` is the entry for analysts. It is loaded when it is first used, so that a task of the source, say,
+does not load what only the archive needs. The packages:
+
+| package | what it does | entry |
+|---|---|---|
+| `source` | `spark.read` and `spark.readStream` of the format "tidemark" | `source.TidemarkSource` |
+| `sink` | `df.write` and `df.writeStream` of the same format | `sink.Sink` |
+| `archive` | writes and reads the Delta tables that hold history | `archive.Archive`, `reader.read` |
+| `history_frames` | history as a DataFrame, from archive and brokers | `frame.history` |
+| `deep` | deep catch-up: answers brokers from the archive | `service.DeepService` |
+| `audit` | checks exactly-once delivery by ledgers | `audit.run` |
+| `pushdown` | conditions of Spark and Arrow as selectors | `filters.from_spark_filters` |
+| `sql` | selectors as Spark SQL | `expression.to_spark_sql` |
+| `engine` | sessions, their Java, tasks, errors in one line | `session.session` |
+
+`pipeline` has the jobs of the command line, `reports` what they report, `connections` the connections to
+brokers, `options` the options of the format, and `topic_columns`, `columns` and `types` say how events look
+as columns.
 """
 
 from __future__ import annotations

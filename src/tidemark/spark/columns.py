@@ -1,7 +1,8 @@
 """Where the fields of events lie among the columns that `message.foreign.arrow.types` gives them, and back.
 
-A field's column has the field's own path but for one case: what is chosen in a variant and may itself be None
-is a field `value` of a struct, so that choosing it shows. Headers are columns by their own names.
+A field's column has the field's own path, but for one case: the chosen case of a variant whose value may
+itself be NULL lies in a field `value` of a struct, so that the choice shows. Headers are columns by their own
+names.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tidemark.spark.sql.text import column_text
 
 
 class EventColumns:
-    """The columns of events of type `root`, whose references have been written out."""
+    """The columns of events of type `root`, in which references are written out."""
 
     def __init__(self, root: Type) -> None:
         self._root = root
@@ -24,7 +25,7 @@ class EventColumns:
         return column_text(self.column(field))
 
     def column(self, field: Path) -> Path:
-        """The path of the column that holds `field`, or TranslationError."""
+        """The path of the column that holds `field`. Raises TranslationError if it has none."""
         if _is_header(field):
             return field
         column: Path = ()
@@ -38,7 +39,10 @@ class EventColumns:
         return column
 
     def field(self, column: Path) -> Path | None:
-        """The field that `column` holds, for `from_spark_filters(..., field=...)`; None if it holds none."""
+        """The field that `column` holds, for `from_spark_filters(..., field=...)`;
+
+        None if it holds no field.
+        """
         if _is_header(column):
             return column
         names: Path = ()
@@ -56,7 +60,7 @@ class EventColumns:
 
 
 def _members(item: Type) -> dict[str, Member]:
-    """By name, what lies directly in the column of a type."""
+    """name -> member: what lies directly in the column of a type."""
     core, _ = split_option(item)
     if isinstance(core, Tuple):
         return {member.name: member for member in members(core)}

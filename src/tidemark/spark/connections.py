@@ -1,12 +1,13 @@
 """Connections of the pipeline: one broker asked until it answers, and several brokers read as one.
 
-The client looks for a lost broker by itself, but a question that was under way when the broker was lost
+The client reconnects to a lost broker by itself, but a question that was under way when the broker was lost
 fails. `RetryingClient` asks such a question again, with a back-off, until `retry_seconds` have passed without
-an answer, and then raises one clear error. Use it only for questions that may be asked twice.
+an answer, and then raises one clear error. It is only for questions that may be asked twice.
 
-One URL may name addresses that stand in for each other, `tidemark://a:7676,b:7676`. Whole URLs after each
-other, `tidemark://a:7676,tidemark://b:7676`, are brokers with pubends of their own, each of which has to be
-there; `Brokers` finds out which of them hosts which pubend.
+One URL may name addresses that stand in for each other, `tidemark://a:7676,b:7676`. Whole URLs in a row,
+`tidemark://a:7676,tidemark://b:7676`, are brokers with pubends of their own. `RetryingClients` needs all of
+them and fetches a pubend from its host; `ArchiveBrokers` goes on with those that answer. `retrying_client` is
+the entry for readers.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from tidemark.wire.frames import Fetched
 
 T = TypeVar("T")
 
-#: The first connection of a query: a broker that was never there is a mistake more often than a fault.
+#: How long the first connection of a query may take: a broker that was never there is more likely a mistake
+#: in the URL than a fault.
 CONNECT_SECONDS_MAX = 10.0
 _CLOSE_SECONDS = 1.0
 BROKERS_MAX = 1_000
-#: A broker that is away is looked for this often, and for so long; the others do not wait longer for it.
+#: How often the archive looks for a broker that is away, how long a first connection may take, and how long
+#: one to a broker that was away: the other brokers wait meanwhile.
 AWAY_SECONDS = 5.0
 CONNECT_SECONDS = 10.0
 CONNECT_AGAIN_SECONDS = 1.0
@@ -40,7 +43,7 @@ _log = logging.getLogger("tidemark.archive")
 
 
 class RetryingClient:
-    """Questions to one broker, asked until they are answered."""
+    """Asks one broker, again and again, until it answers."""
 
     def __init__(
         self, url: str, retry_seconds: float, *, publisher: str | None = None, pubend: str | None = None
@@ -66,9 +69,9 @@ class RetryingClient:
             client.close(_CLOSE_SECONDS)
 
     def run(self, question: Callable[[sync.Client], T]) -> T:
-        """What the question gives; NotConnectedError when no broker has answered it for too long.
+        """What the question returns. Raises NotConnectedError if there was no answer for `retry_seconds`.
 
-        A full disk is waited out like an absence.
+        A broker whose disk is full is waited for like one that is away; other refusals are raised at once.
         """
         deadline = time.monotonic() + self._retry_seconds
         backoff = Backoff()
@@ -107,13 +110,17 @@ class RetryingClient:
         return self._client
 
     def _forget_after(self, error: Exception) -> None:
-        """A publisher's numbers went on although their fate is open: only a new client starts from before."""
+        """Drop the connection where asking again needs a new one.
+
+        A publishing client has used up sequence numbers whose fate is open; only a new client uses them
+        again.
+        """
         if self._publisher is not None or isinstance(error, TimedOutError):
             self.close()
 
 
 def urls_of(text: str | Sequence[str]) -> tuple[str, ...]:
-    """The URLs of all brokers, each checked; ConfigError if there is none."""
+    """The URLs of all brokers, each once. Raises ConfigError if there is none or one is malformed."""
     texts = [text] if isinstance(text, str) else text
     urls = [url for each in texts for url in re.split(rf"\s*,\s*(?={re.escape(SCHEME)})", each.strip())]
     for url in urls:
@@ -124,7 +131,10 @@ def urls_of(text: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def merged_pubends(answers: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[dict[str, Any]]:
-    """What each broker says of its pubends as one list, with `broker` in each; none may have two hosts."""
+    """The pubends of several brokers in one list by name, with the URL as `broker` in each.
+
+    Raises ConfigError if two brokers host a pubend of the same name.
+    """
     found: dict[str, dict[str, Any]] = {}
     for url, pubends in answers:
         for each in pubends:
@@ -140,7 +150,7 @@ def merged_pubends(answers: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -
 
 
 def merged_topics(answers: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Every topic that one of them knows, with all versions of its schema."""
+    """The topics of several brokers by name, each with all versions of its schema."""
     found: dict[str, dict[str, Any]] = {}
     for answer in answers:
         for each in answer:
@@ -150,8 +160,8 @@ def merged_topics(answers: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[s
     return [found[name] for name in sorted(found)]
 
 
-class BrokerConnection(Protocol):
-    """What a reader needs of brokers."""
+class BrokerReader(Protocol):
+    """A connection to one broker or several, as readers need it."""
 
     def ask(self, what: str) -> Any:
         """See Client.ask."""
@@ -164,21 +174,21 @@ class BrokerConnection(Protocol):
     def close(self) -> None:
         """Disconnect."""
 
-    def __enter__(self) -> BrokerConnection: ...
+    def __enter__(self) -> BrokerReader: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 
-def retrying_client(broker: str, retry_seconds: float) -> BrokerConnection:
-    """One connection, or one for each broker, that outlasts an absence of so many seconds."""
+def retrying_client(broker: str, retry_seconds: float) -> BrokerReader:
+    """A connection to one broker or several, which waits `retry_seconds` for a broker that is away."""
     urls = urls_of(broker)
     return RetryingClient(urls[0], retry_seconds) if len(urls) == 1 else RetryingClients(urls, retry_seconds)
 
 
 class RetryingClients:
-    """Questions to several brokers: all answer, or it fails; a pubend is read from its host."""
+    """Asks several brokers, all of which must answer; a pubend is fetched from its host."""
 
     def __init__(self, urls: Sequence[str], retry_seconds: float) -> None:
         self._brokers = {url: RetryingClient(url, retry_seconds) for url in urls}
@@ -193,18 +203,18 @@ class RetryingClients:
         self.close()
 
     def close(self) -> None:
-        """Disconnect from all."""
+        """Disconnect from all brokers."""
         for each in self._brokers.values():
             each.close()
 
     def ask(self, what: str) -> Any:
-        """`pubends`, `topics` or `archive`, of all."""
+        """The answers of all brokers to `pubends`, `topics` or `archive`, as one answer."""
         answers = {url: broker.ask(what) for url, broker in self._brokers.items()}
         if what == "archive":
             return [path for found in answers.values() for path in found]
         if what == "topics":
             return merged_topics(answers.values())
-        assert what == "pubends", "other questions are one broker's"
+        assert what == "pubends", "other questions are for one broker"
         found = merged_pubends(answers.items())
         self._hosts = {each["pubend"]: each["broker"] for each in found}
         return found
@@ -212,7 +222,7 @@ class RetryingClients:
     def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
     ) -> Fetched:
-        """See Client.fetch; asks who hosts the pubend if that is not known yet."""
+        """See Client.fetch. Raises ConfigError if none of the brokers hosts the pubend."""
         if pubend not in self._hosts:
             self.ask("pubends")
         if pubend not in self._hosts:
@@ -225,7 +235,7 @@ class RetryingClients:
 
 
 class ArchiveBrokers:
-    """The brokers of an archive: those that are away are passed over, and looked for from time to time."""
+    """The brokers of an archive; one that is away is skipped, and looked for from time to time."""
 
     def __init__(
         self,
@@ -239,9 +249,9 @@ class ArchiveBrokers:
         self._patience = CONNECT_SECONDS if patience is None else patience
         self._clock = clock
         self._clients: dict[str, sync.Client] = {}
-        #: url -> why, and when it was looked for
+        #: url -> why it does not answer, and when it was last tried
         self._away: dict[str, tuple[str, float]] = {}
-        #: the pubends that were hosted by these when it was last looked who hosts the others
+        #: the pubends of these brokers when `_warn_of_others` last compared them with those of the overlay
         self._hosted: set[str] | None = None
 
     @property
@@ -250,22 +260,22 @@ class ArchiveBrokers:
         return {url: reason for url, (reason, _) in self._away.items()}
 
     def close(self) -> None:
-        """Forget all connections; the next question makes new ones."""
+        """Close all connections; the next question makes new ones."""
         for url in list(self._clients):
             self._forget(url)
 
     def pubends(self) -> list[dict[str, Any]]:
-        """Those of all brokers that answer; NotConnectedError if none does."""
+        """The pubends of all brokers that answer. Raises NotConnectedError if none does."""
         found = merged_pubends(self._answers(lambda client: client.ask("pubends")).items())
-        self._tell_of_others({each["pubend"] for each in found})
+        self._warn_of_others({each["pubend"] for each in found})
         return found
 
     def topics(self) -> list[dict[str, Any]]:
-        """The topics of all brokers that answer."""
+        """The topics of all brokers that answer. Raises NotConnectedError if none does."""
         return merged_topics(self._answers(lambda client: client.ask("topics")).values())
 
     def client(self, url: str) -> sync.Client:
-        """The connection to one of them."""
+        """The connection to the broker at `url`, which is made if there is none."""
         if url not in self._clients:
             patience = min(CONNECT_AGAIN_SECONDS, self._patience) if url in self._away else self._patience
             self._clients[url] = sync.connect(url, timeout=ANSWER_SECONDS, connect_timeout=patience)
@@ -286,7 +296,8 @@ class ArchiveBrokers:
             raise NotConnectedError("; ".join(self.away.values()))
         return answers
 
-    def _tell_of_others(self, hosted: set[str]) -> None:
+    def _warn_of_others(self, hosted: set[str]) -> None:
+        """Log the pubends of the overlay that none of these brokers hosts, when something has changed."""
         if self._away or hosted == self._hosted:
             return
         routes = self._answers(lambda client: client.ask("routes")).values()

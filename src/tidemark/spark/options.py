@@ -1,6 +1,6 @@
-"""The options of the format "tidemark", checked: one that is misspelt is refused, never passed over.
+"""The options of the format "tidemark", checked: a misspelt option is refused, never ignored.
 
-Spark hands options over as text and forgets how their names were capitalised.
+Spark hands options over as text and does not keep the case of their names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidemark.ticks import CheckpointToken
 
 #: How long a broker may be away before a query fails.
 RETRY_SECONDS = 60.0
-#: It becomes a part of a publisher's name and, escaped, of a file's.
+#: Of the option `job`, which becomes a part of a publisher's name and, escaped, of a file's name.
 NAME_BYTES_MAX = 64
 
 _SOURCE = (
@@ -30,7 +30,7 @@ _SOURCE = (
     "pushFilters", "retrySeconds",
 )  # fmt: skip
 _SINK = ("broker", "topic", "pubend", "key", "staging", "job", "retrySeconds")
-#: What Spark itself, or a user for Spark, puts among the options.
+#: Options that Spark itself sets, or a user sets for Spark.
 _OF_SPARK = ("path", "checkpointlocation", "querynamehint", "outputmode")
 
 
@@ -40,7 +40,10 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading starts: `at` what is there, `after` a token, or (for every pubend alike) after a tick."""
+    """Where reading starts; one of the three is given.
+
+    `at` the earliest or latest event there is, `after` a checkpoint token, or after one tick in every pubend.
+    """
 
     at: Literal["earliest", "latest"] | None = None
     after: CheckpointToken | None = None
@@ -49,13 +52,13 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What to read."""
+    """The options of a read."""
 
     broker: str
     topic: str
     selector: str = ""
     start: Start = Start("earliest")
-    #: None for all
+    #: names of columns; None for all
     columns: tuple[str, ...] | None = None
     fail_on_gap: bool = True
     events_per_trigger_max: int | None = None
@@ -67,7 +70,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where to publish, and how."""
+    """The options of a write."""
 
     broker: str
     topic: str
@@ -82,7 +85,7 @@ class SinkOptions:
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options of a read; ConfigError says which one is wrong and how to write it."""
+    """The options of a read. Raises ConfigError, which says which option is wrong and how to write it."""
     options = _Options(given, _SOURCE)
     return SourceOptions(
         broker=options.required("broker", "tidemark://127.0.0.1:7676", _urls),
@@ -99,7 +102,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options of a write; ConfigError says which one is wrong and how to write it."""
+    """The options of a write. Raises ConfigError, which says which option is wrong and how to write it."""
     options = _Options(given, _SINK)
     staging = options.get("staging", local_path, None)
     checkpoint = options.get("checkpointLocation", str, None)
@@ -125,7 +128,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 def parse_start(text: str) -> Start:
     """`earliest`, `latest`, a checkpoint token as text or JSON, or a time in ISO 8601.
 
-    A time without a zone is UTC. It means the events of that microsecond and all after it.
+    A time without a zone is UTC. Reading starts with the events of that microsecond. Raises ConfigError.
     """
     if text == "earliest":
         return Start("earliest")
@@ -145,7 +148,7 @@ def parse_start(text: str) -> Start:
 
 
 class _Options:
-    """Options by their names, however they are capitalised."""
+    """Options by name, in any case. Raises ConfigError for a name that is not known."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._given = {name.lower(): str(value) for name, value in given.items()}
@@ -156,7 +159,10 @@ class _Options:
             raise ConfigError(f"there is no such option here: {hint}", key=name)
 
     def get(self, name: str, read: Callable[[str], T], default: D) -> T | D:
-        """The option's value, or the default."""
+        """The option's value as `read` parses it, or the default.
+
+        Raises ConfigError if it cannot be parsed.
+        """
         text = self._given.get(name.lower())
         if text is None:
             return default
@@ -166,7 +172,7 @@ class _Options:
             raise ConfigError(str(error), key=name) from None
 
     def required(self, name: str, example: str, read: Callable[[str], T]) -> T:
-        """The option's value; ConfigError shows an example when it is not given."""
+        """The option's value. Raises ConfigError with the example if the option is not given."""
         if name.lower() not in self._given:
             raise ConfigError(f'is required: .option("{name}", "{example}")', key=name)
         found = self.get(name, read, None)
@@ -175,7 +181,7 @@ class _Options:
 
 
 def local_path(text: str) -> str:
-    """The full path of a directory, also of a `file:` URI; ConfigError for other file systems."""
+    """The absolute path of a directory, or of a `file:` URI. Raises ConfigError for other file systems."""
     scheme, colon, rest = text.partition(":")
     if colon and len(scheme) > 1 and "/" not in scheme:
         if scheme.lower() != "file":
@@ -185,7 +191,7 @@ def local_path(text: str) -> str:
         text = "/" + rest.lstrip("/")
     if not text:
         raise ConfigError("a path is not empty")
-    # Full, because a task on another machine, or in another process, starts from another directory.
+    # Absolute, because a task in another process or on another machine has another working directory.
     return os.path.abspath(text)
 
 
@@ -195,7 +201,7 @@ def _url(text: str) -> str:
 
 
 def _urls(text: str) -> str:
-    """Several brokers, whose pubends are read together."""
+    """URLs of several brokers, whose pubends are read together."""
     urls_of(text)
     return text
 

@@ -1,7 +1,7 @@
-"""Spark types of natural types: those of the Arrow types that `tidemark.message.foreign.arrow.types` gives.
+"""Spark types for our types: those that Spark has for the types of `tidemark.message.foreign.arrow.types`.
 
 Going through Arrow keeps the two the same by construction; Spark compares them exactly when a data source
-hands over record batches. pyspark is only imported when something is asked for.
+hands over record batches. pyspark is imported only when a type is asked for.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import numpy as np
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.spark.archive.layout import ArchiveLayout, fields_of
+from tidemark.spark.archive.plan import RoundPart
 from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, save_state, save_topics
 from tidemark.spark.archive.table import ArchiveTable, root_of
 from tidemark.spark.archive.writer import PartWriter
@@ -43,8 +44,9 @@ class SmallArchive:
     def round(self, covered: dict[str, int], events: dict[str, list[Event]]) -> None:
         """One more round: a file for each root that has events."""
         batch = self.state.batch + 1
-        layouts = dict.fromkeys(self._tables, self._layout)
-        writer = PartWriter(self.path, layouts, {}, self._topics.schemas, batch=batch, part=0)
+        layouts = dict.fromkeys(self._tables, self._layout.to_bytes())
+        part = RoundPart(str(self.path), batch, 0, (), self._topics.described, layouts, {})
+        writer = PartWriter(part, self._topics.schemas)
         for pubend, some in sorted(events.items()):
             if some:
                 writer.add(pubend, batch_of(some))

@@ -158,7 +158,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     elif where == "before the report":
         monkeypatch.setattr(Archive, "_report", crash)
     else:
-        monkeypatch.setattr(archive_compaction.Maintenance, "keep", crash)
+        monkeypatch.setattr(archive_compaction.Maintenance, "run", crash)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.archive.state import load_state
 from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of, log_of
 from tidemark.spark.history_frames.frame import gaps_of
-from tidemark.spark.source.offsets import check_gaps, places
+from tidemark.spark.source.offsets import check_gaps, pubend_extents
 from tidemark.spark.source.reading import archive_at
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
@@ -93,7 +93,7 @@ def test_what_goes_over_the_size_is_an_explicit_gap_for_every_reader(
     gap = (rounds[0][0], released)
     assert archive_reader.gaps(path, "main", rounds[0][0], TICK_MAX - 1)[0] == gap
     # The source: with the whole range, and with a gap's row if it is wanted.
-    there = places(tm.ask("pubends"))
+    there = pubend_extents(tm.ask("pubends"))
     with pytest.raises(EventsLostError) as lost:
         check_gaps(
             CheckpointToken({"main": gap[0]}),
@@ -116,17 +116,17 @@ def test_history_grows_old_without_new_events_too(node: LiveNode, tm: sync.Clien
     now = 0.0
     with Archive(node.url, path) as archive:
         archive.round()
-        keeper = Maintenance(archive, ArchiveRetention(seconds=0.05), clock=lambda: now)
+        maintenance = Maintenance(archive, ArchiveRetention(seconds=0.05), clock=lambda: now)
         time.sleep(0.1)
-        keeper.keep(is_changed=False)
+        maintenance.run(is_changed=False)
         assert ticks_in(path) == []
         publish(tm, 5)
         archive.round()
         time.sleep(0.1)
-        keeper.keep(is_changed=False)
+        maintenance.run(is_changed=False)
         assert len(ticks_in(path)) == 5
         now += archive_compaction.LOOK_SECONDS
-        keeper.keep(is_changed=False)
+        maintenance.run(is_changed=False)
         assert ticks_in(path) == []
 
 
@@ -244,12 +244,12 @@ def test_the_sweep_leaves_what_readers_may_still_read(
     with Archive(node.url, path) as archive:
         archive.round()
         now: dict[str, Any] = {"t": 0.0}
-        keeper = Maintenance(archive, ArchiveRetention(bytes=1), clock=lambda: now["t"])
-        keeper.keep(is_changed=True)
+        maintenance = Maintenance(archive, ArchiveRetention(bytes=1), clock=lambda: now["t"])
+        maintenance.run(is_changed=True)
         assert len(list(folder_of(path, "t").glob("*.parquet"))) == 1
         monkeypatch.setattr(archive_compaction, "GRACE_SECONDS", -1.0)
-        keeper.keep(is_changed=True)
+        maintenance.run(is_changed=True)
         assert len(list(folder_of(path, "t").glob("*.parquet"))) == 1
         now["t"] += archive_compaction.SWEEP_SECONDS
-        keeper.keep(is_changed=False)
+        maintenance.run(is_changed=False)
         assert list(folder_of(path, "t").glob("*.parquet")) == []

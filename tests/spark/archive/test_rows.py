@@ -122,9 +122,9 @@ def test_events_of_a_schema_that_nobody_knows_are_kept_whole() -> None:
 def test_fields_of_one_name_and_unlike_types_have_columns_of_their_own() -> None:
     layout = ArchiveLayout().extended([("price", pa.int32()), ("Price", pa.int32()), ("price", pa.string())])
     assert layout.schema.names[len(HEADERS) :] == ["price", "Price@2", "price@3"]
-    assert layout.place("price", pa.string()) == "price@3"
-    assert layout.place("price", pa.int64()) is None
-    assert layout.extended([("price", pa.int64())]).place("price", pa.int64()) == "price@4"
+    assert layout.column_of("price", pa.string()) == "price@3"
+    assert layout.column_of("price", pa.int64()) is None
+    assert layout.extended([("price", pa.int64())]).column_of("price", pa.int64()) == "price@4"
     assert ArchiveLayout().extended([("_tick", pa.int64()), ("a b.c@2", pa.int64())]).schema.names[-2:] == [
         "_tick@2",
         "a%20b%2Ec%402",
@@ -136,7 +136,7 @@ def test_structs_grow_in_place() -> None:
     b = pa.struct([("y", pa.list_(pa.field("element", a)))])
     layout = ArchiveLayout().extended([("s", a), ("s", b)])
     assert layout.schema.names[-1] == "s"
-    assert layout.place("s", a) == layout.place("s", b) == "s"
+    assert layout.column_of("s", a) == layout.column_of("s", b) == "s"
     assert layout.extended([("s", b)]) is layout
     assert merge_types(a, pa.struct([("x", pa.int64())])) is None
 

@@ -23,8 +23,8 @@ GAP = {"what": "gap", "subscriber": "s", "pubend": "main", "base": 1, "upto": 2,
 
 
 def rows_of(path: Path, paths: list[tuple[str, ...]] | None = None) -> list[dict[str, Any]]:
-    hands = ledgers.packed(ledgers.parts(LedgerFile(3, "x", path)))
-    batches = [batch for hand in hands for batch in ledger_lines.read(hand, paths or [])]
+    shares = ledgers.packed(ledgers.parts(LedgerFile(3, "x", path)))
+    batches = [batch for share in shares for batch in ledger_lines.read(share, paths or [])]
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
 
@@ -193,5 +193,5 @@ def test_the_same_ledger_twice_is_refused(tmp_path: Path) -> None:
 def test_small_parts_share_a_task_and_large_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledgers, "PART_BYTES_MAX", 10)
     sizes = [0, 4, 4, 4, 10, 1, 30, 1]
-    hands = ledgers.packed(ledgers.LedgerPart(0, "", 0, 0, size) for size in sizes)
-    assert [[part.size_bytes for part in hand] for hand in hands] == [[0, 4, 4], [4], [10], [1], [30], [1]]
+    shares = ledgers.packed(ledgers.LedgerPart(0, "", 0, 0, size) for size in sizes)
+    assert [[part.size_bytes for part in share] for share in shares] == [[0, 4, 4], [4], [10], [1], [30], [1]]

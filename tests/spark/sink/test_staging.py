@@ -28,6 +28,10 @@ class Pubend:
         self.log: list[str] = []
         self.next: dict[str, int] = {}
         self.dies_after: int | None = None
+        self.name = "main"
+
+    def pubend_of(self, _publisher: str, _before: str | None) -> str:
+        return self.name
 
     def publish(self, staging: Staging, record: BatchRecord) -> None:
         sequence = record.first
@@ -55,7 +59,8 @@ def staging(tmp_path: Path) -> Staging:
 
 
 def run(staging: Staging, pubend: Pubend, batch: int, *parts: StagedFile, where: str = "main") -> None:
-    commit(staging, "q", batch, parts, lambda *_: where, pubend.publish)
+    pubend.name = where
+    commit(staging, "q", batch, parts, pubend)
 
 
 def files(staging: Staging) -> list[str]:
@@ -170,11 +175,12 @@ def test_of_two_drivers_the_second_publishes_what_the_first_has_recorded(
 def test_a_driver_whose_files_another_has_published_is_content(staging: Staging) -> None:
     part = staging.stage(0, [events("a")])
 
-    def overtaken(place: Staging, record: BatchRecord) -> None:
-        place.mark_published(record)
-        list(place.read(part))
+    class Overtaken(Pubend):
+        def publish(self, staging: Staging, record: BatchRecord) -> None:
+            staging.mark_published(record)
+            list(staging.read(part))
 
-    commit(staging, "q", 0, [part], lambda *_: "main", overtaken)
+    commit(staging, "q", 0, [part], Overtaken())
     last = staging.last()
     assert last is not None
     assert staging.is_published(last)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import ConfigError, EventsLostError
 from tidemark.spark.options import Start
-from tidemark.spark.source.offsets import check_gaps, initial, latest, places
+from tidemark.spark.source.offsets import check_gaps, initial, latest, pubend_extents
 from tidemark.spark.source.partitions import PARTITION_BYTES, TickRange, split, split_evenly
 from tidemark.spark.source.reading import NoArchive
 from tidemark.ticks import TICK_MIN, CheckpointToken
@@ -34,47 +34,47 @@ def archived(upto: int) -> Any:
 
 def test_silence_moves_no_token() -> None:
     start = Token({"p": 90})
-    assert latest(start, places([pubend(position=500)])) == start
-    assert latest(Token(), places([pubend(last=None)])) == Token()
+    assert latest(start, pubend_extents([pubend(position=500)])) == start
+    assert latest(Token(), pubend_extents([pubend(last=None)])) == Token()
 
 
 def test_an_event_that_is_not_on_disk_yet_is_not_there() -> None:
-    assert latest(Token(), places([pubend(position=80, last=90)])) == Token({"p": 80})
+    assert latest(Token(), pubend_extents([pubend(position=80, last=90)])) == Token({"p": 80})
 
 
 def test_a_token_that_is_ahead_of_the_broker_stays() -> None:
     ahead = Token({"p": 200, "elsewhere": 7})
-    assert latest(ahead, places([pubend()])) == ahead
+    assert latest(ahead, pubend_extents([pubend()])) == ahead
 
 
 def test_nothing_is_read_beyond_a_ceiling_and_no_pubend_that_came_later() -> None:
-    there = places([pubend(), pubend("new")])
+    there = pubend_extents([pubend(), pubend("new")])
     assert latest(Token(), there, Token({"p": 60})) == Token({"p": 60})
 
 
 def test_the_earliest_is_what_is_there() -> None:
-    there = places([pubend(lost=40), pubend("q")])
+    there = pubend_extents([pubend(lost=40), pubend("q")])
     start = Start("earliest")
     assert initial(start, there, NOTHING_ARCHIVED) == Token({"p": 40, "q": TICK_MIN})
     assert initial(start, there, archived(40)) == Token({"p": TICK_MIN, "q": TICK_MIN})
 
 
 def test_the_latest_is_where_the_stream_stands() -> None:
-    assert initial(Start("latest"), places([pubend()]), NOTHING_ARCHIVED) == Token({"p": 100})
+    assert initial(Start("latest"), pubend_extents([pubend()]), NOTHING_ARCHIVED) == Token({"p": 100})
 
 
 def test_a_time_is_a_tick_of_every_pubend() -> None:
-    there = places([pubend(), pubend("q")])
+    there = pubend_extents([pubend(), pubend("q")])
     assert initial(Start(tick=50), there, NOTHING_ARCHIVED) == Token({"p": 50, "q": 50})
 
 
 def test_a_token_of_another_broker_is_refused() -> None:
     with pytest.raises(ConfigError, match="'other', which this broker does not host; it hosts p"):
-        initial(Start(after=Token({"other": 1})), places([pubend()]), NOTHING_ARCHIVED)
+        initial(Start(after=Token({"other": 1})), pubend_extents([pubend()]), NOTHING_ARCHIVED)
 
 
 def test_a_gap_is_told_with_its_exact_range() -> None:
-    there = places([pubend(lost=70)])
+    there = pubend_extents([pubend(lost=70)])
     with pytest.raises(EventsLostError, match=r"\(50, 70\] of the pubend 'p' are gone") as caught:
         check_gaps(Token({"p": 50}), Token({"p": 90}), there, NOTHING_ARCHIVED, TICK_MIN)
     assert "\n" not in str(caught.value)
@@ -84,7 +84,7 @@ def test_a_gap_is_told_with_its_exact_range() -> None:
 
 
 def test_what_the_archive_has_is_no_gap() -> None:
-    there = places([pubend(lost=70)])
+    there = pubend_extents([pubend(lost=70)])
     check_gaps(Token({"p": 50}), Token({"p": 90}), there, archived(70), TICK_MIN)
     check_gaps(Token({"p": 70}), Token({"p": 90}), there, NOTHING_ARCHIVED, TICK_MIN)
 

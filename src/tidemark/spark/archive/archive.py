@@ -1,20 +1,21 @@
-"""The archive: pubend logs into Delta tables of Parquet, exactly once (DESIGN 11).
+"""Writing an archive: pubend logs into Delta tables of Parquet, exactly once (docs/architecture.md).
 
-A round reads what brokers have beyond `covered`, writes it into files, commits them and reports:
-  1. plan pubend x tick ranges, up to the positions that the broker has said;
-  2. tasks fetch them and write Parquet files, each synced by its task (a small round is one task, here in the
-     driver; a large one is a Spark job);
-  3. a Delta commit for each table that got files, which also says how far that table has got, synced;
-  4. the state says `covered`, synced: the round has ended;
-  5. the pubends are told, and may let go.
+A round reads what brokers have beyond `covered`, writes it into files, commits the files and reports:
+  1. the round is planned as ranges of ticks of pubends, up to the positions that the brokers have answered;
+  2. tasks fetch the ranges and write Parquet files, which each task syncs (a small round is one task, here in
+     the driver; a large one is a Spark job);
+  3. each table that got files gets one Delta commit, which also says how far that table has got, synced;
+  4. the state says the new `covered`, synced: the round has ended;
+  5. the pubends are told how far they are archived, and may release.
 
-Why a plain loop and not a streaming query: here the ticks that a commit has say what is in it, so exactly
-once needs no second ledger. A crash before a table's commit leaves files that no log names: they are removed.
-After it, the next round leaves out what that table has, by its own transaction. After the state, the report
-is made again by comparing what a pubend says is archived with what is covered; that also serves a broker that
-restarted. The commits say the state, too: if its file is damaged, it is made again from them. A streaming
-query would keep the same facts a second time in a checkpoint that Spark does not sync, with batch ids that
-start again when it is lost, and would cost a quarter of a second a round.
+Why a plain loop and not a streaming query: the ticks in a commit say what the commit contains, so
+exactly-once needs no second ledger. A crash before a table's commit leaves files that no log names; they are
+removed. After a table's commit, the next round leaves out what that table already has, by the table's own
+transaction. After the state, the report is made again by comparing what a pubend says is archived with what
+is covered, which also serves a broker that restarted. The commits repeat the state: if the file of the state
+is damaged, the state is rebuilt from them. A streaming query would keep the same facts a second time, in a
+checkpoint that Spark does not sync, with batch ids that start again when the checkpoint is lost, and would
+cost a quarter of a second a round.
 
 One process writes an archive: the directory is locked.
 """
@@ -32,8 +33,8 @@ from typing import Any
 from tidemark.errors import DamagedError, DirectoryLockedError, NotConnectedError
 from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance
 from tidemark.spark.archive.layout import ArchiveLayout, fields_of
-from tidemark.spark.archive.part import FETCH_SECONDS, PartResult, RoundPart, run_part, run_part_alone
-from tidemark.spark.archive.plan import FetchTask, backlog, divided, lost_before
+from tidemark.spark.archive.part import FETCH_SECONDS, PartResult, run_part, run_part_alone
+from tidemark.spark.archive.plan import FetchTask, RoundPart, backlog, divided, lost_before
 from tidemark.spark.archive.recovery import about_round, is_stale, recovered
 from tidemark.spark.archive.state import (
     FOLDER,
@@ -60,9 +61,9 @@ from tidemark.spark.engine.tasks import SessionLender, run_tasks
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
 
-#: A round in the driver takes about so much.
+#: About how much a round reads that runs in the driver.
 SMALL_ROUND_BYTES_MAX = 64 << 20
-#: With this much to do a round is a job of Spark's, if there is one, and takes about so much.
+#: With a backlog of this size a round is a Spark job, if a session is lent, and reads about so much at most.
 BACKLOG_BYTES_MIN = 512 << 20
 LARGE_ROUND_BYTES_MAX = 2 << 30
 PART_BYTES = 64 << 20
@@ -72,7 +73,7 @@ _log = logging.getLogger("tidemark.archive")
 
 
 class Archive:
-    """An archive that is being written, by this process alone."""
+    """An archive that this process writes. No other process can open it for writing meanwhile."""
 
     def __init__(
         self,
@@ -91,10 +92,10 @@ class Archive:
         try:
             self._topics = load_topics(self.path)
             self._tables, self.state = self._opened()
-            #: the last batch that was begun; a table may have got files of one that did not end
+            #: the last batch that was begun; it may be ahead of the state, if a round was interrupted
             self._batch = max([self.state.batch, *(each.batches[1] for each in self._files())])
             self._remove_strays()
-            self._keeper = Maintenance(self, retain or ArchiveRetention())
+            self._maintenance = Maintenance(self, retain or ArchiveRetention())
         except BaseException:
             self._disk.unlock()
             raise
@@ -108,35 +109,38 @@ class Archive:
         self.close()
 
     def close(self) -> None:
-        """Let others in."""
+        """Disconnect, and let another process write the archive."""
         self.disconnect()
         self._disk.unlock()
 
     def disconnect(self) -> None:
-        """Forget the connections; the next round makes new ones."""
+        """Close the connections to brokers; the next round makes new ones."""
         self._brokers.close()
 
     @property
     def away(self) -> dict[str, str]:
-        """Brokers that do not answer while others do, and why."""
+        """broker -> why it does not answer, while others do."""
         return self._brokers.away
 
     def round(self) -> Round | None:
-        """Archive what there is, or a first part of it; None if there was nothing."""
+        """Archive what the brokers have, or a first part of it.
+
+        Returns None if there was nothing to archive. Raises NotConnectedError if no broker answers.
+        """
         began = time.monotonic()
         pubends = self._brokers.pubends()
         ended = self._round(pubends, began)
         self._report(pubends)
-        self._keeper.keep(is_changed=ended is not None)
+        self._maintenance.run(is_changed=ended is not None)
         return ended
 
     @property
     def tables(self) -> Sequence[ArchiveTable]:
-        """All tables, as of the last commit."""
+        """All tables, as they are after the last commit."""
         return list(self._tables.values())
 
     def save(self, state: ArchiveState) -> None:
-        """Replace the state; on the platter when this returns."""
+        """Replace the state; the new one is on the platter when this returns."""
         save_state(self.path, state)
         self.state = state
 
@@ -152,7 +156,7 @@ class Archive:
             _warn_lost(gone.pubend, gone.base, gone.upto)
             state = state.without(gone.pubend, gone.base, gone.upto)
         covered = CheckpointToken({gone.pubend: gone.upto for gone in lost})
-        # Asked after the positions: whoever published up to there had declared the schema before.
+        # Topics are asked for after the positions: a publisher declares a schema before it publishes with it.
         self._learn(self._brokers.topics())
         self._batch += 1
         done = self._read(tasks, self._batch)
@@ -168,7 +172,7 @@ class Archive:
         return ended
 
     def _learn(self, described: list[dict[str, Any]]) -> None:
-        """New schemas: on the platter, and places for their fields in the tables, before they are used."""
+        """Save new schemas and give the tables columns for their fields, before any event needs them."""
         topics = self._topics.merged(described)
         if topics is not self._topics:
             save_topics(self.path, topics)
@@ -188,10 +192,10 @@ class Archive:
             return PartResult()
         if self._sessions is not None and sum(task.bytes for task in tasks) >= BACKLOG_BYTES_MIN:
             parts = [part for task in tasks for part in self._divided(task, len(tasks))]
-            # The broker may hold much that is archived already.
+            # The sizes that brokers answer include what is archived already; those of parts do not.
             if sum(task.bytes for task in parts) >= BACKLOG_BYTES_MIN:
                 each = [self._part([task], batch, number) for number, task in enumerate(parts)]
-                return _together(_run_on_spark(each, self._sessions))
+                return _merged(_run_on_spark(each, self._sessions))
         part = self._part(tasks, batch, 0)
         return run_part(replace(part, bytes_max=SMALL_ROUND_BYTES_MAX), self._brokers.client, self._topics)
 
@@ -207,7 +211,7 @@ class Archive:
             root: {name: tick for name in pubends if (tick := table.reached(name)) is not None}
             for root, table in self._tables.items()
         }
-        layouts = {root: table.layout.schema.serialize().to_pybytes() for root, table in self._tables.items()}
+        layouts = {root: table.layout.to_bytes() for root, table in self._tables.items()}
         return RoundPart(
             str(self.path.absolute()),
             batch,
@@ -226,10 +230,10 @@ class Archive:
             self._tables[root].add(files, covered, about)
             self._tables[root].checkpoint()
 
-    # The rest.
+    # After a round, and before the first.
 
     def _report(self, pubends: Sequence[dict[str, Any]]) -> None:
-        """Tell the pubends that do not know it how far the archive has got."""
+        """Tell how far the archive has got to those pubends that do not know it."""
         behind: dict[str, dict[str, int]] = {}
         for each in pubends:
             covered = self.state.covered.get(each["pubend"], TICK_MIN)
@@ -246,11 +250,11 @@ class Archive:
                 if not tries_left:
                     reason = f"process {error.holder or 'unknown'} archives into it already: stop that first"
                     raise DirectoryLockedError(reason, path=str(self.path), holder=error.holder) from None
-            # Whoever asks for the archive's status has the lock for a moment.
+            # A process that asks for the archive's status holds the lock for a moment.
             time.sleep(0.05)
 
     def _opened(self) -> tuple[dict[str, ArchiveTable], ArchiveState]:
-        """The tables as a crash may have left them, and the state; if it is lost, as the tables say it."""
+        """The tables, mended after a crash, and the state, which is rebuilt from the tables if it is lost."""
         reason, synced = "is gone", ArchiveState()
         try:
             synced = load_state(self.path)
@@ -287,13 +291,13 @@ def _run_on_spark(parts: Sequence[RoundPart], sessions: SessionLender) -> list[P
     """The results of the parts, in their order, each read and written by a Spark task of its own."""
     done = run_tasks(parts, run_part_alone, PartResult.from_json, sessions)
     for part, each in zip(parts, done, strict=True):
-        # Then what lies beyond must not be committed either: what is covered has no holes.
+        # The parts after an incomplete one must not be committed either: what is covered has no holes.
         if any(each.reached[task.pubend] < task.upto for task in part.tasks):
             raise NotConnectedError("the broker has restarted in the middle of a round: it is begun again")
     return done
 
 
-def _together(parts: Sequence[PartResult]) -> PartResult:
+def _merged(parts: Sequence[PartResult]) -> PartResult:
     whole = PartResult()
     for each in parts:
         whole.files += each.files
@@ -306,7 +310,7 @@ def _together(parts: Sequence[PartResult]) -> PartResult:
 
 
 def _warn_lost(pubend: str, base: int, upto: int) -> None:
-    # It may have been silent, too: the broker does not know any more.
+    # Whether there were events, the broker does not know any more.
     _log.warning(
         "pubend %s: (%d, %d] is gone from the broker; any events there are not archived", pubend, base, upto
     )

@@ -1,7 +1,7 @@
-"""The least and greatest value of each column of a file, by which readers pass over files.
+"""The least and greatest value of each column of a file, by which readers skip files.
 
-Bounds go into Delta's log as JSON, so they are of the types that it has for them. They are never tighter than
-the values: a column with a NaN, which readers order in different ways, or with long strings has none.
+Bounds go into Delta's log as JSON, so they have types that JSON has. Bounds are never tighter than the
+values: a column with a NaN, which readers order in different ways, or with long strings has none.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: Columns of a file with bounds, from the first on; as many as Delta's own default.
+#: Only so many columns of a file, the first, have bounds; Delta's own default.
 COLUMNS_MAX = 32
 STRING_CHARS_MAX = 64
 
 
 class Bounds:
-    """Of all tables that were added."""
+    """The bounds and null counts of all rows that were added."""
 
     def __init__(self, schema: pa.Schema) -> None:
         fitting = [field for field in schema if _has_bounds(field.type)]
         self._columns = {field.name: field.type for field in fitting[:COLUMNS_MAX]}
         self._found: dict[str, tuple[Any, Any] | None] = {}
-        # In the log a struct has counts for its fields only; one for itself would void all that is said.
+        # In Delta's log only the fields of a struct have counts; a count of the struct would void all
+        # statistics.
         self.nulls: dict[str, int] = {field.name: 0 for field in schema if not pa.types.is_nested(field.type)}
 
     def add(self, table: pa.Table) -> None:
-        """More rows."""
+        """Take more rows into account."""
         for name in self.nulls:
             self.nulls[name] += table.column(name).null_count
         for name, item in self._columns.items():
@@ -43,18 +44,18 @@ class Bounds:
                 self._found[name] = (min(before[0], here[0]), max(before[1], here[1]))
 
     def bounds(self) -> dict[str, tuple[Any, Any]]:
-        """column -> least and greatest, as JSON has them."""
-        said = {
-            name: _to_json(self._columns[name], *found)
-            for name, found in self._found.items()
-            if found is not None
+        """column -> its least and greatest value, as JSON has them."""
+        found = {
+            name: _to_json(self._columns[name], *bounds)
+            for name, bounds in self._found.items()
+            if bounds is not None
         }
-        return {name: found for name, found in said.items() if found is not None}
+        return {name: bounds for name, bounds in found.items() if bounds is not None}
 
 
 def _bounds(column: pa.ChunkedArray, item: pa.DataType) -> tuple[Any, Any] | None:
     if pa.types.is_timestamp(item):
-        # As numbers: not every instant is a Python datetime.
+        # Compared as numbers: not every instant is a Python datetime.
         column = column.cast(pa.int64())
     elif pa.types.is_floating(item) and not pc.all(pc.is_finite(column)).as_py():
         return None
@@ -65,11 +66,13 @@ def _bounds(column: pa.ChunkedArray, item: pa.DataType) -> tuple[Any, Any] | Non
 
 
 def _to_json(item: pa.DataType, low: Any, high: Any) -> tuple[Any, Any] | None:
-    """Both as JSON; None where it cannot say them."""
+    """Both bounds as JSON; None if JSON cannot express them."""
     if not pa.types.is_timestamp(item):
         return low, high
-    # Readers of the log may know milliseconds only.
-    return (_instant(low // 1000), _instant(-(-high // 1000))) if _sayable(low) and _sayable(high) else None
+    if not _is_in_calendar(low) or not _is_in_calendar(high):
+        return None
+    # Some readers of the log know milliseconds only, so the bounds are widened to whole ones.
+    return _instant(low // 1000), _instant(-(-high // 1000))
 
 
 def _has_bounds(item: pa.DataType) -> bool:
@@ -79,7 +82,7 @@ def _has_bounds(item: pa.DataType) -> bool:
     )
 
 
-def _sayable(microseconds: int) -> bool:
+def _is_in_calendar(microseconds: int) -> bool:
     return abs(microseconds) < _INSTANT_MAX
 
 
@@ -88,5 +91,5 @@ def _instant(milliseconds: int) -> str:
 
 
 _EPOCH = datetime(1970, 1, 1)
-#: the year 9999 is further; so is the year 1 in the other direction
+#: Microseconds from 1970 to some 1,900 years later: within the years 1 to 9999 in both directions.
 _INSTANT_MAX = 60_000_000_000 * 1_000_000

@@ -1,12 +1,12 @@
-"""Keeping an archive in shape: few and large files, no more history than wanted, no files of nobody.
+"""Looking after an archive: few and large files, no more history than is to be kept, no unused files.
 
-Between rounds, by the process that writes the archive. Compaction merges neighbours, so that for one pubend
-the order of the files stays the order of the ticks, and never touches a round that has not ended. It merges
-files of like size, so that an event is written a few times at the most and not once for every file beside it.
+`Maintenance.run` is called between rounds, by the process that writes the archive. Compaction merges
+neighbouring files, so that for one pubend the order of the files stays the order of the ticks, and never
+touches the files of a round that has not ended. It merges files of similar size, so that an event is
+rewritten a few times at most and not once for every file beside it.
 
-History goes in whole files, the oldest first, up to one tick for all pubends. That tick is said before
-anything is removed: from then on all at or below it is a gap for whoever asks, also what a file that stays
-has of it. Files that a commit has replaced or let go stay for a while for those who are reading them.
+History is removed in whole files, the oldest first, up to one tick for all pubends. The state says that tick
+before the first file is removed, so a reader never finds history with holes.
 """
 
 from __future__ import annotations
@@ -28,42 +28,45 @@ from tidemark.spark.archive.table import ArchiveTable, DataFile, disk_errors, fi
 from tidemark.spark.archive.writer import FileWriter
 from tidemark.storage.disk.atomic_file import sync_path
 
-#: So many neighbours, each smaller than one of these, become one file of at most MERGED_BYTES_MAX; fewer, if
-#: they make half of that.
+#: SMALL_FILES_MIN neighbours that are smaller than one of these sizes are merged into one file of at most
+#: MERGED_BYTES_MAX; fewer neighbours, if they have half of that together.
 TIERS_BYTES = (64 << 10, 1 << 20, 8 << 20)
 SMALL_FILES_MIN = 16
 MERGED_BYTES_MAX = 32 << 20
-#: Files that a commit has replaced stay this long for those who read them.
+#: Files that a commit has replaced stay this long, for readers that have begun with them.
 GRACE_SECONDS = 3_600.0
-#: How often an archive without new events is looked after, and unused files are looked for.
+#: How often an archive without new events is looked after, and how often unused files are removed.
 LOOK_SECONDS = 60.0
 SWEEP_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRetention:
-    """What is kept: the events of so many seconds, and about so many bytes of files; None for all."""
+    """What is kept: the events of the last so many seconds, and about so many bytes of files;
+
+    None for all.
+    """
 
     seconds: float | None = None
     bytes: int | None = None
 
 
 class MaintainedArchive(Protocol):
-    """What is done here needs of an archive."""
+    """What maintenance needs of an archive; `archive.Archive` is one."""
 
     path: Path
     state: ArchiveState
 
     @property
     def tables(self) -> Sequence[ArchiveTable]:
-        """All tables."""
+        """All tables of the archive."""
 
     def save(self, state: ArchiveState) -> None:
-        """Replace the state."""
+        """Replace the state; the new one is on the platter when this returns."""
 
 
 class Maintenance:
-    """Looks after one archive."""
+    """Looks after one archive, between its rounds."""
 
     def __init__(
         self,
@@ -76,8 +79,11 @@ class Maintenance:
         self._clock = clock
         self._looked = self._swept = float("-inf")
 
-    def keep(self, *, is_changed: bool) -> None:
-        """All of it, each table a step at most; something to do is also that time has passed."""
+    def run(self, *, is_changed: bool) -> None:
+        """Remove old history, merge files once in each table, and remove unused files, as far as it is time.
+
+        `is_changed` says that the archive has got events since the last call.
+        """
         now = self._clock()
         if not is_changed and now < self._looked + LOOK_SECONDS:
             return
@@ -85,7 +91,7 @@ class Maintenance:
         archive = self._archive
         horizon = horizon_of([each for files in ended(archive) for each in files], self._retain, time.time())
         if horizon is not None:
-            let_go(archive, horizon)
+            remove_history(archive, horizon)
         for table, files in zip(archive.tables, ended(archive), strict=True):
             run = mergeable(files)
             if run:
@@ -97,14 +103,14 @@ class Maintenance:
 
 
 def ended(archive: MaintainedArchive) -> list[list[DataFile]]:
-    """The files of each table that are of rounds that have ended."""
+    """For each table, its files of rounds that have ended."""
     return [
         [each for each in table.files() if each.batches[1] <= archive.state.batch] for table in archive.tables
     ]
 
 
 def horizon_of(files: Sequence[DataFile], retain: ArchiveRetention, now: float) -> int | None:
-    """The last tick of which nothing need be kept; None if there is none."""
+    """The tick up to which history need not be kept; None if all of it is."""
     found = [] if retain.seconds is None else [int((now - retain.seconds) * 1e6)]
     if retain.bytes is not None:
         excess = sum(each.bytes for each in files) - retain.bytes
@@ -117,10 +123,10 @@ def horizon_of(files: Sequence[DataFile], retain: ArchiveRetention, now: float) 
 
 
 def mergeable(files: Sequence[DataFile]) -> list[DataFile]:
-    """The first neighbours that are many and small enough to be one; the smallest before others."""
+    """Neighbours that are many and small enough to be merged, of the smallest tier that has some; or []."""
     for least, limit in pairwise((0, *TIERS_BYTES)):
         for run in _runs(files, limit):
-            # Smaller ones go along, but do not count: each would have the large ones written again.
+            # Smaller files are merged along, but do not count: each would cause larger ones to be rewritten.
             counted = [each.bytes for each in run if each.bytes >= least]
             if len(counted) >= SMALL_FILES_MIN or sum(counted) >= MERGED_BYTES_MAX // 2:
                 return run
@@ -128,7 +134,7 @@ def mergeable(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def _runs(files: Sequence[DataFile], limit: int) -> Iterator[list[DataFile]]:
-    """Neighbours that are smaller than the limit, as many as one file may have."""
+    """Runs of neighbours that are smaller than the limit, each run as large as one file may be."""
     run: list[DataFile] = []
     size = 0
     for each in files:
@@ -142,7 +148,7 @@ def _runs(files: Sequence[DataFile], limit: int) -> Iterator[list[DataFile]]:
 
 
 def compact(path: Path, table: ArchiveTable, files: Sequence[DataFile]) -> DataFile:
-    """Merge neighbours into one file, sorted by pubend and tick."""
+    """Merge neighbours into one file, sorted by pubend and tick, and commit that; the new file."""
     layout = table.layout
     with disk_errors(table.folder):
         rows = pa.concat_tables([_read(table.folder / each.name, layout) for each in files])
@@ -161,12 +167,12 @@ def compact(path: Path, table: ArchiveTable, files: Sequence[DataFile]) -> DataF
     return made
 
 
-def let_go(archive: MaintainedArchive, horizon: int) -> None:
-    """Drop the files that have nothing beyond the horizon; nothing at or below it is read from now on."""
+def remove_history(archive: MaintainedArchive, horizon: int) -> None:
+    """Remove the files without events beyond the horizon; nothing at or below it is read from now on."""
     gone = [[each for each in files if _newest(each) <= horizon] for files in ended(archive)]
     if not any(gone):
         return
-    # First said, then done: a reader never meets history with holes.
+    # The state comes first, so that a reader never finds history with holes.
     released = max(horizon, archive.state.released or horizon)
     archive.save(replace(archive.state, released=released))
     for table, files in zip(archive.tables, gone, strict=True):

@@ -1,10 +1,10 @@
 """The columns of an archive table: where each field of each topic under one root lies.
 
 A table holds the events of all topics with the same first level, in all versions of their schemas. A field's
-column has its name. Fields of one name share a column when their types go together: equal, or structs and
-lists of which one has fields that the other lacks. Where they do not, the later one gets a column of its own,
-`price@2`, so no value is ever cast. A column's type only grows and never changes its mind, so the place of a
-field is found by its name and type alone, whatever has been added since.
+column has the field's name. Fields of one name share a column when their types go together: equal types, or
+structs and lists of which one has fields that the other lacks. Where the types do not go together, the later
+field gets a column of its own, `price@2`, so no value is ever cast. A column's type only grows, so the column
+of a field is found by the field's name and type alone, whatever has been added since.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from tidemark.message.members import members
 from tidemark.message.schema import Schema
 from tidemark.message.types import Tuple
 
-#: What every event has: its headers, the schema it was written in, and its message where that cannot be made
-#: again from the columns. `_validity` is milliseconds from the tick, null for ever.
+#: Columns of every event: its headers, the schema it was written in, and its message where that cannot be
+#: encoded again from the columns. `_validity` is milliseconds from the tick, null for an event that never
+#: expires.
 HEADERS = pa.schema(
     [
         ("_pubend", pa.string()),
@@ -37,20 +38,20 @@ HEADERS = pa.schema(
     ]
 )
 
-#: Characters that a column of a Delta table cannot have, or that mean something to those who name it.
+#: Characters that the name of a Delta column cannot have, or that have a meaning in Spark SQL or here.
 _ESCAPED = frozenset(" ,;{}()\n\t=.%@`")
 
 
 class ArchiveLayout:
-    """The columns of one table."""
+    """The columns of one table. Immutable."""
 
     def __init__(self, schema: pa.Schema = HEADERS) -> None:
         self.schema = schema
         self._types: dict[str, pa.DataType] = {field.name: field.type for field in schema}
         self._names = {name.casefold(): name for name in self._types}
 
-    def place(self, name: str, item: pa.DataType) -> str | None:
-        """The column that holds the field `name` of this type; None when there is none yet."""
+    def column_of(self, name: str, item: pa.DataType) -> str | None:
+        """The column that holds the field `name` of this type; None if no column does yet."""
         for column in self._candidates(name):
             there = self._types.get(column)
             if there is None or (merged := merge_types(there, item)) == there:
@@ -60,11 +61,11 @@ class ArchiveLayout:
         raise AssertionError("candidates never end")
 
     def extended(self, fields: Iterable[tuple[str, pa.DataType]]) -> ArchiveLayout:
-        """This layout, or one that has a place for these fields too."""
+        """A layout that has a column for each of these fields too; this one, if it has them all."""
         types = dict(self._types)
         grown = self
         for name, item in fields:
-            if grown.place(name, item) is not None:
+            if grown.column_of(name, item) is not None:
                 continue
             for column in grown._candidates(name):
                 merged = merge_types(types[column], item) if column in types else item
@@ -74,26 +75,36 @@ class ArchiveLayout:
             grown = ArchiveLayout(pa.schema(list(types.items())))
         return grown
 
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ArchiveLayout:
+        """The layout that `to_bytes` made the bytes of."""
+        return cls(pa.ipc.read_schema(pa.py_buffer(data)))
+
+    def to_bytes(self) -> bytes:
+        """The layout as an Arrow schema in bytes, for the way to a Spark task."""
+        data: bytes = self.schema.serialize().to_pybytes()
+        return data
+
     def changes(self, before: ArchiveLayout) -> pa.Schema:
-        """The columns that are not, or not like this, in `before`."""
+        """The columns that `before` does not have, or has with another type."""
         return pa.schema([field for field in self.schema if before._types.get(field.name) != field.type])
 
     def type_of(self, column: str) -> pa.DataType:
-        """The type of a column that is there."""
+        """The type of an existing column."""
         return self._types[column]
 
     def _candidates(self, name: str) -> Iterator[str]:
-        """`name`, `name@2`, `name@3` ... but for those that only differ in case from another column."""
+        """`name`, `name@2`, `name@3` ... without those that differ from another column only in case."""
         plain = "".join(f"%{ord(ch):02X}" if ch in _ESCAPED else ch for ch in name)
         for number in count(1):
             column = plain if number == 1 else f"{plain}@{number}"
-            # Spark and Delta do not tell names apart by case; the headers are ours.
+            # Spark and Delta do not distinguish names by case; the names of headers are taken.
             if self._names.get(column.casefold(), column) == column and column not in HEADERS.names:
                 yield column
 
 
 def fields_of(schema: Schema) -> dict[str, pa.DataType]:
-    """The fields of events written in this schema, as columns that may lack any of them."""
+    """The fields of events written in this schema, by name, as the types of nullable columns."""
     root = cast(Tuple, as_read(schema.flat.root.type))
     return {member.name: loose(arrow_type(member.type)) for member in members(root)}
 
@@ -108,7 +119,7 @@ def loose(item: pa.DataType) -> pa.DataType:
 
 
 def merge_types(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The least type that holds values of both exactly; None when there is none."""
+    """The least type that holds the values of both types exactly; None if there is none."""
     if a == b:
         return a
     if pa.types.is_struct(a) and pa.types.is_struct(b):
@@ -130,10 +141,10 @@ def _merge_structs(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def columns_of(table: pa.Table, fields: Mapping[str, pa.DataType], layout: ArchiveLayout) -> pa.Table:
-    """The fields by their own names, out of the columns that hold them; nulls where a file lacks one."""
+    """The fields by their own names, out of the columns that hold them; null where a column is missing."""
     arrays, names = [], []
     for name, item in fields.items():
-        column = layout.place(name, item)
+        column = layout.column_of(name, item)
         if column is None or column not in table.column_names:
             arrays.append(pa.nulls(table.num_rows, item))
         else:
@@ -144,7 +155,10 @@ def columns_of(table: pa.Table, fields: Mapping[str, pa.DataType], layout: Archi
 
 
 def laid_out(arrays: Mapping[str, pa.Array], rows: int, layout: ArchiveLayout) -> pa.Table:
-    """A table of all columns of the layout; `arrays` are by the columns' names, the others null."""
+    """A table with all columns of the layout:
+
+    `arrays` by column name, null for the columns not among them.
+    """
     columns = []
     for field in layout.schema:
         found = arrays.get(field.name)

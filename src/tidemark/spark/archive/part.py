@@ -1,23 +1,19 @@
-"""A task of a round: fetch a tick range from a broker and write it into files. Imports no pyspark.
+"""A task of a round: fetch tick ranges from brokers and write their events into files. Imports no pyspark.
 
-Everything that a task needs is in a `Part`, which Spark carries to wherever the task runs.
+`run_part` runs in the driver, over the connections that are there; `run_part_alone` runs in a Spark task,
+over connections of its own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
 
 from tidemark import sync
-from tidemark.spark.archive.layout import ArchiveLayout
-from tidemark.spark.archive.plan import FetchTask
+from tidemark.spark.archive.plan import FetchTask, RoundPart
 from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile
 from tidemark.spark.archive.writer import PartWriter
@@ -28,43 +24,25 @@ FETCH_BYTES = 4 << 20
 FETCH_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class RoundPart:
-    """What to read, and all that is needed to write it."""
-
-    path: str
-    batch: int
-    number: int
-    tasks: tuple[FetchTask, ...]
-    #: as a broker describes them
-    topics: list[dict[str, Any]]
-    #: root -> its columns, as an Arrow schema in bytes
-    layouts: Mapping[str, bytes]
-    #: root -> pubend -> what its table has already
-    reached: Mapping[str, Mapping[str, int]]
-    #: stop after about so much
-    bytes_max: int | None = None
-
-
 @dataclass(slots=True)
 class PartResult:
-    """What came of a part: the files are on the platter, and in no commit yet."""
+    """What a part has done: its files are on the platter, and in no commit yet."""
 
     files: list[DataFile] = field(default_factory=list)
-    #: pubend -> how far it was read
+    #: pubend -> the tick up to which it was read
     reached: dict[str, int] = field(default_factory=dict)
-    #: of what was read, this was gone
+    #: pubend and range: what was gone from the broker
     missing: list[tuple[str, Range]] = field(default_factory=list)
     events: int = 0
     bytes: int = 0
 
     def to_json(self) -> str:
-        """For the way back from a Spark task."""
+        """The result as text, for the way back from a Spark task."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> PartResult:
-        """The reverse."""
+        """The result that `to_json` made the text of."""
         found = json.loads(text)
         files = [
             DataFile(**{**each, "bounds": {name: tuple(pair) for name, pair in each["bounds"].items()}})
@@ -75,7 +53,7 @@ class PartResult:
 
 
 def run_part_alone(part: RoundPart) -> PartResult:
-    """Read and write it over connections of its own."""
+    """Fetch and write a part over connections of its own."""
     with ExitStack() as stack:
         urls = {task.broker for task in part.tasks}
         clients = {url: stack.enter_context(sync.connect(url, timeout=FETCH_SECONDS)) for url in sorted(urls)}
@@ -85,12 +63,12 @@ def run_part_alone(part: RoundPart) -> PartResult:
 def run_part(
     part: RoundPart, client: Callable[[str], sync.Client], topics: ArchiveTopics | None = None
 ) -> PartResult:
-    """Read and write it; `client` gives the connection to a broker."""
-    layouts = {
-        root: ArchiveLayout(pa.ipc.read_schema(pa.py_buffer(data))) for root, data in part.layouts.items()
-    }
+    """Fetch and write a part; `client` returns the connection to the broker at a URL.
+
+    `topics` are those of the part, if the caller has them parsed. If anything fails, no file is left.
+    """
     schemas = (topics or ArchiveTopics(part.topics)).schemas
-    writer = PartWriter(Path(part.path), layouts, part.reached, schemas, batch=part.batch, part=part.number)
+    writer = PartWriter(part, schemas)
     done = PartResult()
     try:
         for at, task in enumerate(part.tasks):
@@ -107,7 +85,7 @@ def run_part(
 def _copy(
     client: sync.Client, task: FetchTask, writer: PartWriter, done: PartResult, bytes_max: int | None
 ) -> None:
-    """One task's range, or a first part of it once the writer has got so much in all."""
+    """Write the range of one task, or a first part of it, until the writer has `bytes_max` bytes in all."""
     done.reached[task.pubend] = task.base
     for answer in fetched(client, task):
         if answer.lost > answer.base:
@@ -121,7 +99,7 @@ def _copy(
 
 
 def fetched(client: sync.Client, task: FetchTask) -> Iterator[Fetched]:
-    """All answers for a range, one after the other; the next is on its way while one is worked on."""
+    """The broker's answers that tile a task's range; the next is on its way while one is worked on."""
 
     def ask(base: int) -> Fetched:
         return client._fetch(task.pubend, base, task.upto, bytes_max=FETCH_BYTES, timeout=FETCH_SECONDS)

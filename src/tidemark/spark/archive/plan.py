@@ -1,7 +1,8 @@
-"""What a round of the archive is to read: pubend x tick range, and who reads it.
+"""What a round of the archive is to read: ranges of ticks of pubends, and how they are divided among tasks.
 
-The broker says where each pubend stands and how many bytes it holds; events are taken to lie evenly in time.
-That is only an estimate: it decides how much one round does and how it is divided, never what is read.
+A broker answers where each of its pubends stands and how many bytes it holds; events are assumed to lie
+evenly in time. That is only an estimate: it decides how much one round does and how the work is divided,
+never what is read.
 """
 
 from __future__ import annotations
@@ -16,19 +17,41 @@ from tidemark.ticks import TICK_MIN, CheckpointToken
 
 @dataclass(frozen=True, slots=True)
 class FetchTask:
-    """Read `(base, upto]` of a pubend."""
+    """Fetch `(base, upto]` of a pubend from its broker."""
 
     pubend: str
     base: int
     upto: int
-    #: about so much is there to read
+    #: about how much there is to read
     bytes: int = 0
-    #: where
+    #: URL
     broker: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RoundPart:
+    """The part of a round that one task does: what to fetch, and all that is needed to write it.
+
+    Spark carries it to wherever the task runs.
+    """
+
+    #: of the archive
+    path: str
+    batch: int
+    number: int
+    tasks: tuple[FetchTask, ...]
+    #: topics as a broker describes them
+    topics: list[dict[str, Any]]
+    #: root -> the columns of its table, as an Arrow schema in bytes
+    layouts: Mapping[str, bytes]
+    #: root -> pubend -> the tick up to which its table has the pubend already, from a round that did not end
+    reached: Mapping[str, Mapping[str, int]]
+    #: stop after about so many bytes of events; None for no limit
+    bytes_max: int | None = None
+
+
 def backlog(pubends: Sequence[Mapping[str, Any]], covered: CheckpointToken) -> list[FetchTask]:
-    """What the brokers have and the archive has not; nothing of pubends without new events."""
+    """What the brokers have and the archive does not have; pubends without new events are left out."""
     tasks: list[FetchTask] = []
     for each in pubends:
         base = max(covered.get(each["pubend"], TICK_MIN), _or_min(each["lost"]))
@@ -50,9 +73,9 @@ def lost_before(pubends: Sequence[Mapping[str, Any]], covered: CheckpointToken) 
 
 
 def divided(task: FetchTask, held_from: int, round_bytes: int, part_bytes: int) -> list[FetchTask]:
-    """The first about `round_bytes` of a task, in parts of about `part_bytes`.
+    """The first `round_bytes` or so of a task, in tasks of about `part_bytes` each.
 
-    The broker's log starts beyond `held_from`, and `task.bytes` is all it holds.
+    The broker's log starts beyond `held_from`, and `task.bytes` is all that it holds.
     """
     base = max(task.base, held_from)
     span = task.upto - base

@@ -1,9 +1,10 @@
 """Reading an archive: how far it goes, which files have what, and the events themselves, byte for byte.
 
-A directory of tables, one for each first level of a topic's name, and `_archive` beside them. A round of the
-archive commits to several tables, one after the other, and ends when the state says so: readers take the
-state first and then only files of rounds that had ended, so all they see is at or below `covered`, and
-everything at or below it is there. Files stay for a while after a commit has replaced them.
+An archive is a directory of tables, one for each first level of topic names, with `_archive` beside them. A
+round commits to several tables, one after the other, and has ended when the state says so. A reader therefore
+takes the state first, and then only the files of rounds that had ended: everything it sees is at or below
+`covered`, and everything at or below `covered` is there. Files that a commit has replaced stay for a while
+(`compaction.GRACE_SECONDS`), so a reader can finish with them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of, root
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 
-#: A reader that meets this many compactions in a row gives up.
+#: A reader that finds the archive compacted meanwhile tries again, so many times.
 _TRIES_MAX = 20
 
 
@@ -34,28 +35,28 @@ class Snapshot:
     state: ArchiveState
     topics: ArchiveTopics
     layouts: Mapping[str, ArchiveLayout]
-    #: in the order of their names
+    #: root -> the files of its table, in the order of their names
     files: Mapping[str, tuple[DataFile, ...]]
 
     def roots(self, pattern: TopicPattern) -> list[str]:
-        """The roots that have topics which may match."""
+        """The roots of tables that may have topics of the pattern."""
         first = pattern.levels[0] if pattern.levels else ONE
         return [root for root in self.files if first in (ONE, root)]
 
     def location(self, file: DataFile) -> Path:
-        """Where a file lies."""
+        """The path of a file."""
         return folder_of(self.path, file.root) / file.name
 
 
 def snapshot(path: str | Path) -> Snapshot:
-    """The archive as it is now; an empty one where there is none yet."""
-    place = Path(path)
+    """The archive as it is now; an empty snapshot if there is none yet. Raises StorageError."""
+    folder = Path(path)
     for _ in range(_TRIES_MAX):
-        state = load_state(place)
-        found = {root: ArchiveTable(place, root) for root in roots_in(place)}
+        state = load_state(folder)
+        found = {root: ArchiveTable(folder, root) for root in roots_in(folder)}
         files = {root: table.files() for root, table in found.items()}
         every = [each.batches for some in files.values() for each in some]
-        # Rounds that ended since the state was read may have been merged into files of rounds before them.
+        # Rounds that ended after the state was read may have been merged with earlier ones into one file.
         if any(first <= state.batch < last for first, last in every):
             continue
         ended = {
@@ -63,22 +64,22 @@ def snapshot(path: str | Path) -> Snapshot:
             for root, some in files.items()
         }
         layouts = {root: table.layout for root, table in found.items()}
-        return Snapshot(place, state, load_topics(place), layouts, ended)
-    raise StorageError("changes faster than it can be read: try again", path=str(place))
+        return Snapshot(folder, state, load_topics(folder), layouts, ended)
+    raise StorageError("changes faster than it can be read: try again", path=str(folder))
 
 
 def covered(path: str | Path) -> CheckpointToken:
-    """How far the archive goes in each pubend."""
+    """pubend -> the tick up to which the archive at `path` covers it."""
     return load_state(Path(path)).covered
 
 
 def gaps(path: str | Path, pubend: str, base: int, upto: int) -> list[Range]:
-    """What of `(base, upto]` the archive does not have: gone before, let go since, not yet there."""
+    """The ranges of `(base, upto]` that the archive lacks: lost before, removed since, or still to come."""
     return gaps_in(load_state(Path(path)), pubend, base, upto)
 
 
 def gaps_in(state: ArchiveState, pubend: str, base: int, upto: int) -> list[Range]:
-    """The same, of an archive in this state."""
+    """The ranges of `(base, upto]` that an archive in this state lacks."""
     absent = [*state.absent(pubend), (state.covered.get(pubend, TICK_MIN), upto)]
     return joined_ranges((max(low, base), min(high, upto)) for low, high in absent)
 
@@ -88,29 +89,33 @@ def read(
 ) -> Iterator[EventBatch]:
     """The events of `(base, upto]` that the archive has, in the order of their ticks, as they were published.
 
-    `gaps` says what it does not have.
+    `gaps` returns what of the range the archive lacks.
     """
     pattern = TopicPattern.parse(topic_pattern)
-    taken = snapshot(path)
-    base = max(base, TICK_MIN if taken.state.released is None else taken.state.released)
-    upto = min(upto, taken.state.covered.get(pubend, TICK_MIN))
+    archived = snapshot(path)
+    base = max(base, TICK_MIN if archived.state.released is None else archived.state.released)
+    upto = min(upto, archived.state.covered.get(pubend, TICK_MIN))
     if base >= upto:
         return
     wanted = WantedRange(pubend, base, upto, None if topic_pattern == REST else pattern)
     streams = [
         scan(
-            [taken.location(each) for each in taken.files[root] if could_have(each, pubend, base, upto)],
+            [
+                archived.location(each)
+                for each in archived.files[root]
+                if could_have(each, pubend, base, upto)
+            ],
             wanted,
-            taken.topics.schemas,
-            taken.layouts[root],
+            archived.topics.schemas,
+            archived.layouts[root],
         )
-        for root in taken.roots(pattern)
+        for root in archived.roots(pattern)
     ]
     yield from streams[0] if len(streams) == 1 else merged(streams)
 
 
 def could_have(file: DataFile, pubend: str, base: int, upto: int) -> bool:
-    """May the file have events of this range?"""
+    """May the file have events of `(base, upto]` of the pubend? False only if its bounds exclude it."""
     pubends, ticks = file.bounds.get("_pubend"), file.bounds.get("_tick")
     return (pubends is None or pubends[0] <= pubend <= pubends[1]) and (
         ticks is None or (ticks[1] > base and ticks[0] <= upto)

@@ -1,9 +1,10 @@
-"""The state of an archive made again from its tables, which are the truth of how far it has got.
+"""The state of an archive rebuilt from its tables, whose commits say how far the archive has got.
 
-Every commit that adds files says in the log the state before its round and after it, and which tables the
-round writes. So the newest round that all its tables have is the state; of one that did not end, the state
-before it. What was let go is said by the commits that did it. A round without files, which only notes what
-was gone, is not there: the brokers still say that it is.
+Every commit that adds files has, in the table's log, the state before its round, the state after it, and the
+tables that the round writes. So the newest round that all its tables have committed gives the state; a round
+that did not end gives the state before it. Commits that remove history say up to which tick. A round without
+files, which only notes what was gone from brokers, leaves no commit: the brokers still answer that it is
+gone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from tidemark.spark.archive.state import ArchiveState
 from tidemark.spark.archive.table import DataFile, log_of, roots_in
 
-#: Keys of what a commit says about itself.
+#: Keys of what commits say about themselves.
 _BATCH, _ROOTS, _BEFORE, _AFTER, _RELEASED = (
     f"tidemark.{name}" for name in ("batch", "roots", "before", "after", "released")
 )
@@ -25,7 +26,7 @@ _BATCH, _ROOTS, _BEFORE, _AFTER, _RELEASED = (
 
 @dataclass(frozen=True, slots=True)
 class _RoundCommit:
-    """By the newest commit of a table that added files."""
+    """What the newest commit of a table that added files says about its round."""
 
     batch: int
     roots: tuple[str, ...]
@@ -34,7 +35,7 @@ class _RoundCommit:
 
 
 def about_round(before: ArchiveState, after: ArchiveState, roots: Sequence[str]) -> dict[str, str]:
-    """What a commit of a round says about it."""
+    """What each commit of a round says about the round; `roots` are those of the tables that it writes."""
     return {
         _BATCH: str(after.batch),
         _ROOTS: json.dumps(sorted(roots)),
@@ -44,37 +45,37 @@ def about_round(before: ArchiveState, after: ArchiveState, roots: Sequence[str])
 
 
 def about_release(released: int) -> dict[str, str]:
-    """What a commit says that lets history go."""
+    """What a commit says that removes history: nothing at or below this tick is kept."""
     return {_RELEASED: str(released)}
 
 
 def recovered(path: Path) -> ArchiveState:
-    """The state at the end of the newest round that has ended; an empty one without any."""
-    said: dict[str, _RoundCommit] = {}
+    """The state at the end of the newest round that has ended; an empty state if there is none."""
+    newest_of: dict[str, _RoundCommit] = {}
     released: list[int] = []
     for root in roots_in(path):
         for commit in _commits(log_of(path, root)):
             if _RELEASED in commit:
                 released.append(int(commit[_RELEASED]))
             if _AFTER in commit:
-                said[root] = _read(commit)
+                newest_of[root] = _read(commit)
                 break
-    if not said:
+    if not newest_of:
         return ArchiveState()
-    newest = max(said.values(), key=lambda each: each.batch)
-    has_ended = all(root in said and said[root].batch == newest.batch for root in newest.roots)
+    newest = max(newest_of.values(), key=lambda each: each.batch)
+    has_ended = all(root in newest_of and newest_of[root].batch == newest.batch for root in newest.roots)
     state = newest.after if has_ended else newest.before
     horizon = max([*released, *([] if state.released is None else [state.released])], default=None)
     return replace(state, released=horizon)
 
 
 def is_stale(state: ArchiveState, files: Sequence[DataFile]) -> bool:
-    """Is the state of an older archive, say from a backup? Only one round can be under way."""
+    """Is the state older than the tables, say from a backup? The tables are ahead by one round at most."""
     return any(each.batches[1] > state.batch + 1 for each in files)
 
 
 def _commits(log: Path) -> Iterator[Mapping[str, Any]]:
-    """What the entries of a table's log say about themselves, newest first; none of a torn one."""
+    """What the commits in a table's log say about themselves, newest first; torn entries are skipped."""
     for entry in sorted(log.glob("*.json"), reverse=True):
         try:
             lines = [json.loads(line) for line in entry.read_text().splitlines()]
@@ -93,5 +94,5 @@ def _read(commit: Mapping[str, Any]) -> _RoundCommit:
 
 
 def _lasting(state: ArchiveState) -> ArchiveState:
-    """Without what only its own file knows."""
+    """The state without the fields that are kept in its own file only."""
     return replace(state, rounds=(), versions={})

@@ -1,9 +1,9 @@
 """Events as rows of an archive table, and back again byte for byte.
 
-A message is not stored beside its columns: one that was written as our encoder writes it can be made again
-from them. Whether it can is not assumed but tried, for every event, before it is archived; the messages that
-come out otherwise (another publisher's encoder, a dynamic value whose type JSON does not tell, bytes that are
-no message at all) are kept whole in `_raw`, and only those.
+A message is not stored beside its columns: a message that our encoder wrote can be encoded again from them.
+Whether that holds is not assumed but tried, for every event, before it is archived. Messages that come out
+different (another publisher's encoder, a dynamic value whose type JSON does not keep, bytes that are no
+message at all) are stored whole in `_raw`, and only those.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from tidemark.spark.archive.layout import HEADERS, ArchiveLayout, columns_of, fi
 
 Schemas = Mapping[int, Schema]
 
-#: What a message that is not one, or a value that Arrow or Python cannot hold, may raise on its way.
+#: What encoding or decoding raises for bytes that are no message, or a value that Arrow or Python cannot
+#: hold.
 _UNFIT = (MessageError, ValueError, OverflowError, pa.ArrowException)
 
 
 def to_rows(pubend: str, batch: EventBatch, schemas: Schemas, layout: ArchiveLayout) -> pa.Table:
-    """The events of one pubend as rows of the table, in their order."""
+    """The events of one pubend as rows of the table, in the order of the batch."""
     parts: list[pa.Table] = []
     order: list[Ints] = []
     used = batch.prelude("shape")
@@ -47,7 +48,7 @@ def to_rows(pubend: str, batch: EventBatch, schemas: Schemas, layout: ArchiveLay
 
 
 def to_events(table: pa.Table, schemas: Schemas, layout: ArchiveLayout) -> EventBatch:
-    """The events of rows that `to_rows` made, as they were published; not over the size of one batch."""
+    """The events of rows that `to_rows` made, as they were published; at most as many as fit in one batch."""
     shape_of, names = _shapes(table)
     messages = _Messages(table.num_rows)
     for index, shape in enumerate(names):
@@ -95,7 +96,7 @@ def _headers(pubend: str, batch: EventBatch, shape: Shape) -> dict[str, pa.Array
 
 
 def _fields(batch: EventBatch, schema: Schema | None, layout: ArchiveLayout) -> dict[str, pa.Array]:
-    """The typed columns, and `_raw` where it is needed."""
+    """The columns of the fields, and `_raw` for the events that need it."""
     written = Spans(batch.body, batch.message_starts, batch.message_ends)
     if schema is None:
         return {"_raw": _binary(written, nullable=False)}
@@ -116,7 +117,10 @@ def _fields(batch: EventBatch, schema: Schema | None, layout: ArchiveLayout) -> 
 
 
 def _halved(batch: EventBatch, schema: Schema, layout: ArchiveLayout) -> dict[str, pa.Array]:
-    """Some event is unfit: halves, until it stands alone with its bytes and no columns."""
+    """The columns of a batch with an event that cannot be converted: its halves, converted separately.
+
+    The event itself, once it is alone, gets `_raw` and no columns.
+    """
     if batch.count == 1:
         return {"_raw": pa.array([batch.message(0)], pa.binary())}
     middle = batch.count // 2
@@ -133,20 +137,20 @@ def _halved(batch: EventBatch, schema: Schema, layout: ArchiveLayout) -> dict[st
 
 
 def _placed(layout: ArchiveLayout, name: str, item: pa.DataType) -> str:
-    column = layout.place(name, item)
-    assert column is not None, "the layout was extended by every schema before anything was read"
+    column = layout.column_of(name, item)
+    assert column is not None, "the layout is extended by every schema before anything is read"
     return column
 
 
 def _encoded(fields: pa.Table, schema: Schema) -> Spans:
-    """The messages that our encoder writes for these values."""
+    """The messages that our encoder writes for rows with these values."""
     (records,) = fields.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], fields.schema)]
     made = from_record_batch(records, schema, "")
     return Spans(made.body, made.message_starts, made.message_ends)
 
 
 def _differing(a: Spans, b: Spans) -> Bools:
-    """differing[row]: the two have other bytes there."""
+    """differing[row]: the row has other bytes in `a` than in `b`."""
     wrong: Bools = a.lengths != b.lengths
     alike = np.flatnonzero(~wrong)
     mine, ends = joined(Spans(a.body, a.starts[alike], a.ends[alike]))
@@ -160,7 +164,7 @@ def _differing(a: Spans, b: Spans) -> Bools:
 
 
 class _Messages:
-    """The messages of all rows, gathered from several bodies."""
+    """Gathers the messages of all rows, which lie in several bodies."""
 
     def __init__(self, count: int) -> None:
         self._starts = np.zeros(count, np.int64)
@@ -193,7 +197,7 @@ def _add_messages(
 
 
 def _shapes(table: pa.Table) -> tuple[Ints, tuple[Shape, ...]]:
-    """shape_of[row], and the shapes."""
+    """shape_of[row], and the shapes that it numbers."""
     topics = table.column("_topic").combine_chunks().dictionary_encode()
     prints = table.column("_shape").combine_chunks().dictionary_encode()
     both = _numbers(topics.indices) * len(prints.dictionary) + _numbers(prints.indices)
@@ -217,7 +221,7 @@ def _numbers(array: pa.Array | pa.ChunkedArray) -> Ints:
 
 
 def _binary(spans: Spans, *, nullable: bool = True) -> pa.Array:
-    """An Arrow array of the spans; empty ones are null if it may have nulls."""
+    """An Arrow array of the spans' bytes; with `nullable`, empty spans are null."""
     body, ends = joined(spans)
     offsets = np.zeros(len(spans) + 1, np.int32)
     offsets[1:] = ends
@@ -227,7 +231,7 @@ def _binary(spans: Spans, *, nullable: bool = True) -> pa.Array:
 
 
 def _spans(array: pa.Array) -> Spans:
-    """The bytes of an Arrow array of binaries; nulls are empty."""
+    """The bytes of an Arrow array of binaries; nulls become empty spans."""
     filled = array.fill_null(b"")
     _, offsets, data = filled.buffers()
     marks = np.frombuffer(offsets, np.int32)[filled.offset : filled.offset + len(filled) + 1].astype(np.int64)

@@ -1,7 +1,7 @@
 """Scanning archive files for the events of one pubend, in the order of their ticks.
 
-Files of a table follow each other; row groups whose bounds say that they have nothing are passed over. The
-streams of several tables are merged by ticks, in pieces that fit into a batch.
+The files of a table follow each other in ticks; row groups whose bounds exclude the wanted range are skipped.
+The streams of several tables are merged by tick, in pieces that fit into a batch.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.rows import Schemas, to_events
 from tidemark.spark.archive.table import disk_errors
 
-#: Handed out at a time; a batch has to fit into a frame.
+#: Of one batch that is handed out: a batch has to fit into a frame.
 EVENTS_BYTES_MAX = 4 << 20
 ROWS_MAX = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class WantedRange:
-    """`(base, upto]` of a pubend, and of that the topics that match; None stands for all."""
+    """`(base, upto]` of a pubend, and of that the topics of a pattern; None stands for all topics."""
 
     pubend: str
     base: int
@@ -41,7 +41,7 @@ class WantedRange:
 def scan(
     files: Sequence[Path], wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout
 ) -> Iterator[EventBatch]:
-    """What is wanted of these files, which follow each other in ticks."""
+    """The wanted events of these files, which follow each other in ticks."""
     for file in files:
         with disk_errors(file), pq.ParquetFile(file) as parquet:
             groups = [at for at in range(parquet.num_row_groups) if _may_have(parquet, at, wanted)]
@@ -51,10 +51,10 @@ def scan(
 
 
 def merged(streams: Sequence[Iterator[EventBatch]]) -> Iterator[EventBatch]:
-    """One stream of several, each in the order of its ticks, and no tick in two of them."""
+    """The events of several streams by tick; each stream is in order, and no tick is in two of them."""
     heads = {at: batch for at, stream in enumerate(streams) if (batch := next(stream, None)) is not None}
     while heads:
-        # Up to here every stream that goes on has shown what it has.
+        # Up to this tick, no stream has events beyond its head.
         upto = min(int(batch.ticks[-1]) for batch in heads.values())
         ready: list[EventBatch] = []
         for at, batch in list(heads.items()):
@@ -70,7 +70,7 @@ def merged(streams: Sequence[Iterator[EventBatch]]) -> Iterator[EventBatch]:
 
 
 def _in_order(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
-    """The events of the batches by tick, in batches of bounded size."""
+    """The events of the batches, sorted by tick, in batches of bounded size."""
     if len(batches) == 1:
         yield batches[0]
         return
@@ -89,7 +89,7 @@ def _in_order(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
 
 
 def _bounded(order: Ints, sizes: Ints) -> Iterator[Ints]:
-    """`order` in stretches of at most EVENTS_BYTES_MAX bytes, or one event."""
+    """`order` cut into stretches of at most EVENTS_BYTES_MAX bytes, or of one event."""
     reach = np.cumsum(sizes[order])
     first = 0
     while first < len(order):
@@ -126,7 +126,7 @@ def _chosen(table: pa.Table, wanted: WantedRange) -> pa.Table:
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.Table]:
-    """Rows in stretches that make a batch of bounded size."""
+    """The table cut into stretches that make batches of bounded size."""
     if not table.num_rows:
         return
     width = max(1, table.nbytes // table.num_rows)

@@ -1,10 +1,9 @@
-"""What an archive knows of itself beside its tables: how far it has got, and the schemas of its events.
+"""What an archive stores of itself beside its tables: how far it has got, and the schemas of its events.
 
-Two small files under `_archive`, each replaced as a whole by a rename and synced before anyone is told:
-`state.json` says what is covered and what never will be; `topics.json` has every schema that an archived
-event was written in, and is written before the first of them, twice. A crash leaves the old file or the new
-one. A state that is damaged or gone is made again from the tables, whose commits say it too: see
-`spark.archive.recovery`.
+Both are small files under `_archive`, each replaced as a whole and synced before anyone is told. `state.json`
+says what is covered and what will never be. `topics.json` has every schema that an archived event was written
+in; it is written before the first of those events, and twice. A damaged or missing state is rebuilt from the
+tables, whose commits repeat it: see `spark.archive.recovery`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tidemark.ticks.tick import Range
 
 FORMAT = 1
 FOLDER = "_archive"
-#: Rounds remembered, to say how fast the archive is.
+#: Rounds that the state remembers, from which `status` computes how fast the archive is.
 ROUNDS_KEPT_MAX = 20
 
 _STATE, _TOPICS, _TOPICS_COPY = "state.json", "topics.json", "topics.copy.json"
@@ -34,7 +33,7 @@ _STATE, _TOPICS, _TOPICS_COPY = "state.json", "topics.json", "topics.copy.json"
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One commit of everything: when it ended (Unix seconds), how long it took, what it added."""
+    """A round that has ended: when (Unix seconds), how long it took, and what it added."""
 
     at: float
     seconds: float
@@ -44,18 +43,18 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveState:
-    """Where an archive stands."""
+    """How far an archive has got, and what it lacks."""
 
-    #: files of later batches are part of a round that has not ended
+    #: of the last round that has ended; files of later batches belong to a round that has not
     batch: int = 0
     covered: CheckpointToken = field(default_factory=CheckpointToken)
     #: pubend -> ranges at or below `covered` that were gone before they could be archived
     missing: Mapping[str, tuple[Range, ...]] = field(default_factory=dict)
-    #: nothing at or below is kept any more
+    #: nothing at or below this tick is kept any more; None if everything is
     released: int | None = None
-    #: root -> version of its table at the end of the last round: all up to it is on the platter
+    #: root -> version of its table at the end of the last round; all commits up to it are on the platter
     versions: Mapping[str, int] = field(default_factory=dict)
-    #: archived in all, in the bytes that the events had
+    #: archived since the beginning; bytes are those that the events had
     events: int = 0
     bytes: int = 0
     rounds: tuple[Round, ...] = ()
@@ -63,7 +62,7 @@ class ArchiveState:
     def after(
         self, batch: int, covered: CheckpointToken, versions: Mapping[str, int], ended: Round
     ) -> ArchiveState:
-        """The state once a round has ended."""
+        """The state after a round that has ended."""
         return replace(
             self,
             batch=batch,
@@ -75,19 +74,22 @@ class ArchiveState:
         )
 
     def without(self, pubend: str, base: int, upto: int) -> ArchiveState:
-        """`(base, upto]` of the pubend is gone for good."""
+        """The state with the knowledge that `(base, upto]` of the pubend is gone for good."""
         ranges = joined_ranges([*self.missing.get(pubend, ()), (base, upto)])
         return replace(self, missing={**self.missing, pubend: tuple(ranges)})
 
     def absent(self, pubend: str) -> list[Range]:
-        """What at or below `covered` is not there: gone before it was archived, or let go since; in order."""
+        """The ranges at or below `covered` that the archive lacks, in order.
+
+        They were gone before they could be archived, or were removed from the archive since.
+        """
         ranges = list(self.missing.get(pubend, ()))
         if self.released is not None:
             ranges.append((TICK_MIN, min(self.released, self.covered.get(pubend, TICK_MIN))))
         return joined_ranges(ranges)
 
     def to_json(self) -> dict[str, Any]:
-        """As something that JSON can hold."""
+        """The state as a JSON object."""
         return {
             "batch": self.batch,
             "covered": dict(self.covered),
@@ -101,7 +103,7 @@ class ArchiveState:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> ArchiveState:
-        """The reverse; KeyError, TypeError or ValueError if it is no state."""
+        """The state that `to_json` made. Raises KeyError, TypeError or ValueError if `found` is no state."""
         return cls(
             batch=found["batch"],
             covered=CheckpointToken(found["covered"]),
@@ -126,12 +128,12 @@ def joined_ranges(ranges: Iterable[Range]) -> list[Range]:
 
 
 def has_state(path: Path) -> bool:
-    """Has an archive at `path` ever said where it stands?"""
+    """Does the archive at `path` have a file with its state?"""
     return (path / FOLDER / _STATE).exists()
 
 
 def load_state(path: Path) -> ArchiveState:
-    """The state of the archive at `path`; an empty one where there is none yet. DamagedError if it is."""
+    """The state of the archive at `path`; an empty one if there is none yet. Raises DamagedError."""
     found = _load(path, _STATE)
     if found is None:
         return ArchiveState()
@@ -142,12 +144,12 @@ def load_state(path: Path) -> ArchiveState:
 
 
 def save_state(path: Path, state: ArchiveState) -> None:
-    """Replace the state; on the platter when this returns."""
+    """Replace the state; the new one is on the platter when this returns."""
     _save(path, _STATE, state.to_json())
 
 
 def set_aside(path: Path) -> None:
-    """Keep a damaged state for whoever wants to look at it."""
+    """Rename a damaged state, so that a person can look at it."""
     with suppress(FileNotFoundError):
         (path / FOLDER / _STATE).replace(path / FOLDER / f"{_STATE}.damaged")
 
@@ -156,7 +158,7 @@ class ArchiveTopics:
     """The topics of archived events, with every version of their schemas."""
 
     def __init__(self, described: list[dict[str, Any]]) -> None:
-        """`described` is as a broker answers `topics`."""
+        """`described` is what a broker answers to the question `topics`."""
         self.described = described
         self._registry = Registry()
         for each in described:
@@ -167,7 +169,7 @@ class ArchiveTopics:
 
     @property
     def registry(self) -> Registry:
-        """All of it, for those who match."""
+        """The topics with their schemas, for a matcher."""
         return self._registry
 
     @property
@@ -180,11 +182,11 @@ class ArchiveTopics:
 
     @property
     def names(self) -> list[str]:
-        """All topics."""
+        """The names of all topics, sorted."""
         return sorted(self._registry.topics)
 
     def merged(self, described: list[dict[str, Any]]) -> ArchiveTopics:
-        """These topics and those: a topic that is gone at the broker stays in the archive."""
+        """These topics and those described; a topic that the broker has dropped stays in the archive."""
         if described == self.described:
             return self
         found = {each["topic"]: each for each in self.described}
@@ -196,7 +198,7 @@ class ArchiveTopics:
 
 
 def load_topics(path: Path) -> ArchiveTopics:
-    """The topics of the archive at `path`; from their copy, if the file itself is damaged."""
+    """The topics of the archive at `path`; from the copy, if the file itself is damaged."""
     try:
         found = _load(path, _TOPICS)
     except DamagedError:
@@ -207,7 +209,7 @@ def load_topics(path: Path) -> ArchiveTopics:
 
 
 def save_topics(path: Path, topics: ArchiveTopics) -> None:
-    """Replace the topics; on the platter when this returns."""
+    """Replace the topics and their copy; both are on the platter when this returns."""
     for name in (_TOPICS, _TOPICS_COPY):
         _save(path, name, {"topics": topics.described})
 

@@ -39,7 +39,7 @@ class TableStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class PubendStatus:
+class ArchivedPubend:
     """One pubend. What only its broker knows is None where no broker was asked or none hosts it."""
 
     pubend: str
@@ -80,7 +80,7 @@ class ArchiveStatus:
     #: broker -> why it does not answer
     away: Mapping[str, str]
     tables: tuple[TableStatus, ...]
-    pubends: tuple[PubendStatus, ...]
+    pubends: tuple[ArchivedPubend, ...]
 
     def to_json(self) -> dict[str, Any]:
         """The status as a JSON object."""
@@ -142,7 +142,7 @@ def _table(archived: Snapshot, root: str) -> TableStatus:
 
 def _pubends(
     archived: Snapshot, broker: str | Sequence[str] | None
-) -> tuple[list[PubendStatus], dict[str, str]]:
+) -> tuple[list[ArchivedPubend], dict[str, str]]:
     """The status of each pubend by name, and the brokers that do not answer."""
     if broker is None:
         return [_offline(archived, name) for name in sorted(archived.state.covered)], {}
@@ -166,20 +166,20 @@ def _answered(brokers: ArchiveBrokers) -> list[dict[str, Any]]:
         return []
 
 
-def _offline(archived: Snapshot, name: str) -> PubendStatus:
+def _offline(archived: Snapshot, name: str) -> ArchivedPubend:
     """What the archive itself knows of a pubend."""
     state = archived.state
     missing = state.missing.get(name, ())
-    return PubendStatus(name, None, state.covered.get(name), None, None, None, None, missing)
+    return ArchivedPubend(name, None, state.covered.get(name), None, None, None, None, missing)
 
 
-def _compared(archived: Snapshot, hosted: Mapping[str, Any], brokers: ArchiveBrokers) -> PubendStatus:
+def _compared(archived: Snapshot, hosted: Mapping[str, Any], brokers: ArchiveBrokers) -> ArchivedPubend:
     """A pubend in the archive compared with what its broker answered."""
     name, last_event = hosted["pubend"], hosted["last_event"]
     covered = archived.state.covered.get(name)
     known = [tick for tick in (covered, hosted["lost"]) if tick is not None]
     client = brokers.client(hosted["broker"])
-    return PubendStatus(
+    return ArchivedPubend(
         pubend=name,
         broker=hosted["broker"],
         covered=covered,

@@ -1,9 +1,9 @@
 """One Delta table of an archive: the events of all topics with one first level.
 
-Owns the table's log. A commit adds files that are synced already, says in an application transaction for
-each pubend how far the table has got, and is itself on the platter when it returns: Delta's writer syncs
-nothing. A torn last entry of the log, which a power failure may leave, was never answered for and is removed
-when the table is opened to be written.
+`ArchiveTable` owns the table's log. A commit adds files that are synced already and records, in an
+application transaction for each pubend, how far the table has got. The commit itself is on the platter when
+the call returns: Delta's writer syncs nothing. A torn last entry of the log, which a power failure may leave,
+was never reported to anyone; `mend` removes it when the archive is opened for writing.
 
 A file is named `first-last-part-number-random.parquet`: the batches whose events it has, and its place among
 the files of a batch. For one pubend the order of the names is the order of the ticks.
@@ -36,20 +36,21 @@ from tidemark.storage.disk.real_disk import RealDisk
 #: Commits between two checkpoints of the log.
 CHECKPOINT_COMMITS = 50
 
-#: Nobody reads files that were replaced an hour ago, so nobody needs to be told of them any more: else a
-#: table that gets a file a second has a log of a million entries, each of which names all that is gone.
+#: Nobody reads files that were replaced an hour ago, so the log need not name them any longer. Otherwise a
+#: table that gets a file a second would have a log of a million entries, with all removed files in every
+#: checkpoint.
 _PROPERTIES = {
     "delta.logRetentionDuration": "interval 2 hours",
     "delta.deletedFileRetentionDuration": "interval 1 hours",
 }
 _LOG = "_delta_log"
-#: We make checkpoints ourselves, and sync them.
+#: `ArchiveTable.checkpoint` makes checkpoints, and syncs them.
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of the table."""
+    """A Parquet file of a table."""
 
     root: str
     name: str
@@ -61,7 +62,7 @@ class DataFile:
 
     @property
     def batches(self) -> tuple[int, int]:
-        """The first and last batch that its events came in."""
+        """The first and the last batch whose events the file has."""
         first, last, *_ = self.name.split("-")
         return int(first), int(last)
 
@@ -72,19 +73,19 @@ def root_of(topic: str) -> str:
 
 
 def folder_of(path: Path, root: str) -> Path:
-    """Where the table of a root lies: a directory of its name, if that is a plain one."""
+    """The directory of the table of a root: it has the root's name, escaped where that is not a plain one."""
     name = quote(root, safe="")
-    # Spark passes over names that begin with an underscore, and one of them is ours.
+    # Spark ignores directories whose names begin with an underscore, and `_archive` is taken.
     return path / (f"%5F{name[1:]}" if name.startswith("_") else name)
 
 
 def log_of(path: Path, root: str) -> Path:
-    """Where the log of a root's table lies."""
+    """The directory of the log of a root's table."""
     return folder_of(path, root) / _LOG
 
 
 def roots_in(path: Path) -> list[str]:
-    """The roots that have a table."""
+    """The roots that have a table, sorted."""
     if not path.is_dir():
         return []
     found = [each for each in path.iterdir() if each.name != FOLDER and (each / _LOG).is_dir()]
@@ -92,15 +93,15 @@ def roots_in(path: Path) -> list[str]:
 
 
 def file_name(first: int, last: int, part: int, number: int) -> str:
-    """A name for a new file."""
+    """A name for a new file; see the module's docstring."""
     return f"{first:010d}-{last:010d}-{part:05d}-{number:05d}-{os.urandom(4).hex()}.parquet"
 
 
 class ArchiveTable:
-    """The table of one root, as it is when it is opened or refreshed."""
+    """The table of one root, as it was when it was opened or after its own last commit."""
 
     def __init__(self, path: Path, root: str) -> None:
-        """TableNotFoundError where there is none."""
+        """Raises TableNotFoundError if there is no table."""
         self.root = root
         self.folder = folder_of(path, root)
         with disk_errors(self.folder):
@@ -108,7 +109,7 @@ class ArchiveTable:
 
     @classmethod
     def to_write(cls, path: Path, root: str, layout: ArchiveLayout) -> ArchiveTable:
-        """The table with at least these columns; made or widened if need be."""
+        """The table, created if there is none, and widened until it has at least these columns."""
         folder = folder_of(path, root)
         with disk_errors(folder):
             try:
@@ -128,12 +129,12 @@ class ArchiveTable:
 
     @property
     def version(self) -> int:
-        """Entries of its log, from 0."""
+        """The number of the last entry of the log; the first is 0."""
         return int(self._delta.version())
 
     @property
     def layout(self) -> ArchiveLayout:
-        """Its columns."""
+        """The columns of the table."""
         return ArchiveLayout(pa.schema(self._delta.schema().to_arrow()))
 
     def widen(self, layout: ArchiveLayout) -> None:
@@ -145,7 +146,7 @@ class ArchiveTable:
                 self._delta.alter.add_columns(fields, post_commithook_properties=_NO_HOOKS)
 
     def reached(self, pubend: str) -> int | None:
-        """How far the table has got in a pubend; it may be ahead of the archive as a whole."""
+        """The tick up to which the table has a pubend; None if it has nothing. May be ahead of the state."""
         version: int | None = self._delta.transaction_version(_application(pubend))
         return version
 
@@ -156,7 +157,10 @@ class ArchiveTable:
         return sorted((_data_file(self.root, each) for each in actions), key=lambda each: each.name)
 
     def add(self, files: Sequence[DataFile], reached: Mapping[str, int], about: Mapping[str, str]) -> None:
-        """Commit files that are on the platter; `reached` is how far the table has got with them."""
+        """Commit files that are on the platter.
+
+        `reached` is, for each pubend, the tick up to which the table has it then; `about` goes into the log.
+        """
         transactions = [Transaction(_application(name), tick) for name, tick in reached.items()]
         properties = CommitProperties(custom_metadata=dict(about), app_transactions=transactions)
         self._commit([_addition(each, changes=True) for each in files], properties)
@@ -164,9 +168,10 @@ class ArchiveTable:
     def exchange(
         self, old: Sequence[DataFile], new: Sequence[DataFile], about: Mapping[str, str] | None = None
     ) -> None:
-        """Commit that the new files have the events of the old ones; none, and they are let go."""
+        """Commit that the new files replace the old ones; without new files, the events are removed."""
         now = int(time.time() * 1000)
-        # Who has the old ones open reads on; how long they stay is counted from now.
+        # `remove_old` goes by this time: the old files stay for a while, for readers that have begun with
+        # them.
         for each in old:
             with suppress(OSError):
                 os.utime(self.folder / each.name)
@@ -175,7 +180,7 @@ class ArchiveTable:
         self._commit(actions, CommitProperties(custom_metadata=dict(about or {})))
 
     def checkpoint(self) -> None:
-        """Spare readers the log's beginning, from time to time."""
+        """After CHECKPOINT_COMMITS commits, write a checkpoint, which spares readers the log before it."""
         if self.version and self.version % CHECKPOINT_COMMITS == 0:
             with disk_errors(self.folder):
                 self._delta.create_checkpoint()
@@ -205,9 +210,10 @@ class ArchiveTable:
 
 
 def mend(folder: Path, synced: int) -> None:
-    """Remove from the end of a table's log what is no entry; DamagedError at or below version `synced`.
+    """Remove torn entries from the end of a table's log, and drafts.
 
-    What a crash left beyond was never synced, and nobody was told of it.
+    Raises DamagedError for an entry at or below version `synced`, which was on the platter. An entry beyond
+    was never reported to anyone.
     """
     log = folder / _LOG
     with disk_errors(folder):
@@ -223,7 +229,7 @@ def mend(folder: Path, synced: int) -> None:
 
 
 def remove_strays(folder: Path, files: Sequence[DataFile], batch: int) -> int:
-    """Remove the files of rounds after `batch` that no commit has added; how many there were."""
+    """Remove the files of rounds after `batch` that no commit has added; returns how many there were."""
     known = {each.name for each in files}
     strays = [each for each in _data_files(folder) if each.name not in known]
     mine = [each for each in strays if int(each.name.split("-")[1]) > batch]
@@ -233,7 +239,7 @@ def remove_strays(folder: Path, files: Sequence[DataFile], batch: int) -> int:
 
 
 def remove_old(folder: Path, files: Sequence[DataFile], before: float) -> int:
-    """Remove what is in no commit any more, and was not touched since (Unix seconds); how many there were."""
+    """Remove files that no commit has any more, untouched since `before` (Unix time); returns how many."""
     known = {each.name for each in files}
     old = [each for each in _data_files(folder) if each.name not in known and each.stat().st_mtime < before]
     for each in old:
@@ -243,7 +249,7 @@ def remove_old(folder: Path, files: Sequence[DataFile], before: float) -> int:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """What the disk, or Delta on it, refuses as the errors of our tree."""
+    """Raise errors of the disk, and of Delta, as DiskFullError or DiskFailedError."""
     try:
         yield
     except StorageError:

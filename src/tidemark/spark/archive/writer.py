@@ -1,13 +1,12 @@
 """Writing a part of a round: events in, synced Parquet files out, which a commit may then add.
 
 Runs in the driver or in a Spark task alike. Rows are sorted by pubend and tick, as they come. Nothing here is
-final: files that no commit adds are strays, and are removed later.
+final: files that no commit adds are strays, and `table.remove_strays` removes them later.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -19,12 +18,13 @@ import pyarrow.parquet as pq
 from tidemark.message.batches.batch import EventBatch
 from tidemark.spark.archive.bounds import Bounds
 from tidemark.spark.archive.layout import ArchiveLayout
+from tidemark.spark.archive.plan import RoundPart
 from tidemark.spark.archive.rows import Schemas, to_rows
 from tidemark.spark.archive.table import DataFile, disk_errors, file_name, folder_of, root_of
 from tidemark.storage.disk.atomic_file import sync_path
 from tidemark.ticks import TICK_MIN
 
-#: A file is closed when it has about this much; a row group is written when this much is gathered.
+#: A file is closed when it has about this size; a row group is written when rows of this size are gathered.
 FILE_BYTES = 128 << 20
 ROW_GROUP_BYTES = 16 << 20
 ROW_GROUP_ROWS_MAX = 128 << 10
@@ -33,34 +33,22 @@ ROW_GROUP_ROWS_MAX = 128 << 10
 class PartWriter:
     """Gathers the events of one part of a round into files of each root's table."""
 
-    def __init__(
-        self,
-        path: Path,
-        layouts: Mapping[str, ArchiveLayout],
-        reached: Mapping[str, Mapping[str, int]],
-        schemas: Schemas,
-        *,
-        batch: int,
-        part: int,
-    ) -> None:
-        """`reached[root][pubend]`: what a table has already, of a round that did not end."""
-        self._path = path
-        self._layouts = layouts
-        self._reached = reached
-        self._schemas = schemas
-        self._batch = batch
+    def __init__(self, part: RoundPart, schemas: Schemas) -> None:
         self._part = part
+        self._schemas = schemas
+        self._path = Path(part.path)
+        self._layouts = {root: ArchiveLayout.from_bytes(data) for root, data in part.layouts.items()}
         self._open: dict[str, FileWriter] = {}
         self._files: list[DataFile] = []
         self.events = 0
         self.bytes = 0
 
     def add(self, pubend: str, batch: EventBatch) -> None:
-        """Events beyond those added of this pubend before."""
+        """Add events of a pubend; their ticks lie beyond those that were added of it before."""
         roots = np.array([root_of(shape.topic) for shape in batch.shapes])
         of_row = roots[batch.prelude("shape")]
         for root in dict.fromkeys(roots.tolist()):
-            wanted = (of_row == root) & (batch.ticks > self._reached.get(root, {}).get(pubend, TICK_MIN))
+            wanted = (of_row == root) & (batch.ticks > self._part.reached.get(root, {}).get(pubend, TICK_MIN))
             if wanted.any():
                 some = batch if wanted.all() else batch.take(wanted)
                 self._writer(root).add(to_rows(pubend, some, self._schemas, self._layouts[root]))
@@ -68,7 +56,7 @@ class PartWriter:
                 self.bytes += len(some.body)
 
     def close(self) -> list[DataFile]:
-        """All files, on the platter."""
+        """Finish and return all files; they and their names are on the platter."""
         for root in list(self._open):
             self._finish(root)
         for folder in {folder_of(self._path, each.root) for each in self._files}:
@@ -76,7 +64,7 @@ class PartWriter:
         return self._files
 
     def discard(self) -> None:
-        """Something failed: remove what was written."""
+        """Remove all that was written, after a failure."""
         for writer in self._open.values():
             writer.discard()
         for each in self._files:
@@ -88,18 +76,20 @@ class PartWriter:
             self._finish(root)
             found = None
         if found is None:
-            name = file_name(self._batch, self._batch, self._part, len(self._files) + len(self._open))
+            name = file_name(
+                self._part.batch, self._part.batch, self._part.number, len(self._files) + len(self._open)
+            )
             found = self._open[root] = FileWriter(self._path, root, name, self._layouts[root].schema)
         return found
 
     def _finish(self, root: str) -> None:
-        # It is out of `_open` only once it is closed: what fails in between is discarded.
+        # A writer leaves `_open` only once it is closed: one that fails to close is still discarded.
         self._files.append(self._open[root].close())
         del self._open[root]
 
 
 class FileWriter:
-    """One Parquet file in the making."""
+    """Writes one Parquet file."""
 
     def __init__(self, path: Path, root: str, name: str, schema: pa.Schema) -> None:
         self.root = root
@@ -115,11 +105,11 @@ class FileWriter:
 
     @property
     def bytes(self) -> int:
-        """Written so far."""
+        """Bytes that are in the file so far."""
         return self._file.tell()
 
     def add(self, table: pa.Table) -> None:
-        """More rows."""
+        """Add rows; they are written when a row group is full."""
         self._gathered.append(table)
         self._gathered_bytes += table.nbytes
         self._rows += table.num_rows
@@ -127,7 +117,7 @@ class FileWriter:
             self._flush()
 
     def close(self) -> DataFile:
-        """The file, synced; its name is not yet."""
+        """Finish and return the file. Its bytes are synced, its name in the directory is not."""
         self._flush()
         with disk_errors(self._at):
             self._parquet.close()
@@ -138,8 +128,8 @@ class FileWriter:
         return DataFile(self.root, self.name, size, self._rows, self._bounds.bounds(), self._bounds.nulls)
 
     def discard(self) -> None:
-        """Remove it."""
-        # Its end is written when it is closed, and that may fail as what came before did.
+        """Remove the file, finished or not."""
+        # Closing writes the end of the file, which may fail for the reason that made the caller discard it.
         with suppress(OSError, ValueError):
             self._parquet.close()
         with suppress(OSError):
@@ -156,7 +146,7 @@ class FileWriter:
 
 
 def _options(schema: pa.Schema) -> dict[str, object]:
-    """Small and quick to write: dictionaries where values may repeat, differences for ticks, light zstd."""
+    """Options that make files small and quick to write: dictionaries, differences for ticks, light zstd."""
     unlike = [field.name for field in schema if pa.types.is_binary(field.type) or field.name == "_tick"]
     return {
         "compression": "zstd",

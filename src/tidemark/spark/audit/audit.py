@@ -1,10 +1,11 @@
 """The audit on Spark: were all events delivered exactly once and in order, by ledgers of any size?
 
-Comes to the verdict of the single-process audit (docs/proof.md), which reads all ledgers into memory. What is
-done is in `auditplan`, as text; here it is run. The driver holds one line a subscriber and the report.
+It comes to the verdict of the single-process audit (docs/proof.md), which reads all ledgers into memory. The
+queries are in `plan`, as text; this module runs them. The driver holds one row for each subscriber, and the
+report.
 
     run(Path("run-7"))                    # a session of its own
-    audit(spark, gather(Path("run-7")))   # yours
+    audit(spark, gather(Path("run-7")))   # a session of yours
 """
 
 from __future__ import annotations
@@ -35,17 +36,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-#: About how much of the ledgers a task has after a shuffle.
+#: About how much of the ledgers a task gets after a shuffle.
 SHUFFLED_BYTES = 64 << 20
 #: Rows that a window holds in memory, of all that one subscriber has of one pubend. With Spark's own bound,
-#: and what is kept in memory and not on disk, five million lines were too many for a JVM of 1 GB.
+#: and with intermediate results in memory instead of on disk, a JVM of 1 GB could not audit five million
+#: lines.
 WINDOW_ROWS_MAX = 250_000
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _WINDOW = "spark.sql.windowExec.buffer.spill.threshold"
 
 
 def run(directory: Path, master: str = "local[*]") -> AuditReport:
-    """The audit of all ledgers in a directory; TidemarkError if there is no verdict."""
+    """The audit of all ledgers in a directory. Raises TidemarkError if it cannot come to a verdict."""
     from tidemark.spark.engine.session import quiet_session
 
     gathered = ledgers.gather(directory)
@@ -54,7 +56,10 @@ def run(directory: Path, master: str = "local[*]") -> AuditReport:
 
 
 def audit(spark: SparkSession, gathered: LedgerSet) -> AuditReport:
-    """Compare ledgers, of `ledgers.gather`. What is under way counts as lost: let all become quiet first."""
+    """The audit of the ledgers that `ledgers.gather` found.
+
+    An event that is still under way counts as lost, so publishers and subscribers should be idle first.
+    """
     size_bytes = sum(
         part.size_bytes
         for ledger in (*gathered.publishers, *gathered.subscribers)
@@ -68,9 +73,9 @@ def audit(spark: SparkSession, gathered: LedgerSet) -> AuditReport:
 
 @contextmanager
 def _settings(spark: SparkSession, partitions_min: int) -> Iterator[None]:
-    """What the session needs for ledgers of this size; as it was, afterwards."""
+    """Set what the session needs for ledgers of this size, for a `with` block."""
     before = {name: spark.conf.get(name) for name in (_PARTITIONS, _WINDOW)}
-    # Spark makes partitions fewer where there is less to do, never more.
+    # Spark itself reduces the number of partitions where there is less to do, but never raises it.
     spark.conf.set(_PARTITIONS, max(int(before[_PARTITIONS] or 0), partitions_min))
     spark.conf.set(_WINDOW, WINDOW_ROWS_MAX)
     try:
@@ -82,11 +87,11 @@ def _settings(spark: SparkSession, partitions_min: int) -> Iterator[None]:
 
 
 class _AuditRun:
-    """One audit. What several of its queries read is worked out once and kept by Spark.
+    """One audit. Tables that several queries read are computed once and checkpointed on the executors' disks.
 
-    Kept means `localCheckpoint`: `persist` does not help where a query has the same table twice, since Spark
-    then gives new columns to what comes from Python, does not know it again, and works it out anew. It is on
-    disk, since sorting needs all the memory there is.
+    `persist` would not help where a query has the same table twice: Spark then gives new columns to what
+    comes from Python, does not recognise the table, and computes it again. The checkpoints are on disk, since
+    sorting needs all the memory there is.
     """
 
     def __init__(self, spark: SparkSession, subscriptions: Sequence[LedgerSubscription]) -> None:
@@ -95,12 +100,12 @@ class _AuditRun:
         self._groups = selector_groups(subscriptions)
 
     def read(self, publishers: Sequence[LedgerFile], subscribers: Sequence[LedgerFile]) -> None:
-        """Find out what became of each event."""
+        """Read the ledgers and find out what became of each event."""
         named = paths(self._groups)
-        written = _kept(self._lines(publishers, named))
-        seen = self._survey(written, publishers, named)
-        self._received = _kept(self._lines(subscribers, ()))
-        self._survey(self._received, subscribers, ())
+        written = _checkpointed(self._lines(publishers, named))
+        seen = self._value_types(written, publishers, named)
+        self._received = _checkpointed(self._lines(subscribers, ()))
+        self._value_types(self._received, subscribers, ())
         lines = self._matched(written.where(audit_plan.OF_PUBLISHERS), SeenFields(seen))
         logged = self._sql(
             audit_plan.LOGGED,
@@ -110,10 +115,10 @@ class _AuditRun:
         )
         bounded = self._sql(audit_plan.BOUNDED, logged=logged)
         expected = audit_plan.expected(self._groups, self._subscriptions)
-        self._due = _kept(bounded.selectExpr("*", f"{expected} AS expected").drop("matched"))
-        self._ordered = _kept(self._judged())
+        self._due = _checkpointed(bounded.selectExpr("*", f"{expected} AS expected").drop("matched"))
+        self._ordered = _checkpointed(self._compared())
 
-    def _judged(self) -> DataFrame:
+    def _compared(self) -> DataFrame:
         subscribed = audit_plan.subscribed(self._subscriptions)
         query = audit_plan.COMPARED.replace("{subscribed}", subscribed)
         compared = self._sql(query, lines=self._received, due=self._due)
@@ -121,18 +126,18 @@ class _AuditRun:
         return self._sql(audit_plan.ORDERED, judged=judged)
 
     def _lines(self, of: Sequence[LedgerFile], named: Sequence[FieldPath]) -> DataFrame:
-        """The lines of ledgers; each task reads its own parts."""
+        """The lines of ledgers as rows; each task reads its own parts."""
         parts = [part for ledger in of for part in ledgers.parts(ledger)]
-        hands = ledgers.packed(parts)
+        shares = ledgers.packed(parts)
         schema = ", ".join(f"{name} {type_}" for name, type_ in ledger_lines.columns(named).items())
-        read = _PartReader(hands, named)
-        return frame_of_tasks(self._spark, len(hands), read, schema)
+        read = _PartReader(shares, named)
+        return frame_of_tasks(self._spark, len(shares), read, schema)
 
-    def _survey(
+    def _value_types(
         self, lines: DataFrame, of: Sequence[LedgerFile], named: Sequence[FieldPath]
     ) -> dict[FieldPath, list[str]]:
-        """Of which types the values of fields are; an error if a line cannot be read."""
-        row = self._sql(audit_plan.snapshot(named), lines=lines).collect()[0]
+        """field -> the types of its values. Raises UnknownFormatError if a line cannot be read."""
+        row = self._sql(audit_plan.value_types(named), lines=lines).collect()[0]
         if row["broken"] is not None:
             path = of[row["broken"]["ledger"]].path
             reason = f"{row['broken']['reason']} (in the line at {row['broken']['at']})"
@@ -145,7 +150,7 @@ class _AuditRun:
         }
 
     def _matched(self, lines: DataFrame, fields: SeenFields) -> DataFrame:
-        """The lines with the numbers of the groups that each matches."""
+        """The lines, with the numbers of the selector groups that each publication matches."""
         sql = {group.number: translated(group, fields) for group in self._groups}
         exact = {number: condition for number, condition in sql.items() if condition is not None}
         found = lines.selectExpr(*ledger_lines.COLUMNS, f"{audit_plan.matched(exact)} AS matched")
@@ -159,7 +164,10 @@ class _AuditRun:
         return decided.selectExpr(*ledger_lines.COLUMNS, "concat(matched, decided) AS matched")
 
     def report(self, idle: list[str]) -> AuditReport:
-        """Run the rest."""
+        """Run the queries that count, and make the report; `idle` are subscribers that never subscribed.
+
+        Raises ConfigError if an event is acknowledged that no ledger says was to be published.
+        """
         totals = self._sql(audit_plan.TOTALS, due=self._due).collect()[0]
         if totals["unpublished"] is not None:
             raise ledgers.unpublished(totals["unpublished"])
@@ -229,16 +237,16 @@ class _AuditRun:
 class _PartReader:
     """Run by tasks: the lines of the ledger parts that belong to the task of a number."""
 
-    def __init__(self, hands: list[list[LedgerPart]], named: Sequence[FieldPath]) -> None:
-        self._hands = hands
+    def __init__(self, shares: list[list[LedgerPart]], named: Sequence[FieldPath]) -> None:
+        self._shares = shares
         self._named = named
 
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
-        return ledger_lines.read(self._hands[number], self._named)
+        return ledger_lines.read(self._shares[number], self._named)
 
 
 class _SelectorEvaluator:
-    """Run by tasks: what has no exact translation."""
+    """Run by tasks: decides with the reference evaluator for selectors that have no exact Spark SQL."""
 
     def __init__(self, left: list[SelectorGroup]) -> None:
         self._left = left
@@ -254,18 +262,18 @@ _SETTLED = (
 
 
 def _settled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run by tasks: is what arrived what was published?"""
+    """Run by tasks: decide whether the fields that arrived are those that were published."""
     return map(ledger_lines.settled, batches)
 
 
-def _kept(frame: DataFrame) -> DataFrame:
+def _checkpointed(frame: DataFrame) -> DataFrame:
     from pyspark.storagelevel import StorageLevel
 
     return frame.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
 
 
 def _count_events(account: SubscriberAccount, row: Any) -> None:
-    """What the ledger of a subscriber has; no row if it has no event."""
+    """Put the counts of a subscriber's ledger into its account; `row` is None if it has no event."""
     if row is None:
         return
     account.matched = account.delivered = row["delivered"]

@@ -43,7 +43,7 @@ tr.total td { font-weight: 600; border-bottom: none } code { font-size: .9em }
 
 
 def page(report: AuditReport) -> str:
-    """The whole page."""
+    """The report as a page of HTML."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -96,7 +96,7 @@ def _subscribers(report: AuditReport) -> str:
     return f'<h2>Subscribers</h2><div class="wide"><table>{head}{body}</table></div>\n'
 
 
-#: The columns before it are text.
+#: The first column of the table of subscribers that has numbers; those before it have text.
 COUNTS_FROM = 3
 
 
@@ -158,7 +158,7 @@ def _cells(texts: Iterable[str], numbers_from: int, bad: Iterable[int] = ()) -> 
 
 
 def _time(microseconds: float) -> str:
-    """The time of a tick in UTC, or its number where no calendar has it."""
+    """The time in UTC, or the number of the tick if it is outside the years 1 to 9999."""
     try:
         return (_EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="seconds")
     except OverflowError:
@@ -166,7 +166,7 @@ def _time(microseconds: float) -> str:
 
 
 def bar_chart(bars: Histogram, show: Callable[[float], str], title: str) -> str:
-    """Bars of equal width side by side; `show` writes an edge under the axis."""
+    """A bar chart as SVG, with bars of equal width; `show` formats an edge under the axis."""
     inner, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     most = max(bars.counts, default=0) or 1
     wide = inner / len(bars.counts)
@@ -191,7 +191,7 @@ def _bar(x: float, wide: float, tall: float, text: str) -> str:
 
 
 def _scale(most: int, tall: float, inner: float) -> str:
-    """Lines across, with their counts."""
+    """Horizontal lines with their counts."""
     lines = []
     for share in (0.0, 0.5, 1.0):
         y = HEIGHT - BOTTOM - tall * share
@@ -203,7 +203,7 @@ def _scale(most: int, tall: float, inner: float) -> str:
 
 
 def _marks(edges: Sequence[float], wide: float, show: Callable[[float], str]) -> str:
-    """The values of some edges, below them."""
+    """The values of some edges, below the axis."""
     step = max(1, -(-(len(edges) - 1) // (MARKS_MAX - 1)))
     marked = [(at, edges[at]) for at in range(0, len(edges), step)]
     return "".join(

@@ -1,8 +1,8 @@
-"""Lines of ledgers as record batches, as Spark's tasks read them: every value of the type it was written in.
+"""Lines of ledgers as record batches, as Spark tasks read them: every value in the type it was written in.
 
-JSON is read here and not by Spark, which rewrites numbers (`1e5`, `10.0`, NaN) on the way: whether a selector
-matches, and whether two events are the same, must come out as in the single-process audit. A line that cannot
-be read is a row of its own, `what` = DAMAGED, so that one clear error can be made of it.
+JSON is parsed here and not by Spark, which rewrites numbers (`1e5`, `10.0`, NaN) on the way: whether a
+selector matches, and whether two events are the same, must come out as in the single-process audit. A line
+that cannot be read becomes a row with `what` = DAMAGED, so that the driver can raise one clear error.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ COLUMNS = {
     "sequence": "bigint", "pubend": "string", "topic": "string", "fields": "string", "outcome": "string",
     "tick": "bigint", "time": "bigint", "base": "bigint", "upto": "bigint", "reason": "string",
 }  # fmt: skip
-#: A field that selectors ask for has a column for each type of JSON, of which at most one is not null.
+#: A field that selectors test has a column for each type of JSON; in a row at most one of them is not null.
 LONG, DOUBLE, STRING, BOOLEAN, OTHER = "long", "double", "string", "boolean", "other"
 _KINDS = {int: LONG, float: DOUBLE, str: STRING, bool: BOOLEAN}
 VALUE_COLUMNS = {LONG: "bigint", DOUBLE: "double", STRING: "string", BOOLEAN: "boolean", OTHER: "boolean"}
-#: What a line must have.
+#: `what` of a line -> the names that the line must have.
 _NEEDED = {
     "publish": ("key", "publisher", "sequence", "pubend", "topic", "fields"),
     "outcome": ("key", "publisher", "sequence", "outcome"),
@@ -48,19 +48,20 @@ _NEEDED = {
 }
 _INT64 = range(-(2**63), 2**63)
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-#: Always the same NaN: Python takes lists and objects as equal when their parts are the same or equal.
+#: Always the same NaN object: Python compares lists and dicts with NaN as equal if the NaN is the same
+#: object.
 _DECODER = json.JSONDecoder(
     parse_constant={"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.__getitem__
 )
 
 
 def value_column(number: int, kind: str) -> str:
-    """The column of the values of one type, of the field of that number."""
+    """The name of the column with the values of one type, for the field of that number."""
     return f"value_{number}_{kind}"
 
 
 def columns(paths: Sequence[FieldPath]) -> dict[str, str]:
-    """Name -> Spark type of all columns, with those of the values at `paths`."""
+    """name -> Spark type of all columns, with those of the values at `paths`."""
     values = {
         value_column(number, kind): type_
         for number in range(len(paths))
@@ -74,28 +75,34 @@ def read(parts: Iterable[LedgerPart], paths: Sequence[FieldPath]) -> Iterator[pa
     for part in parts:
         for places, lines in _chunks(part):
             for at, line in enumerate(lines):
-                if lacks := _lacks(line):
-                    lines[at] = {"what": DAMAGED, "reason": lacks}
+                if fault := _fault(line):
+                    lines[at] = {"what": DAMAGED, "reason": fault}
             yield _batch(part, places, lines, paths)
 
 
 def compact(fields: Any) -> str:
-    """Fields as text. Equal texts are equal fields; unequal ones may be equal too (1 and 1.0)."""
+    """Fields as text.
+
+    Equal texts are equal fields; fields with unequal texts may be equal too (1 and 1.0).
+    """
     return _ENCODER.encode(fields)
 
 
 def is_same(text: str, other: str) -> bool:
-    """Whether two texts of `compact` are of the same fields, as the single-process audit takes them."""
+    """Are two texts of `compact` the same fields, as the single-process audit compares them?"""
     return bool(decoded(text) == decoded(other))
 
 
 def decoded(text: str) -> Any:
-    """JSON as both audits compare it: by `==`, with NaN in a list or an object equal to NaN."""
+    """The value of a text of JSON; both audits compare such values by `==`, where NaN inside equals NaN."""
     return _DECODER.decode(text)
 
 
 def settled(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """`is_right` in place of is_due, is_doubtful, mine and theirs: only where texts differ is JSON read."""
+    """The batch with `is_right` in place of is_due, is_doubtful, mine and theirs.
+
+    JSON is parsed only for rows whose texts differ.
+    """
     import pyarrow as pa
 
     right = batch["is_due"].to_numpy(zero_copy_only=False).copy()
@@ -106,7 +113,7 @@ def settled(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def lookup(fields: Any, path: FieldPath) -> Any:
-    """What an event has at a path; None when it has nothing there."""
+    """The value of an event's fields at a path; None if there is none."""
     value = fields
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -114,7 +121,7 @@ def lookup(fields: Any, path: FieldPath) -> Any:
 
 
 def _chunks(part: LedgerPart) -> Iterator[tuple[list[int], list[Any]]]:
-    """Lines with their places, so many at a time."""
+    """The places of lines in the ledger, and the lines, BATCH_LINES_MAX at a time."""
     suffix = Path(part.path).suffix
     if suffix == PARQUET:
         yield from _parquet_chunks(part)
@@ -125,11 +132,11 @@ def _chunks(part: LedgerPart) -> Iterator[tuple[list[int], list[Any]]]:
 
 
 def _jsonl_texts(part: LedgerPart) -> Iterator[tuple[int, bytes]]:
-    """A last line that a crash cut short was never written."""
+    """The lines of a part of a JSONL file. A last line without its end, cut short by a crash, is left out."""
     with Path(part.path).open("rb") as file:
         at = part.base
         if at:
-            # The line that reaches into this part belongs to the one before, also when it ends just here.
+            # A line that reaches into this part belongs to the part before, even if it ends just here.
             file.seek(at - 1)
             at += len(file.readline()) - 1
         while at < part.upto and (text := file.readline()).endswith(b"\n"):
@@ -155,7 +162,7 @@ def _parquet_chunks(part: LedgerPart) -> Iterator[tuple[list[int], list[Any]]]:
 
 
 def _with_fields(line: LedgerLine) -> LedgerLine:
-    """In Parquet, fields are the text of their JSON."""
+    """A line of a Parquet ledger, whose `fields` are JSON text, with the fields parsed."""
     if line.get("fields") is None:
         return line
     try:
@@ -165,7 +172,7 @@ def _with_fields(line: LedgerLine) -> LedgerLine:
 
 
 def _parsed(texts: list[bytes]) -> list[Any]:
-    """All read in one go, which is much faster; one by one if that does not come out even."""
+    """The lines parsed as one array, which is much faster; one by one if one of them is not JSON."""
     try:
         lines: list[Any] = json.loads(b"[" + b",".join(texts) + b"]")
     except ValueError:
@@ -180,8 +187,8 @@ def _parsed_alone(text: bytes) -> Any:
         return {"what": DAMAGED, "reason": f"it is not JSON: {error}"}
 
 
-def _lacks(line: Any) -> str:
-    """What is wrong with a line, or nothing."""
+def _fault(line: Any) -> str:
+    """What is wrong with a line; "" if nothing is."""
     needed = _NEEDED.get(str(line.get("what"))) if isinstance(line, dict) else None
     if needed is None:
         return "`what` is none of publish, outcome, subscriber, returned, event, gap"
@@ -221,7 +228,7 @@ def _columns(
 
 
 def _by_kind(fields: Sequence[Any], path: FieldPath) -> dict[str, list[Any]]:
-    """The values at a path, each in the column of its type."""
+    """The values at a path, in the columns of their types."""
     found: dict[str, list[Any]] = {kind: [None] * len(fields) for kind in VALUE_COLUMNS}
     for at, each in enumerate(fields):
         value = lookup(each, path)
@@ -239,7 +246,7 @@ def _kind(value: Any) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """JSON can spell half a character, which has no UTF-8."""
+    """Does the text have a UTF-8 form? JSON can contain half a surrogate pair, which has none."""
     return text.isascii() or text.encode(errors="replace").decode() == text
 
 

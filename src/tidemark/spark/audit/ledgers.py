@@ -2,7 +2,7 @@
 
 A ledger is `NAME.publisher.jsonl`, `NAME.subscriber.jsonl`, the same as `.parquet` (a file, or a directory of
 part files in the order of their names), or a subscriber's `.sqlite`; docs/proof.md has the lines. Imports no
-pyspark: parts are read by `ledgerlines` wherever a task runs, so all of them must see the directory.
+pyspark: `ledger_lines` reads parts wherever a task runs, so all tasks must see the directory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from tidemark.errors import ConfigError, UnknownFormatError
 
-#: How much one part of a ledger has, and about how much a task reads: a second or less of reading JSON.
+#: The size of one part of a ledger, and about what a task reads: a second or less of parsing JSON.
 PART_BYTES_MAX = 8 << 20
 PART_LINES_MAX = 40_000
 
@@ -29,7 +29,7 @@ _KINDS = {PUBLISHER: (JSONL, PARQUET), SUBSCRIBER: (JSONL, SQLITE, PARQUET)}
 
 @dataclass(frozen=True, slots=True)
 class LedgerFile:
-    """What one publisher or subscriber wrote. `number` is its place in the order of names."""
+    """The ledger of one publisher or subscriber. `number` is its place in the order of names."""
 
     number: int
     name: str
@@ -38,9 +38,9 @@ class LedgerFile:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPart:
-    """A piece of a ledger for one task.
+    """A part of a ledger.
 
-    Of SQLite the lines whose `n` is in `(base, upto]`, of Parquet the row group `upto`, of JSONL the lines
+    In SQLite, the lines whose `n` is in `(base, upto]`; in Parquet, the row group `upto`; in JSONL, the lines
     that start at byte `base` or later and before byte `upto`.
     """
 
@@ -50,13 +50,13 @@ class LedgerPart:
     upto: int
     #: about how much there is to read
     size_bytes: int
-    #: what a line's place in its ledger is counted from
+    #: the place of the part's first line in its ledger, in Parquet
     first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSubscription:
-    """What a subscriber asked for, from where on."""
+    """What a subscriber asked for, and from where: pubend -> the tick after which it started."""
 
     ledger: int
     subscriber: str
@@ -75,13 +75,13 @@ class LedgerSet:
 
     @property
     def idle(self) -> list[str]:
-        """Subscribers that never got as far as subscribing."""
+        """The names of subscribers whose ledgers have no subscription."""
         busy = {each.ledger for each in self.subscriptions}
         return [each.name for each in self.subscribers if each.number not in busy]
 
 
 def gather(directory: Path) -> LedgerSet:
-    """All ledgers in a directory; an error if there is nothing to compare."""
+    """All ledgers in a directory. Raises ConfigError if there is nothing to compare."""
     publishers, subscribers = find(directory, PUBLISHER), find(directory, SUBSCRIBER)
     found = [subscription(each) for each in subscribers]
     if not any(found):
@@ -91,7 +91,7 @@ def gather(directory: Path) -> LedgerSet:
 
 
 def find(directory: Path, kind: str) -> list[LedgerFile]:
-    """The ledgers of publishers, or of subscribers, by name."""
+    """The ledgers of publishers, or of subscribers, by name. Raises ConfigError if there are none."""
     suffixes = {f".{kind}{ending}" for ending in _KINDS[kind]}
     paths = sorted(path for path in directory.glob(f"*.{kind}.*") if "".join(path.suffixes[-2:]) in suffixes)
     ledgers = [
@@ -109,7 +109,7 @@ def find(directory: Path, kind: str) -> list[LedgerFile]:
 
 
 def parts(ledger: LedgerFile) -> Iterator[LedgerPart]:
-    """All of a ledger, in order, in parts of bounded size."""
+    """Parts of bounded size that make up a ledger, in order."""
     number, path = ledger.number, str(ledger.path)
     match ledger.path.suffix:
         case ".sqlite":
@@ -138,25 +138,25 @@ def _row_groups(ledger: LedgerFile) -> Iterator[LedgerPart]:
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """The files of a Parquet ledger, in order."""
+    """The files of a Parquet ledger, in the order of their names."""
     return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
 
 def packed(all_parts: Iterable[LedgerPart]) -> list[list[LedgerPart]]:
-    """The parts of each task: many small ones are not as many tasks."""
-    hands: list[list[LedgerPart]] = []
+    """The parts of each task: small parts share one."""
+    shares: list[list[LedgerPart]] = []
     room_bytes = 0
     for part in all_parts:
-        if not hands or part.size_bytes > room_bytes:
-            hands.append([])
+        if not shares or part.size_bytes > room_bytes:
+            shares.append([])
             room_bytes = PART_BYTES_MAX
-        hands[-1].append(part)
+        shares[-1].append(part)
         room_bytes -= part.size_bytes
-    return hands
+    return shares
 
 
 def subscription(ledger: LedgerFile) -> LedgerSubscription | None:
-    """What its first line of that kind says; None of one that never got as far as subscribing."""
+    """The subscription in a subscriber's ledger; None if it never subscribed. Raises UnknownFormatError."""
     for line in _openings(ledger.path):
         missing = [name for name in ("subscriber", "topic", "where", "start") if line.get(name) is None]
         if missing:
@@ -170,7 +170,7 @@ def subscription(ledger: LedgerFile) -> LedgerSubscription | None:
 
 
 def _openings(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines with a subscription; a ledger normally starts with it, so little is read."""
+    """The lines with a subscription. A ledger normally starts with one, so little is read."""
     if path.suffix == PARQUET:
         yield from _parquet_openings(path)
         return
@@ -205,7 +205,7 @@ def _parquet_openings(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def unpublished(key: str) -> ConfigError:
-    """What is wrong with publishers' ledgers that acknowledge what they do not have."""
+    """The error of publishers' ledgers that acknowledge an event which they do not have."""
     reason = f"{key!r} is acknowledged, but no line says that it was to be published"
     return ConfigError(reason, key="ledgers")
 

@@ -5,8 +5,8 @@
 lines of publishers ─> published ─┬─> due ─┬─> compared ─> judged ─> ordered ─> summary, fault keys, bars
 lines of subscribers ─> delivered ┘        └─> missing ─> lost (or in a gap)
 
-Each step is a shuffle by key, or a sort within one publisher or subscriber and pubend; nowhere are all events
-paired with all subscribers, and nothing but counts and a few keys comes to the driver.
+Each step is a shuffle by key, or a sort within one publisher or subscriber and pubend. No step pairs all
+events with all subscribers, and only counts and a few keys come to the driver.
 """
 
 from __future__ import annotations
@@ -22,53 +22,54 @@ from tidemark.spark.audit.selectors import SelectorGroup
 from tidemark.spark.sql.text import string_text
 from tidemark.ticks.tick import TICK_MAX, TICK_MIN
 
-#: Spark reads the digits of a number before its sign, so the least is not written as one.
+#: Spark parses the digits of a number before its sign, so the least BIGINT cannot be written as a literal.
 _MIN = f"({TICK_MIN + 1}L - 1L)"
 _MAX = f"{TICK_MAX}L"
 
-#: Bars of the two histograms; those of latency get wider, so many to a doubling.
+#: Bars of the histogram of deliveries; bars of the histogram of latency for each doubling of the latency.
 DELIVERY_BARS = 60
 BARS_A_DOUBLING = 2
-#: 1 / this is the error of the percentiles' ranks.
+#: The ranks of the percentiles are off by 1 / this at most.
 PERCENTILE_ACCURACY = 10_000
 
-#: Lines of acknowledgements and of what is about to be published.
+#: The lines of publishers that count: what is about to be published, and acknowledgements.
 OF_PUBLISHERS = "what = 'publish' OR (what = 'outcome' AND outcome = 'acked')"
 
-#: Each event that a publisher was about to publish, and what its acknowledgement said. An acknowledgement of
-#: what is in no ledger is a row without a publisher.
+#: Each event that a publisher was about to publish, with the tick in its acknowledgement, `acked_tick`. The
+#: acknowledgement of an event that is in no ledger is a row without a publisher.
 PUBLISHED = """
-SELECT key, event.*, said
+SELECT key, event.*, acked_tick
 FROM (
   SELECT key,
     max_by(struct(publisher, sequence, pubend, topic, fields, time, matched), struct(ledger, at))
       FILTER (WHERE what = 'publish') AS event,
-    max_by(tick, struct(ledger, at)) FILTER (WHERE what = 'outcome') AS said
+    max_by(tick, struct(ledger, at)) FILTER (WHERE what = 'outcome') AS acked_tick
   FROM {lines}
   GROUP BY key)
 """
 
-#: Where each event was first seen to lie, by any subscriber.
+#: The tick of each event, as the first line of any subscriber has it.
 DELIVERED = """
 SELECT key, min_by(tick, struct(ledger, at)) AS tick FROM {lines} WHERE what = 'event' GROUP BY key
 """
 
+#: The highest sequence number that each publisher got acknowledged.
 LAST_ACKED = """
 SELECT publisher, max(sequence) AS sequence FROM {lines} WHERE what = 'outcome' GROUP BY publisher
 """
 
-#: Is it logged, and at which tick? Numbers have no gaps, so an acknowledgement is one of all before it too;
-#: and a delivery proves it.
+#: Is each event logged, and at which tick? Sequence numbers have no gaps, so an acknowledgement covers all
+#: numbers before it; and a delivery proves that the event was logged.
 LOGGED = """
-SELECT p.*, coalesce(p.said, d.tick) AS tick,
+SELECT p.*, coalesce(p.acked_tick, d.tick) AS tick,
   coalesce(p.sequence <= last.sequence, false) OR d.key IS NOT NULL AS is_logged
 FROM {published} p
 LEFT JOIN {delivered} d ON p.key = d.key
 LEFT JOIN {last_acked} last ON p.publisher = last.publisher
 """
 
-#: It lies in `(after, upto]`, by its own tick or those of its publisher's events around it. A window that
-#: runs forward from each row would be quadratic, so what follows is found by running backwards.
+#: Each event lies in `(after, upto]`, by its own tick or by those of its publisher's events around it. A
+#: window that runs forward from each row would be quadratic, so the next tick is found by running backwards.
 BOUNDED = f"""
 SELECT key, publisher, sequence, pubend, topic, fields, time, matched, tick, is_logged,
   CASE WHEN tick IS NULL THEN coalesce(tick_before, {_MIN}) ELSE tick - 1 END AS after,
@@ -86,8 +87,8 @@ FROM (
     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
 """
 
-#: Each event in a subscriber's ledger beside what was published. Where the two texts leave a doubt whether
-#: the fields are the same, they come along.
+#: Each event in a subscriber's ledger beside its publication. Where the two texts differ, the fields may
+#: still be equal (1 and 1.0), so both texts come along, as `mine` and `theirs`.
 COMPARED = """
 SELECT ledger, at, key, pubend, tick, time, publisher, sequence, published_time, is_due, is_doubtful,
   CASE WHEN is_doubtful THEN fields END AS mine,
@@ -103,7 +104,7 @@ FROM (
     WHERE e.what = 'event' AND array_contains({subscribed}, e.ledger)))
 """
 
-#: The first that is right is the one; what comes after it is there already, and all else is wrong.
+#: The first right line of an event is its delivery, later ones are duplicates, and the others are wrong.
 JUDGED = """
 SELECT *,
   CASE WHEN at = first_right THEN 'delivered' WHEN at > first_right THEN 'duplicated' ELSE 'wrong' END
@@ -113,7 +114,8 @@ FROM (
   FROM {compared})
 """
 
-#: A tick not above all before it of its pubend, or a number not above all before it of its publisher.
+#: A delivery is late if its tick is not above all earlier ones of the pubend, or its sequence number is not
+#: above all earlier ones of the publisher.
 ORDERED = """
 SELECT ledger, at, key, tick, time, verdict,
   verdict = 'delivered'
@@ -128,7 +130,7 @@ FROM (
   FROM {judged})
 """
 
-#: What is logged, was expected, and is not there.
+#: Events that are logged, that a subscriber was to get, and that it did not get.
 MISSING = """
 SELECT explode(array_except(expected, coalesce(ledgers, array()))) AS ledger, p.key, pubend, after, upto
 FROM {due} p
@@ -138,8 +140,8 @@ LEFT JOIN (
 WHERE is_logged
 """
 
-#: It is in a gap if one that starts at or before it reaches to its end: of those, the furthest. Gaps and
-#: events are sorted together, so that many of both cost no more than sorting them.
+#: A missing event is in a gap if a gap that starts at or before it reaches to its end. Gaps and events are
+#: sorted together, so that many of both cost no more than the sort; of the gaps so far, the furthest decides.
 LOST = """
 SELECT ledger, key, after, CASE WHEN covered.upto >= upto THEN covered.reason END AS reason
 FROM (
@@ -154,7 +156,7 @@ FROM (
 WHERE is_event
 """
 
-#: Of each subscriber, and in the row without a ledger of all.
+#: One row for each subscriber, and one without a ledger for all of them together.
 SUMMARY = f"""
 SELECT ledger, count_if(verdict = 'delivered') AS delivered, count_if(verdict = 'duplicated') AS duplicated,
   count_if(verdict = 'wrong') AS wrong, count_if(is_late) AS out_of_order,
@@ -198,7 +200,7 @@ FROM {{ordered}} WHERE latency IS NOT NULL GROUP BY bar
 
 
 def delivery_bars(column: str, base: int, upto: int) -> str:
-    """Deliveries in DELIVERY_BARS bars of equal width, by the column `time` or `tick`."""
+    """The query for deliveries in DELIVERY_BARS bars of equal width, by the column `time` or `tick`."""
     width = (upto - base) / DELIVERY_BARS or 1.0
     return f"""
 SELECT CAST(least(floor(({column} - {base}L) / {width!r}D), {DELIVERY_BARS - 1}) AS INT) AS bar,
@@ -207,8 +209,8 @@ FROM {{ordered}} WHERE verdict = 'delivered' AND {column} IS NOT NULL GROUP BY b
 """
 
 
-def snapshot(paths: Sequence[Path]) -> str:
-    """A line that cannot be read, if there is one, and of which types the values at `paths` are."""
+def value_types(paths: Sequence[Path]) -> str:
+    """The query for an unreadable line, if there is one, and for the types of the values at `paths`."""
     kinds = [
         f"bool_or({value_column(number, kind)} IS NOT NULL) AS {value_column(number, kind)}"
         for number in range(len(paths))
@@ -219,13 +221,16 @@ def snapshot(paths: Sequence[Path]) -> str:
 
 
 def matched(conditions: Mapping[int, str]) -> str:
-    """The numbers of the groups whose condition holds for a publication."""
+    """An expression: the numbers of the selector groups whose condition holds for a publication."""
     tests = [f"CASE WHEN {condition} THEN {number} END" for number, condition in conditions.items()]
     return f"array_compact(CAST(array({', '.join(tests)}) AS ARRAY<INT>))"
 
 
 def expected(groups: Iterable[SelectorGroup], subscriptions: Sequence[LedgerSubscription]) -> str:
-    """The ledgers of those who were to get a publication: it matches, and can lie beyond their start."""
+    """An expression: the ledgers of the subscribers that were to get a publication.
+
+    A subscriber was to get it if it matches and may lie beyond the subscriber's start.
+    """
     who = _constant([group.ledgers for group in groups], "ARRAY<ARRAY<INT>>")
     last = max((each.ledger for each in subscriptions), default=-1)
     begun: list[dict[str, int]] = [{} for _ in range(last + 1)]
@@ -237,7 +242,7 @@ def expected(groups: Iterable[SelectorGroup], subscriptions: Sequence[LedgerSubs
 
 
 def subscribed(subscriptions: Iterable[LedgerSubscription]) -> str:
-    """The ledgers that have a subscription."""
+    """An expression: the ledgers that have a subscription."""
     return _constant([each.ledger for each in subscriptions], "ARRAY<INT>")
 
 

@@ -1,6 +1,6 @@
-"""The audit's report: what was found of each subscriber, in numbers that do not grow with the ledgers.
+"""The audit's report: what was found for each subscriber, in numbers that do not grow with the ledgers.
 
-Counts are exact. Of the events behind them a few keys are kept, to look for them in the ledgers. Times are
+Counts are exact. Of the events behind a count a few keys are kept, to look for them in the ledgers. Times are
 microseconds; latency is from a publisher's line to a subscriber's, where both have a `time`.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Of the events of one fault of one subscriber, so many are named: the first.
+#: So many events of one fault of one subscriber are named, the first ones.
 KEYS_SHOWN_MAX = 10
 FAULTS = ("lost", "duplicated", "out_of_order", "wrong")
 COUNTS = ("matched", "delivered", *FAULTS, "gaps", "in_gaps")
@@ -28,7 +28,7 @@ class Latency:
     most: int
 
     def as_dict(self) -> dict[str, float]:
-        """In milliseconds."""
+        """The latency as a JSON object, in milliseconds."""
         shown = {"min": self.least, **self.percentiles, "max": self.most}
         return {"events": self.events} | {f"{name}_ms": value / 1e3 for name, value in shown.items()}
 
@@ -50,17 +50,17 @@ class SubscriberAccount:
     in_gaps: int = 0
     #: fault -> keys of the first events with it
     keys: dict[str, list[str]] = field(default_factory=dict)
-    #: reason -> (gaps told with it, matched events in them)
+    #: reason -> (gaps with it, matched events in them)
     reasons: dict[str, tuple[int, int]] = field(default_factory=dict)
     latency: Latency | None = None
 
     @property
     def is_clean(self) -> bool:
-        """Exactly once and in order; gaps are told, so they are not a fault."""
+        """Did the subscriber get its events exactly once and in order? An announced gap is not a fault."""
         return not any(getattr(self, fault) for fault in FAULTS)
 
     def as_dict(self) -> dict[str, Any]:
-        """For scripts."""
+        """The account as a JSON object."""
         return {
             "subscriber": self.subscriber,
             "topic": self.topic,
@@ -76,7 +76,7 @@ class SubscriberAccount:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A histogram: bar i counts what lies in `[edges[i], edges[i + 1])`, the last with its end."""
+    """Bar i counts what lies in `[edges[i], edges[i + 1])`; the last bar includes its end."""
 
     edges: list[float]
     counts: list[int]
@@ -84,12 +84,12 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What publishers and subscribers say, taken together."""
+    """What the ledgers of publishers and subscribers say together."""
 
     published: int
     acknowledged: int
     accounts: list[SubscriberAccount]
-    #: ledgers of subscribers that never got as far as subscribing
+    #: names of subscribers whose ledgers have no subscription
     idle: list[str]
     latency: Latency | None
     #: in milliseconds
@@ -99,15 +99,15 @@ class AuditReport:
 
     @property
     def is_clean(self) -> bool:
-        """Every subscriber got what it should."""
+        """Did every subscriber get its events exactly once and in order?"""
         return all(account.is_clean for account in self.accounts)
 
     def total(self, what: str) -> int:
-        """One of COUNTS, over all subscribers."""
+        """The sum of one of COUNTS over all subscribers."""
         return sum(getattr(account, what) for account in self.accounts)
 
     def reasons(self) -> dict[str, tuple[int, int]]:
-        """Reason -> (gaps told with it, matched events in them), over all subscribers."""
+        """reason -> (gaps with it, matched events in them), over all subscribers."""
         found: dict[str, tuple[int, int]] = {}
         for account in self.accounts:
             for why, (gaps, events) in account.reasons.items():
@@ -116,7 +116,7 @@ class AuditReport:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """For scripts: one object, whose counts have the names of the single-process audit."""
+        """The report as a JSON object, whose counts have the names of the single-process audit."""
         return {
             "ok": self.is_clean,
             "published": self.published,
@@ -133,7 +133,7 @@ class AuditReport:
 
 
 def show_milliseconds(value: float) -> str:
-    """To three digits, in the unit that reads best."""
+    """Milliseconds to three digits, in milliseconds or seconds."""
     if value < 1e3:
         return f"{value:.3g} ms"
     return f"{value / 1e3:.3g} s" if value < 1e5 else f"{value / 1e3:,.0f} s"

@@ -1,8 +1,9 @@
-"""What subscribers asked for, as the audit judges it: Spark SQL where that is exact, else the evaluator.
+"""What subscribers asked for: decided by Spark SQL where that is exact, else by the reference evaluator.
 
-The types of a field are those that its values have in all the publishers' ledgers. If they are of one type,
-the selector is translated; a field of several types, of none, or beyond 64 bits leaves it to the reference
-evaluator in Python. The broker's own matcher has no part in it: an audit should not trust what it audits.
+The types of a field are those that its values have in all the publishers' ledgers. If the values are of one
+type, the selector is translated to Spark SQL. A field with values of several types, of none, or beyond 64
+bits leaves the selector to the reference evaluator in Python. The broker's own matcher has no part in it: an
+audit should not trust what it audits.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ _TYPES: dict[str, Type] = {
 
 @dataclass(frozen=True, slots=True)
 class SelectorGroup:
-    """What one or more subscribers asked for. `number` is its place in the list of all groups."""
+    """The subscribers that asked for the same topics and selector. `number` is its place among the groups."""
 
     number: int
     topic: str
     where: str
-    #: ledgers of the subscribers
+    #: the numbers of the subscribers' ledgers
     ledgers: tuple[int, ...]
 
 
 def selector_groups(subscriptions: Iterable[LedgerSubscription]) -> list[SelectorGroup]:
-    """Each pair of topic and selector once."""
+    """The groups of subscribers: each pair of topic pattern and selector once."""
     who: dict[tuple[str, str], list[int]] = {}
     for each in subscriptions:
         who.setdefault((each.topic, each.where), []).append(each.ledger)
@@ -58,14 +59,14 @@ def selector_groups(subscriptions: Iterable[LedgerSubscription]) -> list[Selecto
 
 
 def paths(groups: Iterable[SelectorGroup]) -> list[Path]:
-    """The fields that any of them looks at, in a fixed order."""
+    """The fields that any of the selectors tests, in a fixed order."""
     return sorted({path for group in groups for path in paths_of(parse(group.where))})
 
 
 class SeenFields:
-    """The types of fields, by the values that ledgers have of them: `message.batches.columns.FieldTypes`."""
+    """The types of fields by their values in the ledgers; a `message.batches.columns.FieldTypes`."""
 
-    #: A field that nobody published is NULL everywhere.
+    #: A field that no publisher has used is NULL everywhere.
     open = True
 
     def __init__(self, seen: Mapping[Path, Iterable[str]]) -> None:
@@ -73,16 +74,16 @@ class SeenFields:
         self._kinds = {path: frozenset(kinds) for path, kinds in seen.items()}
 
     def type_of(self, path: Path) -> Type | None:
-        """The one type that the field has wherever it is not null."""
+        """The type of all values of the field; None if they are not of one type."""
         kind = self._kind(path)
         return None if kind is None else _TYPES.get(kind)
 
     def paths(self) -> Sequence[Path]:
-        """Those that were looked for."""
+        """The fields whose types were looked for."""
         return list(self._kinds)
 
     def column(self, path: Path) -> str:
-        """Where its values are."""
+        """The column with the values of a field. Raises TranslationError if they are not of one type."""
         kind = self._kind(path)
         if kind is None or (len(path) == 1 and path[0] in HEADERS):
             raise TranslationError(f"{types.path_text(path)}: is not of one type in the ledgers")
@@ -94,7 +95,7 @@ class SeenFields:
 
 
 def translated(group: SelectorGroup, fields: SeenFields) -> str | None:
-    """A condition on a publication's columns, true for exactly what was wished for; None if there is none."""
+    """Spark SQL that is true for exactly the publications that the group asked for; None if there is none."""
     try:
         selector = to_spark_sql(parse(group.where), fields, column=fields.column)
     except TranslationError:
@@ -103,7 +104,7 @@ def translated(group: SelectorGroup, fields: SeenFields) -> str | None:
 
 
 def topic_condition(pattern: str) -> str:
-    """True when the column `topic` is of the pattern."""
+    """Spark SQL that is true when the column `topic` matches the pattern."""
     parsed = TopicPattern.parse(pattern)
     if parsed.is_exact:
         return f"topic = {string_text(pattern)}"
@@ -119,10 +120,10 @@ def topic_condition(pattern: str) -> str:
 def decide(
     batches: Iterable[pa.RecordBatch], left: Sequence[SelectorGroup], name: str
 ) -> Iterator[pa.RecordBatch]:
-    """Add the column `name`: the numbers of those of `left` that an event matches, by the evaluator."""
+    """The batches with a column `name`: the numbers of the groups in `left` that each event matches."""
     import pyarrow as pa
 
-    judges = [(group.number, TopicPattern.parse(group.topic), parse(group.where)) for group in left]
+    selectors = [(group.number, TopicPattern.parse(group.topic), parse(group.where)) for group in left]
     for batch in batches:
         found: list[list[int]] = []
         for topic, text in zip(batch["topic"].to_pylist(), batch["fields"].to_pylist(), strict=True):
@@ -130,7 +131,7 @@ def decide(
             found.append(
                 [
                     number
-                    for number, pattern, tree in judges
+                    for number, pattern, tree in selectors
                     if fields is not None
                     and pattern.matches(topic)
                     and evaluate(tree, lambda path, fields=fields: lookup(fields, path)) is True  # type: ignore[misc]

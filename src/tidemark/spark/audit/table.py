@@ -1,4 +1,4 @@
-"""The audit's report for a terminal: a table of all subscribers, and below it what is worth knowing."""
+"""The audit's report for a terminal: a table of all subscribers, and remarks below it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME_CHARS_MIN = 16
 
 
 def show(report: AuditReport, console: Console) -> None:
-    """All of it but the verdict in words, which is the caller's."""
+    """Print the whole report but the verdict in words, which the caller prints."""
     console.print(f"published: {report.published:,}, acknowledged: {report.acknowledged:,}")
     console.print(_table(report))
     for line in _remarks(report):
@@ -27,7 +27,7 @@ def _table(report: AuditReport) -> Table:
     longest = max((len(account.subscriber) for account in report.accounts), default=0)
     table.add_column("subscriber", overflow="fold", min_width=min(longest, NAME_CHARS_MIN))
     for name, total in zip(COUNTS, totals, strict=True):
-        # However narrow the terminal is, no digit may be cut off.
+        # No digit may be cut off, however narrow the terminal is.
         wide = max(len(text) for text in (total, *name.split("_")))
         table.add_column(_title(name), justify="right", min_width=wide)
     for account in report.accounts:
@@ -39,13 +39,13 @@ def _table(report: AuditReport) -> Table:
 
 
 def _title(name: str) -> str:
-    """Of a count: its last word below the others, so that all columns fit in 80."""
+    """The title of a count, with its last word below the others, so that all columns fit in 80 characters."""
     *words, last = name.split("_")
     return "\n".join(filter(None, (" ".join(words), last)))
 
 
 def _remarks(report: AuditReport) -> list[str]:
-    """Latency, gaps by reason, what is wrong where, and who never subscribed."""
+    """Lines on latency, gaps by reason, keys of faulty events, and ledgers without a subscription."""
     lines = [] if report.latency is None else [_latency_line(report.latency)]
     lines += [
         f"gaps because {reason or 'of no reason given'}: {gaps:,}, with {events:,} events in them"

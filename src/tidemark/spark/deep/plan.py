@@ -1,7 +1,7 @@
 """Cutting history into slices: which files have what is wanted, in pieces of bounded size.
 
-Slices of a pubend follow each other in ticks. They are cut where files end, and large files where their row
-groups end, so that nothing is read twice.
+The slices of a pubend follow each other in ticks. They are cut where files end, and where row groups of large
+files end, so that nothing is read twice.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from tidemark.spark.deep.tasks import Slice
 from tidemark.ticks import TICK_MIN, RangeSet
 from tidemark.ticks.tick import Range
 
-#: A slice reads about so much of files.
+#: About how much of files a slice reads.
 SLICE_BYTES = 8 << 20
 
 
 def current_snapshot(path: Path) -> Snapshot:
-    """The archive as it is; of what it lets go, what holds after its files were looked at."""
-    found = snapshot(path)
-    # History that went while the files were listed is not in them: that it went is said before it does.
-    return replace(found, state=replace(found.state, released=load_state(path).released))
+    """The archive as it is now, with a `released` that is at least as new as the list of its files."""
+    archived = snapshot(path)
+    # The state names removed history before its files go, so it explains what the list of files lacks.
+    return replace(archived, state=replace(archived.state, released=load_state(path).released))
 
 
 def slices(
-    found: Snapshot, pubend: str, ranges: Iterable[Range], patterns: Sequence[TopicPattern]
+    archived: Snapshot, pubend: str, ranges: Iterable[Range], patterns: Sequence[TopicPattern]
 ) -> Iterator[Slice]:
-    """All of the ranges of a pubend, in order; slices without files where there is nothing."""
-    roots = [root for root in found.files if any(root in found.roots(each) for each in patterns)]
-    files = [each for root in roots for each in found.files[root]]
-    released = TICK_MIN if found.state.released is None else found.state.released
+    """Slices that tile the ranges of a pubend, in order; a slice without files where no file has events."""
+    roots = [root for root in archived.files if any(root in archived.roots(each) for each in patterns)]
+    files = [each for root in roots for each in archived.files[root]]
+    released = TICK_MIN if archived.state.released is None else archived.state.released
     for base, upto in ranges:
-        # What was let go is one gap, not one for every file that still has some of it.
+        # No cut is made in removed history: it is one gap, not one for every file that still has some of it.
         some = [each for each in files if could_have(each, pubend, max(base, released), upto)]
-        marks = [mark for mark in _cuts(found, some) if max(base, released) < mark < upto]
+        marks = [mark for mark in _cuts(archived, some) if max(base, released) < mark < upto]
         for low, high in zip([base, *marks], [*marks, upto], strict=True):
-            yield _slice(found, pubend, low, high, [e for e in some if could_have(e, pubend, low, high)])
+            yield _slice(archived, pubend, low, high, [e for e in some if could_have(e, pubend, low, high)])
 
 
-def _slice(found: Snapshot, pubend: str, base: int, upto: int, files: Sequence[DataFile]) -> Slice:
+def _slice(archived: Snapshot, pubend: str, base: int, upto: int, files: Sequence[DataFile]) -> Slice:
     of_root: dict[str, tuple[str, ...]] = {}
     for each in files:
-        of_root[each.root] = (*of_root.get(each.root, ()), str(found.location(each).absolute()))
+        of_root[each.root] = (*of_root.get(each.root, ()), str(archived.location(each).absolute()))
     size = sum(min(each.bytes, SLICE_BYTES) for each in files)
-    gone = tuple(gaps_in(found.state, pubend, base, upto))
-    return Slice(pubend, base, upto, of_root, size, gone, found.state.released)
+    gone = tuple(gaps_in(archived.state, pubend, base, upto))
+    return Slice(pubend, base, upto, of_root, size, gone, archived.state.released)
 
 
-def _cuts(found: Snapshot, files: Sequence[DataFile]) -> list[int]:
-    """Ticks at which files end, about SLICE_BYTES apart."""
-    ends = sorted(end for each in files for end in _ends(found, each))
+def _cuts(archived: Snapshot, files: Sequence[DataFile]) -> list[int]:
+    """Ticks at which files or row groups end, about SLICE_BYTES apart."""
+    ends = sorted(end for each in files for end in _ends(archived, each))
     marks: list[int] = []
     size = 0
     for tick, part in ends:
@@ -68,14 +68,14 @@ def _cuts(found: Snapshot, files: Sequence[DataFile]) -> list[int]:
     return marks
 
 
-def _ends(found: Snapshot, file: DataFile) -> list[Range]:
-    """Last ticks, and the bytes up to there: of the file, or of its row groups if it is large."""
+def _ends(archived: Snapshot, file: DataFile) -> list[Range]:
+    """Last ticks with the bytes up to there: of the file, or of each of its row groups if it is large."""
     bounds = file.bounds.get("_tick")
     if bounds is None:
         return []
     if file.bytes < 2 * SLICE_BYTES:
         return [(int(bounds[1]), file.bytes)]
-    at = found.location(file)
+    at = archived.location(file)
     with disk_errors(at), pq.ParquetFile(at) as parquet:
         share = file.bytes // max(1, parquet.num_row_groups)
         column = parquet.schema_arrow.get_field_index("_tick")
@@ -87,5 +87,5 @@ def _ends(found: Snapshot, file: DataFile) -> list[Range]:
 
 
 def union(ranges: Iterable[Range]) -> list[Range]:
-    """The ticks of all ranges, each once."""
+    """The ticks of all ranges, each once, in as few ranges as possible."""
     return list(RangeSet(sorted(ranges)))

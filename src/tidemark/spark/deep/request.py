@@ -1,8 +1,8 @@
-"""A request: what one subscriber wants from the archive, and the answer to it in parts.
+"""A request: what one subscriber wants from the archive, and the answer to it, in parts.
 
-Slices arrive as scans read them; parts leave as the subscriber takes them, in the order of the ticks, each
-going on where the last ended. What is silent is told with what comes next, or at the end of what has been
-read, so that a subscriber who wants little is not sent a frame for every slice.
+Ranges arrive as scans read them. Parts of the answer leave as the subscriber takes them, in the order of the
+ticks, each beginning where the last one ended. Silence is sent along with the next events, or at the end of
+what has been read, so that a subscriber that wants little is not sent a frame for every slice.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tidemark.spark.deep.tasks import WantedLine, within
 from tidemark.ticks.tick import Range
 from tidemark.wire.frames import Line
 
-#: Gaps told in one part; a frame holds some more.
+#: Gaps in one part of an answer; a frame holds some more.
 GAPS_MAX = 1_000
 
 
 class OpenRecall(Protocol):
-    """What is needed of a recall: see `client.recalls`."""
+    """What a request needs of a recall that is under way: see `client.recalls`."""
 
     pubend: str
     upto: int
@@ -36,32 +36,32 @@ class OpenRecall(Protocol):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """What is wanted."""
+        """What the subscriber wants."""
 
     def has_room(self, size: int) -> bool:
-        """May so much be sent?"""
+        """May so many bytes be sent now?"""
 
     async def answer(self, upto: int, batch: EventBatch | None = None, gone: Sequence[Range] = ()) -> bool:
-        """All there is up to there."""
+        """Send all there is up to `upto`; False if the recall is over. Waits until there is room."""
 
     async def granted(self) -> None:
-        """More may be sent, or nobody waits."""
+        """Return when more may be sent, or the recall is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """What a scan has read for a request: `(base, upto]`, of which some may be gone."""
+    """What a scan has read for a request: the events of `(base, upto]`, of which some ranges may be gone."""
 
     base: int
     upto: int
     gone: tuple[Range, ...] = ()
-    #: where the events are; None for silence
+    #: has the events; None for silence
     reader: SliceReader | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerPart:
-    """All there is up to a tick."""
+    """A part of an answer: everything from where the last part ended up to `upto`."""
 
     upto: int
     batch: EventBatch | None = None
@@ -69,37 +69,38 @@ class AnswerPart:
 
 
 class Request:
-    """A recall at work. It belongs to one scan at a time, which knows its lines by their numbers."""
+    """A recall that is being answered. It belongs to one scan at a time, which numbers its lines."""
 
     def __init__(self, recall: OpenRecall, spool: Spool) -> None:
         self.recall = recall
         self._spool = spool
-        #: number of its first line in the scan, and the lines as the scan knows them
+        #: the number of the first line in the scan, and the lines as the scan has them
         self._first = 0
         self._lines: tuple[WantedLine, ...] = ()
-        self._chunks: deque[ReadRange] = deque()
+        #: read, and not sent yet
+        self._ranges: deque[ReadRange] = deque()
         self._is_last = True
         self._waiter: asyncio.Future[None] | None = None
-        #: monotonic time since when the archive is to reach what it lacks
+        #: monotonic time since when the archive has been behind what the request wants; None if it is not
         self.waits_since: float | None = None
 
     @property
     def pubend(self) -> str:
-        """Of which history is wanted."""
+        """The pubend whose history is wanted."""
         return self.recall.pubend
 
     @property
     def is_over(self) -> bool:
-        """Nobody waits for the rest."""
+        """The recall is over: nobody waits for the rest."""
         return self.recall.is_over
 
     @property
     def is_loaded(self) -> bool:
-        """There is something that was read and has not left."""
-        return bool(self._chunks)
+        """Is there something that was read and has not been sent?"""
+        return bool(self._ranges)
 
     def lines(self) -> tuple[WantedLine, ...]:
-        """What it still wants."""
+        """What the subscriber still wants, beyond the position that it has reached."""
         rest = (
             WantedLine(
                 self.pubend, each.pattern, each.selector, max(each.base, self.recall.position), each.upto
@@ -108,37 +109,37 @@ class Request:
         )
         return tuple(each for each in rest if each.base < each.upto)
 
-    # A scan reads for it.
+    # What a scan calls.
 
     def begin(self, first: int, lines: tuple[WantedLine, ...]) -> None:
-        """A scan begins to read for it, and knows its lines by the numbers from `first` on."""
+        """A scan begins to read for the request; it gives these lines the numbers from `first` on."""
         self._first, self._lines = first, lines
         self._is_last = False
 
-    def put(self, chunk: ReadRange) -> None:
-        """Something was read."""
-        if chunk.reader is not None:
-            chunk.reader.readers += 1
-        self._chunks.append(chunk)
+    def put(self, read: ReadRange) -> None:
+        """A range was read."""
+        if read.reader is not None:
+            read.reader.readers += 1
+        self._ranges.append(read)
         self._wake()
 
     def finish(self) -> None:
-        """Nothing more will be read for it now."""
+        """The scan reads nothing more for the request."""
         self._is_last = True
         self._wake()
 
     def drop(self) -> None:
-        """Forget what was read and has not left."""
-        while self._chunks:
-            self._done(self._chunks.popleft())
+        """Forget what was read and has not been sent."""
+        while self._ranges:
+            self._done(self._ranges.popleft())
 
     # The answer.
 
     async def run(self) -> None:
-        """Answer with what is read, until nothing more will be."""
+        """Answer with what is read, until the scan reads nothing more or the recall is over."""
         try:
             while not self.is_over:
-                if self._chunks:
+                if self._ranges:
                     await self._answer()
                 elif self._is_last:
                     return
@@ -149,29 +150,29 @@ class Request:
 
     async def _answer(self) -> None:
         silent: int | None = None
-        while self._chunks and not self.is_over:
-            chunk = self._chunks[0]
-            for part in self.parts(chunk):
+        while self._ranges and not self.is_over:
+            read = self._ranges[0]
+            for part in self.parts(read):
                 silent = part.upto
                 if part.batch is not None or part.gone:
                     silent = None
                     if not await self.recall.answer(part.upto, part.batch, part.gone):
                         return
-            self._done(self._chunks.popleft())
+            self._done(self._ranges.popleft())
         if silent is not None and not self.is_over:
             await self.recall.answer(silent)
 
-    def parts(self, chunk: ReadRange) -> Iterator[AnswerPart]:
-        """What there is in a chunk, in parts of bounded size; the last reaches its end."""
-        base = max(chunk.base, self.recall.position)
-        gone = within(chunk.gone, base, chunk.upto)
+    def parts(self, read: ReadRange) -> Iterator[AnswerPart]:
+        """A range in parts of bounded size; the last part reaches the end of the range."""
+        base = max(read.base, self.recall.position)
+        gone = within(read.gone, base, read.upto)
         for first in range(0, len(gone), GAPS_MAX):
             some = gone[first : first + GAPS_MAX]
-            upto = some[-1][1] if first + GAPS_MAX < len(gone) else chunk.upto
-            yield from self._parts(chunk.reader, base, upto, tuple(some))
+            upto = some[-1][1] if first + GAPS_MAX < len(gone) else read.upto
+            yield from self._parts(read.reader, base, upto, tuple(some))
             base = upto
         if not gone:
-            yield from self._parts(chunk.reader, base, chunk.upto, ())
+            yield from self._parts(read.reader, base, read.upto, ())
 
     def _parts(
         self, reader: SliceReader | None, base: int, upto: int, gone: tuple[Range, ...]
@@ -197,9 +198,9 @@ class Request:
                     found.append(reader.rows(number, low, high))
         return np.concatenate(found)
 
-    def _done(self, chunk: ReadRange) -> None:
-        if chunk.reader is not None:
-            self._spool.release(chunk.reader)
+    def _done(self, read: ReadRange) -> None:
+        if read.reader is not None:
+            self._spool.release(read.reader)
 
     async def _more(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()

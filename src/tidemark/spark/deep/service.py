@@ -1,12 +1,13 @@
-"""Deep catch-up: brokers ask for history that pubends have let go, and get it from the archive (DESIGN 11).
+"""Deep catch-up: brokers recall history that pubends have released, and get it from the archive.
 
-A connection to each broker offers to answer. Recalls that come together are one scan; what comes while it is
-read is the next. Scans take turns, wave by wave, so that who wants a day does not wait for who wants a year.
-What is read waits in a bounded spool until subscribers take it; one that does not take anything while others
-wait for room gives up its place, and is read for again when it does.
+The service holds a connection to each broker, on which it offers to answer. Recalls that arrive together
+become one scan; recalls that arrive while it is read become the next one. Scans take turns, wave by wave, so
+that a subscriber that wants a day does not wait for one that wants a year. What is read waits in a bounded
+spool until the subscribers take it. A subscriber that takes nothing while others wait for room loses its
+place in the spool, and is read for again when it takes something.
 
-All of it is soft: after a crash of any side brokers ask again from where their subscribers are, and nothing
-is told twice, since a part is known by its range.
+All state here is soft: after a crash of either side, brokers recall again from where their subscribers are,
+and nothing is delivered twice, since each part of an answer names its range.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from tidemark.spark.engine.tasks import SessionLender
 from tidemark.spark.reports import ReportTaker
 from tidemark.ticks import TICK_MIN
 
-#: Of one broker: recalls under way.
+#: Recalls of one broker that may be under way.
 RECALLS_MAX = 4_096
-#: Those who come within so long of each other are served together.
+#: Recalls that arrive within so long of each other share a scan.
 GATHER_SECONDS = 0.1
 #: Scans that take turns.
 SCANS_MAX = 4
-#: A wave is not begun while the spool has more than this; a wave may add some times what it reads.
+#: No wave begins while the spool has more than this; a wave may add several times what it reads.
 SPOOL_BYTES_MAX = 2 << 30
-#: Who has taken nothing for so long, while there is no room in the spool, loses its place there.
+#: While the spool has no room, a subscriber that has taken nothing for so long loses its place there.
 STALL_SECONDS = 5.0
-#: The archive may be behind for so long before what it lacks is told as a gap; it is looked at this often.
+#: The archive may be behind for so long before what it lacks is a gap; it is looked at every LOOK_SECONDS.
 BEHIND_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.5
-#: After something failed.
+#: The pause after a failure.
 RETRY_SECONDS = 5.0
 
 log = logging.getLogger("tidemark.deep")
@@ -66,7 +67,7 @@ class DeepService:
         spool_bytes_max: int = SPOOL_BYTES_MAX,
         behind_seconds_max: float = BEHIND_SECONDS_MAX,
     ) -> None:
-        """Addresses that stand in for each other in a URL are brokers with subscribers of their own here.
+        """Every address of every URL is a broker that is served, also addresses that stand in for each other.
 
         Without `sessions` all is read in this process.
         """
@@ -78,9 +79,9 @@ class DeepService:
         self._behind_seconds_max = behind_seconds_max
         self._waiting: list[Request] = []
         self._scans: deque[SharedScan] = deque()
-        self._came = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._tasks: dict[Request, asyncio.Task[None]] = {}
-        #: kept here, for a loop holds them weakly
+        #: tasks beside those; held here, since an event loop holds tasks weakly
         self._others: set[asyncio.Task[None]] = set()
         self.counters = dict.fromkeys(("recalls", "scans", "waves", "events_read", "parked", "behind"), 0)
 
@@ -101,16 +102,16 @@ class DeepService:
     # Brokers.
 
     async def _serve(self, url: str) -> None:
-        """Offer to one broker, for ever; it may not be there yet."""
-        said = ""
+        """Offer to answer one broker, until cancelled; the broker may not be there yet."""
+        logged = ""
         while True:
             client = connect(url, client="tidemark-pipeline")
             try:
                 await client.open()
             except (TidemarkError, OSError) as error:
-                if said != str(error):
-                    said = str(error)
-                    log.info("%s: no recalls from there yet: %s", url, said)
+                if logged != str(error):
+                    logged = str(error)
+                    log.info("%s: no recalls from there yet: %s", url, logged)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             try:
@@ -123,13 +124,13 @@ class DeepService:
             self.recalled(recall)
 
     def recalled(self, recall: OpenRecall) -> None:
-        """Something is wanted from the archive, for the first time."""
+        """A recall has arrived."""
         self.counters["recalls"] += 1
         self._add(Request(recall, self._spool))
 
     def _add(self, request: Request) -> None:
         self._waiting.append(request)
-        self._came.set()
+        self._arrived.set()
 
     # Reading.
 
@@ -140,30 +141,30 @@ class DeepService:
             try:
                 await self._turn()
             except Exception as error:
-                # Whatever it was, those who wait are asked for again, and somebody is told why they wait.
+                # Whatever failed, its requests wait for the next scan, and the log says why they wait.
                 level = logging.WARNING if isinstance(error, TidemarkError) else logging.ERROR
-                told = not isinstance(error, TidemarkError)
-                log.log(level, "history cannot be read, it is tried again: %s", error, exc_info=told)
+                is_bug = not isinstance(error, TidemarkError)
+                log.log(level, "history cannot be read, it is tried again: %s", error, exc_info=is_bug)
                 self._give_up()
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _idle(self) -> None:
-        """Return when there may be something to do, and all who come together are there."""
+        """Return when there may be something to read, after a moment in which further recalls may arrive."""
         if not self._waiting:
-            self._came.clear()
-            await self._came.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
             await asyncio.sleep(GATHER_SECONDS)
         elif all(each.waits_since is not None for each in self._waiting):
-            self._came.clear()
+            self._arrived.clear()
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
-                    await self._came.wait()
+                    await self._arrived.wait()
                     await asyncio.sleep(GATHER_SECONDS)
             except TimeoutError:
                 return
 
     async def _turn(self) -> None:
-        """Begin a scan for those who wait, if one more may be, and read a wave of one."""
+        """Begin a scan for the waiting requests, if there may be one more; read a wave of the next scan."""
         found = await asyncio.to_thread(current_snapshot, self._path)
         if len(self._scans) < SCANS_MAX:
             self._gather(found)
@@ -197,7 +198,10 @@ class DeepService:
                 self._answer(each)
 
     def _hold(self, request: Request, now: float) -> None:
-        """The archive has not got so far: pubends let go only what it has, so it will in a moment."""
+        """Keep a request waiting that the archive does not reach; after too long, answer it with a gap.
+
+        Pubends release only what is archived, so normally the archive reaches it in a moment.
+        """
         recall = request.recall
         request.waits_since = now if request.waits_since is None else request.waits_since
         if now - request.waits_since < self._behind_seconds_max:
@@ -208,7 +212,7 @@ class DeepService:
             "pubend %s: (%d, %d] is neither at its broker nor in the archive: a subscriber is told of a gap",
             *(request.pubend, recall.position, recall.upto),
         )
-        self._spawn(_tell_gone(request))
+        self._spawn(_answer_gone(request))
 
     async def _wave(self, scan: SharedScan, found: Snapshot) -> None:
         parts = scan.wave(found)
@@ -217,23 +221,23 @@ class DeepService:
         self.counters["waves"] += 1
         prefix = f"{scan.name}-{scan.waves}"
         work = scan.work(found, str(self._spool.path.absolute()))
-        came = await asyncio.to_thread(read_wave, work, parts, prefix, self._sessions)
-        readers = [self._opened(each) for each in came]
-        scan.events += sum(each.read for each in came)
-        self.counters["events_read"] += sum(each.read for each in came)
+        results = await asyncio.to_thread(read_wave, work, parts, prefix, self._sessions)
+        readers = [self._opened(each) for each in results]
+        scan.events += sum(each.read for each in results)
+        self.counters["events_read"] += sum(each.read for each in results)
         scan.deliver(parts, readers)
-        # A file that nobody took up goes; so does what a task that was run twice has left.
+        # Files that no request uses are removed, and so are those of a task that Spark ran twice.
         for reader in readers:
             if reader is not None and reader.readers == 0:
                 reader.readers = 1
                 self._spool.release(reader)
-        self._spool.sweep(prefix, [each.name for each in came])
+        self._spool.sweep(prefix, [each.name for each in results])
 
-    def _opened(self, found: SliceResult) -> SliceReader | None:
-        return self._spool.opened(found.name) if found.name else None
+    def _opened(self, result: SliceResult) -> SliceReader | None:
+        return self._spool.opened(result.name) if result.name else None
 
     def _give_up(self) -> None:
-        """The scan whose turn it was failed: those it was for wait again."""
+        """Drop the scan whose turn it was, after a failure; its requests wait for another one."""
         if self._scans:
             scan = self._scans.popleft()
             for each in list(scan.requests):
@@ -247,7 +251,7 @@ class DeepService:
         task.add_done_callback(lambda done: self._answered(request, done))
 
     def _answered(self, request: Request, task: asyncio.Task[None]) -> None:
-        """All that was read has left: what is still wanted waits for the next scan."""
+        """All that was read for a request has been sent; if it wants more, it waits for the next scan."""
         del self._tasks[request]
         if task.cancelled():
             return
@@ -258,7 +262,7 @@ class DeepService:
             self._add(request)
 
     async def _make_room(self) -> None:
-        """Wait until the spool has room; those who take nothing meanwhile are put aside."""
+        """Wait until the spool has room; requests whose subscribers take nothing meanwhile are parked."""
         while self._spool.bytes > self._spool_bytes_max:
             before = {each: each.recall.position for each in self._tasks if each.is_loaded}
             began = time.monotonic()
@@ -290,7 +294,7 @@ class DeepService:
         task.add_done_callback(self._others.discard)
 
 
-async def _tell_gone(request: Request) -> None:
+async def _answer_gone(request: Request) -> None:
     recall = request.recall
     if not recall.is_over:
         await recall.answer(recall.upto, None, ((recall.position, recall.upto),))

@@ -1,8 +1,8 @@
-"""One shared scan: the requests that came together, and how far history has been read for them.
+"""One shared scan: the requests that arrived together, and how far history has been read for them.
 
-History is read once, for all of them, in waves: some slices at a time, small at first so that the first
-events leave early, then larger. After a wave each request gets what was found for it. Between waves the
-archive may go on, be compacted, or let history go: every wave looks at it anew.
+History is read once for all requests, in waves of some slices each: small waves at first, so that the first
+events leave early, then larger ones. After a wave each request gets what was found for it. Between waves the
+archive may grow, be compacted, or lose old history, so every wave takes a new snapshot.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from tidemark.spark.reports import ScanEnded
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 
-#: A wave reads about so much of files: the first, and any.
+#: About how much of files the first wave reads, and any wave at most.
 FIRST_WAVE_BYTES = 2 * SLICE_BYTES
 WAVE_BYTES_MAX = 16 * SLICE_BYTES
 
 
 class SharedScan:
-    """The requests of one scan. A pubend has been read up to `reached`."""
+    """The requests of one scan, and the tick up to which each pubend has been read for them."""
 
     def __init__(self, requests: Sequence[Request], found: Snapshot) -> None:
-        """Every request wants something of what the archive covers; what lies beyond is another scan's."""
+        """Each request wants something that the archive covers; what lies beyond is for another scan."""
         self.name = os.urandom(6).hex()
         self.events = self.bytes = self.waves = 0
         self.requests = list(requests)
         self._served = len(requests)
         self._began = time.monotonic()
         covered = found.state.covered
-        #: request -> up to where it is read here
+        #: request -> the tick up to which this scan reads for it
         self._goals = {each: min(each.recall.upto, covered.get(each.pubend, TICK_MIN)) for each in requests}
         self._lines: list[WantedLine] = []
         for each in requests:
@@ -48,7 +48,7 @@ class SharedScan:
         self._wave_bytes = FIRST_WAVE_BYTES
 
     def leave(self, request: Request) -> None:
-        """Nothing more is read for a request."""
+        """Read nothing more for a request."""
         if request in self._goals:
             del self._goals[request]
             self.requests.remove(request)
@@ -56,7 +56,7 @@ class SharedScan:
 
     @property
     def is_done(self) -> bool:
-        """There is nothing left to read."""
+        """Is there nothing left to read?"""
         return not self._goals
 
     def summary(self) -> ScanEnded:
@@ -65,7 +65,7 @@ class SharedScan:
         return ScanEnded(self._served, self.waves, self.events, self.bytes, seconds)
 
     def wave(self, found: Snapshot) -> list[Slice]:
-        """What to read next, of each pubend in order."""
+        """The slices to read next; of each pubend in the order of ticks."""
         for each in [each for each in self.requests if each.is_over]:
             self.leave(each)
         streams = {
@@ -86,7 +86,7 @@ class SharedScan:
         return chosen
 
     def _ranges(self, pubend: str) -> list[Range]:
-        """What is left to read of a pubend."""
+        """The ranges of a pubend that are still to be read."""
         reached = self._reached.get(pubend, TICK_MIN)
         wanted = (
             (max(each.recall.position, reached), goal)
@@ -100,12 +100,12 @@ class SharedScan:
         return [TopicPattern.parse(text) for text in sorted(texts)]
 
     def work(self, found: Snapshot, spool: str) -> ScanWork:
-        """What slices have to know."""
-        layouts = {root: each.schema.serialize().to_pybytes() for root, each in found.layouts.items()}
+        """What all slices of the next wave need."""
+        layouts = {root: each.to_bytes() for root, each in found.layouts.items()}
         return ScanWork(self.name, spool, found.topics.described, layouts, tuple(self._lines))
 
     def deliver(self, parts: Sequence[Slice], readers: Sequence[SliceReader | None]) -> None:
-        """A wave was read: everyone gets what was found for them."""
+        """Give each request what a wave has found for it; `readers[n]` has the events of `parts[n]`."""
         self.waves += 1
         for part, reader in zip(parts, readers, strict=True):
             self._reached[part.pubend] = part.upto

@@ -1,7 +1,7 @@
-"""Reading a slice of the archive for many at once: every event once, matched with all lines together.
+"""Reading a slice of the archive for many requests: every event is read once and matched with all lines.
 
-The matcher is the brokers' own, compiled once for a scan in every process that reads slices of it. What comes
-of a slice is a file in the spool. Imports no pyspark: a slice is read in the driver, or in a Spark task.
+The matcher is the brokers' own; it is compiled once for a scan in every process that reads slices of it. The
+result of a slice is a file in the spool. Imports no pyspark: slices are read in the driver or in Spark tasks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.errors import DamagedError
@@ -28,14 +27,14 @@ from tidemark.spark.archive.state import FOLDER, ArchiveTopics
 from tidemark.spark.deep.spool import SliceWriter
 from tidemark.spark.deep.tasks import ScanWork, Slice, SliceResult
 
-#: Compiled matchers that a process keeps, of scans that take turns.
+#: Compiled matchers that a process keeps, since scans take turns.
 COMPILED_MAX = 8
 
 _Sets = NDArray[np.uint32]
 
 
 class CompiledLines:
-    """The lines of one pubend as a matcher, and the schemas to read events with."""
+    """The lines of one pubend, compiled into a matcher, and the schemas to read events with."""
 
     def __init__(self, work: ScanWork, pubend: str) -> None:
         self.topics = ArchiveTopics(work.topics)
@@ -44,7 +43,7 @@ class CompiledLines:
         for number, line in enumerate(work.lines):
             if line.pubend == pubend:
                 self.audience.add(number, line.pattern, line.selector)
-        #: a matcher is for one thread at a time
+        #: only one thread at a time may use a matcher
         self.lock = Lock()
 
 
@@ -53,7 +52,7 @@ _compiling = Lock()
 
 
 def compiled(work: ScanWork, pubend: str) -> CompiledLines:
-    """The matcher of a scan; compiled when it is first asked for in this process."""
+    """The compiled lines of a scan for a pubend, from this process's cache if they are there."""
     key = work.key, pubend
     with _compiling:
         if key not in _compiled:
@@ -65,7 +64,10 @@ def compiled(work: ScanWork, pubend: str) -> CompiledLines:
 
 
 def read_slice(work: ScanWork, part: Slice, prefix: str) -> SliceResult:
-    """Read and match a slice; the name of what it writes begins with `prefix`."""
+    """Read and match a slice; the name of the file that it writes begins with `prefix`.
+
+    Raises DamagedError if the archive lacks the schema of one of its own events.
+    """
     name = f"{prefix}-{os.urandom(6).hex()}"
     matcher = compiled(work, part.pubend)
     writer = SliceWriter(Path(work.spool) / name)
@@ -98,7 +100,7 @@ def _events(work: ScanWork, part: Slice, matcher: CompiledLines) -> Iterator[Eve
             [Path(each) for each in files],
             wanted,
             matcher.topics.schemas,
-            ArchiveLayout(pa.ipc.read_schema(pa.py_buffer(work.layouts[root]))),
+            ArchiveLayout.from_bytes(work.layouts[root]),
         )
         for root, files in part.files.items()
     ]
@@ -114,18 +116,19 @@ def _check_known(audience: Audience, batch: EventBatch, spool: str) -> None:
 
 
 class _SliceSets:
-    """The match sets met in one slice, numbered from 0 on, without the lines that want nothing of it."""
+    """The match sets met in one slice, numbered from 0 on, without lines that want nothing of the slice."""
 
     def __init__(self, active: Bools) -> None:
         self._active = active
-        #: topic and the matcher's number -> number here; None when nobody in it wants anything here
+        #: topic and the matcher's number -> number here; None if no line of the set wants anything of the
+        #: slice
         self._numbers: dict[tuple[str, int], int | None] = {}
         self._count = 0
         self._lines: list[_Sets] = []
         self._sets: list[_Sets] = []
 
     def of(self, audience: Audience, batch: EventBatch) -> tuple[Bools, _Sets]:
-        """wanted[row], and set[row] where it is."""
+        """wanted[row], and set[row] for the wanted rows."""
         wanted = np.zeros(batch.count, np.bool_)
         of_row = np.zeros(batch.count, np.uint32)
         for topic, rows, numbers, matcher in audience.match_sets(batch):
@@ -138,7 +141,7 @@ class _SliceSets:
         return wanted, of_row
 
     def _meet(self, topic: str, distinct: _Sets, matcher: Matcher) -> None:
-        """Number the sets that were not met before."""
+        """Give numbers to the sets that were not met before."""
         news = np.array(
             [each for each in distinct.tolist() if each and (topic, each) not in self._numbers], np.uint32
         )
@@ -157,7 +160,7 @@ class _SliceSets:
             self._numbers[topic, each] = number if is_there else None
 
     def lines(self) -> tuple[_Sets, _Sets]:
-        """line[n], set[n], by line: who is in which set."""
+        """line[n], set[n]: line n is in that set; sorted by line."""
         lines, sets = np.concatenate(self._lines), np.concatenate(self._sets)
         order: Ints = np.argsort(lines, kind="stable")
         return lines[order], sets[order]

@@ -1,11 +1,11 @@
 """The spool: what scans have found and subscribers have not taken yet, in files that are read in place.
 
-A file has the events of one slice that anybody wants, each once, and who wants which: every event has a match
-set, and every line of a request the sets it is in. So it grows with the events and with the differences
-between subscribers, not with their number. The bytes are mapped into memory, and a request touches only those
-of its own events.
+A file has those events of one slice that any request wants, each once, and says who wants which: every event
+has a match set, and every line of a request has the sets that it is in. So a file grows with the events and
+with the differences between subscribers, not with the number of subscribers. Its bytes are mapped into
+memory, and a request touches only those of its own events.
 
-Nothing here outlives its process: what a crash has left is removed by the next one.
+Nothing here outlives its process: the next process removes what a crash has left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidemark.message.batches.spans import joined
 from tidemark.spark.archive.table import disk_errors
 from tidemark.storage.disk.real_disk import RealDisk
 
-#: A part of an answer has about so many bytes of events, or one event.
+#: About how many bytes of events a part of an answer has; it has one event at least.
 PART_BYTES = 256 << 10
 _TAIL = Struct("<q")
 _COLUMNS = {
@@ -48,7 +48,7 @@ _COLUMNS = {
 
 
 class SliceWriter:
-    """Gathers what is found in one slice; nothing is written while nothing is found."""
+    """Writes the file of one slice; there is no file before the first event."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -60,7 +60,7 @@ class SliceWriter:
         self.kept = 0
 
     def add(self, batch: EventBatch, rows: Ints, sets: NDArray[np.uint32]) -> None:
-        """Rows of a batch, beyond all that were added before, and the match set of each, from 0 on."""
+        """Add rows of a batch, whose ticks lie beyond those added before, with the match set of each row."""
         starts, keys = batch.message_starts[rows], batch.message_ends[rows]
         body, ends = joined(Spans(batch.body, starts, batch.ends[rows].astype(np.int64)))
         begun = np.concatenate(([0], ends[:-1]))
@@ -85,10 +85,10 @@ class SliceWriter:
         self.kept += len(rows)
 
     def close(self, lines: NDArray[np.uint32], sets: NDArray[np.uint32]) -> int:
-        """Who is in which set, line by line, in order; the size of the file."""
+        """Finish the file and return its size; line n is in the set `sets[n]`, and `lines` is sorted."""
         directory: dict[str, Any] = {}
         columns = {name: np.concatenate(parts) for name, parts in self._columns.items()}
-        # The rows of a set stand together.
+        # Rows are listed set by set.
         order = np.argsort(columns.pop("set"), kind="stable")
         counts = np.bincount(np.concatenate(self._columns["set"]), minlength=int(sets.max()) + 1)
         columns |= {
@@ -103,16 +103,16 @@ class SliceWriter:
             self._write(column.view(np.uint8))
         shapes = [(each.topic, each.fingerprint) for each in self._shapes]
         about = {"columns": directory, "shapes": shapes, "publishers": list(self._publishers)}
-        said = np.frombuffer(json.dumps(about).encode(), np.uint8)
-        self._write(said)
-        self._write(np.frombuffer(_TAIL.pack(len(said)), np.uint8))
+        footer = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        self._write(footer)
+        self._write(np.frombuffer(_TAIL.pack(len(footer)), np.uint8))
         assert self._file is not None
         with disk_errors(self._path):
             self._file.close()
         return self._size
 
     def discard(self) -> None:
-        """Something failed, or nothing was found."""
+        """Remove the file, if there is one."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()
@@ -127,7 +127,7 @@ class SliceWriter:
 
 
 class SliceReader:
-    """A file of the spool. It is removed when all who wanted something of it have it."""
+    """Reads a file of the spool, which is removed when no request needs it any more."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -143,6 +143,7 @@ class SliceReader:
             for name, (dtype, at, count) in about["columns"].items()
         }
         self._body: Bytes = np.frombuffer(self._map, np.uint8)
+        #: requests that still need the file; `Spool.release` counts down
         self.readers = 0
 
     def rows(self, line: int, base: int, upto: int) -> Ints:
@@ -163,7 +164,7 @@ class SliceReader:
         return found
 
     def parts(self, rows: Ints) -> Iterator[Ints]:
-        """Rows in stretches that make a batch of bounded size."""
+        """The rows cut into stretches that make batches of bounded size."""
         reach = np.cumsum(self._column["end"][rows] - self._column["start"][rows])
         first = 0
         while first < len(rows):
@@ -190,12 +191,12 @@ class SliceReader:
         )
 
     def remove(self) -> None:
-        """Nobody needs it any more; what is mapped stays readable for whoever is at it."""
+        """Remove the file; what is mapped into memory stays readable."""
         self._path.unlink(missing_ok=True)
 
 
 def _used(names: tuple[Any, ...], of_row: NDArray[Any]) -> tuple[tuple[Any, ...], NDArray[Any]]:
-    """Those of the names that the rows have, and which[row] of them."""
+    """The names that the rows use, and which[row] of those."""
     if len(names) == 1:
         return names, of_row
     used, which = np.unique(of_row, return_inverse=True)
@@ -203,10 +204,10 @@ def _used(names: tuple[Any, ...], of_row: NDArray[Any]) -> tuple[tuple[Any, ...]
 
 
 class Spool:
-    """The directory of one process, and how much is in it."""
+    """The spool directory of one process, and how many bytes are in it."""
 
     def __init__(self, path: Path) -> None:
-        """Makes a directory under `path`, and removes those of processes that are gone."""
+        """Makes a directory under `path`, and removes the directories of processes that are gone."""
         RealDisk(path)
         _remove_left(path)
         self.path = path / f"{os.getpid()}-{os.urandom(4).hex()}"
@@ -215,26 +216,26 @@ class Spool:
         self.bytes = 0
 
     def opened(self, name: str) -> SliceReader:
-        """A file that a slice has written."""
+        """A reader of a file that a slice has written."""
         reader = SliceReader(self.path / name)
         self.bytes += reader.bytes
         return reader
 
     def release(self, reader: SliceReader) -> None:
-        """One reader less; with the last one the file goes."""
+        """One request less needs the file; it is removed with the last one."""
         reader.readers -= 1
         if reader.readers == 0:
             reader.remove()
             self.bytes -= reader.bytes
 
     def sweep(self, prefix: str, names: Sequence[str]) -> None:
-        """Remove files of a wave beside those named: a task that was run again has left them."""
+        """Remove the files of a wave that are not named: a task that Spark ran twice has left them."""
         for each in self.path.glob(f"{prefix}-*"):
             if each.name not in names:
                 each.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove the directory with everything in it."""
         self._disk.unlock()
         shutil.rmtree(self.path, ignore_errors=True)
 

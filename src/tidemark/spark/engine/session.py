@@ -1,8 +1,8 @@
 """A Spark session set up the way Tidemark needs it, on any master.
 
 Nothing listens beyond this machine unless asked to: the driver binds to the loopback address and the web
-interface is off. Times are UTC. Python workers run the interpreter that runs this. A script that ends with an
-error of ours says so in one line (`spark.engine.plain_errors`).
+interface is off. Times are UTC. Python workers run the interpreter that runs this process. A script that ends
+with an error of ours prints one line (`spark.engine.plain_errors`).
 
 `quiet_session` is for commands. A JVM prints a greeting on every start and a Java stack trace on every
 failure. While it starts, the stderr of this process is redirected to an anonymous temporary file that the JVM
@@ -34,16 +34,16 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
-    # Spark's 200 are for clusters: each costs a task, also when it is empty.
+    # Spark's default of 200 is for clusters: each partition costs a task, even if it is empty.
     "spark.sql.shuffle.partitions": "4",
 }
 
-#: What Java may take to end.
+#: How long Java may take to end.
 _END_SECONDS_MAX = 30.0
 #: How the address of a Spark Connect server begins.
 CONNECT = "sc://"
 _STDERR = 2
-#: How a line with a reason begins: the name of an error, after what Java puts before it.
+#: A line with a reason: the name of an error after what Java puts before it, then the reason.
 _REASON = re.compile(
     r"^(?:Exception in thread \S+ |Caused by: )?(?:[\w.$]*(?:Exception|Error)): *(?P<reason>\S.*)$",
     re.MULTILINE,
@@ -51,11 +51,11 @@ _REASON = re.compile(
 
 
 def session(app: str = "tidemark", master: str = "local[2]", **conf: str) -> SparkSession:
-    """The running session, else a new one; `conf` (`**{"spark.some.option": "value"}`) wins over DEFAULTS.
+    """The running session, or a new one; `conf` (`**{"spark.some.option": "value"}`) wins over DEFAULTS.
 
-    `master` is any of Spark's, or the address of a Spark Connect server, `sc://host:port`; that one runs
-    elsewhere and was set up there, so of DEFAULTS it gets the time zone only. Otherwise this sets JAVA_HOME
-    and the Python of the workers in this process's environment, which Spark reads.
+    `master` is any of Spark's, or the address of a Spark Connect server, `sc://host:port`. The server runs
+    elsewhere and was set up there, so of DEFAULTS only the time zone is set for it. Otherwise this function
+    sets JAVA_HOME and the Python of the workers in the environment of this process, which Spark reads.
     """
     if master.startswith(CONNECT):
         return _connected(app, master, conf)
@@ -73,14 +73,14 @@ def session(app: str = "tidemark", master: str = "local[2]", **conf: str) -> Spa
 
 
 def end(session: SparkSession) -> None:
-    """Stop a session and the Java that runs it, which otherwise stays until this process ends."""
+    """Stop a session and the Java that runs it; without this, Java stays until this process ends."""
     from pyspark import SparkContext
 
     session.stop()
     gateway = SparkContext._gateway
     if gateway is not None:
         gateway.shutdown()
-        # It watches its standard input, and ends with it.
+        # Java watches its standard input, and ends when that is closed.
         gateway.proc.stdin.close()
         gateway.proc.wait(_END_SECONDS_MAX)
         SparkContext._gateway = SparkContext._jvm = None
@@ -96,28 +96,28 @@ def _connected(app: str, url: str, conf: dict[str, str]) -> SparkSession:
 
 @contextmanager
 def quiet_session(app: str, master: str) -> Iterator[SparkSession]:
-    """A session that is stopped at the end; TidemarkError, of one line, for all that goes wrong in Spark."""
+    """A session for a `with` block. Raises TidemarkError, of one line, for all that goes wrong in Spark."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as printed:
         try:
-            with _spoken_into(said):
+            with _stderr_into(printed):
                 spark = session(app, master)
             try:
                 yield spark
             finally:
                 spark.stop()
         except (PySparkException, Py4JError) as error:
-            said.seek(0)
-            reason = reason_of(str(error), said.read().decode(errors="replace"))
+            printed.seek(0)
+            reason = reason_of(str(error), printed.read().decode(errors="replace"))
             raise TidemarkError(f"Spark ({master}) cannot do it: {reason}") from error
 
 
-def reason_of(text: str, said: str = "") -> str:
-    """The one line that tells most, of an error's text and what the JVM said."""
-    for each in (text, said):
-        # Of a stack of Python the last is the reason, and what follows of Java only wraps it.
+def reason_of(text: str, printed: str = "") -> str:
+    """The line with the reason, out of an error's text or else of what the JVM has printed."""
+    for each in (text, printed):
+        # In a Python traceback the last error is the reason; the Java stack below only wraps it.
         found = _REASON.findall(each.split("JVM stacktrace")[0])
         if found:
             return str(found[-1] if "Traceback" in each else found[0])
@@ -125,7 +125,7 @@ def reason_of(text: str, said: str = "") -> str:
 
 
 @contextmanager
-def _spoken_into(file: IO[bytes]) -> Iterator[None]:
+def _stderr_into(file: IO[bytes]) -> Iterator[None]:
     sys.stderr.flush()
     before = os.dup(_STDERR)
     os.dup2(file.fileno(), _STDERR)

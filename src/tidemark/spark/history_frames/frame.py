@@ -130,13 +130,13 @@ def _matched_frame(
 ) -> DataFrame:
     """The rows for a selector that has no Spark SQL, say on a dynamic field: by the brokers' matcher."""
     pubends, described = list(archived.state.covered), archived.topics.described
-    columns = archived.layouts[root].schema.serialize().to_pybytes()
+    columns = archived.layouts[root].to_bytes()
     paths = _paths(archived, files)
 
     def batches(number: int) -> Iterator[pa.RecordBatch]:
         reader = TopicColumnReader(query.columns, lambda: described)
         schemas = ArchiveTopics(described).schemas
-        layout = ArchiveLayout(pa.ipc.read_schema(pa.py_buffer(columns)))
+        layout = ArchiveLayout.from_bytes(columns)
         pattern = TopicPattern.parse(query.columns.pattern)
         for pubend in pubends:
             wanted = WantedRange(pubend, query.base, query.upto, pattern)

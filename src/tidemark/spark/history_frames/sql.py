@@ -38,7 +38,7 @@ def field_text(layout: ArchiveLayout, versions: Iterable[Schema], name: str, wan
     ways: dict[str, list[int]] = {}
     for schema in versions:
         have = member_types(schema).get(name)
-        column = None if have is None else layout.place(name, loose(arrow_type(have)))
+        column = None if have is None else layout.column_of(name, loose(arrow_type(have)))
         if have is not None and column is not None:
             text = _converted(column_text((column,)), have, wanted)
             ways.setdefault(text, []).append(schema.fingerprint)
@@ -57,13 +57,13 @@ def condition_text(layout: ArchiveLayout, topic: TopicSchemas, selector: str) ->
     except SelectorError:
         # The selector fits some other topic of the pattern: `make_topic_columns` has checked that.
         return None
-    place = EventColumns(topic.reader.schema.flat.root.type)
+    columns = EventColumns(topic.reader.schema.flat.root.type)
     types = member_types(topic.reader.schema)
 
     def column(path: Path) -> str:
         if len(path) == 1 and path[0] in HEADERS:
             return column_text(path)
-        first, *rest = place.column(path)
+        first, *rest = columns.column(path)
         text = field_text(layout, topic.versions, first, types[first])
         return f"({text}).{column_text(tuple(rest))}" if rest else f"({text})"
 
@@ -198,7 +198,7 @@ def _could_hold(clause: Clause, file: DataFile, layout: ArchiveLayout, topic: To
             continue
         text = field_text(layout, topic.versions, path[0], types[path[0]])
         # The bounds say something only about a column that is read without a conversion.
-        column = layout.place(path[0], loose(arrow_type(types[path[0]])))
+        column = layout.column_of(path[0], loose(arrow_type(types[path[0]])))
         if column is not None and text == column_text((column,)) and not _meets(constraint, file, column):
             return False
     return True

@@ -1,7 +1,7 @@
 """Arrow's filter objects as selectors: expressions, and the lists of tuples that pyarrow's readers take.
 
-Lists are read as they are. An expression has no inside that pyarrow would show but its Substrait form, and
-writing that takes pyarrow twice the memory with every level of nesting (apache/arrow#48761), so expressions
+Lists are read as they are. The only documented way to look inside an expression is its Substrait form, and to
+write that form pyarrow needs twice the memory for every level of nesting (apache/arrow#48761). So expressions
 are taken up to LEVELS_MAX levels: a chain of that many `&`. Lists have no such limit.
 """
 
@@ -24,7 +24,7 @@ from tidemark.spark.pushdown.substrait import (
     ConstantValue,
     Expression,
     FunctionCall,
-    Membership,
+    IsOneOf,
     read_expression,
 )
 
@@ -46,7 +46,7 @@ _LIST_COMPARISONS: dict[str, CompareOp] = {
     ">": ">",
     ">=": ">=",
 }
-#: Substrait's names, and what each says when the column stands on the right.
+#: Substrait's names -> the comparison, and the one that it is if the column stands on the right.
 _COMPARISONS: dict[str, tuple[CompareOp, CompareOp]] = {
     "equal": ("=", "="),
     "not_equal": ("<>", "<>"),
@@ -56,12 +56,13 @@ _COMPARISONS: dict[str, tuple[CompareOp, CompareOp]] = {
     "gte": (">=", "<="),
 }
 _TEXT_TESTS: dict[str, TextOp] = {"starts_with": "starts", "ends_with": "ends", "contains": "contains"}
-#: Both compare with wider constants by being widened themselves, without loss; Substrait cannot say so.
+#: Fields of these types are widened, without loss, to compare with wider constants; Substrait cannot express
+#: that.
 _WIDENED = {INT: LONG, FLOAT: DOUBLE}
 
 
 def from_arrow_expression(expression: pc.Expression | Sequence[Any], fields: FieldTypes) -> Node:
-    """The selector for the rows that `expression` keeps, or TranslationError.
+    """The selector for the rows that `expression` keeps. Raises TranslationError if there is none.
 
     Takes a pyarrow expression, or filters in disjunctive normal form: `[("x", ">", 5), ("s", "in", ["a"])]`,
     or a list of such lists, any of which is to hold.
@@ -99,7 +100,7 @@ def _from_tuple(condition: Any, fields: FieldTypes) -> Node:
 
 
 def _membership(path: Path, values: list[Any], fields: FieldTypes) -> ColumnTest:
-    """Arrow's is_in, where it means what a comparison would; it is false for NULL."""
+    """Arrow's is_in, which is false for NULL. Raises TranslationError where it differs from comparisons."""
     item = type_at(path, fields)
     if None in values:
         raise TranslationError(f"{path_text(path)}: a list with NULL may or may not be meant to match NULL")
@@ -111,7 +112,7 @@ def _membership(path: Path, values: list[Any], fields: FieldTypes) -> ColumnTest
 
 
 def _fits_float(value: float) -> bool:
-    """Is it the same in 32 bits?"""
+    """Does the value survive being stored in 32 bits?"""
     try:
         return bool(unpack("<f", pack("<f", value))[0] == value)
     except OverflowError:
@@ -137,7 +138,7 @@ def _from_expression(expression: Any, fields: FieldTypes) -> Node:
 
 
 def _levels(text: str) -> int:
-    """How deep the parentheses of an expression nest. To refuse by, never to understand it by."""
+    """How deep the parentheses of an expression nest: only to refuse it, never to interpret it."""
     return max(accumulate({"(": 1, ")": -1}.get(character, 0) for character in text))
 
 
@@ -180,7 +181,7 @@ class _Translator:
                 return ColumnTest(_TEXT_TESTS[name], self._path(column), value)
             case FunctionCall("is_null", (ColumnPosition() as column,)):
                 return ColumnTest("null", self._path(column))
-            case Membership(ColumnPosition() as column, options):
+            case IsOneOf(ColumnPosition() as column, options):
                 values = [option.value if isinstance(option, ConstantValue) else None for option in options]
                 return _membership(self._path(column), values, self._fields)
         raise TranslationError("a selector tests one column against constants; the expression does not")
@@ -195,7 +196,7 @@ class _Translator:
 
 
 def _schema(fields: FieldTypes) -> pa.Schema:
-    """The columns of all fields that hold one value, and of the headers."""
+    """Columns for all fields that hold one value, and for the headers."""
     import pyarrow as pa
 
     nested: dict[str, Any] = {}

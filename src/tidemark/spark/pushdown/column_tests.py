@@ -1,11 +1,12 @@
 """A test of one column, as another engine makes it, turned into a selector that is true for the same events.
 
-An engine that pushes a condition down keeps the rows for which it is true; false and unknown are the same to
-it. So a test is translated together with the truth that is wanted of it, NOT having been moved inwards, and
-only that one truth has to be met exactly. Where it cannot be, TranslationError: nothing is approximated.
+An engine that pushes a condition down keeps the rows for which the condition is true; false and unknown are
+the same to it. So a test is translated together with the truth that is wanted of it, NOT having been moved
+inwards, and only that one truth has to be met exactly. Where that is impossible, TranslationError is raised:
+nothing is approximated.
 
-NaN is what differs most. To a selector it compares as unknown, so an event with NaN is never matched by a
-comparison; an engine that would keep it has to test for itself.
+NaN is what differs most. To a selector, NaN compares as unknown, so an event with NaN is never matched by a
+comparison; an engine that would keep such a row has to test for itself.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ class ColumnTest:
     op: CompareOp | TextOp | Choice["in", "null"]
     path: Path
     value: Any = None
-    #: For NULL the test is false (or true, if it asks for NULL) rather than unknown.
+    #: for NULL the test is false (or true, if it tests for NULL) rather than unknown
     null_is_false: bool = False
 
 
 def selector(test: ColumnTest, wanted: bool, fields: FieldTypes, true_for_nan: Collection[CompareOp]) -> Node:
-    """The condition that is true exactly where `test` is `wanted`, or TranslationError.
+    """The selector that is true exactly where `test` is `wanted`. Raises TranslationError if there is none.
 
     `true_for_nan` are the comparisons that, to the engine, hold between NaN and any number.
     """
@@ -84,7 +85,7 @@ def selector(test: ColumnTest, wanted: bool, fields: FieldTypes, true_for_nan: C
 
 
 def joined(kind: type[And] | type[Or], nodes: Sequence[Node]) -> Node:
-    """All, or any, of the conditions (one or more) as the parser would put it: without a nest of the same."""
+    """All, or any, of one or more conditions, in the form that the parser makes: flat, not nested."""
     operands: list[Node] = []
     for node in nodes:
         operands += node.operands if isinstance(node, And | Or) and isinstance(node, kind) else [node]
@@ -92,7 +93,7 @@ def joined(kind: type[And] | type[Or], nodes: Sequence[Node]) -> Node:
 
 
 def is_writable(node: Node) -> bool:
-    """Can it be sent as text? Not if it is over the limits for selectors, or no text means it."""
+    """Can the selector be sent as text? Not if it is over the limits, or if no text parses to it."""
     try:
         return parse(render(node)) == node
     except SelectorError:

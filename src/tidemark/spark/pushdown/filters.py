@@ -1,8 +1,8 @@
 """Conditions that Spark and Arrow push down, as selectors.
 
 A condition is taken only if the selector keeps exactly the rows that the engine itself would keep; see
-`spark.pushdown.column_tests`. Spark's filters are known by the names of their classes, so nothing here
-imports pyspark.
+`spark.pushdown.column_tests`. Spark's filters are recognised by the names of their classes, so this module
+does not import pyspark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _TEXT_TESTS: dict[str, TextOp] = {
     "StringContains": "contains",
 }
 
-#: PySpark hands a decimal over rounded to Python's usual 28 digits: one that has so many may not be itself.
+#: PySpark hands a decimal over rounded to Python's usual 28 digits: one with so many digits may have been
+#: rounded.
 _DIGITS_ROUNDED = 28
 
 
@@ -49,10 +50,10 @@ def from_spark_filters(
     *,
     field: Callable[[Path], Path | None] | None = None,
 ) -> tuple[Node | None, list[Filter]]:
-    """One selector for the filters (of pyspark.sql.datasource) it can stand for, and those left to Spark.
+    """One selector for the filters (of pyspark.sql.datasource) that it can express, and those left to Spark.
 
-    The selector is None when there are none. `field` says which field a column holds when its path is not
-    the column's own; None for a column that is no field.
+    The selector is None if it can express none of them. `field` returns the field that a column holds, or
+    None for a column that holds none; without it, a field has the path of its column.
     """
     taken: list[Node] = []
     left: list[Filter] = []
@@ -71,7 +72,7 @@ def from_spark_filters(
 
 
 def _test(condition: Any, field: Callable[[Path], Path | None]) -> tuple[ColumnTest, bool]:
-    """The test at the heart of a filter, and the truth that is wanted of it."""
+    """The test inside a filter, and whether the filter keeps the rows for which it is true or false."""
     wanted = True
     while type(condition).__name__ == "Not":
         condition, wanted = condition.child, not wanted

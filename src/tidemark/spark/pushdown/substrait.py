@@ -1,8 +1,8 @@
 """What an Arrow expression says, read from its Substrait form.
 
-Substrait is the only form in which pyarrow gives the inside of an expression away by a documented interface.
-Of its protobuf messages this reads the few that a condition on columns is made of; whatever else turns up is
-a TranslationError. Field numbers are those of substrait's algebra.proto and extended_expression.proto.
+Substrait is the only form in which pyarrow shows the inside of an expression by a documented interface. This
+module reads the few protobuf messages that a condition on columns is made of, and raises TranslationError for
+anything else. Field numbers are those of Substrait's algebra.proto and extended_expression.proto.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ColumnPosition:
-    """A column by its position, then by positions within structs."""
+    """A column by its position, followed by positions inside structs."""
 
     positions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantValue:
-    """A value; None is NULL."""
+    """A constant; None is NULL."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function by the name Substrait has for it."""
+    """The call of a function, by the name that Substrait has for it."""
 
     name: str
     arguments: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class IsOneOf:
     """Is the operand one of the options?"""
 
     operand: Expression
     options: tuple[Expression, ...]
 
 
-Expression = ColumnPosition | ConstantValue | FunctionCall | Membership
+Expression = ColumnPosition | ConstantValue | FunctionCall | IsOneOf
 
-#: A message by field number; each field may be repeated. Numbers are ints, all else is bytes.
+#: field number -> its values, since a field may be repeated. Numbers are ints, everything else is bytes.
 _Message = dict[int, list[Any]]
 
 
 def read_expression(data: bytes) -> Expression:
-    """The one expression of a serialized ExtendedExpression."""
+    """The one expression of a serialized ExtendedExpression. Raises TranslationError."""
     message = _message(data)
     functions = dict(_function(declaration) for declaration in message.get(2, ()))
     (referred,) = message[3]
@@ -79,7 +79,7 @@ class _ExpressionReader:
             case 8:
                 message = _message(body)
                 options = tuple(self.part(option) for option in message.get(2, ()))
-                return Membership(self.part(message[1][0]), options)
+                return IsOneOf(self.part(message[1][0]), options)
         raise TranslationError("the expression holds more than columns, constants and functions")
 
     def _call(self, message: _Message) -> FunctionCall:
@@ -92,7 +92,7 @@ class _ExpressionReader:
 
 
 def _function(declaration: bytes) -> tuple[int, str]:
-    """Reference and name; the types that may follow the name are not needed."""
+    """The number of a function and its name, without the types that may follow the name."""
     message = _message(_only(_message(declaration), 3))
     return _number(message, 2), message[3][0].decode().partition(":")[0]
 
@@ -111,7 +111,7 @@ def _literal(data: bytes) -> Any:
 
 
 def _signed(value: int) -> int:
-    """Protobuf's 64 bits as a signed number."""
+    """64 bits of protobuf as a signed number."""
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -142,7 +142,7 @@ _LITERALS: dict[int, Callable[[Any], Any]] = {
 
 
 def _only(message: _Message, number: int, beside: tuple[int, ...] = ()) -> bytes:
-    """The field `number`, in a message that should hold nothing else of interest."""
+    """The field `number` of a message. Raises TranslationError if there are others but those in `beside`."""
     if number not in message or not message.keys() <= {number, *beside}:
         raise TranslationError("the expression holds more than columns, constants and functions")
     body: bytes = message[number][0]
@@ -150,7 +150,7 @@ def _only(message: _Message, number: int, beside: tuple[int, ...] = ()) -> bytes
 
 
 def _number(message: _Message, number: int) -> int:
-    """A number; 0 is not written out."""
+    """The number in a field; protobuf leaves out 0."""
     value: int = message.get(number, [0])[0]
     return value
 
@@ -174,7 +174,7 @@ def _message(data: bytes) -> _Message:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number in 7-bit groups, and where it ends."""
+    """A number in 7-bit groups, and the offset behind it."""
     value = shift = 0
     while True:
         byte = data[at]

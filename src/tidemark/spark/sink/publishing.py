@@ -1,7 +1,7 @@
 """Publishing what is staged, exactly once: the commit of a micro-batch or of a job.
 
 See `spark.sink.sink` for the whole argument. Everything here can be repeated from any point: a record decides
-what a batch is, its sequence numbers let the pubend recognise what it has.
+what a batch is, and its sequence numbers let the pubend recognise what it has already taken.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
+from typing import Protocol
 from uuid import uuid4
 
 from tidemark.client.client import connect
@@ -20,12 +21,19 @@ from tidemark.spark.connections import CONNECT_SECONDS_MAX, RetryingClient
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink.staging import BatchRecord, StagedFile, Staging, in_order
 
-#: Of at most `fitting.PUBLISH_BYTES` each; a client has room for all of them at once.
+#: Batches of at most `row_encoder.PUBLISH_BYTES` that are published together; a client has room for all of
+#: them.
 GROUP_BATCHES = 8
 
-Publish = Callable[[Staging, BatchRecord], None]
-#: (publisher, pubend of its last batch) -> pubend
-ChoosePubend = Callable[[str, str | None], str]
+
+class RecordPublisher(Protocol):
+    """Publishes the events of records. `BrokerPublisher` is the one that is used."""
+
+    def pubend_of(self, publisher: str, before: str | None) -> str:
+        """Where the events of a publisher go; `before` is the pubend of its last batch."""
+
+    def publish(self, staging: Staging, record: BatchRecord) -> None:
+        """Publish every event of the record, once, however often this is called with it."""
 
 
 def commit(
@@ -33,24 +41,23 @@ def commit(
     name: str,
     batch: int,
     parts: Sequence[StagedFile],
-    choose_pubend: ChoosePubend,
-    publish: Publish,
+    publisher: RecordPublisher,
 ) -> None:
     """Publish the staged parts as the batch of this number, unless that is done already.
 
-    `choose_pubend` says where a publisher's events go, given where they went before.
+    `name` is that of the query or job, and becomes a part of the publisher's name.
     """
     last = staging.last()
     if last is not None and not staging.is_published(last):
-        _finish(staging, last, publish)  # a former life has begun it
+        _finish(staging, last, publisher)  # a driver that was killed has begun it
     if last is not None and batch <= last.batch:
         staging.discard(set(parts) - set(last.parts))
         return
     wanted = in_order(parts)
     if not wanted:
         return
-    record = staging.record(_next(name, batch, wanted, last, choose_pubend))
-    _finish(staging, record, publish)
+    record = staging.record(_next(name, batch, wanted, last, publisher))
+    _finish(staging, record, publisher)
     staging.discard(set(wanted) - set(record.parts))
 
 
@@ -59,38 +66,60 @@ def _next(
     batch: int,
     parts: tuple[StagedFile, ...],
     last: BatchRecord | None,
-    choose_pubend: ChoosePubend,
+    publisher: RecordPublisher,
 ) -> BatchRecord:
-    """Numbers go on where the last batch ended; under a new publisher if there is none, or another pubend."""
-    if last is not None and choose_pubend(last.publisher, last.pubend) == last.pubend:
+    """The record of a new batch, whose numbers go on where the last batch ended.
+
+    Without a last batch, or if the pubend has changed, the record has a new publisher.
+    """
+    if last is not None and publisher.pubend_of(last.publisher, last.pubend) == last.pubend:
         return BatchRecord(batch, last.publisher, last.pubend, last.first + last.count, parts)
-    publisher = f"spark-{name}-{uuid4().hex[:12]}"
-    return BatchRecord(batch, publisher, choose_pubend(publisher, None), 1, parts)
+    fresh = f"spark-{name}-{uuid4().hex[:12]}"
+    return BatchRecord(batch, fresh, publisher.pubend_of(fresh, None), 1, parts)
 
 
-def _finish(staging: Staging, record: BatchRecord, publish: Publish) -> None:
+def _finish(staging: Staging, record: BatchRecord, publisher: RecordPublisher) -> None:
     try:
-        publish(staging, record)
+        publisher.publish(staging, record)
     except StorageError:
         if staging.is_published(record):
-            return  # by another life of this driver, which has removed the files
+            return  # another driver of the same query has published it and removed the files
         raise
     staging.mark_published(record)
 
 
-def publish_record(options: SinkOptions, staging: Staging, record: BatchRecord) -> None:
-    """Every event of the record is at the broker when this returns: once, however often it is called."""
-    sequence = record.first
-    with RetryingClient(
-        options.broker, options.retry_seconds, publisher=record.publisher, pubend=record.pubend
-    ) as broker:
-        for group in _grouped(batch for part in record.parts for batch in staging.read(part)):
-            _publish(broker, group, sequence, staging)
-            sequence += sum(batch.count for batch in group)
+class BrokerPublisher:
+    """Publishes at the broker that the options of a sink name."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def pubend_of(self, publisher: str, before: str | None) -> str:
+        """The pubend that the option names, else the one of the last batch, else one of the broker's."""
+        if self._options.pubend is not None or before is not None:
+            return self._options.pubend or before or ""
+        with RetryingClient(self._options.broker, self._options.retry_seconds) as broker:
+            hosted: list[str] = [each["pubend"] for each in broker.ask("pubends")]
+        if not hosted:
+            raise ConfigError("the broker hosts no pubend: name another one", key="broker")
+        return max(hosted, key=lambda each: blake2b(f"{publisher}\0{each}".encode()).digest())
+
+    def publish(self, staging: Staging, record: BatchRecord) -> None:
+        """Publish every event of the record, once, however often this is called with it."""
+        sequence = record.first
+        with RetryingClient(
+            self._options.broker,
+            self._options.retry_seconds,
+            publisher=record.publisher,
+            pubend=record.pubend,
+        ) as broker:
+            for group in _grouped(batch for part in record.parts for batch in staging.read(part)):
+                _publish(broker, group, sequence, staging)
+                sequence += sum(batch.count for batch in group)
 
 
 def _grouped(batches: Iterator[EventBatch]) -> Iterator[list[EventBatch]]:
-    """Batches that leave together: one that waits for the last one's sync would leave the broker idle."""
+    """Groups of batches that are sent together, so that the broker is busy while one of them is synced."""
     while group := list(islice(batches, GROUP_BATCHES)):
         yield group
 
@@ -107,26 +136,11 @@ def _publish(broker: RetryingClient, group: list[EventBatch], sequence: int, sta
         ) from None
 
 
-def chosen_pubend(options: SinkOptions) -> ChoosePubend:
-    """Where a publisher publishes: where the option says, else where it did, else at one of the broker's."""
-
-    def choose(publisher: str, before: str | None) -> str:
-        if options.pubend is not None or before is not None:
-            return options.pubend or before or ""
-        with RetryingClient(options.broker, options.retry_seconds) as broker:
-            hosted: list[str] = [each["pubend"] for each in broker.ask("pubends")]
-        if not hosted:
-            raise ConfigError("the broker hosts no pubend: name another one", key="broker")
-        return max(hosted, key=lambda each: blake2b(f"{publisher}\0{each}".encode()).digest())
-
-    return choose
-
-
 def topic_schema(options: SinkOptions, columns: Callable[[], Schema]) -> Schema:
-    """What new events of the topic are written in.
+    """The schema that new events of the topic are written in.
 
-    The newest version of a declared topic. In an open one, or one that nobody has declared, the columns are a
-    shape of their own, which becomes known here.
+    That is the newest version of a declared topic. In an open topic, or one that nobody has declared, the
+    columns are a shape of their own, which is registered here.
     """
     with RetryingClient(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
         topics = {each["topic"]: each for each in broker.ask("topics")}

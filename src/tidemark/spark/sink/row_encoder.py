@@ -1,4 +1,4 @@
-"""Fitting: do the columns of a DataFrame make events of a topic? And rows into events.
+"""Do the columns of a DataFrame make events of a topic? And rows encoded as events.
 
 Types are compared before anything runs. What only values can show, a NULL in a mandatory field or a number
 that is too large, fails in the task that meets it: nothing has been published then either.
@@ -27,7 +27,7 @@ PUBLISH_BYTES = 2 << 20
 
 
 def check_fit(columns: pa.Schema, schema: Schema, topic: str, key: str | None) -> None:
-    """SchemaError with everything that is wrong, in one line."""
+    """Raise SchemaError, with everything that is wrong in one line, unless the columns fit the schema."""
     root = schema.flat.root.type
     assert isinstance(root, Tuple)
     wanted = {member.name: member for member in members(root)}
@@ -46,14 +46,14 @@ def check_fit(columns: pa.Schema, schema: Schema, topic: str, key: str | None) -
 def encoded(
     records: Iterator[pa.RecordBatch], schema: Schema, topic: str, key: str | None, publisher: str
 ) -> Iterator[EventBatch]:
-    """The rows as event batches, each of a size to publish; EncodeError if a row is no event of the topic."""
+    """The rows as event batches, each of a size to publish. Raises EncodeError if a row does not fit."""
     for whole in records:
         step = max(1, whole.num_rows * PUBLISH_BYTES // max(1, whole.nbytes))
         for first in range(0, whole.num_rows, step):
             part = whole.slice(first, step)
             batch = from_record_batch(part, schema, topic, publisher=publisher, keys=_keys(part, key))
             for each in batch.split(PUBLISH_BYTES):
-                # Checks the limits of what can be published, before anything is.
+                # Parsing checks the limits of what can be published, before anything is.
                 yield EventBatch.parse(each.data)
 
 
@@ -82,7 +82,7 @@ def _key_problems(columns: pa.Schema, key: str | None) -> list[str]:
 
 
 def _type_problems(source: pa.DataType, item: Type, path: Path) -> list[str]:
-    """What does not fit, at its path: structs and lists are looked into, atomic values may be widened."""
+    """What does not fit, with its path. Structs and lists are looked into; atomic values may be widened."""
     import pyarrow.types as kinds
 
     core, _ = split_option(item)
@@ -116,7 +116,7 @@ def _struct_problems(source: pa.DataType, item: Tuple, path: Path) -> list[str]:
 
 
 def _atomic_problems(source: pa.DataType, item: Atomic, path: Path) -> list[str]:
-    """As the conversion itself would say it of a column without rows."""
+    """What the conversion itself says of a column of this type without rows."""
     import pyarrow as pa
 
     empty = pa.record_batch([pa.array([], source)], names=["c"])
@@ -129,7 +129,7 @@ def _atomic_problems(source: pa.DataType, item: Atomic, path: Path) -> list[str]
 
 
 def _bare(item: pa.DataType) -> pa.DataType:
-    """The type without a word on what may be NULL, which values decide."""
+    """The type without nullability, which only values decide."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

@@ -1,35 +1,37 @@
 """The sink: rows published exactly once, whatever is retried, copied, killed or restarted.
 
 Tasks do not publish. Spark runs a task again when it fails, twice when it is slow, and a whole batch again
-when the driver died; and the rows of a batch may then be spread over tasks in another way, so that no number
-given to a row inside a task says the same the next time. Instead:
+when the driver died. The rows of the batch may then be spread over tasks in another way, so no number that a
+task gives to a row means the same the next time. Instead:
 
-1. A task encodes its rows and stages them in a file of its own, synced (`spark.sink.staging`). What it
-   reports to the driver is the file's name. Of a task that was run several times Spark keeps one report.
-2. The driver's commit writes a *record* for the batch: these files, in this order, this publisher, numbers
-   from `first` on, where the last batch's ended. It is made once and synced. From here on the batch is what
-   its record says: a replay of it, however its rows are spread, is not looked at.
+1. A task encodes its rows and stages them in a file of its own, synced (`spark.sink.staging`). It reports the
+   file's name to the driver. If a task was run several times, Spark keeps one report.
+2. The driver's commit writes a *record* of the batch: these files, in this order, under this publisher, with
+   sequence numbers from `first` on, where the last batch ended. The record is made once and synced. From then
+   on the batch is what its record says: if Spark replays the batch, the new rows are ignored.
 3. The files are published under the record's publisher and numbers. The pubend takes each number once, and
-   keeps what it has taken on disk with the events, so publishing again, all or the rest, adds nothing.
-4. A mark beside the record, synced, says that all is published; then the files go. Then Spark notes it.
+   keeps
+   the numbers that it has taken on disk with the events, so publishing all or a part again adds nothing.
+4. A mark beside the record, synced, says that everything is published; then the files are removed. Then Spark
+   notes in its checkpoint that the batch is done.
 
-| killed                       | when the batch comes again                                                |
-|------------------------------|---------------------------------------------------------------------------|
-| before the record            | nothing was published: new files, a record, published                     |
-| between record and mark      | the record's files are published; the broker passes over what it has      |
-| between the mark and Spark's | the mark says that it is done; the new files are removed                  |
-| the broker, at any time      | what it had not acknowledged is sent again with the same numbers          |
+| killed                               | when the batch comes again                                         |
+|--------------------------------------|--------------------------------------------------------------------|
+| before the record                    | nothing was published: new files, a record, published              |
+| between record and mark              | the record's files are published; the broker skips what it has     |
+| between the mark and Spark's note    | the mark says that the batch is done; the new files are removed    |
+| the broker, at any time              | what it had not acknowledged is sent again with the same numbers   |
 
 A commit that fails is followed by Spark's abort, which names the same files: those of a record stay.
 
-Records lie where the checkpoint lies, under the query's id, which a restart keeps: the two are lost together
-or not at all. The publisher's name has a random part, made with the first record. Should the records be lost
+Records lie where the checkpoint lies, under the query's id, which a restart keeps: both are lost together or
+not at all. The publisher's name has a random part, made with the first record. Should the records be lost
 alone, new ones start under a new name: a name used again would make new events look like repetitions, and
 lose them.
 
 A batch write has no checkpoint. Within one run it is exactly once in the same way. If the driver is killed
-during the commit, some of it is published; give it a name with the option `job` (and `staging`), and running
-it again completes the first run instead of publishing a second time.
+during the commit, some of the batch is published; a write that is named with the option `job` (and `staging`)
+can be run again, which completes the first run instead of publishing a second time.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from tidemark.errors import ConfigError
 from tidemark.message.foreign.arrow.types import from_arrow_schema
 from tidemark.message.schema import Schema
 from tidemark.spark.options import SinkOptions
-from tidemark.spark.sink.publishing import chosen_pubend, commit, publish_record, topic_schema
+from tidemark.spark.sink.publishing import BrokerPublisher, commit, topic_schema
 from tidemark.spark.sink.row_encoder import check_fit, encoded
 from tidemark.spark.sink.staging import StagedFile, Staging
 
@@ -63,33 +65,26 @@ _JOB_BATCH = 0
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """What a write does in tasks and on the driver. No pyspark."""
+    """What a write does in tasks and on the driver, without pyspark."""
 
     options: SinkOptions
-    #: of the events, as text
+    #: the schema of the events, as text
     schema: str
-    #: names a batch write; a streaming query has its id
+    #: the name of a batch write; a streaming query is named by its id instead
     job: str
 
     def stage(self, name: str, partition: int, records: Iterator[pa.RecordBatch]) -> StagedFile:
-        """A task's rows, encoded and on disk."""
+        """Encode a task's rows and stage them; they are on the platter when this returns."""
         schema = Schema.parse(self.schema)
         batches = encoded(records, schema, self.options.topic, self.options.key, f"spark-{name}")
         return self.staging(name).stage(partition, batches)
 
     def commit(self, name: str, batch: int, parts: list[StagedFile]) -> None:
-        """All of it is published when this returns."""
-        commit(
-            self.staging(name),
-            name,
-            batch,
-            parts,
-            chosen_pubend(self.options),
-            lambda staging, record: publish_record(self.options, staging, record),
-        )
+        """Publish what was staged for a batch; all of it is published when this returns."""
+        commit(self.staging(name), name, batch, parts, BrokerPublisher(self.options))
 
     def staging(self, name: str) -> Staging:
-        """Where a query or job of this name stages."""
+        """The staging directory of the query or job of this name."""
         base = self.options.staging or str(Path(tempfile.gettempdir()) / "tidemark-staging")
         return Staging(Path(base) / quote(name, safe=""))
 
@@ -97,7 +92,7 @@ class Sink:
 def checked_sink(
     options: SinkOptions, schema: StructType, overwrite: bool, *, is_streaming: bool = False
 ) -> Sink:
-    """A sink for rows of this schema; SchemaError or ConfigError before anything runs."""
+    """A sink for rows of this schema. Raises SchemaError or ConfigError before anything runs."""
     if overwrite:
         raise ConfigError("what is published stays: write with mode append", key="mode")
     if is_streaming and options.staging is None:
@@ -112,7 +107,7 @@ def checked_sink(
 
 
 class StagedMessage(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not looked into
-    """What a task reports."""
+    """What a task reports to the driver: the query or job, and the file that it has staged."""
 
     def __init__(self, name: str, part: StagedFile) -> None:
         self.name = name
@@ -126,19 +121,19 @@ class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]  # likewise
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task."""
+        """Stage the rows of a task; called in the task."""
         name = self._sink.job
         return StagedMessage(name, self._sink.stage(name, _partition(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, when all tasks are done."""
+        """Publish what was staged; called on the driver when all tasks are done."""
         name = self._sink.job
         self._sink.commit(name, _JOB_BATCH, _parts(messages))
         if self._sink.options.job is None:
             _forget(self._sink.staging(name))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed for good, or the commit did."""
+        """Remove what was staged, after a task or the commit has failed for good."""
         staging = self._sink.staging(self._sink.job)
         if self._sink.options.job is None:
             _forget(staging)  # nobody will come back to it
@@ -153,22 +148,22 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]  # likewise
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task."""
+        """Stage the rows of a task; called in the task."""
         name = TaskContext.get().getLocalProperty("sql.streaming.queryId")
         return StagedMessage(name, self._sink.stage(name, _partition(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """On the driver, when all tasks of a batch are done."""
+        """Publish what was staged; called on the driver when all tasks of a batch are done."""
         self._each(messages, lambda name, parts: self._sink.commit(name, batchId, parts))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """A task failed for good, or the commit did."""
+        """Remove what was staged, after a task or the commit has failed for good."""
         self._each(messages, lambda name, parts: self._sink.staging(name).discard(parts))
 
     def _each(
         self, messages: list[WriterCommitMessage | None], action: Callable[[str, list[StagedFile]], None]
     ) -> None:
-        """All messages are of one query, and only they say which."""
+        """Call `action` for the query that the messages are of; only the messages say which one that is."""
         for name in {message.name for message in messages if message is not None}:
             action(name, _parts(messages))
 

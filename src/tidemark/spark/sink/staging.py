@@ -1,10 +1,10 @@
-"""Staging: rows that tasks have encoded and nobody has published yet, and the record of what was published.
+"""Staging: encoded events that are not published yet, and the records of what was published.
 
-A task writes its events to a file of its own, `(length u32 | crc32 u32 | event batch)*`, on the platter
-before it reports. A record is a small file for one micro-batch: which staged files are its events, in which
-order, under which publisher and from which sequence number on. It is made once, by a link, so that of two who
-try one fails and reads what the other wrote, and it never changes. A mark beside it says that all of it is
-published; files go only after the mark.
+A task writes its events to a file of its own, `(length u32 | crc32 u32 | event batch)*`, which is on the
+platter before the task reports it. A record is a small file for one micro-batch: which staged files are its
+events, in which order, under which publisher and from which sequence number on. A record is made by a link,
+so of two drivers that try, one fails and reads what the other wrote; and it never changes. A mark beside the
+record says that everything is published; staged files are removed only after the mark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidemark.errors import DamagedError, StorageError
 from tidemark.message.batches.batch import BATCH_BYTES_MAX, EventBatch
 from tidemark.storage.disk.atomic_file import sync_path
 
-#: Files of tasks that failed, or lost against a copy of themselves, go after this time.
+#: Files that no record names, of tasks that failed or that Spark ran twice, are removed after this time.
 STAGED_SECONDS_MAX = 24 * 3_600
 _FRAME = Struct("<II")
 _PART, _RECORD, _MARK = ".events", ".json", ".published"
@@ -34,7 +34,7 @@ _PART, _RECORD, _MARK = ".events", ".json", ".published"
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A task's file: its name, and how many events each of its batches has."""
+    """The file of a task: its name, and how many events each of its batches has."""
 
     name: str
     partition: int
@@ -43,7 +43,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """What one micro-batch publishes; never changed."""
+    """What one micro-batch publishes. A record that was made never changes."""
 
     batch: int
     publisher: str
@@ -59,20 +59,23 @@ class BatchRecord:
 
 
 class Staging:
-    """The directory of one query or job."""
+    """The staging directory of one query or job."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The directory, which may not exist yet."""
         return self._path
 
-    # What tasks write.
+    # Files of tasks.
 
     def stage(self, partition: int, batches: Iterable[EventBatch]) -> StagedFile:
-        """Write a task's events; they are on the platter when this returns. No file if there are none."""
+        """Write a task's events; they are on the platter when this returns.
+
+        Without events there is no file.
+        """
         path = self._path / f"{partition:06d}-{uuid4().hex}{_PART}"
         coming = iter(batches)
         first = next(coming, None)
@@ -88,7 +91,7 @@ class Staging:
         return StagedFile(path.name, partition, tuple(counts))
 
     def read(self, part: StagedFile) -> Iterator[EventBatch]:
-        """The events of a staged file; StorageError if it is not what was written."""
+        """The events of a staged file. Raises StorageError if it is missing or not what was written."""
         path = self._path / part.name
         try:
             with path.open("rb") as file:
@@ -102,21 +105,21 @@ class Staging:
             ) from None
 
     def discard(self, parts: Iterable[StagedFile]) -> None:
-        """Remove what will never be published: not what the newest record names and is not published yet."""
+        """Remove files that will never be published: all of these but those of an unpublished record."""
         last = self.last()
         kept = set() if last is None or self.is_published(last) else set(last.parts)
         for part in set(parts) - kept:
             (self._path / part.name).unlink(missing_ok=True)
 
-    # The record.
+    # Records.
 
     def last(self) -> BatchRecord | None:
-        """The newest record."""
+        """The newest record; None if there is none."""
         found = sorted(self._path.glob(f"*{_RECORD}")) if self._path.is_dir() else []
         return _parse_record(found[-1]) if found else None
 
     def record(self, wanted: BatchRecord) -> BatchRecord:
-        """Make a record that lasts; the one that is there already, if somebody was first."""
+        """Make a record and return it; if another driver has made one for the batch, return that one."""
         make_directory(self._path)
         path = self._at(wanted.batch, _RECORD)
         draft = self._path / f"{path.name}.{uuid4().hex}"
@@ -133,11 +136,11 @@ class Staging:
         return _parse_record(path)
 
     def is_published(self, record: BatchRecord) -> bool:
-        """All its events are at the broker."""
+        """Are all events of the record at the broker?"""
         return self._at(record.batch, _MARK).exists()
 
     def mark_published(self, record: BatchRecord) -> None:
-        """All its events are at the broker: its files, and whatever is older, can go."""
+        """Note that all events of the record are at the broker, and remove its files and older ones."""
         with open(self._at(record.batch, _MARK), "w", opener=_private) as file:
             os.fsync(file.fileno())
         sync_path(self._path)
@@ -149,7 +152,7 @@ class Staging:
                 path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Forget everything: nobody will come back to this."""
+        """Remove the directory, when the query or job will never be continued."""
         for path in self._path.iterdir():
             path.unlink(missing_ok=True)
         self._path.rmdir()
@@ -159,7 +162,7 @@ class Staging:
 
 
 def make_directory(path: Path) -> None:
-    """Make it, and those above it, so that they last. Nobody else may look inside."""
+    """Make a directory and those above it, private to this user, and sync their names."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in missing:
@@ -213,8 +216,8 @@ def _read(file: BinaryIO, path: Path, count: int) -> EventBatch:
 
 
 def _parse_record(path: Path) -> BatchRecord:
-    said = json.loads(path.read_text(encoding="utf-8"))
+    found = json.loads(path.read_text(encoding="utf-8"))
     parts = tuple(
-        StagedFile(each["name"], each["partition"], tuple(each["counts"])) for each in said["parts"]
+        StagedFile(each["name"], each["partition"], tuple(each["counts"])) for each in found["parts"]
     )
-    return BatchRecord(said["batch"], said["publisher"], said["pubend"], said["first"], parts)
+    return BatchRecord(found["batch"], found["publisher"], found["pubend"], found["first"], parts)

@@ -1,8 +1,8 @@
 """Where reading starts and how far it can go now, as checkpoint tokens.
 
-Spark's streaming offset is a checkpoint token: all of each pubend up to its tick has been read. A pubend that
-a token does not name is new to its holder and is read from its beginning. A token never goes back, and it
-moves only when there are events: silence alone makes no batch.
+Spark's streaming offset is a checkpoint token: everything of each pubend up to its tick has been read. A
+pubend that a token does not name is new, and is read from its beginning. A token never goes back, and it
+advances only when there are events: silence alone makes no batch.
 """
 
 from __future__ import annotations
@@ -16,42 +16,43 @@ from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
 
 Token = CheckpointToken
-#: (pubend, base, upto) -> what an archive does not have of that
+#: (pubend, base, upto) -> the ranges of `(base, upto]` that an archive lacks, in order
 Gaps = Callable[[str, int, int], list[Range]]
 
 
-class Place(NamedTuple):
-    """A pubend as its broker describes it."""
+class PubendExtent(NamedTuple):
+    """How far a pubend goes, as its broker answers."""
 
-    #: everything at or below is known
+    #: everything at or below is known to the broker
     position: int
-    #: no event lies above and is on disk; TICK_MIN when there has been none
+    #: the last event that is on disk; TICK_MIN if there is none
     end: int
     #: everything at or below is gone from the broker
     lost: int
     bytes: int
 
 
-def places(pubends: Iterable[Mapping[str, Any]]) -> dict[str, Place]:
-    """From the answer to the question `pubends`."""
+def pubend_extents(pubends: Iterable[Mapping[str, Any]]) -> dict[str, PubendExtent]:
+    """pubend -> its extent, from a broker's answer to the question `pubends`."""
     found = {}
     for each in pubends:
         lost = TICK_MIN if each["lost"] is None else each["lost"]
         last = TICK_MIN if each["last_event"] is None else each["last_event"]
-        # What was given a tick but is not on disk yet lies above the position.
+        # An event that has a tick but is not on disk yet lies above the position.
         end = min(last, each["position"])
-        found[each["pubend"]] = Place(each["position"], end, lost, each["bytes"])
+        found[each["pubend"]] = PubendExtent(each["position"], end, lost, each["bytes"])
     return found
 
 
-def initial(start: Start, there: Mapping[str, Place], archive_gaps: Gaps) -> Token:
+def initial(start: Start, there: Mapping[str, PubendExtent], archive_gaps: Gaps) -> Token:
     """The token to start from.
 
-    The earliest is what is there: the beginning of the archive, else the first event that the broker still
-    has. A token or a time asks for just that, and what is gone of it is a gap.
+    `earliest` starts with what still exists: the beginning of the archive, else the first event that the
+    broker has. A token or a time starts just there, and what is gone since is a gap. Raises ConfigError if
+    the token names a pubend that the broker does not host.
     """
     if start.at == "latest":
-        return Token({name: place.position for name, place in there.items()})
+        return Token({name: extent.position for name, extent in there.items()})
     if start.at == "earliest":
         return Token({name: _beginning(archive_gaps(name, TICK_MIN, p.lost)) for name, p in there.items()})
     if start.tick is not None:
@@ -67,33 +68,35 @@ def initial(start: Start, there: Mapping[str, Place], archive_gaps: Gaps) -> Tok
     return start.after
 
 
-def latest(start: Token, there: Mapping[str, Place], ceiling: Token | None = None) -> Token:
-    """All that can be read now, but not beyond `ceiling`; the same as `start` when there is nothing."""
-    ends = {name: place.end for name, place in there.items() if place.end > TICK_MIN}
+def latest(start: Token, there: Mapping[str, PubendExtent], ceiling: Token | None = None) -> Token:
+    """The token of all that can be read now, but not beyond `ceiling`; `start` if there is nothing new."""
+    ends = {name: extent.end for name, extent in there.items() if extent.end > TICK_MIN}
     if ceiling is not None:
         ends = {name: min(end, ceiling[name]) for name, end in ends.items() if name in ceiling}
     return start.merge(Token(ends))
 
 
-def check_gaps(start: Token, end: Token, there: Mapping[str, Place], archive_gaps: Gaps, floor: int) -> None:
-    """EventsLostError with the whole range if the broker has let go what the archive does not have."""
+def check_gaps(
+    start: Token, end: Token, there: Mapping[str, PubendExtent], archive_gaps: Gaps, first_base: int
+) -> None:
+    """Raise EventsLostError, with the whole range, if the broker has released what the archive lacks."""
     for name, upto in end.items():
         if name not in there:
             continue
-        # Silence is let go too, but nobody misses it: a range ends at an event.
-        base, gone = start.get(name, floor), min(there[name].lost, upto)
+        # Silence is released too, but is not missed: ranges end at events.
+        base, gone = start.get(name, first_base), min(there[name].lost, upto)
         missing = archive_gaps(name, base, gone) if base < gone else []
         if missing:
             raise lost(name, *missing[0])
 
 
 def _beginning(gaps: list[Range]) -> int:
-    """Where history starts, if this is what is missing of all that the broker has let go."""
+    """The tick after which history begins, if `gaps` is what the archive lacks of the released history."""
     return gaps[0][1] if gaps and gaps[0][0] == TICK_MIN else TICK_MIN
 
 
 def lost(pubend: str, base: int, upto: int) -> EventsLostError:
-    """The error of a reader that wants no gaps."""
+    """The error of a reader for which gaps are failures."""
     return EventsLostError(
         "the broker has let them go, or they were damaged, and no archive that was named has them. "
         "Name one with the option archive, or set failOnGap to false and get a row for each gap",

@@ -1,8 +1,8 @@
 """Which task reads what: a partition is a pubend and a range of its ticks.
 
-A pubend with much to read is cut into several, by ticks. A broker does not say how its bytes lie in time, so
-it is asked where the next events are from a few ticks on: stretches of silence are found and not counted, in
-rounds, and what is left is cut evenly.
+A pubend with much to read is cut into several partitions, by ticks. A broker does not say how its bytes are
+spread over time, so it is probed for the next events after a few ticks: stretches of silence are found in
+rounds and not counted, and the rest is cut evenly.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-#: What one task reads, about.
+#: About how much one task reads.
 PARTITION_BYTES = 64 << 20
 PARTITIONS_PER_PUBEND_MAX = 64
-#: An archive does not say how much lies where.
+#: An archive does not say how its events are spread over time, so a range of it is cut into so many.
 ARCHIVE_PARTITIONS = 8
 _PROBES = 8
 _ROUNDS = 3
 
-#: probe(at, upto): at most one record of events lies in (at, answer], and others beyond unless it is upto.
+#: probe(at, upto) -> a tick: at most one record of events lies in `(at, tick]`, and unless the tick is
+#: `upto`, others lie beyond.
 Probe = Callable[[int, int], int]
 Range = tuple[int, int]
 
@@ -34,7 +35,7 @@ class TickRange:
 
 
 def split(whole: TickRange, bytes_per_tick: Callable[[int], float], probe: Probe) -> list[TickRange]:
-    """Ranges that tile the whole. `bytes_per_tick(first)` is an estimate, if `first` is the first event."""
+    """Ranges that tile the whole; `bytes_per_tick(first)` estimates the density, given the first event."""
     first = probe(whole.base, whole.upto)
     count = min(
         PARTITIONS_PER_PUBEND_MAX, round((whole.upto - first) * bytes_per_tick(first) / PARTITION_BYTES)
@@ -49,13 +50,13 @@ def split(whole: TickRange, bytes_per_tick: Callable[[int], float], probe: Probe
 
 
 def split_evenly(whole: TickRange, first: int) -> list[TickRange]:
-    """Ranges that tile the whole, when nothing is known but its first event."""
+    """Ranges that tile the whole, if only its first event is known."""
     cuts = sorted({whole.base, *_even_cuts([(first, whole.upto)], ARCHIVE_PARTITIONS), whole.upto})
     return [TickRange(whole.pubend, base, upto) for base, upto in pairwise(cuts)]
 
 
 def _without_silence(whole: Range, probe: Probe) -> list[Range]:
-    """The parts between a few even cuts in which there are events."""
+    """The parts of a range, between a few even cuts, in which there are events."""
     base, upto = whole
     if upto - base < _PROBES:
         return [whole]
@@ -71,7 +72,7 @@ def _without_silence(whole: Range, probe: Probe) -> list[Range]:
 
 
 def _even_cuts(parts: list[Range], count: int) -> list[int]:
-    """Ticks that cut the parts, laid end to end, into `count` equal pieces."""
+    """Ticks that cut the parts, laid end to end, into `count` pieces of equal length."""
     total = sum(upto - base for base, upto in parts)
     wanted = [total * step // count for step in range(1, count)]
     cuts: list[int] = []

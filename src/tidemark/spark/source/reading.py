@@ -1,14 +1,14 @@
-"""Reading a range of a pubend: from the broker what it has, from the archive what it has let go.
+"""Reading a range of a pubend: from the broker what it has, from the archive what the broker has released.
 
-The broker says with every answer up to where it has lost history, so the border is found anew each time and
-nothing is read twice or never, also when the broker lets go more while it is being read. What neither has is
-said to be lost; whoever reads decides what that means.
+With every answer the broker says up to where it has lost history, so the border between the two is found anew
+each time: nothing is read twice or left out, even if the broker releases more while it is being read. What
+neither of them has comes out as a `LostRange`; the caller decides what that means.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,21 +21,21 @@ from tidemark.spark.source.partitions import TickRange
 from tidemark.ticks.tick import Range
 from tidemark.wire.frames import Fetched
 
-#: Read from the log for one answer: some 10,000 events, a good size for a record batch.
+#: How much of the log is read for one answer: some 10,000 events, a good size for a record batch.
 FETCH_BYTES = 4 << 20
-#: A broker that was restarted may take a moment to know again what it has promised.
+#: A broker that was restarted may take a moment until it knows its pubends as far as before.
 _STALLED_SECONDS_MAX = 30.0
 _STALLED_SLEEP_SECONDS = 0.05
-#: Answers that are looked through for the end of a bounded batch.
+#: So many answers at most are searched for the end of a bounded batch.
 _LOOKED_THROUGH_MAX = 64
-#: An event of ordinary size; only decides how much is looked at for the end of a bounded batch.
+#: The size of an ordinary event; it only decides how much is fetched to find the end of a bounded batch.
 _EVENT_BYTES = 512
-#: A topic of which nobody reads the events.
+#: A topic that has no events.
 _NO_TOPIC = "~nothing~"
 
 
 class RangeFetcher(Protocol):
-    """What reading needs of a broker; see `spark.connections`."""
+    """Fetches ranges from brokers; see `spark.connections`."""
 
     def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
@@ -44,7 +44,7 @@ class RangeFetcher(Protocol):
 
 
 class ReleasedHistory(Protocol):
-    """What brokers have let go."""
+    """History that brokers have released."""
 
     def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
         """What it does not have of `(base, upto]`, in order."""
@@ -54,14 +54,14 @@ class ReleasedHistory(Protocol):
 
 
 class NoArchive:
-    """The archive when none was named."""
+    """Stands for the archive if there is none."""
 
     def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:  # noqa: ARG002
-        """Everything."""
+        """The whole range."""
         return [(base, upto)] if base < upto else []
 
     def read(self, pubend: str, base: int, upto: int, pattern: str) -> Iterator[EventBatch]:  # noqa: ARG002
-        """Nothing."""
+        """No events."""
         return iter(())
 
 
@@ -85,20 +85,27 @@ class DeltaArchive:
 
 
 def archive_at(path: str | None) -> ReleasedHistory:
-    """The archive that an option names."""
+    """The archive at a path; `NoArchive` without one."""
     return NoArchive() if path is None else DeltaArchive(path)
 
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """What there was in `(base, upto]` is nowhere."""
+    """Any events in `(base, upto]` are neither at the broker nor in the archive."""
 
     base: int
     upto: int
 
 
+class EventFilter(Protocol):
+    """Chooses events as a broker would; `TopicColumnReader.chosen` is one."""
+
+    def __call__(self, batch: EventBatch, /) -> EventBatch | None:
+        """The chosen events of a batch, or None if there are none."""
+
+
 class RangeReader:
-    """Reads ranges for one wish: a topic pattern and a selector."""
+    """Reads ranges of pubends, of which it returns the events that a topic pattern and a selector choose."""
 
     def __init__(
         self,
@@ -106,9 +113,9 @@ class RangeReader:
         archive: ReleasedHistory,
         pattern: str,
         selector: str,
-        choose: Callable[[EventBatch], EventBatch | None],
+        choose: EventFilter,
     ) -> None:
-        """`choose` does for events of the archive what the broker does for its own."""
+        """`choose` filters events of the archive by pattern and selector, as the broker filters its own."""
         self._broker = broker
         self._archive = archive
         self._pattern = pattern
@@ -116,21 +123,22 @@ class RangeReader:
         self._choose = choose
 
     def read(self, part: TickRange) -> Iterator[EventBatch | LostRange]:
-        """The events of the range and what is lost of it, in the order of their ticks."""
+        """The chosen events of the range, and its lost ranges, in the order of their ticks."""
         for fetched in self._fetched(part):
-            yield from self._told(part.pubend, fetched)
+            yield from self._filled(part.pubend, fetched)
 
     def reach(self, part: TickRange, events_max: int) -> tuple[int, int]:
-        """The tick up to which the first events of the range lie, at most so many, and how many they are.
+        """The tick up to which the first `events_max` events of the range lie, and how many those are.
 
-        Where a selector takes little of a long range it ends early: there is always a next time.
+        Where a selector chooses few events of a long range, this ends early, with fewer: the next batch goes
+        on.
         """
         found, at = 0, part.base
-        # Nothing is asked ahead of need: the first answer mostly has all that a small batch takes.
+        # Nothing is fetched ahead: the first answer mostly has all that a small batch takes.
         bytes_max = min(events_max * _EVENT_BYTES, FETCH_BYTES)
         for _ in range(_LOOKED_THROUGH_MAX):
             fetched, bytes_max = self._fetch(part, at, bytes_max), FETCH_BYTES
-            for item in self._told(part.pubend, fetched):
+            for item in self._filled(part.pubend, fetched):
                 if isinstance(item, LostRange):
                     continue
                 if found + item.count >= events_max:
@@ -142,11 +150,11 @@ class RangeReader:
         return at, found
 
     def probe(self, pubend: str, at: int, upto: int) -> int:
-        """See `partitions.Probe`: a fetch that wants nothing of the first record it meets."""
+        """A `partitions.Probe`: a fetch that chooses no event, and so ends at the first record it meets."""
         return self._broker.fetch(pubend, at, upto, _NO_TOPIC, "", bytes_max=1).upto
 
     def _fetched(self, part: TickRange) -> Iterator[Fetched]:
-        """The broker's answers that tile the range; the next is on its way while one is worked on."""
+        """The broker's answers that tile the range; the next one is on its way while one is worked on."""
         with ThreadPoolExecutor(1) as ahead:
             coming = ahead.submit(self._fetch, part, part.base)
             while True:
@@ -174,8 +182,8 @@ class RangeReader:
                 )
             time.sleep(_STALLED_SLEEP_SECONDS)
 
-    def _told(self, pubend: str, fetched: Fetched) -> Iterator[EventBatch | LostRange]:
-        """One answer, its holes filled from the archive."""
+    def _filled(self, pubend: str, fetched: Fetched) -> Iterator[EventBatch | LostRange]:
+        """The events of one answer, with its holes filled from the archive as far as that has them."""
         batch, first = fetched.batch, 0
         holes = [(fetched.base, min(fetched.lost, fetched.upto)), *fetched.damaged]
         for base, upto in sorted(each for each in holes if each[0] < each[1]):

@@ -1,7 +1,7 @@
 """The format "tidemark" of Spark: reading, in batch and streaming, and writing (`spark.sink.sink`).
 
-Only the shapes that Spark wants: what happens is in `spark.source.scan`. A streaming offset is a checkpoint
-token as JSON; a partition is a pubend and a range of its ticks.
+These classes only have the shapes that Spark wants; what happens is in `spark.source.scan`. A streaming
+offset is a checkpoint token as JSON; a partition is a pubend and a range of its ticks.
 """
 
 from __future__ import annotations
@@ -46,34 +46,34 @@ if TYPE_CHECKING:
 class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked into
     """`spark.read`, `spark.readStream`, `df.write` and `df.writeStream` with `.format("tidemark")`."""
 
-    #: what `schema` found, so that the tables of a query agree; Spark carries it along
+    #: the columns that `schema` has found; Spark pickles them along, so that a whole query has the same ones
     _topic_columns: TopicColumns | None = None
 
     @classmethod
     def name(cls) -> str:
-        """What `.format()` is given."""
+        """The name that `.format()` takes."""
         return "tidemark"
 
     def schema(self) -> StructType:
-        """The columns: the topic's fields, then what every event has."""
+        """The columns: the topic's fields, then those that every event has."""
         self._topic_columns = topic_columns_of(source_options(self.options))
         return StructType(spark_fields(arrow_columns(self._topic_columns)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
+        """The reader of `spark.read`."""
         scan = self._scan(schema)
         return PushingReader(scan) if scan.options.push_filters else BatchReader(scan)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For `spark.readStream`."""
+        """The reader of `spark.readStream`."""
         return StreamReader(self._scan(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For `df.write`."""
+        """The writer of `df.write`."""
         return BatchSink(checked_sink(sink_options(self.options), schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
-        """For `df.writeStream`."""
+        """The writer of `df.writeStream`."""
         return StreamSink(checked_sink(sink_options(self.options), schema, overwrite, is_streaming=True))
 
     def _scan(self, schema: StructType) -> SourceScan:
@@ -89,24 +89,24 @@ class TidemarkSource(DataSource):  # type: ignore[misc]  # pyspark is not looked
 
 
 class _PartitionReader:
-    """What both kinds of reader do in a task."""
+    """What batch and streaming readers do in a task."""
 
     _scan: SourceScan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
-        # Spark asks for the rows of one partition, None, also when there are none.
+        # If there are no partitions, Spark asks for the rows of one whose value is None.
         return iter(()) if partition.value is None else self._scan.read(partition.value)
 
 
 class BatchReader(_PartitionReader, DataSourceReader):  # type: ignore[misc]  # pyspark is not looked into
-    """All there is now, from the start that was asked for."""
+    """Reads all there is now, from the start that was asked for."""
 
     def __init__(self, scan: SourceScan) -> None:
         self._scan = scan
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Who reads what."""
+        """The ranges that tasks read."""
         planner = Planner(self._scan)
         try:
             return [InputPartition(part) for part in planner.everything()]
@@ -115,17 +115,17 @@ class BatchReader(_PartitionReader, DataSourceReader):  # type: ignore[misc]  # 
 
 
 class PushingReader(BatchReader):
-    """The same, with Spark's conditions tested at the broker.
+    """A batch reader that lets the broker test Spark's conditions.
 
-    Only when asked for, by the option `pushFilters`. Spark keeps the narrowed plan with the DataFrame and
-    uses it again for a later query on it that has no conditions of its own, which then misses rows.
+    It is used only with the option `pushFilters`. Spark keeps the narrowed plan with the DataFrame and uses
+    it again for a later query on the same DataFrame without conditions, which then misses rows.
     """
 
     def pushFilters(self, filters: Iterable[Filter]) -> list[Filter]:  # noqa: N802
-        """Take the conditions that the broker can test; those that are left to Spark.
+        """Take the conditions that the broker can test, and return those that are left to Spark.
 
-        None are taken with gaps, whose rows Spark would test too, or for a pattern: a selector is never true
-        for a topic that lacks the field, where to Spark the field is NULL.
+        None are taken if gaps are rows, which Spark would test too; and none for a pattern: a selector is
+        never true for a topic that lacks the field, while to Spark the field is NULL there.
         """
         topic_columns = self._scan.topic_columns
         if not self._scan.options.fail_on_gap or not TopicPattern.parse(topic_columns.pattern).is_exact:
@@ -143,11 +143,11 @@ class StreamReader(
     DataSourceStreamReader,  # type: ignore[misc]  # pyspark is not looked into
     SupportsTriggerAvailableNow,  # type: ignore[misc]  # likewise
 ):
-    """Events as they come, in micro-batches."""
+    """Reads events as they are published, in micro-batches."""
 
     def __init__(self, scan: SourceScan) -> None:
         self._scan = scan
-        #: only on the driver
+        #: made on the driver only, and not pickled
         self._made: Planner | None = None
 
     @property
@@ -157,37 +157,37 @@ class StreamReader(
         return self._made
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Where a new query starts."""
+        """The token that a new query starts from."""
         return dict(self._planner.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxEventsPerTrigger`."""
+        """The limit that the option `maxEventsPerTrigger` sets."""
         most = self._scan.options.events_per_trigger_max
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """How far the next batch goes."""
+        """The token up to which the next batch reads."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return dict(self._planner.latest(CheckpointToken(start), most))
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
-        """How far it could go: the backlog, in a query's progress."""
+        """The token of all there is now, from which Spark shows the backlog in a query's progress."""
         return dict(self._planner.newest())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What comes later is not for this run."""
+        """Let this run read only what is there now."""
         self._planner.stop_at_newest()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Who reads what of a batch."""
+        """The ranges that the tasks of a batch read."""
         parts = self._planner.partitions(CheckpointToken(start), CheckpointToken(end))
         return [InputPartition(part) for part in parts]
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing is held for a reader in bulk, so there is nothing to let go."""
+        """Do nothing: brokers hold nothing for this reader that could be released."""
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Disconnect, when the query has ended."""
         if self._made is not None:
             self._made.close()
 

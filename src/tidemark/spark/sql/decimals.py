@@ -1,8 +1,9 @@
 """Comparisons with decimals as Spark SQL, exactly.
 
-Spark rounds a decimal that needs more than 38 digits, so nothing here is left to its own promotions. A
-constant is brought to the type of the decimal it is compared with, and the operator changed to fit: of a
-`decimal(9, 2)`, `x < 0.001` says the same as `x <= 0.00`. Two decimals meet in a type that holds both.
+Spark rounds a decimal that needs more than 38 digits, so nothing is left to Spark's own promotions. A
+constant is converted to the type of the decimal that it is compared with, and the operator is changed to fit:
+for a `decimal(9, 2)`, `x < 0.001` means the same as `x <= 0.00`. Two decimals are compared in a type that
+holds both.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def against_constant(op: CompareOp, sql: str, item: Atomic, constant: Decimal) -
 
 
 def common_type(a: Atomic, b: Atomic) -> str:
-    """The Spark type in which a decimal compares with a decimal or an integer, or TranslationError."""
+    """The Spark type in which a decimal compares with a decimal or an integer. Raises TranslationError."""
     (whole_a, scale_a), (whole_b, scale_b) = _digits(a), _digits(b)
     whole, scale = max(whole_a, whole_b), max(scale_a, scale_b)
     if whole + scale > _PRECISION_MAX:
@@ -63,12 +64,12 @@ def common_type(a: Atomic, b: Atomic) -> str:
 
 
 def _decided(truth: bool, sql: str) -> tuple[str, CompareOp, str]:
-    """What is `truth` for every value, and NULL for NULL."""
+    """A comparison that is `truth` for every value, and NULL for NULL."""
     return sql, "=" if truth else "<>", sql
 
 
 def _digits(item: Atomic) -> tuple[int, int]:
-    """Digits before and after the point."""
+    """The numbers of digits before and after the point."""
     return (item.precision - item.scale, item.scale) if item.kind is Kind.DECIMAL else (_LONG_DIGITS, 0)
 
 

@@ -1,6 +1,6 @@
 """A selector as a Spark SQL expression: true, false and NULL where the selector is true, false and unknown.
 
-What the expression promises, so that it can be put anywhere, also under a NOT:
+The expression can be put anywhere, also under a NOT, because:
 - it never fails at run time, in ANSI mode or out of it: sums that overflow and division by zero are NULL;
 - it depends on no setting of the session (see `spark.sql.text`);
 - NaN, which Spark orders above all numbers, is NULL wherever it is compared.
@@ -78,16 +78,16 @@ _FLIPPED: dict[CompareOp, CompareOp] = {"=": "=", "<>": "<>", "<": ">", "<=": ">
 def to_spark_sql(tree: Node, fields: FieldTypes, *, column: Callable[[Path], str] | None = None) -> str:
     """The expression that is true for exactly the events that `tree` matches.
 
-    `column` says where a field lies when its column does not have the field's own path, as may happen in
-    variants: `EventColumns(root).text` knows. TranslationError for a field whose type is not known before
-    the event is there, and for a comparison that Spark's 38 decimal digits cannot hold.
+    `column` returns the column of a field, for columns that do not have the field's own path, as may happen
+    in variants: `EventColumns(root).text` is such a function. Raises TranslationError for a field whose type
+    is known only with the event, and for a comparison that does not fit into Spark's 38 decimal digits.
     """
     return _Writer(fields, column or column_text).condition(tree)
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """An expression of one value. Integers are BIGINT and floating-point numbers DOUBLE by now."""
+    """An expression with one value. Integers are BIGINT and floating-point numbers are DOUBLE."""
 
     sql: str
     type: Atomic
@@ -100,7 +100,7 @@ class _Writer:
         self._column = column
 
     def condition(self, node: Node) -> str:
-        """Binds at least as tightly as NOT."""
+        """A condition as text that binds at least as tightly as NOT."""
         match node:
             case And(operands):
                 return f"({' AND '.join(map(self.condition, operands))})"
@@ -140,7 +140,7 @@ class _Writer:
         return first, op, second
 
     def _is_one_of(self, operand: Node, values: tuple[Literal, ...]) -> str:
-        """Equal to any of the values; those that compare in the same way share one IN."""
+        """Is the operand equal to any of the values? Values that compare in the same way share one IN."""
         lists: dict[tuple[str, CompareOp], list[str]] = {}
         for value in values:
             left, op, right = self._test("=", operand, value)
@@ -215,7 +215,7 @@ def _constant(value: Constant) -> _Value:
 
 
 def _alike(a: _Value, b: _Value) -> tuple[str, str]:
-    """Both as Spark compares them without a promotion of its own."""
+    """Both operands in one type, so that Spark compares them without a promotion of its own."""
     if _is_number(a) and _is_number(b):
         if DOUBLE in (a.type, b.type):
             return _comparable_double(a), _comparable_double(b)

@@ -1,8 +1,8 @@
 """LIKE as Spark SQL, in linear time.
 
-Spark runs a LIKE as a Java regular expression. One `%` after another makes that expression try every place
-of the first for every place of the second: a thousand characters that `'%a%a%b'` does not match take
-seconds. There, atomic groups do what `matching.selectors.like` does: the leftmost place, never a second try.
+Spark runs a LIKE as a Java regular expression. With several `%`, that expression tries every place of one for
+every place of the other: a thousand characters that `'%a%a%b'` does not match take seconds. For such patterns
+atomic groups do what `matching.selectors.like` does: they take the leftmost place and never try a second one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ESCAPE = "!"
 
 
 def like_text(operand: str, pattern: Pattern) -> str:
-    """Is the string `operand` (Spark SQL) like `pattern`?"""
+    """Spark SQL that tests whether `operand`, Spark SQL for a string, is like the pattern."""
     later = [segment for segment in pattern.segments[1:] if segment.text]
     if len(later) > 1:
         return f"{operand} RLIKE {string_text(_regex(pattern))}"
@@ -22,7 +22,7 @@ def like_text(operand: str, pattern: Pattern) -> str:
 
 
 def _like(pattern: Pattern) -> str:
-    # Always with an ESCAPE: without one, Spark takes backslashes for it, and ours has none by itself.
+    # Always with an ESCAPE: without one, a backslash escapes in Spark, while in a selector nothing does.
     return "%".join(map(_like_segment, pattern.segments))
 
 

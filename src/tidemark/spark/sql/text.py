@@ -1,7 +1,7 @@
-"""Names and constants as the text of Spark SQL, read the same under every setting of the session.
+"""Names and constants as the text of Spark SQL, which means the same under every setting of the session.
 
-Settings that would change what plain text means: `spark.sql.parser.escapedStringLiterals` (are backslashes
-escapes?), `spark.sql.variable.substitute` (`${name}` is replaced wherever it stands, also inside quotes),
+Some settings change what plain text means: `spark.sql.parser.escapedStringLiterals` (are backslashes
+escapes?), `spark.sql.variable.substitute` (`${name}` is replaced everywhere, also inside quotes),
 `spark.sql.session.timeZone` and ANSI mode. So text that any of them could touch is written as the bytes of
 its UTF-8, an instant as its microseconds, and a number with the letter of its type.
 """
@@ -17,12 +17,12 @@ from tidemark.errors import TranslationError
 from tidemark.message.codec.scalars import microseconds
 from tidemark.message.types import Atomic, Path, path_text
 
-#: Characters that mean themselves between single quotes, whatever the settings.
+#: Text that means itself between single quotes, under every setting.
 _PLAIN = re.compile(r"[ !#%&()*+,\-./0-9:;<=>?@A-Z\[\]^_a-z|~]*")
 
 
 def column_text(path: Path) -> str:
-    """The column of that name, or the field of that name in a column that is a struct."""
+    """A column, or a field in a column that is a struct. Raises TranslationError for a name with `${`."""
     if any("${" in name for name in path):
         raise TranslationError(
             f"{path_text(path)}: Spark would take `${{` in a name for a variable of its own"
@@ -31,7 +31,7 @@ def column_text(path: Path) -> str:
 
 
 def string_text(value: str) -> str:
-    """A string."""
+    """A STRING. Raises TranslationError if the text is not valid Unicode."""
     if _PLAIN.fullmatch(value):
         return f"'{value}'"
     try:
@@ -41,7 +41,7 @@ def string_text(value: str) -> str:
 
 
 def bytes_text(value: bytes) -> str:
-    """A binary."""
+    """A BINARY."""
     return f"X'{value.hex()}'"
 
 
@@ -51,17 +51,17 @@ def long_text(value: int) -> str:
 
 
 def double_text(value: float) -> str:
-    """A DOUBLE: the very one, as the shortest digits that read back as it."""
+    """A DOUBLE, with the shortest digits that are parsed as exactly this value."""
     return f"{value!r}D" if isfinite(value) else f"CAST('{value!r}' AS DOUBLE)"
 
 
 def decimal_text(value: Decimal, type_: Atomic) -> str:
-    """A DECIMAL of just this type, which holds `value` without rounding."""
+    """A DECIMAL of this type, which must hold `value` without rounding."""
     return f"CAST('{value:f}' AS {decimal_type(type_)})"
 
 
 def decimal_type(type_: Atomic) -> str:
-    """The name of a decimal type."""
+    """The name of a decimal type in Spark SQL."""
     return f"DECIMAL({type_.precision}, {type_.scale})"
 
 
