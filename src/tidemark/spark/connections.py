@@ -15,14 +15,25 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from tidemark import sync
 from tidemark.client.connecting.addresses import SCHEME, parse_url
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, TidemarkError, TimedOutError
+from tidemark.wire.answers import (
+    ARCHIVE,
+    PUBENDS,
+    ROUTES,
+    TOPICS,
+    Answered,
+    PubendStatus,
+    Question,
+    TopicStatus,
+)
 from tidemark.wire.frames import Fetched
 
 T = TypeVar("T")
@@ -89,9 +100,17 @@ class RetryingClient:
                 self._forget_after(error)
             time.sleep(min(backoff.delay(), max(0.0, deadline - time.monotonic())))
 
-    def ask(self, what: str, **arguments: Any) -> Any:
-        """See Client.ask."""
-        return self.run(lambda client: client.ask(what, **arguments))
+    def pubends(self) -> Sequence[PubendStatus]:
+        """The pubends that the broker hosts."""
+        return self.run(lambda client: client.ask(PUBENDS))
+
+    def topics(self) -> tuple[TopicStatus, ...]:
+        """The topics that the broker knows."""
+        return self.run(lambda client: client.ask(TOPICS))
+
+    def archives(self) -> list[str]:
+        """The directories of the archives that have what the broker lets go."""
+        return self.run(lambda client: list(client.ask(ARCHIVE)))
 
     def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
@@ -130,41 +149,54 @@ def urls_of(text: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(urls))
 
 
-def merged_pubends(answers: Iterable[tuple[str, Sequence[Mapping[str, Any]]]]) -> list[dict[str, Any]]:
-    """The pubends of several brokers in one list by name, with the URL as `broker` in each.
+@dataclass(frozen=True, slots=True)
+class HostedPubend:
+    """A pubend as its broker answers, and the broker's URL."""
+
+    status: PubendStatus
+    broker: str
+
+
+def merged_pubends(answers: Iterable[tuple[str, Sequence[PubendStatus]]]) -> list[HostedPubend]:
+    """The pubends of several brokers in one list by name.
 
     Raises ConfigError if two brokers host a pubend of the same name.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, HostedPubend] = {}
     for url, pubends in answers:
         for each in pubends:
-            name = each["pubend"]
+            name = each.pubend
             if name in found:
                 raise ConfigError(
-                    f"the pubend {name!r} is hosted by {found[name]['broker']} and by {url}: these are no "
+                    f"the pubend {name!r} is hosted by {found[name].broker} and by {url}: these are no "
                     "brokers of one overlay, or one broker twice; read them one by one",
                     key="broker",
                 )
-            found[name] = {**each, "broker": url}
+            found[name] = HostedPubend(each, url)
     return [found[name] for name in sorted(found)]
 
 
-def merged_topics(answers: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def merged_topics(answers: Iterable[Sequence[TopicStatus]]) -> tuple[TopicStatus, ...]:
     """The topics of several brokers by name, each with all versions of its schema."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, TopicStatus] = {}
     for answer in answers:
         for each in answer:
-            before = found.get(each["topic"], {"schemas": []})
-            schemas = list(dict.fromkeys([*before["schemas"], *each["schemas"]]))
-            found[each["topic"]] = {**each, "schemas": schemas}
-    return [found[name] for name in sorted(found)]
+            before = found[each.topic].schemas if each.topic in found else ()
+            found[each.topic] = replace(each, schemas=tuple(dict.fromkeys([*before, *each.schemas])))
+    return tuple(found[name] for name in sorted(found))
 
 
 class BrokerReader(Protocol):
     """A connection to one broker or several, as readers need it."""
 
-    def ask(self, what: str) -> Any:
-        """See Client.ask."""
+    def pubends(self) -> Sequence[PubendStatus]:
+        """The pubends that the brokers host."""
+
+    def topics(self) -> tuple[TopicStatus, ...]:
+        """The topics that the brokers know."""
+
+    def archives(self) -> list[str]:
+        """The directories of the archives that have what the brokers let go."""
 
     def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
@@ -207,24 +239,26 @@ class RetryingClients:
         for each in self._brokers.values():
             each.close()
 
-    def ask(self, what: str) -> Any:
-        """The answers of all brokers to `pubends`, `topics` or `archive`, as one answer."""
-        answers = {url: broker.ask(what) for url, broker in self._brokers.items()}
-        if what == "archive":
-            return [path for found in answers.values() for path in found]
-        if what == "topics":
-            return merged_topics(answers.values())
-        assert what == "pubends", "other questions are for one broker"
-        found = merged_pubends(answers.items())
-        self._hosts = {each["pubend"]: each["broker"] for each in found}
-        return found
+    def pubends(self) -> Sequence[PubendStatus]:
+        """The pubends of all brokers. Raises ConfigError if two brokers host one of the same name."""
+        found = merged_pubends((url, broker.pubends()) for url, broker in self._brokers.items())
+        self._hosts = {each.status.pubend: each.broker for each in found}
+        return [each.status for each in found]
+
+    def topics(self) -> tuple[TopicStatus, ...]:
+        """The topics of all brokers, each with all versions of its schema."""
+        return merged_topics([broker.topics() for broker in self._brokers.values()])
+
+    def archives(self) -> list[str]:
+        """The directories of the archives of all brokers."""
+        return [path for broker in self._brokers.values() for path in broker.archives()]
 
     def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
     ) -> Fetched:
         """See Client.fetch. Raises ConfigError if none of the brokers hosts the pubend."""
         if pubend not in self._hosts:
-            self.ask("pubends")
+            self.pubends()
         if pubend not in self._hosts:
             raise ConfigError(
                 f"none of {', '.join(self._brokers)} hosts the pubend {pubend!r}: name its broker, too",
@@ -264,15 +298,15 @@ class ArchiveBrokers:
         for url in list(self._clients):
             self._forget(url)
 
-    def pubends(self) -> list[dict[str, Any]]:
+    def pubends(self) -> list[HostedPubend]:
         """The pubends of all brokers that answer. Raises NotConnectedError if none does."""
-        found = merged_pubends(self._answers(lambda client: client.ask("pubends")).items())
-        self._warn_of_others({each["pubend"] for each in found})
+        found = merged_pubends(self._answers(PUBENDS).items())
+        self._warn_of_others({each.status.pubend for each in found})
         return found
 
-    def topics(self) -> list[dict[str, Any]]:
+    def topics(self) -> tuple[TopicStatus, ...]:
         """The topics of all brokers that answer. Raises NotConnectedError if none does."""
-        return merged_topics(self._answers(lambda client: client.ask("topics")).values())
+        return merged_topics(self._answers(TOPICS).values())
 
     def client(self, url: str) -> sync.Client:
         """The connection to the broker at `url`, which is made if there is none."""
@@ -282,13 +316,14 @@ class ArchiveBrokers:
             self._away.pop(url, None)
         return self._clients[url]
 
-    def _answers(self, question: Callable[[sync.Client], Any]) -> dict[str, Any]:
-        answers: dict[str, Any] = {}
+    def _answers(self, question: Question[Answered]) -> dict[str, Answered]:
+        """url -> what the broker answers, of those that do; NotConnectedError if none does."""
+        answers: dict[str, Answered] = {}
         for url in self.urls:
             if url in self._away and len(self.urls) > 1 and self._clock() < self._away[url][1] + AWAY_SECONDS:
                 continue
             try:
-                answers[url] = question(self.client(url))
+                answers[url] = self.client(url).ask(question)
             except (NotConnectedError, TimedOutError) as error:
                 self._forget(url)
                 self._away[url] = str(error), self._clock()
@@ -300,8 +335,8 @@ class ArchiveBrokers:
         """Log the pubends of the overlay that none of these brokers hosts, when something has changed."""
         if self._away or hosted == self._hosted:
             return
-        routes = self._answers(lambda client: client.ask("routes")).values()
-        others = sorted({each["pubend"] for answer in routes for each in answer} - hosted)
+        routes = self._answers(ROUTES).values()
+        others = sorted({each.pubend for answer in routes for each in answer} - hosted)
         if others:
             _log.warning("not archived here: %s; name the brokers that host them, too", ", ".join(others))
         self._hosted = hosted

@@ -32,6 +32,7 @@ from tidemark.message.members import members
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
 from tidemark.message.types import Tuple, Type
+from tidemark.wire.answers import TopicStatus
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +43,7 @@ HEADERS = ("_pubend", "_tick", "_topic", "_publisher", "_time")
 GAP = "_gap"
 
 #: Topics as a broker answers the question `topics`.
-TopicDescriptions = list[dict[str, Any]]
+TopicDescriptions = Sequence[TopicStatus]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ def _gap_type() -> pa.DataType:
 
 
 def _plain(topics: TopicDescriptions) -> Iterable[tuple[str, bool, tuple[str, ...]]]:
-    return ((each["topic"], each["open"], tuple(each["schemas"])) for each in topics)
+    return ((each.topic, each.open, each.schemas) for each in topics)
 
 
 def _matching(topics: TopicDescriptions, pattern: str) -> tuple[tuple[str, bool, tuple[str, ...]], ...]:

@@ -18,6 +18,7 @@ from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, save_state
 from tidemark.spark.archive.table import ArchiveTable, root_of
 from tidemark.spark.archive.writer import PartWriter
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import TopicStatus
 from tidemark.wire.frames import Line, Range
 
 SCHEMA = Schema.parse("[n: int, kind: int]")
@@ -32,8 +33,7 @@ class SmallArchive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        described = [{"topic": name, "open": False, "schemas": [SCHEMA.text]} for name in TOPICS]
-        self._topics = ArchiveTopics(described)
+        self._topics = ArchiveTopics(tuple(TopicStatus(name, False, (SCHEMA.text,)) for name in TOPICS))
         self._layout = ArchiveLayout().extended(fields_of(SCHEMA).items())
         roots = sorted({root_of(name) for name in TOPICS})
         self._tables = {root: ArchiveTable.to_write(path, root, self._layout) for root in roots}

@@ -16,6 +16,7 @@ from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.status import status
 from tidemark.spark.connections import (
+    HostedPubend,
     RetryingClient,
     RetryingClients,
     merged_pubends,
@@ -26,6 +27,7 @@ from tidemark.spark.connections import (
 from tidemark.spark.options import source_options
 from tidemark.spark.source.scan import Planner, SourceScan, topic_columns_of
 from tidemark.ticks import TICK_MAX, TICK_MIN
+from tidemark.wire.answers import PubendStatus, TopicStatus
 
 
 @pytest.fixture
@@ -104,6 +106,10 @@ def test_brokers_with_pubends_of_one_name_are_no_overlay(tmp_path: Path) -> None
         archive.round()
 
 
+def pubend(name: str) -> PubendStatus:
+    return PubendStatus(name, 100, 90, None, None, None, 0, 1)
+
+
 def test_pubends_that_nobody_archives_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with live_node(tmp_path / "one") as one:
         asked = connections.ArchiveBrokers([one.url])
@@ -112,7 +118,7 @@ def test_pubends_that_nobody_archives_are_told_of(tmp_path: Path, caplog: pytest
             assert not caplog.records
             asked._hosted = None
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(connections, "merged_pubends", lambda _: [{"pubend": "other"}])
+                patch.setattr(connections, "merged_pubends", lambda _: [HostedPubend(pubend("other"), "u")])
                 asked.pubends()
                 asked.pubends()
         finally:
@@ -138,7 +144,7 @@ def test_a_source_reads_the_pubends_of_all_brokers(nodes: list[LiveNode], tmp_pa
     # All have to be there: what one of them hosts must not be left out in silence.
     nodes[1].stop()
     with pytest.raises(NotConnectedError), RetryingClients(urls_of(both), 0.2) as asked:
-        asked.ask("pubends")
+        asked.pubends()
     del tmp_path
 
 
@@ -155,12 +161,9 @@ def test_urls_are_told_from_addresses_that_stand_in_for_each_other() -> None:
 
 
 def test_answers_of_several_brokers_become_one() -> None:
-    def pubend(name: str) -> dict[str, Any]:
-        return {"pubend": name}
-
     assert merged_pubends([("u", [pubend("b")]), ("v", [pubend("a")])]) == [
-        {"pubend": "a", "broker": "v"},
-        {"pubend": "b", "broker": "u"},
+        HostedPubend(pubend("a"), "v"),
+        HostedPubend(pubend("b"), "u"),
     ]
-    one = {"topic": "t", "open": True, "schemas": ["x", "y"]}
-    assert merged_topics([[one], [{**one, "schemas": ["z", "x"]}]]) == [{**one, "schemas": ["x", "y", "z"]}]
+    one, two = TopicStatus("t", True, ("x", "y")), TopicStatus("t", True, ("z", "x"))
+    assert merged_topics([[one], [two]]) == (TopicStatus("t", True, ("x", "y", "z")),)

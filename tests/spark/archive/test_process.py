@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,11 @@ from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.plan import FetchTask, backlog, divided, lost_before
 from tidemark.spark.archive.status import status
+from tidemark.spark.connections import HostedPubend
 from tidemark.spark.pipeline import run_archive
 from tidemark.spark.reports import PipelineReport, RoundEnded, Waiting
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+from tidemark.wire.answers import PubendStatus
 
 COMMAND = (sys.executable, "-c", "from tidemark.cli import main; main()", "pipeline", "archive")
 
@@ -195,8 +198,9 @@ def test_a_large_round_is_written_by_tasks_of_spark(
 # Plans.
 
 
-def pubend(**more: Any) -> dict[str, Any]:
-    return {"pubend": "a", "position": 100, "last_event": 90, "lost": None, "bytes": 1000, **more}
+def pubend(**more: Any) -> HostedPubend:
+    status = PubendStatus("a", 100, 90, None, None, None, 1000, 1)
+    return HostedPubend(replace(status, **more), "")
 
 
 def test_only_pubends_with_new_events_are_read() -> None:

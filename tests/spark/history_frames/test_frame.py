@@ -19,6 +19,7 @@ from tidemark.spark.history_frames.frame import tail, to_tick
 from tidemark.spark.history_frames.scan import HistoryQuery, TableScan
 from tidemark.spark.topic_columns import make_topic_columns
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+from tidemark.wire.answers import PubendStatus
 
 TRADE = "[symbol: string, price: double, qty: int?, leg: [venue: string, n: int]?]"
 
@@ -133,8 +134,8 @@ def test_files_that_cannot_have_it_are_passed_over(place: Place) -> None:
 
 
 def test_the_tail_begins_where_the_archive_ends() -> None:
-    def pubend(name: str, **more: int | None) -> dict[str, Any]:
-        return {"pubend": name, "position": 100, "last_event": 90, "lost": None, **more}
+    def pubend(name: str, lost: int | None = None) -> PubendStatus:
+        return PubendStatus(name, 100, 90, lost, None, None, 0, 1)
 
     start, end = tail([pubend("a"), pubend("b"), pubend("c", lost=7)], CheckpointToken({"a": 40}), 5, 95)
     assert dict(start) == {"a": 40, "b": 5, "c": 7}

@@ -16,13 +16,16 @@ from tidemark.spark.source.partitions import PARTITION_BYTES, TickRange, split, 
 from tidemark.spark.source.reading import NoArchive
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
+from tidemark.wire.answers import PubendStatus
 
 Token = CheckpointToken
 NOTHING_ARCHIVED = NoArchive().gaps
 
 
-def pubend(name: str = "p", position: int = 100, last: int | None = 90, lost: int | None = None) -> Any:
-    return {"pubend": name, "position": position, "last_event": last, "lost": lost, "bytes": 0}
+def pubend(
+    name: str = "p", position: int = 100, last: int | None = 90, lost: int | None = None
+) -> PubendStatus:
+    return PubendStatus(name, position, last, lost, None, None, 0, 1)
 
 
 def archived(upto: int) -> Any:

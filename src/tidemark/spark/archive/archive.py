@@ -28,7 +28,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from tidemark.errors import DamagedError, DirectoryLockedError, NotConnectedError
 from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance
@@ -56,10 +55,11 @@ from tidemark.spark.archive.table import (
     root_of,
     roots_in,
 )
-from tidemark.spark.connections import ArchiveBrokers, urls_of
+from tidemark.spark.connections import ArchiveBrokers, HostedPubend, urls_of
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
+from tidemark.wire.answers import TopicStatus
 
 #: About how much a round reads that runs in the driver.
 SMALL_ROUND_BYTES_MAX = 64 << 20
@@ -146,7 +146,7 @@ class Archive:
 
     # A round.
 
-    def _round(self, pubends: Sequence[dict[str, Any]], began: float) -> Round | None:
+    def _round(self, pubends: Sequence[HostedPubend], began: float) -> Round | None:
         lost = lost_before(pubends, self.state.covered)
         tasks = backlog(pubends, self.state.covered)
         if not lost and not tasks:
@@ -171,7 +171,7 @@ class Archive:
         self.save(state.after(self._batch, covered, versions, ended))
         return ended
 
-    def _learn(self, described: list[dict[str, Any]]) -> None:
+    def _learn(self, described: tuple[TopicStatus, ...]) -> None:
         """Save new schemas and give the tables columns for their fields, before any event needs them."""
         topics = self._topics.merged(described)
         if topics is not self._topics:
@@ -232,13 +232,14 @@ class Archive:
 
     # After a round, and before the first.
 
-    def _report(self, pubends: Sequence[dict[str, Any]]) -> None:
+    def _report(self, pubends: Sequence[HostedPubend]) -> None:
         """Tell how far the archive has got to those pubends that do not know it."""
         behind: dict[str, dict[str, int]] = {}
         for each in pubends:
-            covered = self.state.covered.get(each["pubend"], TICK_MIN)
-            if each["archived"] is not None and each["archived"] < min(covered, each["position"]):
-                behind.setdefault(each["broker"], {})[each["pubend"]] = covered
+            found = each.status
+            covered = self.state.covered.get(found.pubend, TICK_MIN)
+            if found.archived is not None and found.archived < min(covered, found.position):
+                behind.setdefault(each.broker, {})[found.pubend] = covered
         for url, token in behind.items():
             self._brokers.client(url).ask("archived", token=CheckpointToken(token).text())
 

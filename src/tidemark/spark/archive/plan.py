@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
+from tidemark.spark.connections import HostedPubend
 from tidemark.ticks import TICK_MIN, CheckpointToken
+from tidemark.wire.answers import TopicStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class RoundPart:
     number: int
     tasks: tuple[FetchTask, ...]
     #: topics as a broker describes them
-    topics: list[dict[str, Any]]
+    topics: tuple[TopicStatus, ...]
     #: root -> the columns of its table, as an Arrow schema in bytes
     layouts: Mapping[str, bytes]
     #: root -> pubend -> the tick up to which its table has the pubend already, from a round that did not end
@@ -50,25 +51,24 @@ class RoundPart:
     bytes_max: int | None = None
 
 
-def backlog(pubends: Sequence[Mapping[str, Any]], covered: CheckpointToken) -> list[FetchTask]:
+def backlog(pubends: Sequence[HostedPubend], covered: CheckpointToken) -> list[FetchTask]:
     """What the brokers have and the archive does not have; pubends without new events are left out."""
     tasks: list[FetchTask] = []
     for each in pubends:
-        base = max(covered.get(each["pubend"], TICK_MIN), _or_min(each["lost"]))
-        if _or_min(each["last_event"]) > base and each["position"] > base:
-            tasks.append(
-                FetchTask(each["pubend"], base, each["position"], each["bytes"], each.get("broker", ""))
-            )
+        found = each.status
+        base = max(covered.get(found.pubend, TICK_MIN), _or_min(found.lost))
+        if _or_min(found.last_event) > base and found.position > base:
+            tasks.append(FetchTask(found.pubend, base, found.position, found.bytes, each.broker))
     return sorted(tasks, key=lambda task: task.pubend)
 
 
-def lost_before(pubends: Sequence[Mapping[str, Any]], covered: CheckpointToken) -> list[FetchTask]:
+def lost_before(pubends: Sequence[HostedPubend], covered: CheckpointToken) -> list[FetchTask]:
     """What brokers have let go, or never had, before it was archived; silence is no loss."""
     tasks: list[FetchTask] = []
-    for each in pubends:
-        base, lost = covered.get(each["pubend"], TICK_MIN), _or_min(each["lost"])
-        if lost > base and _or_min(each["last_event"]) > base:
-            tasks.append(FetchTask(each["pubend"], base, lost))
+    for found in (each.status for each in pubends):
+        base, lost = covered.get(found.pubend, TICK_MIN), _or_min(found.lost)
+        if lost > base and _or_min(found.last_event) > base:
+            tasks.append(FetchTask(found.pubend, base, lost))
     return tasks
 
 

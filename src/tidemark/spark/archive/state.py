@@ -15,13 +15,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tidemark.errors import DamagedError, StorageError, UnknownFormatError
+from tidemark.errors import DamagedError, StorageError, UnknownFormatError, WireError
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
 from tidemark.storage.disk.atomic_file import replace_file
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
+from tidemark.wire.answers import TopicStatus
+from tidemark.wire.json_objects import read_json
 
 FORMAT = 1
 FOLDER = "_archive"
@@ -157,15 +159,15 @@ def set_aside(path: Path) -> None:
 class ArchiveTopics:
     """The topics of archived events, with every version of their schemas."""
 
-    def __init__(self, described: list[dict[str, Any]]) -> None:
+    def __init__(self, described: tuple[TopicStatus, ...]) -> None:
         """`described` is what a broker answers to the question `topics`."""
         self.described = described
         self._registry = Registry()
         for each in described:
-            topic = TopicSchemas(self._registry, each["topic"], is_open=each["open"])
-            for text in each["schemas"]:
+            topic = TopicSchemas(self._registry, each.topic, is_open=each.open)
+            for text in each.schemas:
                 topic.register(Schema.parse(text))
-            self._registry.topics[each["topic"]] = topic
+            self._registry.topics[each.topic] = topic
 
     @property
     def registry(self) -> Registry:
@@ -185,16 +187,16 @@ class ArchiveTopics:
         """The names of all topics, sorted."""
         return sorted(self._registry.topics)
 
-    def merged(self, described: list[dict[str, Any]]) -> ArchiveTopics:
+    def merged(self, described: tuple[TopicStatus, ...]) -> ArchiveTopics:
         """These topics and those described; a topic that the broker has dropped stays in the archive."""
         if described == self.described:
             return self
-        found = {each["topic"]: each for each in self.described}
+        found = {each.topic: each for each in self.described}
         for each in described:
-            before = found.get(each["topic"], each)
-            texts = list(dict.fromkeys([*before["schemas"], *each["schemas"]]))
-            found[each["topic"]] = {**each, "schemas": texts}
-        return ArchiveTopics([found[name] for name in sorted(found)])
+            before = found.get(each.topic, each)
+            texts = tuple(dict.fromkeys([*before.schemas, *each.schemas]))
+            found[each.topic] = replace(each, schemas=texts)
+        return ArchiveTopics(tuple(found[name] for name in sorted(found)))
 
 
 def load_topics(path: Path) -> ArchiveTopics:
@@ -205,13 +207,18 @@ def load_topics(path: Path) -> ArchiveTopics:
         if not (path / FOLDER / _TOPICS_COPY).exists():
             raise
         found = _load(path, _TOPICS_COPY)
-    return ArchiveTopics([] if found is None else found["topics"])
+    if found is None:
+        return ArchiveTopics(())
+    try:
+        return ArchiveTopics(read_json(tuple[TopicStatus, ...], found["topics"]))
+    except WireError as error:
+        raise _damaged(path, _TOPICS) from error
 
 
 def save_topics(path: Path, topics: ArchiveTopics) -> None:
     """Replace the topics and their copy; both are on the platter when this returns."""
     for name in (_TOPICS, _TOPICS_COPY):
-        _save(path, name, {"topics": topics.described})
+        _save(path, name, {"topics": [each.to_json() for each in topics.described]})
 
 
 def _load(path: Path, name: str) -> dict[str, Any] | None:

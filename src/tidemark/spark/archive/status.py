@@ -16,10 +16,11 @@ from tidemark import sync
 from tidemark.errors import NotConnectedError
 from tidemark.spark.archive.reader import Snapshot, snapshot
 from tidemark.spark.archive.state import FOLDER, Round
-from tidemark.spark.connections import ArchiveBrokers, urls_of
+from tidemark.spark.connections import ArchiveBrokers, HostedPubend, urls_of
 from tidemark.storage.disk.real_disk import LOCK
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
+from tidemark.wire.answers import PubendStatus
 
 #: A person waits for the status, so a broker that is away is given up this soon.
 CONNECT_SECONDS = 3.0
@@ -148,7 +149,7 @@ def _pubends(
         return [_offline(archived, name) for name in sorted(archived.state.covered)], {}
     brokers = ArchiveBrokers(urls_of(broker), patience=CONNECT_SECONDS)
     try:
-        hosted = {each["pubend"]: each for each in _answered(brokers)}
+        hosted = {each.status.pubend: each for each in _answered(brokers)}
         found = [
             _compared(archived, hosted[name], brokers) if name in hosted else _offline(archived, name)
             for name in sorted({*hosted, *archived.state.covered})
@@ -158,7 +159,7 @@ def _pubends(
         brokers.close()
 
 
-def _answered(brokers: ArchiveBrokers) -> list[dict[str, Any]]:
+def _answered(brokers: ArchiveBrokers) -> list[HostedPubend]:
     """The pubends of the brokers that answer; none if no broker does."""
     try:
         return brokers.pubends()
@@ -173,20 +174,20 @@ def _offline(archived: Snapshot, name: str) -> ArchivedPubend:
     return ArchivedPubend(name, None, state.covered.get(name), None, None, None, None, missing)
 
 
-def _compared(archived: Snapshot, hosted: Mapping[str, Any], brokers: ArchiveBrokers) -> ArchivedPubend:
+def _compared(archived: Snapshot, hosted: HostedPubend, brokers: ArchiveBrokers) -> ArchivedPubend:
     """A pubend in the archive compared with what its broker answered."""
-    name, last_event = hosted["pubend"], hosted["last_event"]
+    name, last_event = hosted.status.pubend, hosted.status.last_event
     covered = archived.state.covered.get(name)
-    known = [tick for tick in (covered, hosted["lost"]) if tick is not None]
-    client = brokers.client(hosted["broker"])
+    known = [tick for tick in (covered, hosted.status.lost) if tick is not None]
+    client = brokers.client(hosted.broker)
     return ArchivedPubend(
         pubend=name,
-        broker=hosted["broker"],
+        broker=hosted.broker,
         covered=covered,
         last_event=last_event,
-        archived=hosted["archived"],
+        archived=hosted.status.archived,
         lag_seconds=_lag(known, last_event),
-        lag_events=_count(client, name, max(known, default=TICK_MIN), hosted),
+        lag_events=_count(client, name, max(known, default=TICK_MIN), hosted.status),
         missing=archived.state.missing.get(name, ()),
     )
 
@@ -203,12 +204,12 @@ def _lag(known: Sequence[int], last_event: int | None) -> float | None:
     return max(0.0, (last_event - max(known)) / 1e6) if known else None
 
 
-def _count(client: sync.Client, pubend: str, base: int, hosted: Mapping[str, Any]) -> int:
+def _count(client: sync.Client, pubend: str, base: int, hosted: PubendStatus) -> int:
     """About how many events lie beyond `base`: counted if they are few, else estimated from the first."""
-    last = hosted["last_event"]
+    last = hosted.last_event
     if last is None or last <= base:
         return 0
-    first = client._fetch(pubend, base, hosted["position"], bytes_max=COUNTED_BYTES)
+    first = client._fetch(pubend, base, hosted.position, bytes_max=COUNTED_BYTES)
     if first.batch is None or first.upto >= last:
         return 0 if first.batch is None else first.batch.count
     # The estimate takes the events to come evenly.

@@ -11,12 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.ticks.tick import Range
+from tidemark.wire.answers import TopicStatus
+from tidemark.wire.json_objects import dumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class ScanWork:
     #: the directory of the spool
     spool: str
     #: topics as a broker describes them
-    topics: list[dict[str, Any]]
+    topics: tuple[TopicStatus, ...]
     #: root -> the columns of its table, as an Arrow schema in bytes
     layouts: Mapping[str, bytes]
     #: a line's number is its place here
@@ -64,7 +65,7 @@ class ScanWork:
     @cached_property
     def key(self) -> str:
         """Identifies the matcher: work with the same key has the same lines and topics."""
-        return self.scan + hashlib.sha256(json.dumps(self.topics).encode()).hexdigest()
+        return self.scan + hashlib.sha256(dumps(self.topics).encode()).hexdigest()
 
     def active(self, part: Slice) -> NDArray[np.bool_]:
         """active[line]: the line wants something of this slice."""

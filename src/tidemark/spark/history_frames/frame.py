@@ -37,6 +37,7 @@ from tidemark.spark.topic_columns import TopicColumnReader, arrow_columns, make_
 from tidemark.spark.types import spark_fields
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
+from tidemark.wire.answers import PubendStatus
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +76,7 @@ def history(
     base = TICK_MIN if since is None else to_tick(since) - 1
     upto = TICK_MAX if until is None else to_tick(until) - 1
     archived = None if archive is None else snapshot(archive)
-    topics, pubends = _topics_and_pubends(broker, ArchiveTopics([]) if archived is None else archived.topics)
+    topics, pubends = _topics_and_pubends(broker, ArchiveTopics(()) if archived is None else archived.topics)
     topic_columns = make_topic_columns(topics.described, topic, selector, columns, gaps=False)
     query = HistoryQuery(topic_columns, base, upto)
     _report_gaps(gaps_of(archived, pubends, base, upto), fail_on_gap)
@@ -152,7 +153,7 @@ def _live_frames(
     broker: str,
     archived: Snapshot | None,
     query: HistoryQuery,
-    pubends: list[dict[str, Any]],
+    pubends: Sequence[PubendStatus],
 ) -> list[DataFrame]:
     """What the broker has beyond the archive, in one DataFrame or none."""
     covered = CheckpointToken() if archived is None else archived.state.covered
@@ -174,15 +175,15 @@ def _live_frames(
 
 
 def gaps_of(
-    archived: Snapshot | None, pubends: list[dict[str, Any]], base: int, upto: int
+    archived: Snapshot | None, pubends: Sequence[PubendStatus], base: int, upto: int
 ) -> list[tuple[str, Range]]:
     """What of `(base, upto]` neither the archive nor a broker has any more, pubend by pubend.
 
     A query that starts at TICK_MIN asks for what still exists: what is gone before that is no gap.
     """
     covered = CheckpointToken() if archived is None else archived.state.covered
-    lost = {each["pubend"]: each["lost"] for each in pubends if each["lost"] is not None}
-    silent = {each["pubend"] for each in pubends if each["last_event"] is None}
+    lost = {each.pubend: each.lost for each in pubends if each.lost is not None}
+    silent = {each.pubend for each in pubends if each.last_event is None}
     found: list[tuple[str, Range]] = []
     for name in sorted({*covered, *lost} - silent):
         reach = covered.get(name, TICK_MIN)
@@ -210,17 +211,17 @@ def _report_gaps(gaps: list[tuple[str, Range]], fail: bool) -> None:
 
 
 def tail(
-    pubends: list[dict[str, Any]], covered: CheckpointToken, base: int, upto: int
+    pubends: Sequence[PubendStatus], covered: CheckpointToken, base: int, upto: int
 ) -> tuple[CheckpointToken, CheckpointToken]:
     """From where and up to where to fetch from brokers; only pubends that have events there are named."""
     start, end = {}, {}
     for each in pubends:
-        name, last = each["pubend"], each["last_event"]
-        lost = TICK_MIN if each["lost"] is None else each["lost"]
+        name, last = each.pubend, each.last_event
+        lost = TICK_MIN if each.lost is None else each.lost
         low = max(base, covered.get(name, TICK_MIN))
         if last is None or last <= low:
             continue
-        low, high = max(low, lost), min(upto, each["position"])
+        low, high = max(low, lost), min(upto, each.position)
         if low < high:
             start[name], end[name] = low, high
     return CheckpointToken(start), CheckpointToken(end)
@@ -228,13 +229,13 @@ def tail(
 
 def _topics_and_pubends(
     broker: str | None, known: ArchiveTopics
-) -> tuple[ArchiveTopics, list[dict[str, Any]]]:
+) -> tuple[ArchiveTopics, Sequence[PubendStatus]]:
     """All topics, those of the archive and of the broker, and the pubends of the broker."""
     if broker is None:
         return known, []
     with retrying_client(broker, CONNECT_SECONDS_MAX) as client:
-        pubends = client.ask("pubends")
-        return known.merged(client.ask("topics")), pubends
+        pubends = client.pubends()
+        return known.merged(client.topics()), pubends
 
 
 def _spark_struct(columns: pa.Schema) -> Any:

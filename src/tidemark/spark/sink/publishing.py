@@ -99,7 +99,7 @@ class BrokerPublisher:
         if self._options.pubend is not None or before is not None:
             return self._options.pubend or before or ""
         with RetryingClient(self._options.broker, self._options.retry_seconds) as broker:
-            hosted: list[str] = [each["pubend"] for each in broker.ask("pubends")]
+            hosted: list[str] = [each.pubend for each in broker.pubends()]
         if not hosted:
             raise ConfigError("the broker hosts no pubend: name another one", key="broker")
         return max(hosted, key=lambda each: blake2b(f"{publisher}\0{each}".encode()).digest())
@@ -143,12 +143,12 @@ def topic_schema(options: SinkOptions, columns: Callable[[], Schema]) -> Schema:
     columns are a shape of their own, which is registered here.
     """
     with RetryingClient(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
-        topics = {each["topic"]: each for each in broker.ask("topics")}
+        topics = {each.topic: each for each in broker.topics()}
     found = topics.get(options.topic)
-    if found is not None and not found["open"]:
-        return Schema.parse(found["schemas"][-1])
+    if found is not None and not found.open:
+        return Schema.parse(found.schemas[-1])
     shape = columns()
-    if found is None or shape.text not in found["schemas"]:
+    if found is None or shape.text not in found.schemas:
         asyncio.run(_open(options, shape))
     return shape
 

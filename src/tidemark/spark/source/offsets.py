@@ -8,12 +8,13 @@ advances only when there are events: silence alone makes no batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tidemark.errors import ConfigError, EventsLostError
 from tidemark.spark.options import Start
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import Range
+from tidemark.wire.answers import PubendStatus
 
 Token = CheckpointToken
 #: (pubend, base, upto) -> the ranges of `(base, upto]` that an archive lacks, in order
@@ -32,15 +33,15 @@ class PubendExtent(NamedTuple):
     bytes: int
 
 
-def pubend_extents(pubends: Iterable[Mapping[str, Any]]) -> dict[str, PubendExtent]:
+def pubend_extents(pubends: Iterable[PubendStatus]) -> dict[str, PubendExtent]:
     """pubend -> its extent, from a broker's answer to the question `pubends`."""
     found = {}
     for each in pubends:
-        lost = TICK_MIN if each["lost"] is None else each["lost"]
-        last = TICK_MIN if each["last_event"] is None else each["last_event"]
+        lost = TICK_MIN if each.lost is None else each.lost
+        last = TICK_MIN if each.last_event is None else each.last_event
         # An event that has a tick but is not on disk yet lies above the position.
-        end = min(last, each["position"])
-        found[each["pubend"]] = PubendExtent(each["position"], end, lost, each["bytes"])
+        end = min(last, each.position)
+        found[each.pubend] = PubendExtent(each.position, end, lost, each.bytes)
     return found
 
 

@@ -34,7 +34,7 @@ _log = logging.getLogger("tidemark.spark")
 def archive_beside(broker: str, retry_seconds: float) -> str | None:
     """The path of the archive that these brokers know of, if it can be read from here; else None."""
     with retrying_client(broker, min(CONNECT_SECONDS_MAX, retry_seconds)) as client:
-        paths: list[str] = list(dict.fromkeys(client.ask("archive")))
+        paths: list[str] = list(dict.fromkeys(client.archives()))
     here = [path for path in paths if Path(path).is_dir()]
     if len(here) == 1:
         return here[0]
@@ -61,7 +61,7 @@ def topic_columns_of(options: SourceOptions) -> TopicColumns:
         )
     with retrying_client(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
         return make_topic_columns(
-            broker.ask("topics"),
+            broker.topics(),
             options.topic,
             options.selector,
             options.columns,
@@ -86,7 +86,7 @@ class SourceScan:
     def read(self, part: TickRange) -> Iterator[pa.RecordBatch]:
         """The rows of a range. Raises EventsLostError if some events are gone, unless gaps are rows."""
         with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
-            column_reader = TopicColumnReader(self.topic_columns, lambda: broker.ask("topics"))
+            column_reader = TopicColumnReader(self.topic_columns, lambda: broker.topics())
             for item in self.reader(broker, archive_at(self.options.archive), column_reader).read(part):
                 if not isinstance(item, LostRange):
                     yield column_reader.records(part.pubend, item)
@@ -111,7 +111,7 @@ class Planner:
         self._options = scan.options
         self._broker = retrying_client(scan.options.broker, scan.options.retry_seconds)
         self._archive = archive_at(scan.options.archive)
-        column_reader = TopicColumnReader(scan.topic_columns, lambda: self._broker.ask("topics"))
+        column_reader = TopicColumnReader(scan.topic_columns, lambda: self._broker.topics())
         self._reader = scan.reader(self._broker, self._archive, column_reader)
         #: the token beyond which nothing is read, in a query that reads only what was there when it started
         self._ceiling: CheckpointToken | None = None
@@ -173,7 +173,7 @@ class Planner:
         return TICK_MIN if tick is None else tick
 
     def _extents(self) -> dict[str, PubendExtent]:
-        return pubend_extents(self._broker.ask("pubends"))
+        return pubend_extents(self._broker.pubends())
 
     def _ranges(self, start: CheckpointToken, end: CheckpointToken) -> list[TickRange]:
         """The ranges between the tokens, the one that is furthest behind first."""

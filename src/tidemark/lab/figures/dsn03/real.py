@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from time import time
-from typing import Any
 
 from tidemark.client.client import connect
 from tidemark.errors import ClientError
@@ -22,6 +21,8 @@ from tidemark.lab.figures.dsn03.figures import (
 )
 from tidemark.lab.figures.real_overlay import LoadSubscriber, RealOverlay
 from tidemark.lab.figures.table import Table
+from tidemark.wire import answers
+from tidemark.wire.answers import StreamStatus
 
 DISCONNECTIONS = Disconnections(
     events_a_second=400, subscribers=20, seconds=60, every_seconds=40, away_seconds=5
@@ -84,20 +85,20 @@ class ProgressSampler:
         while True:
             at = self.now
             for each in await self._streams() or []:
-                if each["delivered"] is not None:
-                    self._delivered[each["pubend"]] = each["delivered"] / 1e3 - self._start * 1e3
+                if each.delivered is not None:
+                    self._delivered[each.pubend] = each.delivered / 1e3 - self._start * 1e3
             for pubend, tick in self._delivered.items():
                 self.progress.add(at, pubend, DELIVERED, tick)
             await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
 
-    async def _streams(self) -> list[dict[str, Any]] | None:
+    async def _streams(self) -> Sequence[StreamStatus] | None:
         """Of the subscriber hosting broker; None while it is down."""
         if not self.overlay.shb.is_running:
             return None
         # A connection for each question: one that has to be made again waits longer each time.
         try:
             async with connect(self.overlay.shb.url, connect_timeout=1.0) as client:
-                return await self.overlay.ask(client, "streams")
+                return await self.overlay.ask(client, answers.STREAMS)
         except ClientError:
             return None
 
@@ -105,11 +106,9 @@ class ProgressSampler:
         client = await self.overlay.client(self.overlay.phb)
         while True:
             at = self.now
-            for each in await self.overlay.ask(client, "pubends") or []:
-                if each["released"] is not None:
-                    self.progress.add(
-                        at, each["pubend"], RELEASED, each["released"] / 1e3 - self._start * 1e3
-                    )
+            for each in await self.overlay.ask(client, answers.PUBENDS) or []:
+                if each.released is not None:
+                    self.progress.add(at, each.pubend, RELEASED, each.released / 1e3 - self._start * 1e3)
             await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from tidemark.broker.overlay.layout import Layout
 from tidemark.lab.figures.dsn03.figures import (
@@ -25,6 +24,8 @@ from tidemark.lab.figures.dsn03.figures import (
 from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, ObservedSubscriber, SimulatedOverlay
 from tidemark.lab.figures.table import Table
 from tidemark.sim.swarm.plan import WorldPlan
+from tidemark.wire import answers
+from tidemark.wire.answers import PubendStatus, StreamStatus
 from tidemark.wire.frames import Deliver
 
 DISCONNECTIONS = Disconnections(
@@ -65,18 +66,18 @@ class TwoBrokers:
             made.on_deliver = self._heard
             made.come()
         self.overlay.run(SETTLE_S)
-        self.overlay.ask_repeatedly("shb", "streams", sample_seconds, self._sample_streams)
+        self.overlay.ask_repeatedly("shb", answers.STREAMS, sample_seconds, self._sample_streams)
         self.overlay.every(sample_seconds, self._note_while_down)
-        self.overlay.ask_repeatedly("phb", "pubends", sample_seconds, self._sample_pubends)
+        self.overlay.ask_repeatedly("phb", answers.PUBENDS, sample_seconds, self._sample_pubends)
 
     def delivered(self) -> float:
         """The time up to which everything was delivered, in the pubend that is furthest behind."""
         return min(self._delivered.values()) / 1e3
 
-    def _sample_streams(self, time: float, answer: list[dict[str, Any]]) -> None:
+    def _sample_streams(self, time: float, answer: Sequence[StreamStatus]) -> None:
         for each in answer:
-            if each["delivered"] is not None:
-                self._delivered[each["pubend"]] = self.overlay.time_of(each["delivered"]) * 1e3
+            if each.delivered is not None:
+                self._delivered[each.pubend] = self.overlay.time_of(each.delivered) * 1e3
         self._note_delivered(time)
 
     def _note_delivered(self, time: float) -> None:
@@ -87,12 +88,10 @@ class TwoBrokers:
         if not self.overlay.world.is_up("shb"):
             self._note_delivered(self.overlay.now)
 
-    def _sample_pubends(self, time: float, answer: list[dict[str, Any]]) -> None:
+    def _sample_pubends(self, time: float, answer: Sequence[PubendStatus]) -> None:
         for each in answer:
-            if each["released"] is not None:
-                self.progress.add(
-                    time, each["pubend"], RELEASED, self.overlay.time_of(each["released"]) * 1e3
-                )
+            if each.released is not None:
+                self.progress.add(time, each.pubend, RELEASED, self.overlay.time_of(each.released) * 1e3)
 
     def leave(self, subscriber: ObservedSubscriber) -> None:
         """A subscriber goes away."""
