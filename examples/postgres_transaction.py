@@ -1,6 +1,7 @@
 """Exactly once into PostgreSQL, a batch at a time: rows and checkpoint token commit in one transaction.
 
-Needs `psycopg` (or any PEP 249 driver: change the import and the COPY). Start a broker first: `./run up`.
+The program needs `psycopg` (or any PEP 249 driver: change the import and the COPY). Start a broker first,
+`./run up`, then:
 
     python examples/postgres_transaction.py "dbname=app" [tidemark://127.0.0.1:7676]
 """
@@ -14,6 +15,7 @@ import psycopg  # type: ignore[import-not-found]  # not a dependency of Tidemark
 import tidemark
 
 NAME = "audit"
+COLUMNS = ("_tick", "symbol", "price", "qty")
 
 
 def main(database: str, url: str) -> None:
@@ -32,16 +34,14 @@ def main(database: str, url: str) -> None:
             for batch in sub.batches():
                 with connection.transaction(), connection.cursor() as cursor:
                     if isinstance(batch, tidemark.Batch):
-                        columns = [
-                            batch.column(name).tolist() for name in ("_tick", "symbol", "price", "qty")
-                        ]
+                        columns = [batch.column(name).tolist() for name in COLUMNS]
                         with cursor.copy("COPY trades FROM STDIN") as copy:
                             for row in zip(*columns, strict=True):
                                 copy.write_row(row)
                     else:
-                        print(f"missing, for good: {batch}", file=sys.stderr)
+                        print(f"these events are gone: {batch}", file=sys.stderr)
                     store.save(NAME, sub.checkpoint)
-                # Committed: the brokers may let go what lies before.
+                # The token is committed, so brokers may release the events before it.
                 sub.ack(sub.checkpoint)
 
 

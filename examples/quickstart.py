@@ -1,6 +1,9 @@
-"""Publish and subscribe: the shortest program that does both. Start a broker first: `./run up`.
+"""Publish and subscribe: the shortest program that does both.
 
-python examples/quickstart.py [tidemark://127.0.0.1:7676]
+It declares a topic, subscribes with a selector, publishes three trades, and receives the two that match.
+Start a broker first, `./run up`, then:
+
+    python examples/quickstart.py [tidemark://127.0.0.1:7676]
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ import tidemark
 async def main(url: str) -> None:
     async with tidemark.connect(url) as tm:
         await tm.create_topic("trades", "[symbol: string, price: double, qty: int]")
+        # Once the subscription is open, everything that is published at this broker is delivered.
         async with tm.subscribe("trades", where="price > 10") as sub:
             for price in (9.5, 10.5, 11.5):
+                # publish() returns a future: its result is the tick, once the event is on the broker's disk.
                 tick = await tm.publish("trades", {"symbol": "ACME", "price": price, "qty": 3})
                 print(f"published at tick {tick}")
             for _ in range(2):

@@ -1,6 +1,7 @@
-"""Exactly once into SQLite: each trade and the checkpoint token commit in one transaction.
+"""Exactly once into SQLite: the total of each trade and the checkpoint token commit in one transaction.
 
-Kill it at any moment and start it again: the total is right. Start a broker first: `./run up`.
+Kill the program at any moment and start it again: the totals are right. Start a broker first, `./run up`,
+then:
 
     python examples/sqlite_transaction.py totals.db [tidemark://127.0.0.1:7676]
 """
@@ -21,18 +22,20 @@ def main(path: str, url: str) -> None:
     database.execute("CREATE TABLE IF NOT EXISTS totals (symbol TEXT PRIMARY KEY, qty INTEGER NOT NULL)")
     store = tidemark.SqliteCheckpoints(database)
     store.create()
+    # The first time there is no token: load() returns None and the subscription begins now.
     with (
         tidemark.sync.connect(url) as tm,
         tm.subscribe("trades", where="price > 10", durable=NAME, checkpoint=store.load(NAME)) as sub,
     ):
+        print("waiting for trades", flush=True)
         for item in sub:
-            with database:  # one transaction: the application's data, and how far it got
+            with database:  # one transaction: the application's data, and how far the application got
                 if isinstance(item, tidemark.Event):
                     database.execute(ADD, (item["symbol"], item["qty"]))
                 else:
-                    print(f"missing, for good: {item}", file=sys.stderr)
+                    print(f"these events are gone: {item}", file=sys.stderr)
                 store.save(NAME, sub.checkpoint)
-            # Committed: the brokers may let go what lies before.
+            # The token is committed, so brokers may release the events before it.
             sub.ack(sub.checkpoint)
 
 

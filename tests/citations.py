@@ -28,6 +28,8 @@ _NUMBERED = re.compile(r"^#+ (\d+)\. ", re.MULTILINE)
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _FILE = re.compile(r"(?:src|tests|examples)/[\w./-]+")
 _IN_FILE = re.compile(r"((?:src|tests|examples)/[\w./-]+\.py): (.+)")
+_DRAWING = re.compile(r"^```(?:mermaid)?\n.*?^```", re.MULTILINE | re.DOTALL)
+_METHOD = re.compile(r"\b[A-Z]\w+\.[a-z]\w*\b(?!\.)")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
 
 
@@ -171,8 +173,10 @@ def settings() -> dict[str, set[str]]:
 
 
 def broken_names(page: Path) -> list[str]:
-    """Files and names in backquotes of a page that are not in the code."""
-    return [quoted for quoted in dict.fromkeys(_QUOTED.findall(prose(page))) if not _is_there(quoted)]
+    """Files and names in backquotes of a page, and methods in its drawings, that are not in the code."""
+    drawn = (name for drawing in _DRAWING.findall(page.read_text()) for name in _METHOD.findall(drawing))
+    cited = dict.fromkeys([*_QUOTED.findall(prose(page)), *drawn])
+    return [name for name in cited if not _is_there(name)]
 
 
 def _is_there(quoted: str) -> bool:

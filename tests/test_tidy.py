@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.citations import DOCS, broken_links, broken_names, broken_pages, remarks
+from tidemark.sim.swarm.planted import BUGS
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "tidemark"
@@ -145,7 +146,7 @@ PAGES = [
 ]
 #: Pages about the code: every name in them is one of it.
 CODE_PAGES = [DOCS / f"{name}.md" for name in ("architecture", "traps", "faults")]
-CODE_PAGES += sorted((DOCS / "decisions").glob("*.md"))
+CODE_PAGES += [ROOT / "CONTRIBUTING.md", *sorted((DOCS / "decisions").glob("*.md"))]
 #: Where what is in the code was first written down; the pages of the project have taken their place.
 FORMER_PAGES = re.compile(r"\b(?:DESIGN|TRAPS|FAULTS)\b")
 
@@ -174,6 +175,12 @@ def test_no_module_cites_a_page_that_does_not_exist() -> None:
             if found:
                 broken[named(path)] = found
     assert not broken
+
+
+def test_every_bug_that_the_traps_name_is_planted() -> None:
+    lines = re.findall(r"^Planted: ([a-z, -]+)", (DOCS / "traps.md").read_text(), re.MULTILINE)
+    bugs = {bug.strip() for line in lines for bug in line.split(", ")}
+    assert {bug for bug in bugs if " " not in bug} == BUGS.keys()
 
 
 def test_every_page_is_found_from_the_way_in() -> None:

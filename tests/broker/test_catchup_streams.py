@@ -9,9 +9,11 @@ from tidemark.broker.broker import Recovered
 from tidemark.broker.effects import LinkDown, LinkUp
 from tidemark.broker.hosting.host import HostPolicy, SavedSubscription
 from tidemark.broker.hosting.recalls import RECALL_BYTES_MAX
+from tidemark.broker.hosting.subscription import SelectorPeriod
 from tidemark.broker.publishing.fetching import AGAIN_US
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     Ack,
@@ -130,8 +132,8 @@ def test_a_crash_before_it_is_known_from_where_it_is_accounted_for_changes_nothi
     first = Desk()
     first.declare()
     saved = first.finish(first.say(1, Subscribe("s", "t", "n > 1", True, 10_000, token)))
-    wishes = next(each for each in saved if type(each).__name__ == "SaveSubscription")
-    again = SavedSubscription(1, "s", wishes.wishes, token, wishes.known)  # type: ignore[union-attr]
+    saved_now = next(each for each in saved if type(each).__name__ == "SaveSubscription")
+    again = SavedSubscription(1, "s", saved_now.history, token, saved_now.known)  # type: ignore[union-attr]
     at = Desk(recovered=Recovered(subscriptions=[again], next_subscriber=2))
     at.declare()
     at.pass_time(0.2)
@@ -150,7 +152,7 @@ def test_the_last_event_before_a_change_is_matched_by_what_was_wanted_then_also_
     host = at.broker._host
     subscription = host.subscriptions[1]
     host.catchup_streams._audience.add(99, "t", "n = 0")
-    subscription.desires.append(type(subscription.desires[0])("t", "n = 0", 99, 0, {"p": before + 1}))
+    subscription.periods.append(SelectorPeriod(TopicSelector("t", "n = 0"), 99, 0, {"p": before + 1}))
     one = batch(before + 1, values=[5])
     assert base < before + 1
     assert host.catchup_streams._chosen("p", 1, one).tolist() == [True]
@@ -253,7 +255,7 @@ def test_what_was_let_go_is_recalled_from_the_archive_once_there_is_one_to_ask()
         "p",
         before,
         before + 3,
-        (Line("t", "n > 1", before, before + 3),),
+        (Line(TopicSelector("t", "n > 1"), before, before + 3),),
         RECALL_BYTES_MAX,
     )
     effects = at.finish(at.say(PIPELINE, Recalled(recall.ticket, before, before + 3, kept(before))))
@@ -297,7 +299,7 @@ def test_a_pipeline_that_dies_is_replaced_from_where_the_subscriber_is() -> None
     at.gone(PIPELINE)
     again = recall_of(at.do(PIPELINE + 1, Offer(1)))
     assert (again.base, again.upto) == (before + 1, before + 3)
-    assert again.lines == (Line("t", "n > 1", before + 1, before + 3),)
+    assert again.lines == (Line(TopicSelector("t", "n > 1"), before + 1, before + 3),)
     late = Recalled(recall.ticket, before + 1, before + 3, None)
     assert at.finish(at.say(PIPELINE, late)) == []
 
@@ -327,7 +329,7 @@ def test_no_more_recalls_are_under_way_than_the_pipeline_takes() -> None:
     recall = recall_of(at.do(PIPELINE, Offer(1)))
     effects = at.finish(at.say(PIPELINE, Recalled(recall.ticket, before, recall.upto, kept(before))))
     then = recall_of(told(effects, PIPELINE))
-    assert then.lines[0].selector == ""
+    assert then.lines[0].wanted.selector == ""
 
 
 def test_a_claim_that_comes_while_a_subscription_is_being_made_leaves_nobody_waiting() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tidemark.broker.effects import SendPeer
 from tidemark.broker.hosting.handover import NOBODY, Handover
-from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Claim
 
@@ -17,7 +17,7 @@ class Place:
     """A broker as its Handover sees it: two neighbours, and a disk and pubends that answer when told to."""
 
     name: str
-    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    subscriptions: dict[str, HostedSubscription] = field(default_factory=dict)
     held: list[Callable[[], None]] = field(default_factory=list)
     fenced: list[tuple[str, str]] = field(default_factory=list)
 
@@ -36,26 +36,30 @@ class Place:
     def is_member(self, broker: str) -> bool:
         return broker != ""
 
-    def find(self, name: str) -> Subscription | None:
+    def find(self, name: str) -> HostedSubscription | None:
         return self.subscriptions.get(name)
 
-    def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
+    def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         del subscription
         done()
 
-    def fence(self, subscription: Subscription, broker: str) -> None:
+    def fence(self, subscription: HostedSubscription, broker: str) -> None:
         self.fenced.append((subscription.name, broker))
         subscription.client = None
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: HostedSubscription) -> None:
         del self.subscriptions[subscription.name]
 
-    def hold(self, subscription: Subscription, done: Callable[[], None]) -> None:
+    def hold(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         del subscription
         self.held.append(done)
 
-    def has(self, *, epoch: int, client: int | None = None, made_at: int = 0, at: int = 0) -> Subscription:
-        made = Subscription(1, "s", True, [], made_at=made_at, epoch=epoch, client=client, connected_at=at)
+    def has(
+        self, *, epoch: int, client: int | None = None, made_at: int = 0, at: int = 0
+    ) -> HostedSubscription:
+        made = HostedSubscription(
+            1, "s", True, [], made_at=made_at, epoch=epoch, client=client, connected_at=at
+        )
         self.subscriptions["s"] = made
         return made
 

@@ -6,10 +6,11 @@ from tests.broker.desk import SCHEMA, batch
 from tidemark.broker.streams.interest import HERE, LINES_FEW, STARTED_ONLY, VERSIONS_KEPT_MAX, Interests
 from tidemark.broker.turn import Turn
 from tidemark.message.registry import Registry
-from tidemark.wire.frames import Interest, Wanted
+from tidemark.message.topic_selector import TopicSelector
+from tidemark.wire.frames import Interest
 
-A, B = Wanted("t", "n > 1"), Wanted("t", "n > 2")
-C = Wanted("t", "n = 0")
+A, B = TopicSelector("t", "n > 1"), TopicSelector("t", "n > 2")
+C = TopicSelector("t", "n = 0")
 
 
 def interests(incarnation: int = 1) -> Interests:
@@ -30,7 +31,7 @@ def tag(each: Interests, version: int | None, who: str) -> int:
 
 def test_a_follower_whose_interest_cannot_be_read_wants_everything() -> None:
     each = interests()
-    each.heard("down", Interest("p", 1, (Wanted("t..", ""),)))
+    each.heard("down", Interest("p", 1, (TopicSelector("t..", ""),)))
     assert said(each).wanted is None
     assert each.selection("p", "down") is None
     each.heard("down", Interest("p", 2, (A,)))
@@ -49,11 +50,11 @@ def test_interests_of_different_pubends_are_apart() -> None:
     each = interests()
     each.heard("down", Interest("p", 1, (A,)))
     each.heard("down", Interest("q", 2, (C,)))
-    each.want_here(Wanted("u", ""))
-    assert said(each).wanted == (A, Wanted("u", "TRUE"))
+    each.want_here(TopicSelector("u", ""))
+    assert said(each).wanted == (A, TopicSelector("u", "TRUE"))
     other = each.say("q", "up")
     assert other is not None
-    assert other.wanted == (C, Wanted("u", "TRUE"))
+    assert other.wanted == (C, TopicSelector("u", "TRUE"))
 
 
 def test_a_neighbour_that_follows_and_is_followed_is_not_told_of_itself() -> None:
@@ -65,14 +66,14 @@ def test_a_neighbour_that_follows_and_is_followed_is_not_told_of_itself() -> Non
 def test_equal_interests_share_their_matcher() -> None:
     each = interests()
     for number in range(100):
-        each.heard("down", Interest(f"p{number}", 1, (Wanted("t", "n > 1"), Wanted("u", ""))))
+        each.heard("down", Interest(f"p{number}", 1, (TopicSelector("t", "n > 1"), TopicSelector("u", ""))))
     assert len({id(each.selection(f"p{number}", "down")) for number in range(100)}) == 1
 
 
 def test_versions_grow_across_lives() -> None:
     former, present = interests(incarnation=1), interests(incarnation=2)
     for n in range(1_000):
-        former.want_here(Wanted("t", f"n = {n}"))
+        former.want_here(TopicSelector("t", f"n = {n}"))
     assert said(present).version > said(former).version
 
 
@@ -158,7 +159,7 @@ def test_versions_that_are_long_past_are_forgotten_which_accounts_for_less() -> 
     each = interests()
     versions = []
     for n in range(VERSIONS_KEPT_MAX + 10):
-        each.want_here(Wanted(f"t{n}", ""))
+        each.want_here(TopicSelector(f"t{n}", ""))
         versions.append(said(each).version)
     assert tag(each, versions[0], HERE) == STARTED_ONLY
     assert tag(each, versions[-1], HERE) == versions[-1] - 1
@@ -175,7 +176,7 @@ def test_what_a_neighbour_does_not_want_is_left_out() -> None:
 def test_many_lines_are_not_told_one_by_one() -> None:
     each = interests()
     for n in range(LINES_FEW):
-        each.want_here(Wanted("t", f"n = {n}"))
+        each.want_here(TopicSelector("t", f"n = {n}"))
     assert not each.is_large
-    each.want_here(Wanted("t", "n = -1"))
+    each.want_here(TopicSelector("t", "n = -1"))
     assert each.is_large

@@ -10,7 +10,7 @@ from tidemark.broker.effects import (
     AppendLease,
     Effect,
     LoseLog,
-    PubendState,
+    RecoveredPubend,
     SendClient,
     SyncLog,
 )
@@ -25,13 +25,13 @@ FULL = "the disk is full: nothing was logged, send again when there is room"
 class Root:
     """A pubend with its surroundings written down."""
 
-    def __init__(self, state: PubendState | None = None, policy: PubendPolicy | None = None) -> None:
+    def __init__(self, state: RecoveredPubend | None = None, policy: PubendPolicy | None = None) -> None:
         self.turn = Turn()
         self.commit = self.turn.log
         self.syncs: list[int] = []
         #: knowledge passed on: base, upto, ticks of events
         self.known: list[tuple[int, int, list[int]]] = []
-        self.pubend = Pubend("p", state or PubendState(), policy or PubendPolicy(), self.turn, self)
+        self.pubend = Pubend("p", state or RecoveredPubend(), policy or PubendPolicy(), self.turn, self)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -103,7 +103,7 @@ def announced(root: Root, now: int) -> int | None:
 
 
 def test_nothing_is_acknowledged_or_passed_on_before_it_is_synced() -> None:
-    root = Root(PubendState(last=10))
+    root = Root(RecoveredPubend(last=10))
     effects = root.publish(1, 2, 100)
     assert appended(effects) == [("me", 1, [100, 101])]
     assert len(effects) == 1
@@ -113,7 +113,7 @@ def test_nothing_is_acknowledged_or_passed_on_before_it_is_synced() -> None:
 
 
 def test_publishers_are_answered_before_their_events_are_passed_on() -> None:
-    root = Root(PubendState(last=10))
+    root = Root(RecoveredPubend(last=10))
     root.publish(1, 1, 100)
     root.publish(1, 1, 100, publisher="you")
     root.commit.synced(root.syncs[-1])
@@ -126,7 +126,7 @@ def test_publishers_are_answered_before_their_events_are_passed_on() -> None:
 
 
 def test_a_repeated_batch_is_acknowledged_and_not_logged_again() -> None:
-    root = Root(PubendState(last=10))
+    root = Root(RecoveredPubend(last=10))
     root.publish(1, 2, 100)
     root.sync()
     assert root.publish(1, 2, 200) == [published(2, 101)]
@@ -142,7 +142,7 @@ def test_a_batch_that_is_repeated_before_it_is_synced_waits_for_the_same_sync() 
 
 
 def test_a_repetition_that_goes_on_is_logged_from_where_it_is_new() -> None:
-    root = Root(PubendState(last=10))
+    root = Root(RecoveredPubend(last=10))
     root.publish(1, 2, 100)
     root.sync()
     assert appended(root.publish(1, 3, 200)) == [("me", 3, [200])]
@@ -150,7 +150,7 @@ def test_a_repetition_that_goes_on_is_logged_from_where_it_is_new() -> None:
 
 
 def test_publishers_are_remembered_across_lives() -> None:
-    root = Root(PubendState(last=101, publishers={"me": (2, 101)}))
+    root = Root(RecoveredPubend(last=101, publishers={"me": (2, 101)}))
     assert root.publish(1, 2, 500) == [published(2, 101)]
     assert appended(root.publish(3, 1, 500)) == [("me", 3, [500])]
 
@@ -171,7 +171,7 @@ def test_a_batch_that_skips_ahead_is_refused() -> None:
 
 
 def test_ticks_grow_although_the_clock_goes_back() -> None:
-    root = Root(PubendState(last=1_000, lease=5_000_000))
+    root = Root(RecoveredPubend(last=1_000, lease=5_000_000))
     root.publish(1, 1, 50)
     root.sync()
     assert root.known == [(5_000_000, 5_000_001, [5_000_001])]
@@ -228,7 +228,7 @@ def test_a_lease_that_found_the_disk_full_is_asked_for_again() -> None:
 
 
 def test_silence_is_advertised_only_as_far_as_the_lease_on_disk() -> None:
-    root = Root(PubendState(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    root = Root(RecoveredPubend(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
     assert root.beat(100) == [AppendLease("p", 1_100)]
     assert root.known == []
     root.sync()
@@ -242,7 +242,7 @@ def test_silence_is_advertised_only_as_far_as_the_lease_on_disk() -> None:
 
 
 def test_silence_goes_on_although_the_clock_went_back() -> None:
-    root = Root(PubendState(last=5_000, lease=9_000), PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    root = Root(RecoveredPubend(last=5_000, lease=9_000), PubendPolicy(heartbeat=10, lease_ahead=1_000))
     root.beat(100, wall=50)
     root.sync()
     root.beat(120, wall=70)
@@ -252,12 +252,12 @@ def test_silence_goes_on_although_the_clock_went_back() -> None:
 
 def test_a_stream_never_stands_before_what_it_may_have_said() -> None:
     """Others heard of silence up to the lease: who starts at what they released must not start before it."""
-    root = Root(PubendState(last=5_000, lease=9_000))
+    root = Root(RecoveredPubend(last=5_000, lease=9_000))
     assert root.pubend.position == 9_000
 
 
 def test_there_is_no_silence_while_an_event_is_on_its_way_to_the_disk() -> None:
-    root = Root(PubendState(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
+    root = Root(RecoveredPubend(last=0), PubendPolicy(heartbeat=10, lease_ahead=1_000))
     root.beat(50)
     root.sync()
     root.publish(1, 1, 100)
@@ -269,12 +269,12 @@ def test_there_is_no_silence_while_an_event_is_on_its_way_to_the_disk() -> None:
 
 
 def test_after_a_crash_no_event_gets_a_tick_that_may_have_been_said_to_be_silent() -> None:
-    root = Root(PubendState(last=100, lease=1_100))
+    root = Root(RecoveredPubend(last=100, lease=1_100))
     assert appended(root.publish(1, 1, 500)) == [("me", 1, [1_101])]
 
 
 def test_the_last_event_is_announced_when_nobody_releases_it_and_after_recovery() -> None:
-    root = Root(PubendState(last=100), PubendPolicy(ack_expected=1_000))
+    root = Root(RecoveredPubend(last=100), PubendPolicy(ack_expected=1_000))
     assert announced(root, 10) == 100
     assert announced(root, 20) is None
     assert announced(root, 2_000) == 100
@@ -286,7 +286,7 @@ def test_the_last_event_is_announced_when_nobody_releases_it_and_after_recovery(
 
 
 def test_what_everyone_has_released_goes() -> None:
-    root = Root(PubendState(last=500))
+    root = Root(RecoveredPubend(last=500))
     assert root.released(50, 300) == [LoseLog("p", 50)]
     assert root.released(40, 200) == []  # minima never go back
     assert root.released(50, 400) == []
@@ -295,7 +295,7 @@ def test_what_everyone_has_released_goes() -> None:
 
 
 def test_age_releases_early_but_never_beyond_what_is_delivered() -> None:
-    root = Root(PubendState(last=500), PubendPolicy(max_retain=100))
+    root = Root(RecoveredPubend(last=500), PubendPolicy(max_retain=100))
     assert root.released(50, 300, wall=120) == [LoseLog("p", 50)]
     assert root.released(50, 300, wall=250) == [LoseLog("p", 150)]
     assert root.released(50, 300, wall=1_000) == [LoseLog("p", 300)]
@@ -303,7 +303,7 @@ def test_age_releases_early_but_never_beyond_what_is_delivered() -> None:
 
 
 def test_size_releases_early_whole_batches_and_only_as_many_as_needed() -> None:
-    state = PubendState(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
+    state = RecoveredPubend(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
     root = Root(state, PubendPolicy(max_bytes=120))
     assert root.pubend.bytes == 200
     assert root.released(0, 400) == [LoseLog("p", 200)]
@@ -312,7 +312,7 @@ def test_size_releases_early_whole_batches_and_only_as_many_as_needed() -> None:
 
 
 def test_size_does_not_release_beyond_what_is_delivered() -> None:
-    state = PubendState(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
+    state = RecoveredPubend(last=400, sizes=((100, 50), (200, 50), (300, 50), (400, 50)))
     root = Root(state, PubendPolicy(max_bytes=0))
     assert root.released(0, 150) == [LoseLog("p", 150)]
     assert root.pubend.bytes == 150  # the batch up to 200 is still needed
@@ -331,13 +331,13 @@ def test_what_is_published_counts_towards_the_size() -> None:
 def test_the_archive_holds_release_and_policy_may_say_otherwise() -> None:
     for unarchived, expected in ((False, 40), (True, 300)):
         policy = PubendPolicy(max_retain=100, release_unarchived=unarchived)
-        root = Root(PubendState(last=500), policy)
+        root = Root(RecoveredPubend(last=500), policy)
         root.pubend.archived = 40
         assert root.released(200, 300, wall=10_000) == [LoseLog("p", expected)]
 
 
-@pytest.mark.parametrize("state", [PubendState(), PubendState(last=7, lost=3)])
-def test_it_describes_itself(state: PubendState) -> None:
+@pytest.mark.parametrize("state", [RecoveredPubend(), RecoveredPubend(last=7, lost=3)])
+def test_it_describes_itself(state: RecoveredPubend) -> None:
     described = Root(state).pubend.describe()
     assert described.last_event == (7 if state.last == 7 else None)
     assert described.lost == (3 if state.last == 7 else None)

@@ -11,7 +11,7 @@ from tidemark.broker.streams.reduction import LINES_MAX, Reduction
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
-from tidemark.wire.frames import Wanted
+from tidemark.message.topic_selector import TopicSelector
 
 PATTERNS = ("a", "a.b", "a.>", "a.*", "a.b.c", ">")
 TOPICS = ("a", "a.b", "a.c", "a.b.c", "d")
@@ -29,14 +29,14 @@ selectors = st.one_of(
     st.builds("({}) AND ({})".format, clauses.filter(bool), clauses.filter(bool)),
     st.builds("({}) OR ({})".format, clauses.filter(bool), clauses.filter(bool)),
 )
-lines = st.builds(Wanted, st.sampled_from(PATTERNS), selectors)
+lines = st.builds(TopicSelector, st.sampled_from(PATTERNS), selectors)
 events = st.fixed_dictionaries(
     {},
     optional={"n": numbers, "m": numbers, "kind": st.sampled_from(("x", "y", "z", "xy"))},
 )
 
 
-def wants(line: Wanted, topic: str, event: dict[str, Any]) -> bool:
+def wants(line: TopicSelector, topic: str, event: dict[str, Any]) -> bool:
     if not TopicPattern.parse(line.pattern).matches(topic):
         return False
     return evaluate(parse(line.selector), lambda path: event.get(path[0])) is True
@@ -48,7 +48,7 @@ def wants(line: Wanted, topic: str, event: dict[str, Any]) -> bool:
     st.lists(st.tuples(st.sampled_from(TOPICS), events), min_size=5, max_size=20),
 )
 def test_what_is_told_covers_all_that_is_wanted_after_every_change(
-    changes: list[set[Wanted]], happening: list[tuple[str, dict[str, Any]]]
+    changes: list[set[TopicSelector]], happening: list[tuple[str, dict[str, Any]]]
 ) -> None:
     reduction = Reduction()
     for wanted in changes:
@@ -60,33 +60,35 @@ def test_what_is_told_covers_all_that_is_wanted_after_every_change(
 
 
 def test_what_another_line_covers_is_not_told() -> None:
-    told = Reduction().of([Wanted("a.>", "n > 1"), Wanted("a.b", "n > 2"), Wanted("a.b", "n = 7")])
-    assert told == (Wanted("a.>", "n > 1"),)
+    told = Reduction().of(
+        [TopicSelector("a.>", "n > 1"), TopicSelector("a.b", "n > 2"), TopicSelector("a.b", "n = 7")]
+    )
+    assert told == (TopicSelector("a.>", "n > 1"),)
 
 
 def test_the_same_lines_in_any_order_are_told_the_same() -> None:
-    wanted = [Wanted("a", f"n = {n}") for n in range(20)] + [Wanted("a.b", "kind = 'x'")]
+    wanted = [TopicSelector("a", f"n = {n}") for n in range(20)] + [TopicSelector("a.b", "kind = 'x'")]
     assert Reduction().of(wanted) == Reduction().of(reversed(wanted))
 
 
 def test_when_nothing_changes_nothing_else_is_told() -> None:
     reduction = Reduction()
-    told = reduction.of([Wanted("a", "n > 1")])
-    assert reduction.of([Wanted("a", "n > 1")]) == told
+    told = reduction.of([TopicSelector("a", "n > 1")])
+    assert reduction.of([TopicSelector("a", "n > 1")]) == told
 
 
 def test_nothing_wanted_is_nothing_told() -> None:
     reduction = Reduction()
     assert reduction.of([]) == ()
-    reduction.of([Wanted("a", "n > 1")])
+    reduction.of([TopicSelector("a", "n > 1")])
     assert reduction.of([]) == ()
 
 
 def test_of_many_lines_a_change_adds_what_is_new_and_the_number_stays_bounded() -> None:
     reduction = Reduction()
-    wanted: set[Wanted] = set()
+    wanted: set[TopicSelector] = set()
     for n in range(300):
-        wanted.add(Wanted("a", f"n = {n} AND m = {n % 7}"))
+        wanted.add(TopicSelector("a", f"n = {n} AND m = {n % 7}"))
         if n % 100 == 0 or n == 299:
             told = reduction.of(wanted)
             assert len(told) <= LINES_MAX
@@ -97,11 +99,11 @@ def test_of_many_lines_a_change_adds_what_is_new_and_the_number_stays_bounded() 
 
 def test_what_was_wanted_once_is_let_go_of_in_the_end() -> None:
     reduction = Reduction()
-    many = {Wanted("a", f"n = {n} AND m = {n % 7}") for n in range(100)}
+    many = {TopicSelector("a", f"n = {n} AND m = {n % 7}") for n in range(100)}
     reduction.of(many)
-    few = [Wanted("b", "n = 1")]
-    assert reduction.of(few) == (Wanted("b", "n = 1"),)
+    few = [TopicSelector("b", "n = 1")]
+    assert reduction.of(few) == (TopicSelector("b", "n = 1"),)
 
 
 def test_a_selector_that_cannot_be_read_wants_the_whole_topic() -> None:
-    assert Reduction().of([Wanted("a", "n REGEXP 'x'")]) == (Wanted("a", "TRUE"),)
+    assert Reduction().of([TopicSelector("a", "n REGEXP 'x'")]) == (TopicSelector("a", "TRUE"),)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
-from tidemark.broker.overlay.routing import Routing, weight
+from tidemark.broker.overlay.routing import Routing
+from tidemark.wire.rendezvous import weight
 
 CELLS = {"root": ("r",), "mid": ("m1", "m2", "m3"), "leaf": ("l1", "l2")}
 EDGES = frozenset({pair("root", "mid"), pair("mid", "leaf")})
@@ -111,7 +112,7 @@ def test_a_cell_that_no_tree_reaches_has_no_way() -> None:
 
 
 def test_the_hash_is_the_same_in_every_process() -> None:
-    program = "from tidemark.broker.overlay.routing import weight; print(weight('p', 'u', 'c'))"
+    program = "from tidemark.wire.rendezvous import weight; print(weight('p', 'u', 'c'))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=60)
     assert int(run.stdout) == weight("p", "u", "c") == 2044322909954590767
 

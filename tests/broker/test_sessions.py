@@ -13,11 +13,12 @@ from tidemark.broker.effects import (
     DropSubscription,
     SaveReleased,
     SaveSubscription,
+    SelectorSince,
     SendClient,
     TablesCommitted,
-    Wish,
 )
-from tidemark.broker.hosting.subscription import WISHES_MAX
+from tidemark.broker.hosting.subscription import SELECTORS_MAX
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     Ack,
@@ -91,15 +92,18 @@ def shown(at: Desk, name: str = "s") -> dict[str, Any]:
 
 def test_a_durable_subscriber_is_told_when_it_is_on_disk_and_starts_when_its_start_is() -> None:
     at = desk()
-    wish = Wish("t", "n > 1")
+    wanted = SelectorSince(TopicSelector("t", "n > 1"))
     (save, commit) = at.say(1, subscribe())
-    assert save == SaveSubscription(1, "s", (wish,))
+    assert save == SaveSubscription(1, "s", (wanted,))
     assert isinstance(commit, CommitTables)
     assert at.give(TablesCommitted(commit.ticket)) == [SendClient(1, Subscribed("s", NOWHERE, NOWHERE))]
     effects = at.pass_time(0.3)
     saved = next(each for each in effects if isinstance(each, SaveReleased))
     start = saved.token["p"]
-    assert SaveSubscription(1, "s", (Wish("t", "n > 1", saved.token),), saved.token) in effects
+    assert (
+        SaveSubscription(1, "s", (SelectorSince(TopicSelector("t", "n > 1"), saved.token),), saved.token)
+        in effects
+    )
     first = told(effects, 1)[0]
     assert first == Deliver("s", "p", start, start, None)
     assert effects.index(saved) < effects.index(SendClient(1, first))
@@ -359,15 +363,18 @@ def test_a_changed_selector_holds_from_a_tick_on_that_is_told() -> None:
     effects = at.pass_time(0.3)
     (word,) = [frame for frame in told(effects, 1) if isinstance(frame, Subscribed)]
     since = word.since["p"]
-    wishes = (Wish("t", "n > 1", CheckpointToken({"p": start})), Wish("t", "n = 1", word.since))
-    assert SaveSubscription(1, "s", wishes, CheckpointToken({"p": start})) in effects
+    history = (
+        SelectorSince(TopicSelector("t", "n > 1"), CheckpointToken({"p": start})),
+        SelectorSince(TopicSelector("t", "n = 1"), word.since),
+    )
+    assert SaveSubscription(1, "s", history, CheckpointToken({"p": start})) in effects
     assert since >= upto
     assert values_of(publish(at, 1, 2)) == [1]
     assert at.broker.counters["changes"] == 1
     assert shown(at)["changing"] is True
     told_now = shown(at)["pubends"]["p"]["told"]
     effects = at.finish(at.say(1, Ack((("s", CheckpointToken({"p": told_now})),), 1)))
-    now_wanted = (Wish("t", "n = 1", word.since),)  # the old one is outlived
+    now_wanted = (SelectorSince(TopicSelector("t", "n = 1"), word.since),)  # the old one is outlived
     assert SaveSubscription(1, "s", now_wanted, CheckpointToken({"p": start})) in effects
     assert shown(at)["changing"] is False
 
@@ -425,13 +432,13 @@ def test_a_changed_selector_on_another_connection_ends_the_one_before_which_is_t
 def test_too_many_changes_are_refused_and_coming_again_without_one_is_not() -> None:
     at = desk()
     started(at)
-    for n in range(WISHES_MAX - 1):
+    for n in range(SELECTORS_MAX - 1):
         frames = at.do(1, subscribe(selector=f"n = {n}"))
         assert isinstance(frames[0], Subscribed)
     (refused,) = at.do(1, subscribe(selector="n = 99"))
     assert isinstance(refused, Refused)
     assert refused.code == "limit"
-    last = subscribe(selector=f"n = {WISHES_MAX - 2}")
+    last = subscribe(selector=f"n = {SELECTORS_MAX - 2}")
     assert isinstance(at.do(2, last)[0], Subscribed)  # to acknowledge, so that it may change again
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
@@ -24,10 +24,10 @@ COMMAND = (sys.executable, "-c", "from tidemark.cli import main; main()")
 class Spoken:
     """The lines a process prints, with a bound on how long to wait for each."""
 
-    def __init__(self, *arguments: str, **options: Any) -> None:
+    def __init__(self, *arguments: str, command: Sequence[str] = COMMAND, **options: Any) -> None:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
+            [*command, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,

@@ -13,6 +13,7 @@ from tests.waiting import bounded, until
 from tidemark.client.client import Client
 from tidemark.client.recalls import IncomingRecall, IncomingRecalls
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.wire.frames import Frame, Line, Offer, Recalled, RecallMore, RecallOver
 from tidemark.wire.frames import Recall as RecallFrame
 
@@ -29,7 +30,7 @@ def batch_of(*ticks: int) -> EventBatch:
 
 
 def recall(ticket: int, base: int = 0, upto: int = 100, credit: int = 50) -> RecallFrame:
-    return RecallFrame(ticket, "p", base, upto, (Line("t", "", base, upto),), credit)
+    return RecallFrame(ticket, "p", base, upto, (Line(TopicSelector("t", ""), base, upto),), credit)
 
 
 async def offered(broker: FakeBroker, tm: Client, *frames: Frame, recalls_max: int = 8) -> IncomingRecalls:

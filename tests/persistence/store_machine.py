@@ -11,12 +11,13 @@ from tidemark.broker.effects import (
     AppendPfs,
     LogRead,
     PfsRead,
-    PubendState,
     ReadLog,
     ReadPfs,
-    Wish,
+    RecoveredPubend,
+    SelectorSince,
 )
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.persistence.store import Store
 from tidemark.storage.disk.memory_disk import MemoryDisk, lose_all
 from tidemark.storage.tables.memory_tables import MemoryTables
@@ -24,9 +25,9 @@ from tidemark.ticks import CheckpointToken
 
 SEGMENT = 1_500
 NOW = 5_000
-WISHES = (
-    Wish("t.>", "a > 1", CheckpointToken({"p1": 5})),
-    Wish("t.x", "", CheckpointToken({"p1": 9, "p2": 3})),
+HISTORY = (
+    SelectorSince(TopicSelector("t.>", "a > 1"), CheckpointToken({"p1": 5})),
+    SelectorSince(TopicSelector("t.x", ""), CheckpointToken({"p1": 9, "p2": 3})),
 )
 
 
@@ -108,7 +109,7 @@ class Machine:
         self.tables = self.tables.crash()
         return self.start()
 
-    def state(self) -> PubendState:
+    def state(self) -> RecoveredPubend:
         return self.recovered.pubends["p1"]
 
     def do(self, *effects: object) -> list[object]:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.persistence.store_machine import NOW, WISHES, Machine, append, matched, missed, read_all
+from tests.persistence.store_machine import HISTORY, NOW, Machine, append, matched, missed, read_all
 from tidemark.broker.effects import (
     AppendLease,
     ChopPfs,
@@ -134,7 +134,7 @@ def test_it_works_on_the_disk_of_the_operating_system(tmp_path: Path) -> None:
         append(1, 10, 20),
         AppendLease("p1", 700),
         matched(0, 50, {10: (1, [5])}),
-        SaveSubscription(5, "audit", WISHES),
+        SaveSubscription(5, "audit", HISTORY),
         SaveReleased(5, CheckpointToken({"p1": 4})),
         SaveTopic("t", False, ("[a: int]",)),
     )
@@ -147,7 +147,7 @@ def test_it_works_on_the_disk_of_the_operating_system(tmp_path: Path) -> None:
     recovered = store.recover(["p1"], NOW)
     assert store.incarnation == 2
     assert (recovered.pubends["p1"].last, recovered.pubends["p1"].lease) == (20, 700)
-    assert [(each.id, each.wishes) for each in recovered.subscriptions] == [(5, WISHES)]
+    assert [(each.id, each.history) for each in recovered.subscriptions] == [(5, HISTORY)]
     assert list(recovered.topics) == [Topic("t", False, ("[a: int]",))]
     assert recovered.delivered == {"p1": 50}
     assert read_all(store, 0, 50) == ([10, 20], [])

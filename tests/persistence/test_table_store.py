@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.persistence.store_machine import WISHES, Machine, waits
+from tests.persistence.store_machine import HISTORY, Machine, waits
 from tidemark.broker.effects import (
     CommitTables,
     DropSubscription,
@@ -24,27 +24,27 @@ def saved(machine: Machine) -> dict[str, SavedSubscription]:
     return {each.name: each for each in machine.recovered.subscriptions}
 
 
-def test_subscriptions_come_back_with_their_wishes_and_acknowledgements() -> None:
+def test_subscriptions_come_back_with_their_selectors_and_acknowledgements() -> None:
     machine = Machine()
-    machine.do(SaveSubscription(3, "audit", WISHES), SaveSubscription(4, "other", WISHES[:1]))
+    machine.do(SaveSubscription(3, "audit", HISTORY), SaveSubscription(4, "other", HISTORY[:1]))
     machine.do(SaveReleased(3, CheckpointToken({"p1": 7})))
     assert machine.do(CommitTables(1)) == [TablesCommitted(1)]
     machine.do(SaveReleased(3, CheckpointToken({"p1": 8})), DropSubscription(4))
     machine.crash()
     assert list(saved(machine)) == ["audit", "other"]
-    assert saved(machine)["audit"].wishes == WISHES
+    assert saved(machine)["audit"].history == HISTORY
     assert dict(saved(machine)["audit"].released) == {"p1": 7}
-    machine.do(SaveSubscription(3, "audit", WISHES[1:]), DropSubscription(4), CommitTables(2))
+    machine.do(SaveSubscription(3, "audit", HISTORY[1:]), DropSubscription(4), CommitTables(2))
     machine.crash()
     assert list(saved(machine)) == ["audit"]
-    assert saved(machine)["audit"].wishes == WISHES[1:]
+    assert saved(machine)["audit"].history == HISTORY[1:]
     assert dict(saved(machine)["audit"].released) == {"p1": 7}
 
 
 def test_a_subscriber_that_was_dropped_keeps_its_number_from_others() -> None:
     machine = Machine()
     assert machine.recovered.next_subscriber == 1
-    machine.do(SaveSubscription(3, "audit", WISHES), CommitTables(1), DropSubscription(3), CommitTables(2))
+    machine.do(SaveSubscription(3, "audit", HISTORY), CommitTables(1), DropSubscription(3), CommitTables(2))
     machine.crash()
     assert machine.recovered.next_subscriber == 4
 

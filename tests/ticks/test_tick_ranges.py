@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.ticks import TICK_MAX, TICK_MIN, Range, RangeSet
+from tidemark.ticks import TICK_MAX, TICK_MIN, Range, RangeSet, union, within
 
 LAST = 24
 ranges = st.tuples(st.integers(0, LAST), st.integers(0, LAST)).map(lambda ends: (min(ends), max(ends)))
@@ -99,3 +99,21 @@ def test_a_range_set_prints_its_ranges_and_has_no_hash() -> None:
     assert RangeSet() != "RangeSet()"
     with pytest.raises(TypeError, match="unhashable"):
         hash(RangeSet())
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(ranges, max_size=8), ranges)
+def test_the_union_of_ranges_and_their_parts_have_the_same_ticks_as_sets(
+    several: list[Range], asked: Range
+) -> None:
+    ticks = set().union(*(members(*each) for each in several))
+    assert union(several) == runs(ticks)
+    assert union(within(several, *asked)) == runs(ticks & members(*asked))
+
+
+def test_a_union_leaves_out_what_ends_before_it_begins() -> None:
+    assert union([(5, 3), (7, 9), (9, 9), (1, 2)]) == [(1, 2), (7, 9)]
+
+
+def test_parts_within_a_range_stay_as_many_as_the_ranges_that_reach_into_it() -> None:
+    assert within([(0, 4), (4, 6), (9, 12)], 2, 10) == [(2, 4), (4, 6), (9, 10)]

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.codec import encode
 from tidemark.wire.frames import (
@@ -56,7 +57,6 @@ from tidemark.wire.frames import (
     Unfollow,
     Unsubscribe,
     Unsubscribed,
-    Wanted,
     Welcome,
 )
 
@@ -139,7 +139,7 @@ def recalls(draw: st.DrawFn) -> Recall:
     """Lines in order, with and without holes between them."""
     ends = sorted(draw(st.sets(ticks, min_size=2, max_size=7)))
     pairs = zip(ends[::2], ends[1::2], strict=False)
-    lines = tuple(Line(draw(names), draw(texts), base, upto) for base, upto in pairs)
+    lines = tuple(Line(TopicSelector(draw(names), draw(texts)), base, upto) for base, upto in pairs)
     return Recall(draw(counts), draw(names), ends[0], ends[-1], lines, draw(counts))
 
 
@@ -150,7 +150,7 @@ def recalled(draw: st.DrawFn) -> Recalled:
 
 
 batches = st.lists(ticks, min_size=1, max_size=5).map(batch_of)
-wanted = st.lists(st.builds(Wanted, names, texts), max_size=4).map(tuple)
+wanted = st.lists(st.builds(TopicSelector, names, texts), max_size=4).map(tuple)
 rows = st.lists(st.builds(ReleaseRow, names, counts, ticks, ticks, st.booleans()), max_size=3).map(tuple)
 acks = st.dictionaries(names, tokens, max_size=3).map(lambda of: tuple(of.items()))
 

@@ -14,6 +14,7 @@ from tidemark.matching.selectors import parser
 from tidemark.message.batches.batch import BATCH_BYTES_MAX, BatchBuilder
 from tidemark.message.parse import SCHEMA_TEXT_CHARS_MAX
 from tidemark.message.registry import SHAPES_MAX
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
 from tidemark.wire import limits
 from tidemark.wire.codec import encode, size_of
@@ -40,7 +41,6 @@ from tidemark.wire.frames import (
     ReleaseRow,
     Subscribe,
     Topic,
-    Wanted,
     Welcome,
 )
 
@@ -86,7 +86,7 @@ OVER: dict[str, Frame] = {
     "schemas": Topic("t", False, ("",) * (limits.SCHEMAS_MAX + 1)),
     "payload": Answer(1, "x" * (limits.JSON_BYTES_MAX + 1)),
     "ranges": Nack("p", tuple((at, at + 1) for at in range(limits.RANGES_MAX + 1)), 1),
-    "wanted": Interest("p", 1, (Wanted("t", ""),) * (limits.WANTED_MAX + 1)),
+    "wanted": Interest("p", 1, (TopicSelector("t", ""),) * (limits.WANTED_MAX + 1)),
     "handshake": Welcome("b", 1, 1, ("p" * 200,) * 50),
     "int64": Ping(2**63),
     "int64 among names": Deliver("s", "p", 0, 2**63),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.wire.frame_strategies import KINDS, batch_of, bytes_of
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
@@ -56,7 +57,6 @@ from tidemark.wire.frames import (
     Unfollow,
     Unsubscribe,
     Unsubscribed,
-    Wanted,
     Welcome,
 )
 
@@ -98,7 +98,7 @@ GOLDEN: list[tuple[Frame, str]] = [
         "2400000014020000010070010000000500000000000000030000000000000004000000000000000102006231",
     ),
     (
-        Interest("p", 6, (Wanted("t.>", "a > 1"),)),
+        Interest("p", 6, (TopicSelector("t.>", "a > 1"),)),
         "1c00000015020000060000000000000001007001010000000300742e3e050061203e2031",
     ),
     (
@@ -228,7 +228,14 @@ GOLDEN: list[tuple[Frame, str]] = [
         "08000000330100004000000000000000",
     ),
     (
-        Recall(2, "p", 1, 9, (Line("t.>", "n > 1", 1, 5), Line("t.>", "", 6, 9)), 4_096),
+        Recall(
+            2,
+            "p",
+            1,
+            9,
+            (Line(TopicSelector("t.>", "n > 1"), 1, 5), Line(TopicSelector("t.>", ""), 6, 9)),
+            4_096,
+        ),
         "5a00000034010000"
         "0200000000000000010000000000000009000000000000000010000000000000"
         "01007002000000010000000000000005000000000000000300742e3e05006e20"

@@ -9,6 +9,7 @@ import pytest
 from tests.wire.frame_strategies import batch_of, bytes_of
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import BatchBuilder
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import FrameDecoder
@@ -123,7 +124,7 @@ RECALLED_WRONGLY: dict[str, tuple[int, int, list[tuple[int, int]]]] = {
 def test_the_lines_of_a_recall_follow_one_another_within_it(what: str) -> None:
     base, upto, lines = RECALLED_WRONGLY[what]
     with pytest.raises(WireError, match="recall"):
-        encode(Recall(1, "p", base, upto, tuple(Line("t", "", *each) for each in lines), 9))
+        encode(Recall(1, "p", base, upto, tuple(Line(TopicSelector("t", ""), *each) for each in lines), 9))
     written = [pack("<qq", *each) + name("t") + name("") for each in lines]
     head = pack("<qqqq", 1, base, upto, 9) + name("p") + pack("<I", len(lines))
     refuses(frame_of(52, head + b"".join(written)), "recall")

@@ -13,7 +13,7 @@ from tidemark.broker.effects import Outbox, SendClient
 from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.sessions import Sessions
-from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import Hosts
 from tidemark.errors import TidemarkError
@@ -146,15 +146,15 @@ class Admin:
         """Return every subscription that this broker hosts."""
         return [self.subscription(each) for each in self._host.subscriptions.values()]
 
-    def subscription(self, subscription: Subscription) -> SubscriptionStatus:
+    def subscription(self, subscription: HostedSubscription) -> SubscriptionStatus:
         """Return one subscription, with its progress in each pubend."""
         return SubscriptionStatus(
             name=subscription.name,
             durable=subscription.durable,
             connected=subscription.client is not None,
-            pattern=subscription.current.pattern,
-            selector=subscription.current.selector,
-            changing=len(subscription.desires) > 1,
+            pattern=subscription.current.wanted.pattern,
+            selector=subscription.current.wanted.selector,
+            changing=len(subscription.periods) > 1,
             credit=subscription.credit,
             checkpoint=CheckpointToken(subscription.released).text(),
             pubends={
@@ -164,7 +164,7 @@ class Admin:
         )
 
     def _progress(
-        self, subscription: Subscription, pubend: str, constream: Constream
+        self, subscription: HostedSubscription, pubend: str, constream: Constream
     ) -> SubscriptionProgress:
         acknowledged = subscription.released.get(pubend)
         delivered = constream.delivered
@@ -181,7 +181,7 @@ class Admin:
             recall=self._host.catchup_streams.recalls.state(pubend, subscription.id),
         )
 
-    def _named(self, given: Arguments) -> Subscription:
+    def _named(self, given: Arguments) -> HostedSubscription:
         """Return the subscription that the arguments name; AdminError if this broker does not have it."""
         name = given.get("name")
         found = self._sessions.find(name) if isinstance(name, str) else None

@@ -26,7 +26,7 @@ from tidemark.broker.effects import (
     PeerFrameReceived,
     PfsRead,
     PfsSynced,
-    PubendState,
+    RecoveredPubend,
     ResumeLog,
     RoutesChanged,
     SendClient,
@@ -83,7 +83,7 @@ from tidemark.wire.frames import (
 class Recovered:
     """What a broker's disk has to say when it starts."""
 
-    pubends: Mapping[str, PubendState] = field(default_factory=dict)
+    pubends: Mapping[str, RecoveredPubend] = field(default_factory=dict)
     subscriptions: Iterable[SavedSubscription] = ()
     #: no subscriber ever had this number or a higher one
     next_subscriber: int = 1
@@ -125,7 +125,7 @@ class Broker:
         self._reports.consumption = self._host.acknowledgements
         self._topics = Topics(registry, turn, self._overlay, self._host)
         for name in config.layout.pubends:
-            state = recovered.pubends.get(name, PubendState())
+            state = recovered.pubends.get(name, RecoveredPubend())
             self._open(name, config.layout, state, recovered.hosts.get(name))
         self._topics.recover(recovered.topics)
         last = {name: state.last for name, state in recovered.pubends.items()}
@@ -312,13 +312,13 @@ class Broker:
         self._topics.tell_all(peer)
         self._sessions.handover.tell_all(peer)
 
-    def _change(self, layout: Layout, states: Mapping[str, PubendState]) -> None:
+    def _change(self, layout: Layout, states: Mapping[str, RecoveredPubend]) -> None:
         """The overlay is another one."""
         self.counters["routes_changed"] += 1
         for name in sorted(set(self._streams) - set(layout.pubends)):
             self._close(name)
         for name in sorted(set(layout.pubends) - set(self._streams)):
-            self._open(name, layout, states.get(name, PubendState()), {})
+            self._open(name, layout, states.get(name, RecoveredPubend()), {})
         for peer in self._overlay.change(layout):
             self._greet(peer)
         self._reports.keep_only(layout.brokers)
@@ -371,7 +371,9 @@ class Broker:
 
     # Pubends, release and time.
 
-    def _open(self, name: str, layout: Layout, state: PubendState, hosts: Mapping[str, int] | None) -> None:
+    def _open(
+        self, name: str, layout: Layout, state: RecoveredPubend, hosts: Mapping[str, int] | None
+    ) -> None:
         """A pubend of the layout: its stream, and if it is hosted here the pubend itself.
 
         `hosts` is what the tables say of its subscriber hosting brokers, None if they say nothing.

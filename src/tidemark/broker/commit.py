@@ -1,4 +1,4 @@
-"""Group commit: while one sync runs, the next group gathers (DESIGN 7)."""
+"""Group commit: while one sync of a disk runs, the next group of writes gathers (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class GroupCommit:
     """Actions that wait for a sync. One sync is under way at a time; what comes meanwhile shares the next."""
 
     def __init__(self, sync: Callable[[int], None]) -> None:
-        """`sync` asks for a sync with a ticket, which comes back in `synced`."""
+        """`sync` asks for a sync under a ticket; the same ticket comes back in `synced` or `failed`."""
         self._sync = sync
         self._ticket = 0
-        #: (when it succeeds, when it fails) of actions whose writes the running sync covers
+        #: (action on success, action on failure), for writes that the running sync covers
         self._running: list[tuple[Action, Action]] = []
-        #: of actions whose writes came after it was asked for
+        #: the same, for writes that came after the running sync was asked for
         self._gathering: list[tuple[Action, Action]] = []
         self._is_running = False
 
@@ -30,11 +30,11 @@ class GroupCommit:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits."""
+        """Return whether no action waits for a sync."""
         return not self._running and not self._gathering
 
     def flush(self) -> None:
-        """Ask for a sync if something waits and none is under way. Call at the end of every stimulus."""
+        """Ask for a sync if an action waits and no sync is under way. Call at the end of every stimulus."""
         if self._is_running or not self._gathering:
             return
         self._running, self._gathering = self._gathering, []
@@ -43,7 +43,7 @@ class GroupCommit:
         self._sync(self._ticket)
 
     def synced(self, ticket: int) -> None:
-        """The sync of `ticket` is done: run what waited for it. Tickets of a former life are ignored."""
+        """The sync of `ticket` is done: run the actions that waited for it. Unknown tickets are ignored."""
         if ticket != self._ticket or not self._is_running:
             return
         done, self._running = self._running, []
@@ -52,7 +52,10 @@ class GroupCommit:
             action()
 
     def failed(self, ticket: int) -> bool:
-        """The sync of `ticket` found no room: what waited for it, and what came since, did not happen."""
+        """The sync of `ticket` found no room: its writes, and all that came since, were not made.
+
+        Runs the failure action of each. Returns False, and does nothing, for a ticket that is not under way.
+        """
         if ticket != self._ticket or not self._is_running:
             return False
         undone, self._running, self._gathering = self._running + self._gathering, [], []

@@ -1,8 +1,8 @@
-"""What a broker asks of the world, and what the world tells it.
+"""Effects and stimuli: what a broker asks of the world, and what the world tells the broker.
 
-Effects are imperative and carried out in order; stimuli are in the past tense. A ticket in an effect comes
-back in the stimulus that reports its completion. After a crash the roles recover from what the disk has
-and ask afresh.
+Effects are in the imperative and are carried out in order; stimuli are in the past tense. A ticket in an
+effect comes back in the stimulus that reports its completion. A broker that has crashed starts from what its
+disk has; answers to effects of a former life are ignored.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tidemark.broker.overlay.layout import Layout
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.wire.frames import ClientFrame, PeerFrame, Range
 
@@ -34,7 +35,7 @@ class SendPeer:
 
 @dataclass(frozen=True, slots=True)
 class SendClient:
-    """Put a frame on a client's connection; lost if it has gone."""
+    """Put a frame on a client's connection; lost if the connection has gone."""
 
     client: int
     frame: ClientFrame
@@ -67,7 +68,7 @@ class SyncLog:
 
 @dataclass(frozen=True, slots=True)
 class ResumeLog:
-    """After LogFull: what was appended up to here is forgotten as well; what comes from here on counts."""
+    """After LogFull: everything appended before this effect is discarded; later appends are kept again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class FetchLog:
 
 @dataclass(frozen=True, slots=True)
 class LoseLog:
-    """Everything at or below `upto` may go from the pubend's log."""
+    """The pubend's log may discard everything at or below `upto`."""
 
     pubend: str
     upto: int
@@ -119,7 +120,7 @@ class SyncPfs:
 
 @dataclass(frozen=True, slots=True)
 class ReadPfs:
-    """Which ticks beyond `base` matched the subscriber, the first `limit` of them; report PfsRead."""
+    """Read from the PFS the first `limit` ticks beyond `base` that matched the subscriber; report PfsRead."""
 
     pubend: str
     subscriber: int
@@ -129,35 +130,35 @@ class ReadPfs:
 
 @dataclass(frozen=True, slots=True)
 class ChopPfs:
-    """Nobody will ask for ticks at or below `upto` any more."""
+    """The PFS may discard everything at or below `upto`: no subscriber will ask for it."""
 
     pubend: str
     upto: int
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a subscriber wants, in each pubend for the ticks beyond `since`; not yet in force elsewhere."""
+class SelectorSince:
+    """A selector of a durable subscriber: it holds beyond `since`, and not yet in pubends not in there."""
 
-    pattern: str
-    selector: str
+    wanted: TopicSelector
     since: CheckpointToken = field(default_factory=CheckpointToken)
 
 
 @dataclass(frozen=True, slots=True)
 class SaveSubscription:
-    """Create or replace a durable subscription in the tables; its wishes oldest first, never none.
+    """Create or replace a durable subscription in the tables.
 
-    The PFS knows what matched it beyond `known`; it may want things of before.
+    The PFS knows what matched the subscriber beyond `known`; its selectors may hold from before that.
     """
 
     subscriber: int
     name: str
-    wishes: tuple[Wish, ...]
+    #: every selector that it may still need, oldest first; never empty
+    history: tuple[SelectorSince, ...]
     known: CheckpointToken = field(default_factory=CheckpointToken)
-    #: grows when it comes from another broker; 0 while it never did
+    #: grows each time the subscription comes from another broker; 0 while it never did
     epoch: int = 0
-    #: when it was made, by its own clock; 0 if it did not say
+    #: when the subscription was made, by the subscriber's clock; 0 if the subscriber did not say
     made_at: int = field(default=0, compare=False)
 
 
@@ -179,7 +180,7 @@ class DropSubscription:
 
 @dataclass(frozen=True, slots=True)
 class SaveReleased:
-    """What a durable subscriber has acknowledged."""
+    """Save in the tables what a durable subscriber has acknowledged."""
 
     subscriber: int
     token: CheckpointToken
@@ -187,7 +188,7 @@ class SaveReleased:
 
 @dataclass(frozen=True, slots=True)
 class SaveHosts:
-    """The brokers that may have subscribers of a pubend hosted here -> the oldest row that counts.
+    """Save which brokers may have subscribers of a pubend hosted here, each with the oldest row that counts.
 
     Replaces what was saved of the pubend.
     """
@@ -229,8 +230,8 @@ Effect = (
 
 
 @dataclass(frozen=True, slots=True)
-class PubendState:
-    """What the event log knows after recovery."""
+class RecoveredPubend:
+    """What the event log knows of a pubend after recovery."""
 
     last: int = TICK_MIN
     lease: int = TICK_MIN
@@ -243,14 +244,14 @@ class PubendState:
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """The link to a neighbour is there; its first frame will be the neighbour's Hello."""
+    """The link to a neighbour is up; the first frame to come over it will be the neighbour's Hello."""
 
     peer: str
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
-    """The link to a neighbour is gone; what was on it may have arrived or not."""
+    """The link to a neighbour is down; frames that were on it may have arrived or not."""
 
     peer: str
 
@@ -287,9 +288,9 @@ class LogSynced:
 
 @dataclass(frozen=True, slots=True)
 class LogFull:
-    """There was no room for what the SyncLog of this ticket should have made durable: it is forgotten.
+    """There was no room for what the SyncLog of this ticket should have made durable: it was discarded.
 
-    Everything appended since is forgotten too, until ResumeLog.
+    Everything appended since, until ResumeLog, is discarded too.
     """
 
     ticket: int
@@ -297,9 +298,9 @@ class LogFull:
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """What the log has in `(base, upto]`; `asked` is how far was asked for. All at or below `lost` is L.
+    """What the log has in `(base, upto]`; the ReadLog asked up to `asked`, which may be further.
 
-    So are the `damaged` ranges, which the disk lost.
+    Everything at or below `lost` is L, and so are the `damaged` ranges, which the disk lost.
     """
 
     pubend: str
@@ -330,7 +331,7 @@ class PfsSynced:
 class PfsRead:
     """The subscriber matched `ticks` and nothing else in `(base, upto]`.
 
-    `unknown` is not known any more, or never was: it has to be matched again. It begins at `upto`.
+    What matched in `unknown`, which begins at `upto`, the PFS does not know: it has to be matched again.
     """
 
     pubend: str
@@ -359,24 +360,24 @@ class DrainNotice:
 
 @dataclass(frozen=True, slots=True)
 class RoutesChanged:
-    """An administrator has changed the overlay; `pubends` is what the log knows of those newly here."""
+    """An administrator has changed the overlay; `pubends`: what the log knows of those newly here."""
 
     layout: Layout
-    pubends: Mapping[str, PubendState] = field(default_factory=dict)
+    pubends: Mapping[str, RecoveredPubend] = field(default_factory=dict)
     #: what publishers are told while this broker takes nothing new from them; None while it does
     drain_notice: DrainNotice | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HostRemoved:
-    """An administrator has struck a broker off: its subscribers, if it has any, hold nothing any more."""
+    """An administrator has struck a broker off: release no longer waits for its subscribers."""
 
     host: str
 
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """The time that the broker asked to be woken at has come, or passed."""
+    """The time that `Broker.next_wake` returned has come, or passed."""
 
 
 Stimulus = (
@@ -400,15 +401,15 @@ Stimulus = (
 
 @dataclass(slots=True)
 class Outbox:
-    """The effects of one stimulus, in order; every role of a broker writes into the same one."""
+    """The effects of one stimulus, in order. Every part of a broker adds to the same outbox."""
 
     effects: list[Effect] = field(default_factory=list)
 
     def add(self, effect: Effect) -> None:
-        """One more."""
+        """Add one effect."""
         self.effects.append(effect)
 
     def take(self) -> list[Effect]:
-        """All of them, and start afresh."""
+        """Return all effects added so far, and forget them."""
         effects, self.effects = self.effects, []
         return effects

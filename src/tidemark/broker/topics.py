@@ -1,7 +1,8 @@
-"""Topics: the schemas a broker knows, and how they spread (DESIGN 4).
+"""Topics: the schemas a broker knows, and how they spread (docs/messages.md).
 
-A client declares a topic at any broker; from there it goes to every neighbour that does not know it yet. It
-is on disk before the client is told, so that whoever holds an event of it can read it after a restart.
+A client declares a topic at any broker; from there the topic goes to every neighbour that does not know it
+yet. A topic is on disk before the client is told, so that a broker that holds an event of it can read the
+event after a restart.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ class Topics:
         self._listener = listener
 
     def recover(self, topics: Iterable[Topic]) -> None:
-        """What the tables have."""
+        """Take the topics that the tables have."""
         for topic in topics:
             self._take(topic)
 
     def declare(self, client: int, frame: Topic) -> None:
-        """A client declares a topic, or a further version of it."""
+        """A client declares a topic, or a further version of it; it is answered once that is on disk."""
         before = self._count(frame.topic)
         try:
             self._check_name(frame.topic)
@@ -66,14 +67,14 @@ class Topics:
             self._keep(frame.topic, None)
 
     def describe(self, client: int, frame: Describe) -> None:
-        """A client wants to know a topic. What is not on disk yet is not known yet."""
+        """A client asks for a topic; it is answered once everything known of the topic is on disk."""
         if self._turn.tables.is_idle:
             self._answer(client, frame.topic)
         else:
             self._turn.tables.after(partial(self._answer, client, frame.topic))
 
     def heard(self, peer: str, frame: Topic) -> None:
-        """A neighbour knows a topic; the others are told if it is new here."""
+        """A neighbour tells of a topic; the other neighbours are told if it is new here."""
         before = self._count(frame.topic)
         self._take(frame)
         if self._count(frame.topic) > before:
@@ -81,7 +82,7 @@ class Topics:
             self._turn.tables.after()
 
     def problem_of(self, batch: EventBatch) -> str | None:
-        """Why these events cannot be published; None if they can."""
+        """Return why these events cannot be published; None if they can."""
         for shape in batch.shapes:
             if shape.topic not in self._registry.topics:
                 return f"there is no topic {shape.topic!r}: declare it first"
@@ -92,12 +93,12 @@ class Topics:
         return None
 
     def tell_all(self, peer: str) -> None:
-        """Tell a neighbour that has just come everything."""
+        """Tell a neighbour that has just come up about every topic."""
         for topic in self._registry.topics:
             self._out.add(SendPeer(peer, self._frame(topic)))
 
     def _take(self, frame: Topic) -> None:
-        """Learn what fits; what does not can still be read, by its own schema, if that can be understood."""
+        """Add versions that fit those known; of others keep the schemas, so that their events can be read."""
         try:
             self._register(frame)
         except TidemarkError:
@@ -107,7 +108,7 @@ class Topics:
                     self._registry.add(Schema.parse(text))
 
     def _register(self, frame: Topic) -> None:
-        """Add all versions that are not known."""
+        """Add all versions that are not known; raises TidemarkError if one does not fit."""
         schemas = [Schema.parse(text) for text in frame.schemas]
         if frame.is_open and not schemas:
             self._registry.open(frame.topic)

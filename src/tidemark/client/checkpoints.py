@@ -1,7 +1,7 @@
 """Checkpoint stores: tokens in the application's own database, in the application's own transaction.
 
 A subscriber that commits its token together with what it made of the events gets every event exactly once,
-whoever crashes and when. Nothing here ever commits, rolls back or opens a transaction.
+whatever crashes and when. A store never commits, rolls back or opens a transaction.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLACES: Mapping[str, Callable[[str, int], str]] = {
 
 
 class DatabaseCursor(Protocol):
-    """What is needed of a PEP 249 cursor."""
+    """What a store needs of a PEP 249 cursor."""
 
     rowcount: int
 
@@ -37,36 +37,39 @@ class DatabaseCursor(Protocol):
         """Run a statement."""
 
     def fetchone(self) -> Any:
-        """A row, or None."""
+        """The next row of a SELECT, or None."""
 
     def close(self) -> Any:
-        """Done with it."""
+        """Release the cursor."""
 
 
 class DatabaseConnection(Protocol):
-    """What is needed of a PEP 249 connection."""
+    """What a store needs of a PEP 249 connection."""
 
     def cursor(self) -> Any:
-        """A DatabaseCursor."""
+        """A new DatabaseCursor."""
 
 
 class CheckpointStore(Protocol):
-    """Where an application keeps its tokens."""
+    """Where an application keeps its checkpoint tokens, by the names of its subscriptions."""
 
     def load(self, name: str) -> CheckpointToken | None:
-        """The token stored last for a subscription; None if there is none."""
+        """The token that was stored last for the subscription `name`; None if there is none."""
 
     def save(self, name: str, token: CheckpointToken) -> None:
-        """Store a token, in the transaction that is open."""
+        """Store the token of the subscription `name`, in the transaction that is open."""
 
 
 class DbApiCheckpoints:
-    """Tokens in a table of any database with a PEP 249 driver: PostgreSQL, MySQL, Oracle, ..."""
+    """Checkpoint tokens in a table of any database with a PEP 249 driver: PostgreSQL, MySQL, Oracle, ..."""
 
     def __init__(
         self, connection: DatabaseConnection, table: str = TABLE_DEFAULT, *, paramstyle: str = "format"
     ) -> None:
-        """`paramstyle` is what the driver's module says: `psycopg.paramstyle`."""
+        """Use `table` of the database; `paramstyle` is that of the driver's module, `psycopg.paramstyle` say.
+
+        ConfigError if either of them is malformed.
+        """
         if not _IDENTIFIER.fullmatch(table):
             raise ConfigError(f"{table!r} is not a table's name: use letters, digits and _", key="table")
         if paramstyle not in _PLACES:
@@ -77,17 +80,20 @@ class DbApiCheckpoints:
         self._style = paramstyle
 
     def create(self) -> None:
-        """Make the table if it is not there, at the start: some databases commit when a table is made."""
+        """Make the table if it does not exist. Call this first: some databases commit with it."""
         columns = f"name VARCHAR({NAME_CHARACTERS_MAX}) NOT NULL PRIMARY KEY, token TEXT NOT NULL"
         self._execute(f"CREATE TABLE IF NOT EXISTS {self._table} ({columns})")
 
     def load(self, name: str) -> CheckpointToken | None:
-        """The token stored last for a subscription; TokenError if what is stored is not one."""
+        """The token that was stored last for the subscription `name`; None if there is none.
+
+        TokenError if what is stored is not a token.
+        """
         row = self._execute(f"SELECT token FROM {self._table} WHERE name = {{name}}", name=name)
         return None if row is None else CheckpointToken.parse(row[0])
 
     def save(self, name: str, token: CheckpointToken) -> None:
-        """Store a token in the transaction that is open: it holds when you commit."""
+        """Store the token of the subscription `name` in the open transaction; it holds once you commit."""
         text = token.text()
         update = f"UPDATE {self._table} SET token = {{token}} WHERE name = {{name}}"
         if self._execute(update, token=text, name=name) is None:
@@ -95,7 +101,7 @@ class DbApiCheckpoints:
             self._execute(insert, name=name, token=text)
 
     def _execute(self, statement: str, **values: str) -> Sequence[Any] | None:
-        """Run it; a row of a SELECT, something for a change that changed a row, else None."""
+        """Run a statement: a row of a SELECT, or one for a change that changed something; else None."""
         place = _PLACES[self._style]
         places = {name: place(name, number) for number, name in enumerate(values, 1)}
         parameters: Any = values if self._style in ("named", "pyformat") else tuple(values.values())
@@ -115,7 +121,8 @@ class DbApiCheckpoints:
 
 
 class SqliteCheckpoints(DbApiCheckpoints):
-    """Tokens in a table of an SQLite database."""
+    """Checkpoint tokens in a table of an SQLite database."""
 
     def __init__(self, connection: DatabaseConnection, table: str = TABLE_DEFAULT) -> None:
+        """Use `table` of the database; ConfigError if that is not the name of a table."""
         super().__init__(connection, table, paramstyle="qmark")

@@ -1,8 +1,8 @@
 """LoopThread: an event loop on a thread of its own, for programs that block.
 
-Work is begun on the loop and never where it is asked for: an interrupt, which may come at any moment there,
-leaves no coroutine behind that nobody awaits. Nothing outlives the thread, and nobody waits for it in vain:
-whoever still does when it ends gets the error of something that is closed.
+Coroutines are made on the loop's thread and never in the calling thread, where an interrupt may come at any
+moment: so an interrupt leaves no coroutine behind that nobody awaits. Nothing outlives the thread, and no
+call waits for it in vain: calls that still wait when the thread ends raise ClosedError.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _T = TypeVar("_T")
 
 
 class LoopThread:
-    """Runs what is awaited, for other threads."""
+    """Runs coroutines for other threads."""
 
     def __init__(
         self, name: str, closed: Callable[[], ClosedError], last: Callable[[], Awaitable[None]]
     ) -> None:
-        """`closed` makes the error of whoever comes too late; `last` is done in any case before it ends."""
+        """`closed` makes the error of calls that come too late; `last` is awaited before the loop ends."""
         self._closed = closed
         self._last = last
-        #: what somebody waits for
+        #: the results that calls of `run` wait for
         self._waited_for: set[Future[Any]] = set()
         self._is_ending = False
         begun: Future[asyncio.AbstractEventLoop] = Future()
@@ -47,13 +47,13 @@ class LoopThread:
             loop.run_until_complete(_cancel_others())
         finally:
             loop.close()
-            # What was asked for between the last turn of the loop and its end.
+            # Calls that came between the last turn of the loop and its end.
             for future in list(self._waited_for):
                 if future.set_running_or_notify_cancel():
                     future.set_exception(self._closed())
 
     def run(self, begin: Callable[_P, Awaitable[_T]], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call it on the loop and wait for what it gives, or raises; an interrupt ends the work too."""
+        """Call `begin` on the loop, await its result and return it. An interrupt cancels the work."""
         future: Future[_T] = Future()
         self._waited_for.add(future)
         future.add_done_callback(self._waited_for.discard)
@@ -85,19 +85,19 @@ class LoopThread:
     def _ended(self, future: Future[_T], work: asyncio.Future[_T]) -> None:
         error = self._closed() if work.cancelled() else work.exception()
         if not future.set_running_or_notify_cancel():
-            return  # nobody waits any more
+            return  # the caller was interrupted
         if error is not None:
             future.set_exception(error)
         else:
             future.set_result(work.result())
 
     def soon(self, call: Callable[[], object]) -> None:
-        """Call it on the loop; not any more when that has ended."""
+        """Call `call` on the loop, unless the loop has ended."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
 
     def stop(self) -> None:
-        """End the thread, and with it all that is under way."""
+        """End the thread and all calls that are under way; return when it has ended."""
         self.soon(self._end)
         self._thread.join()
 

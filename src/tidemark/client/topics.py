@@ -1,8 +1,8 @@
-"""ClientTopics: the schemas this client knows, and how it learns and declares them.
+"""ClientTopics: the schemas that a client knows, and how it learns and declares them.
 
-A value is encoded by the newest version of a declared topic, or, in an open topic, by its own shape, which is
-declared when it is first met. A delivered event is read by the schema it was written in: one that is not
-known here is asked for before the event is handed out.
+A value is encoded by the newest version of a declared topic or, in an open topic, by its own shape, which the
+client declares when it first meets it. A delivered event is read by the schema in which it was written: if
+the client does not know that schema, it asks the broker before the event is handed out.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
 from tidemark.wire.frames import Describe, Refused, Topic
 
-#: What one client remembers of shapes by how they look; forgotten ones are inferred again.
+#: How many kinds of values are remembered for one open topic; forgotten ones are inferred again.
 KINDS_MAX = 4_096
 READERS_MAX = 64
-#: Values whose class says all about their type.
+#: Classes whose values all have the same type in the schema language.
 _PLAIN = frozenset((bool, int, float, str, bytes, type(None), datetime))
 
 Accessor = Callable[[bytes], Any]
@@ -42,9 +42,9 @@ class KnownTopic:
 
     def __init__(self, schemas: TopicSchemas) -> None:
         self.schemas = schemas
-        #: texts that were learnt already
+        #: the texts of the schemas in `schemas`
         self.texts: set[str] = set()
-        #: of an open topic: how a value looks -> its shape
+        #: of an open topic: the kind of a value -> its shape and schema
         self.kinds: dict[object, tuple[Shape, Schema]] = {}
         self.accessors: dict[tuple[int, str], Accessor] = {}
 
@@ -55,7 +55,7 @@ class KnownTopic:
 
 
 class ClientTopics:
-    """Every topic met. `send` may be called at any time; what was asked is asked again by `again`."""
+    """Every topic that the client has met. `send` may drop frames: `again` sends them again."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -63,21 +63,21 @@ class ClientTopics:
         self._known: dict[str, KnownTopic] = {}
         self._shapes: set[Shape] = set()
         self._readers: dict[frozenset[str], TopicReader] = {}
-        #: topic -> what was asked about it and not answered; answers come in this order
+        #: topic -> the frames about it that are not answered; the broker answers them in this order
         self._asked: dict[str, deque[tuple[Describe | Topic, asyncio.Future[Topic]]]] = {}
 
     # Asking.
 
     async def describe(self, topic: str) -> Topic:
-        """Ask what a topic is."""
+        """Ask the broker what a topic is; without schemas and not open, there is no such topic."""
         return await self._ask(topic, Describe(topic))
 
     async def declare(self, topic: str, schema: Schema | None, *, is_open: bool) -> None:
-        """Create a topic, or add a version (of an open one, a shape) to it."""
+        """Create a topic, or add a version (of an open topic: a shape) to it; RefusedError if refused."""
         await self._ask(topic, Topic(topic, is_open, () if schema is None else (schema.text,)))
 
     async def prepare(self, topic: str, value: Any) -> None:
-        """Make sure that `encode` can encode this value."""
+        """Learn or declare what `encode` needs to encode `value`. RefusedError, EncodeError."""
         if topic not in self._known:
             await self.describe(topic)
         known = self._known.get(topic)
@@ -87,7 +87,7 @@ class ClientTopics:
         try:
             await self.declare(topic, Schema(infer(value)), is_open=True)
         except RefusedError:
-            # Somebody else may have declared it just now.
+            # Another client may have declared the topic just now.
             self._forget(topic)
             answer = await self.describe(topic)
             if answer.is_open or not answer.schemas:
@@ -100,13 +100,13 @@ class ClientTopics:
         return future
 
     def again(self) -> None:
-        """A new connection: ask again what has not been answered. All of it may be asked twice."""
+        """A new connection: send again what is not answered. Describing and declaring twice does no harm."""
         for asked in self._asked.values():
             for frame, _ in asked:
                 self._send(frame)
 
     def answered(self, frame: Topic) -> None:
-        """A broker said what a topic is."""
+        """The broker said what a topic is."""
         problem: TidemarkError | None = None
         try:
             self._learn(frame)
@@ -115,7 +115,7 @@ class ClientTopics:
         self._settle(frame.topic, frame if problem is None else problem)
 
     def refused(self, frame: Refused) -> None:
-        """A broker refused to declare or describe a topic."""
+        """The broker refused to declare or describe a topic."""
         error = error_of(frame)
         self._settle(frame.name, error)
 
@@ -162,7 +162,10 @@ class ClientTopics:
     # Writing.
 
     def encode(self, topic: str, value: Any) -> tuple[Shape, bytes] | None:
-        """The message of a value; None if the topic, or this shape of it, must be prepared first."""
+        """The shape and encoded fields of a value; None if `prepare` has to be awaited first.
+
+        EncodeError if the value does not fit the topic.
+        """
         known = self._known.get(topic)
         if known is None:
             return None
@@ -183,17 +186,17 @@ class ClientTopics:
     # Reading.
 
     def missing(self, batch: EventBatch) -> list[str]:
-        """Topics to ask about before the events of this batch can be read."""
+        """The topics that the broker must be asked about before the events of this batch can be read."""
         known = self._shapes
         unknown = [index for index, shape in enumerate(batch.shapes) if shape not in known]
         if not unknown:
             return []
-        # The dictionary of a batch may name shapes of which it has no row.
+        # A batch may name shapes that none of its rows has.
         used = np.unique(batch.prelude("shape")).tolist()
         return sorted({batch.shapes[index].topic for index in unknown if index in used})
 
     async def fetch(self, batch: EventBatch) -> None:
-        """Ask for the schemas that this batch needs; DecodeError if the broker does not know them either."""
+        """Learn the schemas that this batch needs; DecodeError if the broker does not know them either."""
         missing = self.missing(batch)
         for topic in missing:
             await self.describe(topic)
@@ -205,14 +208,14 @@ class ClientTopics:
             )
 
     def decode(self, shape: Shape, message: bytes) -> Any:
-        """All fields of a message."""
+        """All fields of an encoded message."""
         known = self._known[shape.topic]
         if known.schemas.is_open:
             return self._registry.schemas[shape.fingerprint].decode(message)
         return known.schemas.reader.resolution(shape.fingerprint).decode(message)
 
     def accessor(self, shape: Shape, path: str) -> Accessor:
-        """How one field is read from messages of this shape; KeyError if no event of the topic has it."""
+        """A function that reads one field from messages of this shape; KeyError if no event can have it."""
         known = self._known[shape.topic]
         found = known.accessors.get((shape.fingerprint, path))
         if found is None:
@@ -231,7 +234,7 @@ class ClientTopics:
         return schema.accessor(key) if schema.holder(key) is not None else _absent
 
     def reader(self, batch: EventBatch) -> TopicReader:
-        """What sees all events of a batch; of several topics, the least schema that all of them fit."""
+        """A reader of all events of a batch; for several topics, by the least schema that all of them fit."""
         topics = frozenset(shape.topic for shape in batch.shapes if shape in self._shapes)
         if len(topics) == 1:
             return self._known[next(iter(topics))].schemas.reader
@@ -247,7 +250,10 @@ class ClientTopics:
 
 
 def _kind(value: Any) -> object:
-    """What has the same kind has the same shape. Cheap for a dict of plain values, which most events are."""
+    """The kind of a value: values of one kind have one shape. Cheap for a dict of plain values, as most are.
+
+    EncodeError if the value is no dict and no dataclass instance.
+    """
     if type(value) is dict:
         classes = tuple(map(type, value.values()))
         if _PLAIN.issuperset(classes):

@@ -1,7 +1,10 @@
-"""Audience: who wants which events, topic by topic.
+"""Audience: the members that want events, over all topics.
 
-A matcher for each topic that has been met, holding the members whose pattern matches it. A member is a
-number: a subscriber's wish at its host, a line of a neighbour's interest.
+A member is a number with a topic pattern and a selector. What a number stands for is the owner's affair: a
+subscription at a host, a line of a neighbour's interest at a relay, a returning subscriber in deep catch-up.
+The audience keeps a matcher for each topic that it has met, with the members whose pattern matches the topic.
+It follows the registry: when a topic gets a new version of its schema, the topic's matcher is told of the
+changed types, and members whose selector did not fit before are tried again.
 """
 
 from __future__ import annotations
@@ -25,26 +28,32 @@ Rows = NDArray[np.int64]
 Members = NDArray[np.uint32]
 Sets = NDArray[np.uint32]
 
-#: Versions of a topic's schema for which there is a matcher of single events.
+#: Versions of a topic's schema for which a matcher of single events is kept.
 SINGLES_MAX = 64
+#: the rows of a batch of one event; shared by all answers, hence not writable
 _ONLY_ROW: Rows = np.zeros(1, np.int64)
 _ONLY_ROW.flags.writeable = False
 
 
 class _Topic:
-    """The members that one topic concerns."""
+    """The members whose pattern matches one topic."""
 
     def __init__(self, reader: TopicReader) -> None:
         self.reader = reader
         self.matcher = Matcher(reader)
+        #: the members that are in `matcher`
         self.joined: set[int] = set()
-        #: members whose selector does not fit the topic's fields: there it is never true
+        #: the members whose selector does not fit the topic's fields, so that it is true for no event
         self.misfits: set[int] = set()
-        #: fingerprint -> what matches an event that comes alone; None where only the matcher can
+        #: fingerprint of a schema -> the matcher of an event that comes alone; None where `matcher` has to do
+        #: it. Emptied whenever members or types change.
         self.singles: dict[int, SingleMatcher | None] = {}
 
     def single(self, fingerprint: int) -> SingleMatcher | None:
-        """What matches one event of this schema, as of the members there are now."""
+        """The matcher for single events of this schema, for the present members.
+
+        None if there can be none.
+        """
         if fingerprint not in self.singles:
             if len(self.singles) >= SINGLES_MAX:
                 self.singles.clear()
@@ -53,22 +62,29 @@ class _Topic:
 
 
 class Audience:
-    """All members, as matchers. The schema of every event asked about must be known (`unknown_from`)."""
+    """All members, and a matcher for each topic.
+
+    `matches`, `match_sets` and `chosen` need the schema of every event: ask `unknown_from` first.
+    """
 
     def __init__(self, registry: Registry) -> None:
+        #: shared with the owner, who adds topics and schemas to it; the audience only reads it
         self._registry = registry
         self._members: dict[int, tuple[TopicPattern, str]] = {}
         self._topics: dict[str, _Topic] = {}
 
     def add(self, member: int, pattern: str, selector: str) -> None:
-        """A member joins."""
+        """Add a member, which must be new. TopicError if `pattern` is no topic pattern.
+
+        A selector that does not fit the fields of a topic is true for no event of that topic.
+        """
         assert member not in self._members
         self._members[member] = (TopicPattern.parse(pattern), selector)
         for name in self._topics:
             self._join(name, self._topic(name), member)
 
     def remove(self, member: int) -> None:
-        """A member leaves; one that is not there is left in peace."""
+        """Remove a member; does nothing if there is no such member."""
         if self._members.pop(member, None) is None:
             return
         for topic in self._topics.values():
@@ -79,7 +95,7 @@ class Audience:
                 topic.singles.clear()
 
     def unknown_from(self, batch: EventBatch) -> int | None:
-        """The first row whose topic, or version of its schema, is not known here yet; None if all are."""
+        """The first row whose topic, or whose schema, the registry does not know; None if it knows all."""
         unknown = [index for index, shape in enumerate(batch.shapes) if not self._is_known(*shape)]
         if not unknown:
             return None
@@ -87,7 +103,10 @@ class Audience:
         return int(rows[0]) if len(rows) else None
 
     def matches(self, batch: EventBatch) -> Iterator[tuple[Rows, Members]]:
-        """Rows of the batch and the members that want just these; what nobody wants is left out."""
+        """Yields rows of the batch and the members that want these rows; rows that nobody wants are left out.
+
+        A row is in one group only; rows with the same members may come in several groups.
+        """
         alone = self._only_message(batch) if batch.count == 1 else None
         if alone is not None:
             members = _members(*alone)
@@ -97,19 +116,23 @@ class Audience:
         for name, rows, part in _by_topic(batch):
             topic = self._topic(name)
             sets = _match(topic, part, otherwise=0)
-            # A set of Python's is faster than np.unique for as few as there are.
+            # For so few numbers a Python set is faster than np.unique.
             for match_set in sorted(set(sets.tolist()) - {0}):
                 chosen = sets == match_set
                 yield (rows if chosen.all() else rows[chosen]), topic.matcher.members(match_set)
 
     def match_sets(self, batch: EventBatch) -> Iterator[tuple[str, Rows, Sets, Matcher]]:
-        """For each topic its rows, the match set of each row, and the matcher that knows who is in them."""
+        """Yields for each topic its rows, the match set of each row, and the matcher with their members."""
         for name, rows, part in _by_topic(batch):
             topic = self._topic(name)
             yield name, rows, _match(topic, part, otherwise=0), topic.matcher
 
     def wanted(self, batch: EventBatch) -> Bools:
-        """wanted[row]: some member wants the event, or it cannot be told that none does."""
+        """wanted[row]: some member wants the event, or it cannot be ruled out that one does.
+
+        It cannot be ruled out where the topic or the schema is not known, where a member's selector does not
+        fit the fields known here, and where the message cannot be read.
+        """
         wanted = np.zeros(batch.count, np.bool_)
         for name, rows, part in _by_topic(batch):
             if name not in self._registry.topics or self.unknown_from(part) is not None:
@@ -128,7 +151,10 @@ class Audience:
         return chosen
 
     def _only_message(self, batch: EventBatch) -> tuple[SingleMatcher, bytes] | None:
-        """The message of the only event, and what matches it; None if the batch has to be matched as one."""
+        """The matcher for single events and the message of the only event.
+
+        None if a batch matcher must do it.
+        """
         at, _, _, _, key_bytes, _ = PRELUDE.unpack_from(batch.body.data)
         shape = batch.shapes[at]
         single = self._topic(shape.topic).single(shape.fingerprint)
@@ -170,7 +196,7 @@ class Audience:
 
 
 def _members(single: SingleMatcher, message: bytes) -> Members | None:
-    """Who wants the event; None if it cannot be read."""
+    """The members that want the event; None if the message cannot be read."""
     try:
         return single.members(message)
     except DecodeError:
@@ -178,10 +204,10 @@ def _members(single: SingleMatcher, message: bytes) -> Members | None:
 
 
 def _match(topic: _Topic, part: EventBatch, *, otherwise: int) -> Sets:
-    """The match set of each row; `otherwise` for a row whose message cannot be read.
+    """sets[row]: the match set of each row, or `otherwise` for a row whose message cannot be read.
 
-    Publishers are refused what can be seen to be wrong, but not every field of every event is looked at
-    before somebody asks for it. What cannot be read must not stop the events around it.
+    A broker refuses a message whose header is wrong when it is published, but fields are looked at only when
+    a selector asks for them. A damaged message must not stop the events around it.
     """
     try:
         return topic.matcher.match(topic.reader.columns(part))
@@ -193,7 +219,7 @@ def _match(topic: _Topic, part: EventBatch, *, otherwise: int) -> Sets:
 
 
 def _by_topic(batch: EventBatch) -> Iterator[tuple[str, Rows, EventBatch]]:
-    """The rows of each topic, and a batch of them."""
+    """Yields each topic of the batch with its rows and a batch of them."""
     topics = sorted({shape.topic for shape in batch.shapes})
     if len(topics) == 1:
         yield topics[0], np.arange(batch.count), batch

@@ -1,4 +1,4 @@
-"""What a selector means and how it is found, for `tidemark explain`."""
+"""What a selector means and how the index finds its events, for `tidemark explain`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ _TRUTHS = {True: "true", False: "false", None: "unknown"}
 
 
 def describe(text: str, schema: Schema, events: Sequence[Any] | None = None) -> dict[str, Any]:
-    """What `tidemark explain --json` prints; with events, the truth of the selector for each."""
+    """What `tidemark explain --json` prints; with `events`, also the truth of the selector for each.
+
+    SelectorError if the selector cannot be parsed or does not fit the schema.
+    """
     selector = Selector.parse(text, schema)
     clauses = normalise(selector.tree, schema)
     description: dict[str, Any] = {
@@ -64,7 +67,7 @@ def describe(text: str, schema: Schema, events: Sequence[Any] | None = None) -> 
 
 
 def render(description: dict[str, Any]) -> str:
-    """The same as text."""
+    """What `tidemark explain` prints: the description as text."""
     parts = [
         f"selector   {description['canonical']}",
         "tree\n" + "\n".join(_tree_lines(description["tree"], 1)),

@@ -1,11 +1,12 @@
 """The batch matcher: which subscribers want which events of a topic.
 
-One index for all subscriptions of a topic. A batch of events comes in as columns and leaves as one number a
-row: its match set, the set of subscribers whose selectors are true for it. Selectors that are equal share a
-rule; a rule is one or more boxes in the space of keys (`index.ranges`), found through a trie of grid cells
-(`index.trie`); what is no box is evaluated once a batch (`index.conditions`).
+A matcher has one index for all subscriptions of a topic. It takes a batch of events as columns and returns
+one number for each row: the row's match set, the set of subscribers whose selectors are true for it. Equal
+selectors share a rule. A rule is one or more boxes in the space of keys (`index.ranges`), which are found
+through a trie of grid cells (`index.trie`). A condition that is no box is evaluated once a batch
+(`index.conditions`).
 
-Everything is exact: three-valued logic as `matching.selectors.tree` defines it, on any value, whatever was
+Matching is exact: three-valued logic as `matching.selectors.tree` defines it, on any value, whatever was
 added and removed before.
 """
 
@@ -42,6 +43,7 @@ class Matcher:
         keep_freed_memory()
         self._fields = fields
         self._keys = Keys()
+        #: shared with the index, which files boxes under conditions; the matcher acquires and releases them
         self._conditions = Conditions()
         self._index = BoxIndex(self._conditions)
         self._rules = Rules()
@@ -54,7 +56,7 @@ class Matcher:
         return len(self._rule_of)
 
     def add(self, subscriber: int, selector: Selector) -> None:
-        """Index a selector, checked against the matcher's fields; it replaces the subscriber's older one."""
+        """Index a subscriber's selector, which was checked against the fields; it replaces an earlier one."""
         assert 0 <= subscriber <= SUBSCRIBER_MAX
         number = self._rules.number(selector.tree)
         if number is None:
@@ -69,16 +71,17 @@ class Matcher:
         self._rule_of[subscriber] = number
 
     def remove(self, subscriber: int) -> None:
-        """Forget a subscriber, which must be there."""
+        """Remove a subscriber, which must have been added."""
         number = self._rule_of.pop(subscriber)
         if self._rules.unsubscribe(number, subscriber) == 0:
             self._unindex_rule(number)
             self._rules.remove(number)
 
     def match(self, columns: ColumnSource) -> NDArray[np.uint32]:
-        """set[row]: the number of the match set of each event; 0 when nobody wants it.
+        """set[row]: the number of the match set of each event; 0 when no subscriber wants it.
 
-        The sets of the latest call can be asked for with `members`; older ones may have been forgotten.
+        `members` knows the sets of the latest call; earlier ones may have been forgotten. DecodeError if a
+        field that some selector reads is damaged.
         """
         self._sets.renew()
         truths = Truths(self._conditions, columns)
@@ -90,24 +93,27 @@ class Matcher:
         return sets[0] if len(sets) == 1 else np.concatenate((*sets, np.zeros(0, np.uint32)))
 
     def members(self, match_set: int) -> NDArray[np.uint32]:
-        """The subscribers in a set that `match` returned, ascending. What a number means never changes."""
+        """The subscribers in a set that `match` returned, ascending. A number always means the same set."""
         return self._sets.members(match_set)
 
     def members_of(self, match_sets: NDArray[np.uint32]) -> tuple[Index, NDArray[np.uint32]]:
-        """match_sets[n], none of them 0 -> which[m], subscriber[m]: `members` of many at once, unordered."""
+        """match_sets[n], none of them 0 -> which[m], subscriber[m]: the members of many sets, in no order.
+
+        which[m] is an index into `match_sets`.
+        """
         return self._sets.members_of(match_sets)
 
     def rules(self, most: int) -> list[tuple[Node, NDArray[np.uint32]]] | None:
-        """Every distinct selector, and its subscribers in no order; None if there are more than `most`."""
+        """Every distinct selector with its subscribers, in no order; None if there are more than `most`."""
         if len(self._rules) > most:
             return None
         return [(tree, self._rules.subscribers(number)) for number, tree in self._rules]
 
     def retype(self, fields: FieldTypes) -> None:
-        """The schema has evolved: index those selectors anew that read a field of another type now.
+        """Go by new types of the fields: index the selectors anew that read a field whose type has changed.
 
-        To be called before any `add` or `match` that goes by the new types, also when `fields` is the same
-        object with other answers.
+        Call this after the schema has evolved and before any `add` or `match` with the new types, also when
+        `fields` is the same object with other answers.
         """
         changed = {
             path for path in self._rules.paths() if declared_type(path, fields) != self._keys.declared(path)
@@ -120,11 +126,11 @@ class Matcher:
             self._index_rule(number, plans_of(self._rules.tree(number), fields))
 
     def explain(self, selector: Selector) -> dict[str, Any]:
-        """How the index finds the events of a selector, were it added now.
+        """How the index would find the events of a selector if it were added now.
 
-        For each clause: `access`, the constraints that lead to it once there are more than a few dozen (none:
-        every event is checked); `checks`, the others; `conditions`, what is evaluated for a whole batch; and
-        its number of boxes.
+        For each clause: `access`, the constraints by which events find its boxes once there are more than a
+        few dozen boxes (none: every event is checked); `checks`, the other constraints; `conditions`, which
+        are evaluated for the whole batch; and `boxes`, their number.
         """
         known = self._rules.number(selector.tree)
         plans = plans_of(selector.tree, self._fields)
@@ -140,7 +146,7 @@ class Matcher:
 
     @property
     def memory_bytes(self) -> int:
-        """What the index holds, without the selectors themselves: exact for arrays, about for the rest."""
+        """The memory of the index without the selectors: exact for arrays, an estimate for the rest."""
         parts = self._index.nbytes + self._conditions.nbytes + self._rules.nbytes + self._sets.nbytes
         return parts + sys.getsizeof(self._rule_of) + 64 * len(self._rule_of)
 
@@ -174,9 +180,9 @@ class Matcher:
         return self._sets.intern(digests, lambda wanted: self._rules.members(rows, rules, wanted, count))
 
     def _match_one_by_one(self, columns: ColumnSource) -> tuple[Index, Index]:
-        """(row, rule) when a field is not of the type that the matcher was told: right, but slow.
+        """row[n], rule[n] by evaluating each rule, for columns that are not of the declared types: slow.
 
-        Happens only to batches in between, of a schema version that `retype` has not been told of yet.
+        It is needed only for batches of a schema version that `retype` has not been called for yet.
         """
         rows, rules = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for number, tree in self._rules:

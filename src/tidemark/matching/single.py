@@ -1,9 +1,9 @@
-"""One event against few rules: what the batch matcher answers, without arrays.
+"""One event against few rules: the batch matcher's answer, without arrays.
 
-An array operation costs about the same for one row as for a hundred, and matching takes dozens of them. An
-event that comes alone is faster matched by reading its fields from its bytes and asking the reference.
-The answers are those of `Matcher.match`, also for what is malformed: every field that some rule reads is
-read, and if one of them, or the header of the message, cannot be, nothing is said of the event at all.
+An array operation costs about the same for one row as for a hundred, and matching a batch takes dozens of
+them. A single event is matched faster by reading its fields from its bytes and asking the reference
+evaluator. The answers are those of `Matcher.match`, also for malformed messages: every field that some rule
+reads is read, and DecodeError is raised if one of them, or the header of the message, is damaged.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tidemark.message.types import Atomic, Kind, Path
 
 Members = NDArray[np.uint32]
 
-#: With more rules than this the index wins.
+#: With more rules than this the index is faster.
 RULES_MAX = 16
-#: Sets of rules whose members are remembered.
+#: Combinations of rules whose members are remembered.
 SETS_MAX = 1_024
-#: Kinds of which an accessor and a column tell the same, bit for bit.
+#: Kinds for which an accessor and a column return the same value, bit for bit.
 _PLAIN = (Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.STRING, Kind.BYTES)
 
 _NOBODY: Members = np.zeros(0, np.uint32)
 
 
 class SingleMatcher:
-    """The rules of a matcher as of now, for messages of one schema."""
+    """The rules that a matcher had when this was made, for messages of one schema."""
 
     def __init__(
         self,
@@ -44,18 +44,18 @@ class SingleMatcher:
         fields: list[tuple[Path, Callable[[bytes], Any]]],
         flat: Flat | None,
     ) -> None:
-        """Use `single_matcher`. Without `flat` no field is read, and so no header looked at."""
+        """`single_matcher` makes one. `flat` is None if no rule reads a field: then no header is checked."""
         self._rules = [tree for tree, _ in rules]
         self._members_of = [members for _, members in rules]
         self._fields = fields
         self._flat = flat
-        #: which rules hold -> all their members
+        #: indices of the rules that are true -> all their members, not writable since callers keep them
         self._sets: dict[tuple[int, ...], Members] = {(): _NOBODY}
 
     def members(self, message: bytes) -> Members:
-        """The subscribers that want this event, ascending; DecodeError if it cannot be read."""
+        """The subscribers that want this event, ascending; DecodeError if the message is damaged."""
         if self._flat is not None:
-            _check_header(self._flat, message)
+            self._flat.check_header(message)
         values = {path: access(message) for path, access in self._fields}
         holding = tuple(
             [at for at, tree in enumerate(self._rules) if evaluate(tree, values.__getitem__) is True]
@@ -73,7 +73,10 @@ class SingleMatcher:
 
 
 def single_matcher(matcher: Matcher, reader: TopicReader, fingerprint: int) -> SingleMatcher | None:
-    """The matcher for single messages of one schema; None if the rules are too many, or a field not plain."""
+    """The matcher for single messages of one schema.
+
+    None if it has too many rules or a field is not plain.
+    """
     rules = matcher.rules(RULES_MAX)
     if rules is None:
         return None
@@ -82,9 +85,9 @@ def single_matcher(matcher: Matcher, reader: TopicReader, fingerprint: int) -> S
     for path in sorted(frozenset().union(*(paths_of(tree) for tree, _ in rules))):
         item = reader.type_of(path)
         if path[0].startswith("_"):
-            return None  # a header
+            return None  # the rule reads a header, which is not in the message
         if item is None:
-            fields.append((path, _absent))  # of an open topic: no event has it yet
+            fields.append((path, _absent))  # a field of an open topic that no event has had yet
             continue
         access = _plain_accessor(reader, fingerprint, path, item)
         if access is None:
@@ -114,14 +117,6 @@ def _plain_accessor(
     if not isinstance(node.leaf.basic, Atomic) or node.leaf.basic.kind not in _PLAIN:
         return None
     return reader.resolution(fingerprint).accessor(path)
-
-
-def _check_header(flat: Flat, message: bytes) -> None:
-    """As a batch's messages are checked before any field of them is read."""
-    width = flat.code_width
-    code = int.from_bytes(message[:width], "little")
-    if len(message) < width or code >= flat.count or len(message) < flat.layout(code).size:
-        raise DecodeError("a message has no case's code, or is shorter than the header of its case")
 
 
 def _absent(_: bytes) -> None:

@@ -1,9 +1,9 @@
 """Topic names and topic patterns.
 
-A topic is levels joined by dots: `trades.equity.us`. In a pattern `*` stands for exactly one level, and `>`,
-as the last level only, for one or more: `trades.>` takes `trades.equity` and all below, not `trades` itself.
-A pattern stands for the set of topics it matches; `covers` and `intersects` are exact about those sets (but
-for the bound on a name's length, which no realistic pattern comes near).
+A topic's name is levels joined by dots: `trades.equity.us`. In a pattern `*` stands for exactly one level,
+and `>`, as the last level only, for one or more levels: `trades.>` matches `trades.equity` and all below it,
+but not `trades` itself. A pattern stands for the set of topics it matches; `covers` and `intersects` are
+exact about those sets, except that they ignore the bound on the length of a name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REST = ">"
 
 
 def parse_topic(name: str) -> tuple[str, ...]:
-    """The levels of a topic's name, or TopicError."""
+    """The levels of a topic's name; TopicError if it is not one."""
     levels = _levels(name)
     if any(wildcard in name for wildcard in (ONE, REST)):
         raise TopicError("a topic's name has no wildcards; `*` and `>` are for patterns", topic=name)
@@ -29,16 +29,16 @@ def parse_topic(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """The set of topics that match."""
+    """A pattern, which stands for the set of topics that match it."""
 
-    #: One each for the first levels: its name, or `*`. Without the final `>`.
+    #: the name, or `*`, of each level but a final `>`
     levels: tuple[str, ...]
-    #: Ended in `>`: one or more levels follow.
+    #: The pattern ends in `>`: one or more further levels follow.
     rest: bool = False
 
     @classmethod
     def parse(cls, text: str) -> TopicPattern:
-        """A pattern, or a topic's plain name, from its text; or TopicError."""
+        """The pattern of a text, which may also be a topic's plain name; TopicError if it is neither."""
         levels = _levels(text)
         rest = levels[-1] == REST
         named = levels[:-1] if rest else levels
@@ -51,15 +51,15 @@ class TopicPattern:
 
     @property
     def is_exact(self) -> bool:
-        """No wildcards: a single topic."""
+        """True if the pattern has no wildcards, and so matches a single topic."""
         return not self.rest and ONE not in self.levels
 
     def matches(self, topic: str) -> bool:
-        """Is the topic of this (valid) name in the set?"""
+        """Does the topic match? `topic` must be a valid name."""
         return self.covers(TopicPattern(tuple(topic.split("."))))
 
     def covers(self, other: TopicPattern) -> bool:
-        """Is every topic that matches `other` matched by this?"""
+        """Does every topic that matches `other` match this pattern?"""
         if self.rest:
             # The shortest topic of `other` must reach into the rest.
             fits = len(other.levels) + other.rest > len(self.levels)
@@ -78,7 +78,7 @@ class TopicPattern:
         )
 
     def _reaches(self, other: TopicPattern) -> bool:
-        """Has this a topic at least as long as the shortest of `other`?"""
+        """Does this pattern match a topic with at least as many levels as the shortest topic of `other`?"""
         return self.rest or len(self.levels) >= len(other.levels) + other.rest
 
     def __str__(self) -> str:

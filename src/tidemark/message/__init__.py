@@ -1,8 +1,11 @@
-"""Messages: the schema language, flat tuples, codec and event batches. No I/O.
+"""Messages: the schema language, flat tuples, the codec and event batches, without I/O (docs/messages.md).
 
-`types` and `parse` are the language, `schema` puts it to use, `codec` has the bytes, `batches` many messages
-at once, `foreign` the schemas and values of other worlds, `evolve` and `registry` what happens when
-they change.
+`schema.Schema` is the entry: it encodes and decodes messages and reads single fields. Below it are `types`
+(the tree of a schema), `parse` and `text` (its text), `names`, `members` and `validate` (what it may hold)
+and the `codec` package (the bytes). `batches` holds many messages in one buffer and their fields as columns.
+`foreign` converts from and to dataclasses, JSON and Arrow. `evolve` reads messages of another version of a
+schema, and `registry` knows the versions of every topic. `show` prints a schema for people, and `error_path`
+puts the path of the wrong part into an error.
 """
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape

@@ -1,21 +1,21 @@
-"""Schemas change; messages already written do not (gryphon-scalability IV.D).
+"""Schema evolution: reading messages that were written in another version (gryphon-scalability IV.D).
 
 Two properties make the untagged format as extensible as a tagged one: a reader ignores what it does not
-know, and notices what is not there. Writer and reader are matched by name once per pair, then every
-message of that pair is read through the result.
+know, and notices what is not there. The fields of writer and reader are matched by name once per pair of
+schemas (`Resolution`), and every message of that pair is read through the result.
 
-- A field the writer had and the reader has not: ignored.
-- A field the reader has and the writer had not: None (NULL to a selector), also where it is not optional.
-- A variant case the reader does not have: UnknownCase with its name.
+- A field that only the writer has is ignored.
+- A field that only the reader has is None (NULL to a selector), also where it is not optional.
+- A variant case that the reader does not have becomes UnknownCase with its name.
 - A number of a narrower type is widened where nothing is lost; long to double is allowed too, since an
   open topic's shapes meet there (1 and 1.5 in one field).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidemark.errors import IncompatibleSchemaError
 from tidemark.message.codec.flat import (
@@ -30,13 +30,14 @@ from tidemark.message.codec.flat import (
     VariantNode,
     held,
 )
+from tidemark.message.codec.node_members import node_members
 from tidemark.message.schema import Schema
 from tidemark.message.text import type_text
 from tidemark.message.types import Atomic, Dynamic, Kind, Path, path_text
 
 _Project = Callable[[Any], Any]
 
-#: What a reader's kind can take from a writer's, besides its own kind.
+#: kind in the reader's schema -> other kinds in the writer's schema that it can take values from
 _WIDENS: dict[Kind, tuple[Kind, ...]] = {
     Kind.LONG: (Kind.INT,),
     Kind.DOUBLE: (Kind.INT, Kind.LONG, Kind.FLOAT),
@@ -60,11 +61,11 @@ class Resolution:
         self._project = _same if writer == reader else self._projection(writer.flat.root, reader.flat.root)
 
     def decode(self, message: bytes) -> Any:
-        """The value in the reader's shape."""
+        """The value of a message of the writer's schema, in the shape of the reader's schema."""
         return self._project(self.writer.decode(message))
 
     def accessor(self, path: str | Path) -> Callable[[bytes], Any]:
-        """Like Schema.accessor, for a path of the reader."""
+        """A function that reads the field at `path` of the reader's schema from a message of the writer's."""
         key = self.reader.path(path)
         holder = self.writer.holder(key)
         if holder is None:
@@ -76,7 +77,7 @@ class Resolution:
         return access if project is _same else lambda message: project(access(message))
 
     def _projection(self, writer: Node, reader: Node) -> _Project:
-        """A function from a value of the writer's shape to the reader's."""
+        """A function from a value of the writer's node to the value of the reader's node."""
         writer, reader = held(writer), held(reader)
         match writer, reader:
             case TupleNode(), TupleNode():
@@ -94,10 +95,10 @@ class Resolution:
                 return _nothing
 
     def _tuple(self, writer: TupleNode, reader: TupleNode) -> _Project:
-        theirs = {field.name: field.node for field in _fields(writer)}
+        theirs = {field.name: field.node for field in node_members(writer)}
         parts = [
             (field, self._projection(theirs[field.name], field.node) if field.name in theirs else _nothing)
-            for field in _fields(reader)
+            for field in node_members(reader)
         ]
 
         def project(value: Any) -> Any:
@@ -105,7 +106,7 @@ class Resolution:
                 return None
             projected = {field.name: part(value.get(field.name)) for field, part in parts}
             for field, _ in parts:
-                if field.is_case and projected[field.name] is None:
+                if field.chosen and projected[field.name] is None:
                     del projected[field.name]
             return projected
 
@@ -146,7 +147,7 @@ class Resolution:
                 return _nothing
 
     def _named_projection(self, name: str) -> _Project:
-        """Made when first needed: a recursive schema's projection contains itself."""
+        """The projection of a named schema; made when first needed, since it may contain itself."""
         if name not in self._named:
             writer, reader = self.writer.named(name), self.reader.named(name)
             self._named[name] = self._projection(writer.flat.root, reader.flat.root)
@@ -156,8 +157,8 @@ class Resolution:
 def check_compatible(old: Schema, new: Schema) -> None:
     """Raise IncompatibleSchemaError unless readers of either read the messages of the other rightly.
 
-    Fields may come, go, move and become optional or mandatory; cases may come. What keeps its name keeps
-    its type: a widened number would surprise those who still read the narrow one.
+    A new version may add, drop and move fields, make them optional or mandatory, and add cases. A field that
+    keeps its name keeps its type: programs that read the old version could not take a wider number.
     """
     _check(old.flat.root, new.flat.root, ())
     for name in sorted(old.definitions.keys() & new.definitions.keys()):
@@ -168,8 +169,8 @@ def _check(before: Node, after: Node, path: Path) -> None:
     before, after = held(before), held(after)
     match before, after:
         case TupleNode(), TupleNode():
-            theirs = {field.name: field.node for field in _fields(after)}
-            for field in _fields(before):
+            theirs = {field.name: field.node for field in node_members(after)}
+            for field in node_members(before):
                 if field.name in theirs:
                     _check(field.node, theirs[field.name], (*path, field.name))
         case VariantNode(), VariantNode():
@@ -181,8 +182,8 @@ def _check(before: Node, after: Node, path: Path) -> None:
         case LeafNode(), LeafNode() if before.leaf.basic == after.leaf.basic:
             pass
         case _:
-            said = f"was {type_text(before.type)}, would be {type_text(after.type)}"
-            reason = f"{said}: keep the type, or add a field of another name"
+            change = f"was {type_text(before.type)}, would be {type_text(after.type)}"
+            reason = f"{change}: keep the type, or add a field of another name"
             raise IncompatibleSchemaError(reason, path=path_text(path))
 
 
@@ -193,30 +194,6 @@ def _check_cases(before: VariantNode, after: VariantNode, path: Path) -> None:
             reason = f"its case {name!r} is gone: keep it, messages already written may have it"
             raise IncompatibleSchemaError(reason, path=path_text(path))
         _check(node, theirs[name], (*path, name))
-
-
-class _NamedField(NamedTuple):
-    """A field by the name it has in the tuple's dict."""
-
-    name: str
-    node: Node
-    #: It is a case of a spliced variant: its key is there only when the case is chosen.
-    is_case: bool
-
-
-def _fields(node: TupleNode) -> Iterator[_NamedField]:
-    for name, child, spliced in zip(node.names, node.nodes, node.spliced, strict=True):
-        if not spliced:
-            yield _NamedField(name, child, is_case=False)
-        elif isinstance(child, TupleNode):
-            yield from _fields(child)
-        else:
-            boxed = isinstance(child, LeafNode) and isinstance(child.leaf.basic, Box)
-            variant = child.leaf.basic.flat.root if boxed else child  # type: ignore[union-attr]  # boxed
-            assert isinstance(variant, VariantNode)
-            for case, (key, part) in enumerate(zip(variant.names, variant.nodes, strict=True)):
-                if case != variant.absent:
-                    yield _NamedField(key, part, is_case=True)
 
 
 def _same(value: Any) -> Any:

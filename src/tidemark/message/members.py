@@ -1,4 +1,4 @@
-"""What a value's dict can hold: the members of a tuple, the cases of a variant, and what may be None."""
+"""The keys that a value's dict can have: the members of a tuple, the cases of a variant, and options."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from tidemark.message.types import (
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A key of a tuple's dict. `chosen`: it is a case of a spliced variant, there only when chosen."""
+    """A key of a tuple's dict."""
 
     name: str
     type: Type
+    #: The key is a case of a spliced variant: the dict has it only when the case is chosen.
     chosen: bool
 
 
@@ -38,14 +39,14 @@ def members(item: Tuple) -> Iterator[Member]:
 
 
 def cases(item: Variant) -> list[Field]:
-    """The cases but for the absent one, by the names they have in a value."""
+    """The cases of a variant but for the absent one, by the names that they have in a value."""
     absent = absent_case(item)
     named = zip(names_of(item.cases), item.cases, strict=True)
     return [Field(name, case.type) for at, (name, case) in enumerate(named) if at != absent]
 
 
 def split_option(item: Type) -> tuple[Type, bool]:
-    """`item` without the options around it, and whether None is a value of it."""
+    """The type inside the options around `item`, and whether None is a value of `item`."""
     nullable = False
     while (some := option_item(item)) is not None:
         item, nullable = some, True

@@ -52,22 +52,23 @@ _ATOMIC = {kind.value: Atomic(kind) for kind in Kind if kind is not Kind.DECIMAL
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """What a text says, before anything is resolved: the root's name ("" if it has none) and the rest."""
+    """The types that a text describes, with references not resolved yet."""
 
+    #: name of the root, "" if it has none
     name: str
     root: Type
     definitions: dict[str, Type]
 
 
 def parse(text: str) -> ParsedSchema:
-    """Read a schema; SchemaSyntaxError tells line and column of the first thing that is wrong."""
+    """The schema that a text describes; SchemaSyntaxError with line and column of the first mistake."""
     if len(text) > SCHEMA_TEXT_CHARS_MAX:
         raise SchemaSyntaxError(f"a schema has at most {SCHEMA_TEXT_CHARS_MAX} characters", line=1, column=1)
     return _SchemaParser(text).schema()
 
 
 def parse_type(text: str) -> Type:
-    """Read one type that refers to no named schema of its own."""
+    """The type that a text describes; SchemaSyntaxError also if the text defines named schemas."""
     parsed = parse(text)
     if parsed.definitions:
         raise SchemaSyntaxError("a single type was expected, not named schemas", line=1, column=1)
@@ -82,6 +83,8 @@ class _Token:
 
 
 class _SchemaParser:
+    """Reads the tokens of one text by recursive descent: a method for each rule of the grammar."""
+
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = self._scan()

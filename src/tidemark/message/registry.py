@@ -1,7 +1,8 @@
-"""Which schemas there are, and which versions of one a topic has.
+"""The registry: every schema by its fingerprint, and the versions of the schema of every topic.
 
-A topic is *declared*: one schema, each new version checked against those before; or *open*: every shape
-that was ever published is a version, and the topic is read through the least schema that they all fit.
+A topic is either *declared* or *open*. A declared topic has one schema, and each new version is checked
+against the versions before it. Of an open topic every shape that was ever published is a version, and the
+topic is read through the least schema that all of them fit.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tidemark.message.foreign.infer import merge_shapes
 from tidemark.message.schema import Schema
 from tidemark.message.types import EMPTY, Tuple
 
-#: Shapes of one open topic. A publisher that makes a new one for each event should declare a schema.
+#: Shapes of one open topic. A publisher whose events all differ in shape should declare a schema instead.
 SHAPES_MAX = 1_000
 
 
@@ -21,11 +22,17 @@ class Registry:
     """Every schema by its fingerprint, and every topic."""
 
     def __init__(self) -> None:
+        #: fingerprint -> schema. Shared by reference with the `TopicReader` of every topic, which finds new
+        #: schemas in it as they are added; only `add` changes it.
         self.schemas: dict[int, Schema] = {}
+        #: Read by matching.audience; only `declare` and `open` change it.
         self.topics: dict[str, TopicSchemas] = {}
 
     def add(self, schema: Schema) -> Schema:
-        """Make a schema known; SchemaError in the one case in 2**64 that its fingerprint is taken."""
+        """Make a schema known and return it; SchemaError if another schema has the same fingerprint.
+
+        Of two different schemas that is the case once in 2**64.
+        """
         known = self.schemas.setdefault(schema.fingerprint, schema)
         if known != schema:
             raise SchemaError(
@@ -34,13 +41,20 @@ class Registry:
         return known
 
     def declare(self, topic: str, schema: Schema) -> TopicSchemas:
-        """Create a declared topic, or give it a new version."""
+        """Create a declared topic, or give it a new version.
+
+        SchemaError if the topic is open or the schema no tuple, IncompatibleSchemaError if an earlier version
+        does not allow this one. The registry is unchanged then.
+        """
         found = self._topic(topic, is_open=False).register(schema)
         self.topics[topic] = found
         return found
 
     def open(self, topic: str, shape: Schema | None = None) -> TopicSchemas:
-        """Create an open topic, or add a shape to it."""
+        """Create an open topic, or add a shape to it.
+
+        SchemaError if the topic is declared or has too many.
+        """
         found = self._topic(topic, is_open=True)
         if shape is not None:
             found.register(shape)
@@ -48,7 +62,7 @@ class Registry:
         return found
 
     def _topic(self, topic: str, *, is_open: bool) -> TopicSchemas:
-        """The topic; one that is new is there only once its first version has been taken."""
+        """The topic of this name. A new one is not in the registry yet: its first version may be refused."""
         found = self.topics.get(topic)
         if found is None:
             return TopicSchemas(self, topic, is_open=is_open)
@@ -59,17 +73,22 @@ class Registry:
 
 
 class TopicSchemas:
-    """The versions of one topic, oldest first. `reader` sees the events of all of them."""
+    """The versions of one topic's schema, oldest first."""
 
     def __init__(self, registry: Registry, topic: str, *, is_open: bool) -> None:
         self._registry = registry
         self.topic = topic
         self.is_open = is_open
         self.versions: list[Schema] = []
+        #: Reads events of all versions. Every new version brings a new reader, so that an owner of the old
+        #: one (a matcher, a subscription) notices the change by identity.
         self.reader = TopicReader(Schema(EMPTY), registry.schemas, is_open=is_open)
 
     def register(self, schema: Schema) -> TopicSchemas:
-        """Add a version. Nothing has changed if it is refused; one that is known already changes nothing."""
+        """Add a version, unless it is known already; returns these versions.
+
+        Raises as `Registry.declare` does, and then nothing has changed.
+        """
         if schema in self.versions:
             return self
         if not isinstance(schema.flat.root.type, Tuple):

@@ -1,4 +1,4 @@
-"""A schema ready for use: its natural form, its flat form, and messages in and out of bytes."""
+"""A schema ready for use: its natural form, its flat form, and its messages to bytes and back."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from tidemark.message.text import schema_text, type_text
 from tidemark.message.types import STRING, Atomic, Dynamic, List, Path, Type, path_text
 from tidemark.message.validate import validate
 
-#: Text of a schema that travels inside a dynamic value.
+#: text of the schema that a dynamic value carries
 DYNAMIC_SCHEMA_BYTES_MAX = 16_384
 _DYNAMIC_SCHEMAS_KEPT = 256
 
 
 class Schema:
-    """One schema. Equal texts are equal schemas; `fingerprint` names it in every batch."""
+    """One schema. Schemas with equal canonical texts are equal."""
 
     def __init__(self, root: Type, definitions: Mapping[str, Type] | None = None, *, name: str = "") -> None:
         self.root = root
         self.definitions: dict[str, Type] = dict(definitions or {})
         self.name = name
         validate(root, self.definitions)
+        #: the canonical text
         self.text = schema_text(root, self.definitions)
-        #: 64 bits that stand for the text wherever a message names its schema.
+        #: 64 bits of the text's SHA-256, by which every batch names the schemas of its messages
         self.fingerprint = int.from_bytes(sha256(self.text.encode()).digest()[:8], "little")
         self.flat = Flat(root, self.definitions)
         self._encoder = MessageEncoder(self.flat, self)
@@ -47,29 +48,35 @@ class Schema:
 
     @classmethod
     def parse(cls, text: str) -> Schema:
-        """The schema that a text of the schema language says."""
+        """The schema that a text describes.
+
+        SchemaError if it is not one (SchemaSyntaxError with the place).
+        """
         parsed = parse(text)
         return cls(parsed.root, parsed.definitions, name=parsed.name)
 
     @classmethod
     def of(cls, sample: Any) -> Schema:
-        """The schema of a dataclass, or of the shape of a sample value."""
+        """The schema of a dataclass, or the schema inferred from a sample value."""
         if isinstance(sample, type) and is_dataclass(sample):
             return cls(*from_dataclass(sample), name=sample.__name__)
         return cls(infer(sample))
 
     def encode(self, value: Any) -> bytes:
-        """A dict (or dataclass instance) as a message; EncodeError with the path if it does not fit."""
+        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit."""
         if is_dataclass(value) and not isinstance(value, type):
             value = to_value(value)
         return self._encoder.encode(value)
 
     def decode(self, data: bytes) -> Any:
-        """The value of a message; DecodeError with the path if the bytes are not one."""
+        """The value of a message; DecodeError with the path if the bytes are not a message of this schema."""
         return self._decoder.decode(bytes(data))
 
     def accessor(self, path: str | Path) -> Accessor:
-        """A function that reads one field from the bytes of a message, in constant time; None if absent."""
+        """A function that reads one field from the bytes of a message, in constant time.
+
+        The function returns None where the field is absent. SchemaError if the schema has no such path.
+        """
         key = self.path(path)
         found = self._accessors.get(key)
         if found is None:
@@ -77,7 +84,10 @@ class Schema:
         return found
 
     def accessors(self, paths: Sequence[str | Path]) -> Callable[[bytes], tuple[Any, ...]]:
-        """A function that reads several fields at once, in this order; faster than an accessor for each."""
+        """A function that reads several fields of a message at once, in this order.
+
+        It is faster than an accessor for each of them.
+        """
         keys = [self.path(path) for path in paths]
         nodes = [held(self.flat.nodes[key]) if key in self.flat.nodes else None for key in keys]
         leaves = [node.leaf for node in nodes if isinstance(node, LeafNode)]
@@ -107,14 +117,20 @@ class Schema:
         Struct("<" + FORMAT[node.leaf.basic.kind]).pack_into(message, slot, stored)
 
     def path(self, path: str | Path) -> Path:
-        """A path checked against the schema; a string is split at its dots."""
+        """`path` as a tuple of names, a string being split at its dots.
+
+        SchemaError if there is no such field.
+        """
         key = tuple(path.split(".")) if isinstance(path, str) else path
         if self.holder(key) is None:
             raise SchemaError(f"{path_text(key)}: the schema has no such field")
         return key
 
     def holder(self, path: Path) -> Path | None:
-        """The field that holds `path`: itself, or the dynamic one it leads into; None if there is none."""
+        """The field that holds `path`: `path` itself, or the dynamic field that it leads into.
+
+        None if neither.
+        """
         if path in self.flat.nodes:
             return path
         for length in range(len(path) - 1, 0, -1):
@@ -123,7 +139,7 @@ class Schema:
                 return path[:length] if _value_type(node) == Dynamic() else None
         return None
 
-    # What the matcher asks of a topic's fields (message.columns.FieldTypes).
+    # The protocol `FieldTypes` of message.batches.columns, which selectors are checked and indexed by.
 
     @property
     def open(self) -> bool:
@@ -131,9 +147,9 @@ class Schema:
         return False
 
     def type_of(self, path: Path) -> Type | None:
-        """The type at `path`, options unwrapped; an enumeration reads as a string.
+        """The type at `path` without options, None if there is no such field; of an enumeration, a string.
 
-        What lies inside a dynamic field is dynamic too: its type is known per event.
+        A field inside a dynamic field is dynamic too: its type is known per event.
         """
         holder = self.holder(path)
         return None if not holder else _value_type(self.flat.nodes[holder])
@@ -146,10 +162,10 @@ class Schema:
     def _paths(self) -> tuple[Path, ...]:
         return tuple(path for path in self.flat.nodes if path)
 
-    # What the codec asks for the messages inside messages.
+    # The protocol `NestedMessages` of message.codec.nested, for messages inside messages.
 
     def encode_dynamic(self, value: Any, depth: int) -> bytes:
-        """The schema's text and the message, so that a reader needs nothing else."""
+        """The text of the value's schema and its message, so that a reader needs nothing else."""
         inner, value = (value.schema, value.value) if isinstance(value, Typed) else (None, value)
         text = (inner.text if inner else type_text(infer(value))).encode()
         if len(text) > DYNAMIC_SCHEMA_BYTES_MAX:
@@ -158,7 +174,7 @@ class Schema:
         return len(text).to_bytes(4, "little") + text + message
 
     def decode_dynamic(self, data: bytes, depth: int) -> Any:
-        """The value, by the schema that it carries."""
+        """The dynamic value in `data`, decoded by the schema that it carries."""
         if len(data) < 4:
             raise DecodeError("a dynamic value without a schema")
         (length,) = unpack_from("<I", data)
@@ -171,11 +187,11 @@ class Schema:
         return schema._decoder.decode(data[4 + length :], depth)
 
     def encode_named(self, name: str, value: Any, depth: int) -> bytes:
-        """A message of a named schema of this one."""
+        """The message of a value of one of this schema's named schemas."""
         return self.named(name)._encoder.encode(value, depth)
 
     def decode_named(self, name: str, data: bytes, depth: int) -> Any:
-        """The value of a message of a named schema of this one."""
+        """The value of a message of one of this schema's named schemas."""
         return self.named(name)._decoder.decode(data, depth)
 
     def named(self, name: str) -> Schema:
@@ -210,7 +226,7 @@ class Schema:
 
 
 class Typed:
-    """A value for a `dynamic` field together with the schema to store it by, when inference won't do."""
+    """A value for a `dynamic` field with the schema to store it by, where the inferred one will not do."""
 
     def __init__(self, schema: Schema, value: Any) -> None:
         if schema.definitions:
@@ -220,7 +236,7 @@ class Typed:
 
 
 def value_at(value: Any, path: Path) -> Any:
-    """The part of a decoded value that a path names; None where the message has no such part."""
+    """The part of a decoded value that a path names; None where the value has no such part."""
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
     return value
@@ -232,7 +248,7 @@ def _dynamic_schema(text: bytes) -> Schema:
 
 
 def _value_type(node: Node) -> Type:
-    """The type of a node's Python value for those who compare it."""
+    """The type of the Python value that a node has for a selector."""
     match held(node):
         case LeafNode() as leaf_node:
             item: Type = leaf_node.type

@@ -1,4 +1,4 @@
-"""A schema laid open for people: natural form, flat form, and the bytes of each case met."""
+"""A schema shown to people (`tidemark schema show`): natural form, flat form, and the bytes of its cases."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from tidemark.message.schema import Schema
 from tidemark.message.text import indented, type_text
 from tidemark.message.types import Atomic, Dynamic, Reference, path_text
 
-#: Cases that are shown when no messages are at hand to say which ones matter.
+#: Cases that are shown when there are no messages that say which cases are used.
 CASES_SHOWN_MAX = 8
 
 
 def describe(schema: Schema, messages: Iterable[bytes] = ()) -> dict[str, Any]:
-    """What `tidemark schema show --json` prints. The cases are those of the messages, else the first few."""
+    """What `tidemark schema show --json` prints: the schema, and the bytes of its cases.
+
+    The cases are those that the messages have; without messages, the first CASES_SHOWN_MAX.
+    """
     flat = schema.flat
     width = flat.code_width
     met: dict[int, int] = {}
@@ -36,7 +39,7 @@ def describe(schema: Schema, messages: Iterable[bytes] = ()) -> dict[str, Any]:
 
 
 def render(description: dict[str, Any]) -> str:
-    """The same as text."""
+    """What `tidemark schema show` prints: the description as text."""
     fields = [
         (str(at), field["path"], field["type"], "some cases" if field["optional"] else "every case")
         for at, field in enumerate(description["fields"])

@@ -1,4 +1,4 @@
-"""Natural types as text: one line for fingerprints and errors, indented for people."""
+"""Natural types as text: on one line for fingerprints and errors, indented for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidemark.message.types import (
     optional,
 )
 
-#: Words that a field may be called only in quotes, and a named schema not at all.
+#: Words that can be the name of a field only in quotes, and never the name of a schema.
 KEYWORDS = frozenset({kind.value for kind in Kind} | {"dynamic"})
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -53,7 +53,7 @@ def type_text(item: Type) -> str:
 
 
 def schema_text(root: Type, definitions: Mapping[str, Type]) -> str:
-    """A whole schema on one line: the root, then the named schemas it leans on, sorted."""
+    """The canonical text of a schema on one line: the root, then the named schemas, sorted by name."""
     rest = sorted(definitions)
     parts = [type_text(root)]
     if isinstance(root, Reference):
@@ -65,7 +65,7 @@ def schema_text(root: Type, definitions: Mapping[str, Type]) -> str:
 
 
 def indented(item: Type, *, depth: int = 0) -> str:
-    """The type over several lines, for people."""
+    """The text of a type over several lines, for people."""
     line = type_text(item)
     if len(line) + 2 * depth <= _LINE_CHARS_MAX or isinstance(item, Atomic | Dynamic | Reference):
         return line
@@ -90,7 +90,10 @@ def name_text(name: str) -> str:
 
 
 def _canonical_option(item: Variant) -> Type | None:
-    """T for exactly `{ [] | T }`; the same choice in another order or with `absent` keeps its braces."""
+    """T if `item` is exactly `{ [] | T }`, which is written `T?`; else None.
+
+    The same choice in another order, or with the name `absent`, keeps its braces.
+    """
     some = option_item(item)
     if some is None or item != optional(some) or some == EMPTY:
         return None

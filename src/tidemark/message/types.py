@@ -1,4 +1,4 @@
-"""The natural schema: the tree a person writes (gryphon-scalability IV.B).
+"""The natural schema: the tree of types that a person writes (gryphon-scalability IV.B).
 
 A type is atomic, a tuple, a list, a variant, `dynamic`, or a reference to a named schema. Types are
 immutable values: equal trees are equal types. `message.parse` makes them from text, `message.foreign.infer`
@@ -34,11 +34,11 @@ from enum import Enum
 #: A field of a message, named from the top: ("payload", "request", "topic").
 Path = tuple[str, ...]
 
-#: Nesting of tuples, lists, variants and dynamics; deeper is refused wherever it comes from.
+#: Levels of tuples, lists, variants and dynamics within each other; deeper schemas and values are refused.
 NESTING_MAX = 16
 NAME_BYTES_MAX = 255
 
-#: The empty case of this name, or without a name, is the one that None stands for.
+#: The name of the empty case that None stands for; an empty case without a name is one, too.
 ABSENT = "absent"
 
 
@@ -55,7 +55,7 @@ class Kind(Enum):
     BYTES = "bytes"
     TIMESTAMP = "timestamp"
 
-    __hash__ = object.__hash__  # members are singletons; Enum's own hash is a Python-level call
+    __hash__ = object.__hash__  # members are singletons, and Enum's own hash is a call of a Python function
 
 
 #: Width in bytes of the kinds that have one; strings and bytes are variable.
@@ -89,21 +89,21 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Tuple:
-    """All of its fields, in order."""
+    """A value for each of its fields, in order."""
 
     fields: tuple[Field, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """Zero or more of its item."""
+    """Zero or more values of its item."""
 
     item: Type
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Exactly one of its cases."""
+    """A value of exactly one of its cases."""
 
     cases: tuple[Field, ...]
 
@@ -115,7 +115,7 @@ class Dynamic:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The named schema `name`. One that leads back to itself is stored as a dynamic."""
+    """The named schema `name`. A reference that leads back to itself is stored as a nested message."""
 
     name: str
 
@@ -131,7 +131,7 @@ DOUBLE = Atomic(Kind.DOUBLE)
 STRING = Atomic(Kind.STRING)
 BYTES = Atomic(Kind.BYTES)
 TIMESTAMP = Atomic(Kind.TIMESTAMP)
-#: What `decimal` without numbers means: money and quantities of every usual size, exactly.
+#: What `decimal` without numbers means: wide enough for money and quantities of every usual size.
 DECIMAL = Atomic(Kind.DECIMAL, 38, 9)
 
 
@@ -148,7 +148,7 @@ def optional(item: Type) -> Variant:
 
 
 def absent_case(variant: Variant) -> int | None:
-    """Index of the case that None stands for, if the variant has one."""
+    """The index of the case that None stands for; None if the variant has no such case."""
     for index, case in enumerate(variant.cases):
         if case.type == EMPTY and case.name in ("", ABSENT):
             return index
@@ -166,12 +166,12 @@ def option_item(item: Type) -> Type | None:
 
 
 def is_enumeration(variant: Variant) -> bool:
-    """Every case is a named empty tuple: its Python value is the name itself."""
+    """Is every case a named empty tuple? Then the Python value is the name of the case."""
     return all(case.type == EMPTY and case.name for case in variant.cases)
 
 
 def is_spliced(field: Field) -> bool:
-    """An unnamed field whose own names appear in the enclosing tuple's dict."""
+    """Is this an unnamed field whose own names are keys of the enclosing tuple's dict?"""
     if field.name:
         return False
     if isinstance(field.type, Tuple):
@@ -188,5 +188,5 @@ def names_of(fields: tuple[Field, ...]) -> tuple[str, ...]:
 
 
 def path_text(path: Path) -> str:
-    """A path as a selector writes it: dotted, odd names in double quotes."""
+    """A path as a selector writes it: joined by dots, names that are no identifiers in double quotes."""
     return ".".join(part if part.isidentifier() else '"' + part.replace('"', '""') + '"' for part in path)

@@ -1,4 +1,4 @@
-"""What makes a natural schema sound, wherever it came from: text, Python, JSON Schema or the wire."""
+"""The rules that every natural schema has to keep: from text, Python, JSON Schema or the wire."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidemark.message.types import (
 
 
 def validate(root: Type, definitions: Mapping[str, Type]) -> None:
-    """Raise SchemaError, naming the path, unless the schema can be flattened and has values."""
+    """Raise SchemaError, with the path, unless the schema can be flattened and has finite values."""
     finite = _finite_names(definitions)
     for name, item in definitions.items():
         if name not in finite:
@@ -66,7 +66,7 @@ def _check_all(fields: tuple[Field, ...], definitions: Mapping[str, Type], path:
 
 
 def _vacuous(item: Type, definitions: Mapping[str, Type], seen: frozenset[str]) -> bool:
-    """True when the type has only one value, so that a list of it would have nothing to store."""
+    """Has the type only one value? Then a list of it would have nothing to store."""
     match item:
         case Tuple():
             return all(_vacuous(field.type, definitions, seen) for field in item.fields)

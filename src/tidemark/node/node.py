@@ -16,7 +16,7 @@ from time import time, time_ns
 
 from tidemark.broker.broker import Broker
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.effects import HostRemoved, PubendState, RoutesChanged
+from tidemark.broker.effects import HostRemoved, RecoveredPubend, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.errors import ConfigError
@@ -207,17 +207,17 @@ class Node:
         placement = self.topology.brokers.get(self.config.broker.name)
         return placement is not None and placement.is_draining
 
-    async def _save_topology(self, topology: Topology) -> dict[str, PubendState]:
+    async def _save_topology(self, topology: Topology) -> dict[str, RecoveredPubend]:
         name = self.config.broker.name
         new = set(hosted(topology, name)) - set(hosted(self.topology, name))
 
-        def on_disk() -> dict[str, PubendState]:
+        def on_disk() -> dict[str, RecoveredPubend]:
             self._directory.save_topology(topology)
             return self._store.open_pubends(sorted(new), time_ns() // 1_000)
 
         return await self.runtime.disk.call(on_disk)
 
-    def _adopt(self, topology: Topology, states: Mapping[str, PubendState]) -> None:
+    def _adopt(self, topology: Topology, states: Mapping[str, RecoveredPubend]) -> None:
         """Go by a topology that is on disk. Those that are neighbours no more are the last to be told."""
         name = self.config.broker.name
         self.server.spread(self.membership.whole())

@@ -19,8 +19,8 @@ from tidemark.broker.effects import (
     LogRead,
     LogSynced,
     LoseLog,
-    PubendState,
     ReadLog,
+    RecoveredPubend,
 )
 from tidemark.errors import DiskFullError
 from tidemark.storage.events.event_log import EventLog
@@ -48,13 +48,13 @@ class EventLogs:
         #: the broker was told so, and has not answered
         self._is_full = False
 
-    def recover(self, pubend: str, now: Tick) -> PubendState:
+    def recover(self, pubend: str, now: Tick) -> RecoveredPubend:
         """Open the log of a pubend; what it knows. One that was hosted before in this life is open still."""
         log = self._logs.get(pubend)
         if log is None:
             log = self._logs[pubend] = EventLog(self._volume, pubend, now=now)
         state = log.state
-        return PubendState(
+        return RecoveredPubend(
             last=state.last_tick,
             lease=state.lease,
             lost=state.lost,

@@ -29,9 +29,9 @@ from tidemark.broker.effects import (
     Effect,
     FetchLog,
     LoseLog,
-    PubendState,
     ReadLog,
     ReadPfs,
+    RecoveredPubend,
     ResumeLog,
     SaveHosts,
     SaveReleased,
@@ -109,7 +109,7 @@ class Store:
         self._look_for_damage()
         return recovered
 
-    def open_pubends(self, pubends: Iterable[str], now: Tick) -> dict[str, PubendState]:
+    def open_pubends(self, pubends: Iterable[str], now: Tick) -> dict[str, RecoveredPubend]:
         """What the logs know of pubends that are hosted here from now on; as new as the disk is."""
         return {name: self._logs.recover(name, now) for name in pubends}
 

@@ -13,13 +13,13 @@ from tidemark.broker.effects import (
     SaveReleased,
     SaveSubscription,
     SaveTopic,
+    SelectorSince,
     TablesCommitted,
-    Wish,
 )
 from tidemark.broker.hosting.host import SavedSubscription
 from tidemark.errors import DiskFailedError
 from tidemark.persistence.patient_sync import PatientSync
-from tidemark.storage.tables.subscription import SelectorVersion, Subscription
+from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
 from tidemark.storage.tables.tables import INCARNATION, SUBSCRIBERS, Tables, TopicRow
 from tidemark.ticks import CheckpointToken, Tick
 from tidemark.wire.frames import Topic
@@ -68,17 +68,16 @@ class TableStore:
     def save_subscription(self, effect: SaveSubscription) -> None:
         """Create it, or replace what it was."""
         self._check_room()
-        assert effect.wishes
+        assert effect.history
         history = tuple(
-            SelectorVersion(number, each.pattern, each.selector, each.since)
-            for number, each in enumerate(effect.wishes, 1)
+            SelectorVersion(number, each.wanted, each.since) for number, each in enumerate(effect.history, 1)
         )
         before = self._tables.subscription(effect.name)
         # By the subscriber's clock, which epochs are compared by, not by this broker's.
         created = effect.made_at or (before.created if before is not None else self.now)
         self._tables.use_subscriber(effect.subscriber)
         self._tables.put_subscription(
-            Subscription(effect.subscriber, effect.name, "", effect.epoch, effect.known, created, history)
+            SubscriptionRow(effect.subscriber, effect.name, "", effect.epoch, effect.known, created, history)
         )
 
     def drop(self, effect: DropSubscription) -> None:
@@ -108,9 +107,9 @@ class TableStore:
             raise DiskFailedError(reason, path="tables")
 
 
-def _saved(row: Subscription, released: CheckpointToken) -> SavedSubscription:
-    wishes = tuple(Wish(each.pattern, each.selector, each.since) for each in row.history)
+def _saved(row: SubscriptionRow, released: CheckpointToken) -> SavedSubscription:
+    history = tuple(SelectorSince(each.wanted, each.since) for each in row.history)
     if row.epoch > EPOCH_NEVER_MOVED_MAX:
-        return SavedSubscription(row.id, row.name, wishes, released, row.start, row.epoch, row.created)
-    known = {**wishes[0].since, **row.start}
-    return SavedSubscription(row.id, row.name, wishes, released, known, 0, row.created)
+        return SavedSubscription(row.id, row.name, history, released, row.start, row.epoch, row.created)
+    known = {**history[0].since, **row.start}
+    return SavedSubscription(row.id, row.name, history, released, known, 0, row.created)

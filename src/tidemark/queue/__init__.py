@@ -1,7 +1,7 @@
-"""Queues: subscribe, unsubscribe, put and get by topic, exactly once whoever crashes and when.
+"""Queues: subscribe, unsubscribe, put and get by topic, exactly once whatever crashes and when.
 
-The service of *Implementation of a Reliable Pub/Sub Service* with its rules and without its losses. What a
-queue must not forget is in its state file; docs/queue.md says what each call promises.
+The service of *Implementation of a Reliable Pub/Sub Service*, with its rules and without its losses. A queue
+keeps what it must not forget in its state file; docs/queue.md says what each call promises.
 
     with tidemark.queue.connect("tidemark://127.0.0.1:7676", name="billing", state="billing.db") as queue:
         queue.subscribe("orders")

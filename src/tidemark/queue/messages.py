@@ -1,7 +1,7 @@
 """Messages: what a queue carries - bytes, a text or a dict - as the fields of an event, and back.
 
-A dict is the event, so that selectors, Spark and every other client see its fields. Bytes and texts go into a
-field of their own, by whose name they are known again.
+The fields of a dict are the fields of the event, so that selectors, Spark and every other client see them.
+Bytes and texts go into one field, by whose name the reader knows what they were.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from tidemark.errors import EncodeError
 
+#: What can be put into a queue.
 Message = bytes | str | dict[str, Any]
 
 BYTES_FIELD = "_bytes"
@@ -17,7 +18,7 @@ TEXT_FIELD = "_text"
 
 
 def to_fields(message: Message) -> dict[str, Any]:
-    """The fields of the event that carries a message; EncodeError for what is none."""
+    """The fields of the event that carries `message`; EncodeError if it cannot be put into a queue."""
     match message:
         case bytes():
             return {BYTES_FIELD: message}
@@ -31,7 +32,7 @@ def to_fields(message: Message) -> dict[str, Any]:
 
 
 def from_fields(fields: dict[str, Any]) -> Message:
-    """The message that an event carries."""
+    """The message that an event with these fields carries."""
     if len(fields) == 1:
         name, value = next(iter(fields.items()))
         if (name == BYTES_FIELD and isinstance(value, bytes)) or (

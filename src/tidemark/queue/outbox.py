@@ -1,8 +1,8 @@
 """MessageOutbox: messages that were put, on their way to their pubend, each until it is on the broker's disk.
 
-Every message is in the state file, with its number, before it comes here. It is sent under that number until
-a broker has it, in this life or the next: the pubend knows by the number what it has got already. No message
-is given up, and none overtakes another.
+Every message is in the state file, with its number, before it is added here. It is sent under that number
+until a broker has it, by this process or a later one: the pubend recognises by the number what it already
+has. No message is given up, and none overtakes another.
 """
 
 from __future__ import annotations
@@ -17,30 +17,35 @@ from tidemark.errors import EncodeError, NotConnectedError, TidemarkError
 from tidemark.message.batches.batch import EVENT_BYTES_MAX, PRELUDE, BatchBuilder, Shape
 from tidemark.queue.state import Put
 
-#: Messages that may wait for a broker; beyond it putting is refused.
+#: Messages that may wait for a broker; beyond that, putting is refused.
 OUTBOX_MESSAGES_MAX = 10_000
-#: What leaves together.
+#: Messages are sent in batches of about so many bytes.
 BATCH_BYTES = 1 << 20
-#: How long to wait after a refusal.
+#: How long to wait after a refusal before sending again.
 RETRY_SECONDS = 0.5
-#: A message is tried as long as the process lives; who waits for it has a limit of their own.
+#: A message is sent as long as the process lives; calls that wait for it have their own timeouts.
 _YEAR_SECONDS = 365 * 86_400.0
 
 
 class MessageOutbox:
-    """What one queue has put. Threads add to it, the loop sends."""
+    """The messages that one queue has put. Threads add messages, the event loop sends them."""
 
     def __init__(
         self, client: Client, publisher: str, puts: Sequence[Put], last: int, wake: Callable[[], None]
     ) -> None:
-        """`puts` are of a former life, whose last had the number `last`; `wake` calls `added` on the loop."""
+        """Begin with the `puts` of an earlier process, whose last message had the number `last`.
+
+        `wake`, which any thread may call, has `added` called on the loop.
+        """
         self._client = client
         self._publisher = publisher
         self._wake = wake
         self._added = asyncio.Event()
-        #: by number, and in its order; each step on it is a single one, since threads and the loop share it
+        #: number -> message and its outcome, in the order of the numbers. Threads and the loop share this
+        #: dict,
+        #: so every access is a single step.
         self._waiting: dict[int, tuple[Put, Future[None]]] = {put.number: (put, Future()) for put in puts}
-        #: all up to this number is at a broker
+        #: every message up to this number is at a broker
         self.arrived = puts[0].number - 1 if puts else last
         #: why the last attempt failed
         self.refusal: TidemarkError | None = None
@@ -48,19 +53,23 @@ class MessageOutbox:
     # For threads.
 
     def add(self, put: Put) -> None:
-        """Send it, after all that was added before."""
+        """Send a message after all that were added before."""
         self._waiting[put.number] = put, Future()
         self._wake()
 
     def outcome(self, number: int) -> Future[None] | None:
-        """Done when the message of this number is at a broker; None when it has been for a while."""
+        """A future that is done when the message `number` is at a broker; None if it already was."""
         found = self._waiting.get(number)
         return None if found is None else found[1]
 
     # On the loop.
 
     async def encode(self, topic: str, fields: dict[str, Any], timeout: float) -> tuple[Shape, bytes]:
-        """The message in its topic's schema, which the broker knows then: it can be sent whenever."""
+        """The message, encoded in a schema of its topic, which is declared at the broker if that is needed.
+
+        NotConnectedError if no broker answers within `timeout` seconds; EncodeError if the message does not
+        fit its topic, or is too large.
+        """
         topics = self._client._topics
         found = topics.encode(topic, fields)
         try:
@@ -78,11 +87,11 @@ class MessageOutbox:
         return found
 
     def added(self) -> None:
-        """There is more to send."""
+        """A thread has added a message."""
         self._added.set()
 
     async def send(self) -> None:
-        """Send all, for ever."""
+        """Send every message that is added, until the task is cancelled."""
         while True:
             self._added.clear()
             puts = [put for put, _ in list(self._waiting.values())]
@@ -96,7 +105,10 @@ class MessageOutbox:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _send_some(self, puts: list[Put]) -> None:
-        """As many as fit into a batch. The numbers are what counts: next time it may be cut elsewhere."""
+        """Send as many messages as fit into a batch.
+
+        After a failure the batches may be cut at other places: the pubend goes by the numbers alone.
+        """
         builder = BatchBuilder()
         for put in puts:
             builder.add(put.shape, put.message, publisher=self._publisher)

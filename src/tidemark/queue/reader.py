@@ -1,7 +1,8 @@
-"""TopicReader: the messages of one topic, one at a time. A message stays in hand until it is consumed.
+"""QueueReader: the messages of one topic, one at a time. A message stays in hand until it is consumed.
 
-A message goes from the subscription into the hand, and from there to the application, again if it was given
-back. Only when it is consumed - its token is in the state file - does the broker hear of it.
+A message goes from the subscription into the hand, and from there to the application; if a block of take()
+fails, it goes there again. The broker gets the acknowledgement once the message is consumed: when its token
+is in the state file.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from tidemark.queue.messages import Message, from_fields
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.answers import STREAMS, SUBSCRIPTION, StreamStatus, SubscriptionProgress
 
-#: How often a broker is asked whether it has delivered all, while it has not.
+#: How often the broker is asked whether it has delivered everything, while it has not.
 LOOK_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class InHand:
-    """A message, or the error that is there in its place, and the token of having consumed it."""
+    """A message, or the error to raise in its place, and the token of having consumed it."""
 
     message: Message | TidemarkError
     token: CheckpointToken
 
 
-class TopicReader:
-    """One topic of a queue. Whoever holds `lock` uses it."""
+class QueueReader:
+    """One topic of a queue. Only the thread that holds `lock` uses the reader."""
 
     def __init__(self, topic: str, client: Client, subscription: Subscription) -> None:
         self.topic = topic
@@ -40,19 +41,22 @@ class TopicReader:
         self.subscription = subscription
         self.lock = Lock()
         self.hand: InHand | None = None
-        #: what is in hand was not consumed after all: it comes next
+        #: the message in hand was given back unconsumed, and is the next to be handed out
         self.is_returned = False
         #: the last token that is in the state file
         self.kept = subscription.checkpoint
 
     @property
     def quiet(self) -> CheckpointToken | None:
-        """With nothing in hand: a token that is later than the one kept, for silence that has passed."""
+        """The token of the silence that has passed since the last message; None if there was none.
+
+        None also while a message is in hand.
+        """
         token = self.subscription.checkpoint
         return token if self.hand is None and token != self.kept else None
 
     def consumed(self, token: CheckpointToken) -> None:
-        """It is in the state file."""
+        """`token` is in the state file: the message in hand is consumed."""
         self.kept = token
         self.hand = None
         self.is_returned = False
@@ -60,7 +64,7 @@ class TopicReader:
     # On the loop.
 
     async def next(self, timeout: float | None) -> bool:
-        """Take the next message into the hand; False when none came in time."""
+        """Take the next message into the hand; False if none came within `timeout` seconds."""
         assert self.hand is None
         item = await self.subscription.next(timeout)
         if item is not None:
@@ -77,12 +81,12 @@ class TopicReader:
         return RefusedError(reason, what="get", name=self.topic, code="unknown")
 
     async def look(self) -> bool:
-        """Take what was put before this call into the hand; False when there is nothing, as the broker says.
+        """Take a message that was put before this call into the hand; False if the broker has none.
 
-        Deliveries and answers come in the order in which the broker sent them: if it had delivered all it
-        knew of when it answered, and nothing is here, there is nothing. It takes two such answers, for a
-        message that is here may need a schema first, which comes between them. NotConnectedError if the
-        broker is away.
+        Deliveries and answers arrive in the order in which the broker sent them: if the broker had delivered
+        everything when it answered, and nothing has arrived, there is nothing. It takes two such answers,
+        because a message that has arrived may need a schema first, which comes between them.
+        NotConnectedError if the broker is away; TimedOutError if it does not answer in time.
         """
         goal: dict[str, int] = {}
         empty = 0
@@ -110,7 +114,7 @@ class TopicReader:
 def _is_delivered(
     goal: dict[str, int], streams: Iterable[StreamStatus], mine: Mapping[str, SubscriptionProgress]
 ) -> bool:
-    """Whether the broker, when it answered, had delivered everything up to the goal."""
+    """Whether the broker had delivered everything up to `goal`, pubend -> tick, when it answered."""
     delivered = {each.pubend: each.delivered for each in streams if each.delivered is not None}
     return all(
         pubend in delivered

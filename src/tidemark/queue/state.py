@@ -1,8 +1,8 @@
 """QueueState: the file in which a queue keeps what it must not forget when its process dies.
 
-How far each topic is consumed, which messages were put and are perhaps not at a broker yet, and the ids of
-those that were. One SQLite file, synced at every commit, locked as long as it is open. All of it changes in
-transactions, which the application may share: its own tables can be in the same file.
+The file holds how far each topic is consumed, which messages were put and are perhaps not at a broker yet,
+and the ids of messages that were put. It is one SQLite file, synced at every commit and locked as long as it
+is open. It changes in transactions, which the application may share: its own tables can be in the same file.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tidemark.message.batches.batch import Shape
 from tidemark.ticks import CheckpointToken
 
 FORMAT = 1
-#: Ids of messages that are remembered; the oldest are forgotten first.
+#: How many ids of messages are remembered; the oldest are forgotten first.
 IDS_MAX = 100_000
 
 _TABLES = (
-    # publisher: who puts, as pubends know it. It is made with the file: with a new file numbers start over.
+    # publisher: the publisher's name at pubends. It is made with the file, since a new file numbers from 1.
     """CREATE TABLE IF NOT EXISTS tidemark_queue (
         format INTEGER NOT NULL, name TEXT NOT NULL, publisher TEXT NOT NULL, pubend TEXT,
         puts INTEGER NOT NULL)""",
-    # token: all that is consumed; none as long as the subscription may not have started.
+    # token: everything that is consumed; NULL as long as the subscription may not have started.
     """CREATE TABLE IF NOT EXISTS tidemark_topics (
         topic TEXT PRIMARY KEY, token TEXT, is_ending INTEGER NOT NULL DEFAULT 0)""",
-    # What was put and is not known to be at a broker. What stays too long is sent again, and known.
+    # Messages that are not known to be at a broker. One that stays too long is sent again, and recognised.
     """CREATE TABLE IF NOT EXISTS tidemark_outbox (
         number INTEGER PRIMARY KEY, topic TEXT NOT NULL, fingerprint BLOB NOT NULL, message BLOB NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS tidemark_ids (
@@ -59,10 +59,14 @@ class Put:
 
 
 class QueueState:
-    """The state file of one queue. Any thread may use it; one is in a transaction at a time."""
+    """The state file of one queue. Any thread may use it; one thread at a time is in a transaction."""
 
     def __init__(self, path: str | PathLike[str], name: str) -> None:
-        """Lock the file, make it if it is not there; DirectoryLockedError, UnknownFormatError."""
+        """Open and lock the file, and make it if it does not exist.
+
+        DirectoryLockedError if another process uses it; UnknownFormatError if it is no state file, or one of
+        a newer version; ClientError if it is of another queue; StorageError if it cannot be opened.
+        """
         self.path = fspath(path)
         self._lock = threading.RLock()
         #: the thread that is in a transaction
@@ -105,7 +109,7 @@ class QueueState:
             raise ClientError(f"{self.path}: this is the state of the queue {row[1]!r}, not of {name!r}")
 
     def close(self) -> None:
-        """Unlock it."""
+        """Close and unlock the file."""
         with self._lock:
             self.database.close()
 
@@ -113,7 +117,10 @@ class QueueState:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that happens in the block, in this thread, is on disk when it ends, or never was."""
+        """Changes of this thread in the block are on disk when it ends; after an exception none of them is.
+
+        ClientError if the block commits or rolls back itself.
+        """
         with self._lock:
             if self.is_mine:
                 yield
@@ -132,7 +139,7 @@ class QueueState:
                 raise
             finally:
                 self._owner = None
-            # Still locked: what is to be sent is sent in the order in which it was committed.
+            # Still locked, so that messages are sent in the order in which they were committed.
             after, self._after = self._after, []
             for action in after:
                 action()
@@ -143,7 +150,7 @@ class QueueState:
         return self._owner == threading.get_ident()
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Call it when the transaction has been committed."""
+        """Call `action` when the transaction has been committed."""
         assert self.is_mine
         self._after.append(action)
 
@@ -170,7 +177,7 @@ class QueueState:
     # Topics.
 
     def topics(self, *, is_ending: bool = False) -> list[str]:
-        """Topics that are subscribed to; or those whose subscription has to end."""
+        """The topics that are subscribed to; with `is_ending` those whose subscription has to end."""
         with self._lock:
             rows = self._execute(
                 "SELECT topic FROM tidemark_topics WHERE is_ending = ? ORDER BY topic", is_ending
@@ -178,37 +185,39 @@ class QueueState:
         return [topic for (topic,) in rows]
 
     def token(self, topic: str) -> CheckpointToken | None:
-        """How far a topic is consumed."""
+        """The token up to which a topic is consumed; None if its subscription may not have started."""
         with self._lock:
             rows = self._execute("SELECT token FROM tidemark_topics WHERE topic = ?", topic)
         return CheckpointToken.parse(rows[0][0]) if rows and rows[0][0] is not None else None
 
     def subscribe(self, topic: str) -> None:
-        """It is wanted from now on."""
+        """Note that the topic is subscribed to."""
         with self.transaction():
             self._execute("INSERT INTO tidemark_topics (topic) VALUES (?)", topic)
 
     def consume(self, topic: str, token: CheckpointToken) -> None:
-        """All up to `token` is consumed."""
+        """Note that everything up to `token` is consumed."""
         with self.transaction():
             self._execute("UPDATE tidemark_topics SET token = ? WHERE topic = ?", token.text(), topic)
 
     def end(self, topic: str) -> None:
-        """Its subscription has to end."""
+        """Note that the subscription of the topic has to end."""
         with self.transaction():
             self._execute("UPDATE tidemark_topics SET is_ending = 1 WHERE topic = ?", topic)
 
     def forget(self, topic: str) -> None:
-        """It is not subscribed to."""
+        """Note that the topic is not subscribed to."""
         with self.transaction():
             self._execute("DELETE FROM tidemark_topics WHERE topic = ?", topic)
 
     # Putting.
 
     def putting(self, hosted: Iterable[str]) -> tuple[str, str | None]:
-        """Who puts, as pubends know it, and into which pubend: always the same, since numbers count there.
+        """The publisher's name at pubends, and the pubend to put into, which is always the same.
 
-        It is chosen when there is one for the first time; queues spread over those that a broker hosts.
+        Numbers count per pubend, so a queue never changes its own. The pubend is chosen among `hosted`, those
+        of the broker, the first time that there is one; the choice spreads queues over them. It is None until
+        then.
         """
         with self.transaction():
             publisher, pubend = self._execute("SELECT publisher, pubend FROM tidemark_queue")[0]
@@ -219,21 +228,12 @@ class QueueState:
 
     @property
     def puts(self) -> int:
-        """How many messages were ever put: the number of the last."""
+        """How many messages were ever put; this is the number of the last one."""
         with self._lock:
             return int(self._execute("SELECT puts FROM tidemark_queue")[0][0])
 
-    def pubend(self, choose: Callable[[], str]) -> str:
-        """Where messages are put, always the same: numbers count per pubend."""
-        with self.transaction():
-            found: str | None = self._execute("SELECT pubend FROM tidemark_queue")[0][0]
-            if found is None:
-                found = choose()
-                self._execute("UPDATE tidemark_queue SET pubend = ?", found)
-        return found
-
     def put(self, shape: Shape, message: bytes, identity: str | None) -> Put:
-        """Number a message and keep it until it is known to be at a broker."""
+        """Number a message, and keep it until it is known to be at a broker."""
         with self.transaction():
             self._execute("UPDATE tidemark_queue SET puts = puts + 1")
             number = self.puts
@@ -247,13 +247,13 @@ class QueueState:
         return Put(number, shape, message)
 
     def find(self, identity: str) -> int | None:
-        """The number of the message that was put with this id."""
+        """The number of the message that was put with this id; None if none is remembered."""
         with self._lock:
             rows = self._execute("SELECT number FROM tidemark_ids WHERE id = ?", identity)
         return int(rows[0][0]) if rows else None
 
     def outbox(self) -> list[Put]:
-        """What is not known to be at a broker, in order."""
+        """The messages that are not known to be at a broker, in order."""
         with self._lock:
             rows = self._execute(
                 "SELECT number, topic, fingerprint, message FROM tidemark_outbox ORDER BY number"
@@ -264,6 +264,6 @@ class QueueState:
         ]
 
     def arrived(self, number: int) -> None:
-        """All up to this one is at a broker."""
+        """Forget the messages up to `number`: they are at a broker."""
         with self.transaction():
             self._execute("DELETE FROM tidemark_outbox WHERE number <= ?", number)

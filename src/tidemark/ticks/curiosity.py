@@ -1,9 +1,10 @@
-"""Curiosity: what a stream still has to ask for, and when (DSN'02; DESIGN 6).
+"""Curiosity: the ranges that a stream still has to ask for, and when (DSN'02; docs/protocol.md).
 
-Owns the wanted ranges of one stream. A range is asked for once it has been wanted for GCT, so that a mere
-reordering asks nothing; an unanswered one is asked for again after NRT, then after ever longer waits. A range
-that is being asked for is not asked for again, a large one is chopped so that a lost nack costs little, and
-the number of those outstanding is bounded: losses do not become a storm of nacks.
+Owns the wanted ranges of one stream. A range is asked for once it has been wanted for GCT, so that frames
+that merely arrive in another order cause no nack. A nack without an answer is repeated after NRT, then after
+ever longer waits. A range whose nack may still be answered is not asked for again. A large range is cut into
+several nacks, so that a lost nack costs little. The number of outstanding nacks is bounded, so that losses do
+not become a storm of nacks.
 
 There is no clock: `now` is an argument, in microseconds of the caller's monotonic time.
 """
@@ -19,18 +20,18 @@ from tidemark.ticks.tick import Range, Tick
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When to ask, and how much at once. One value serves many streams."""
+    """When a stream asks for a range, and for how much at once. Many streams share one value."""
 
     #: GCT, gap curiosity threshold: a range is first asked for when it has been wanted this long
     gct_us: int = 50_000
-    #: NRT, nack repetition threshold: the wait after the first nack of a range
+    #: NRT, nack repetition threshold: the wait for an answer to the first nack of a range
     nrt_us: int = 200_000
-    #: each further wait is this many times the one before, up to nrt_us_max
+    #: Each further wait is this many times as long as the one before, up to nrt_us_max.
     backoff: int = 2
     nrt_us_max: int = 10_000_000
-    #: the largest range of one nack
+    #: ticks in the range of one nack, at most
     chop_ticks_max: int = 1_000_000
-    #: no new range is asked for while this many are outstanding
+    #: No further range is asked for while this many are outstanding.
     outstanding_ranges_max: int = 64
 
     def __post_init__(self) -> None:
@@ -41,7 +42,7 @@ class Thresholds:
         assert self.outstanding_ranges_max >= 1
 
     def patience_us(self, tries: int) -> int:
-        """How long to wait for an answer to the nack number `tries` of a range, counted from 1."""
+        """How long to wait for an answer to nack number `tries` of a range; the first nack is number 1."""
         # Past 2**62 microseconds no back-off matters; a larger power would only be a larger integer.
         return min(self.nrt_us * int(self.backoff ** min(tries - 1, 62)), self.nrt_us_max)
 
@@ -52,15 +53,15 @@ class _Piece:
 
     base: Tick
     upto: Tick
-    #: when to ask for it, or to ask again
+    #: the time at which to ask for the piece, or to ask for it again
     due: int
     #: nacks sent so far
     tries: int = 0
-    #: the last nack may still be answered: the piece counts as outstanding
+    #: The last nack may still be answered: the piece counts as outstanding.
     asked: bool = False
 
     def without(self, base: Tick, upto: Tick) -> list[_Piece]:
-        """What `(base, upto]` leaves of the piece: nothing, one end, or both."""
+        """The parts of the piece outside `(base, upto]`: none, one end, or both."""
         ends = ((self.base, min(self.upto, base)), (max(self.base, upto), self.upto))
         return [_Piece(start, stop, self.due, self.tries, self.asked) for start, stop in ends if start < stop]
 
@@ -77,11 +78,11 @@ class Curiosity:
 
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         self._thresholds = thresholds or Thresholds()
-        #: in tick order, disjoint
+        #: disjoint and in tick order
         self._pieces: list[_Piece] = []
 
     def want(self, base: Tick, upto: Tick, now: int) -> None:
-        """`(base, upto]` is missing. What is wanted already keeps its place in time."""
+        """Want `(base, upto]` from now on. Parts that are wanted already stay due when they were."""
         assert base <= upto
         if base == upto:
             return
@@ -98,7 +99,7 @@ class Curiosity:
         self._pieces[low:high] = pieces
 
     def answered(self, base: Tick, upto: Tick) -> None:
-        """`(base, upto]` is known, or nobody wants it any more."""
+        """Want `(base, upto]` no more: it is known now, or nobody needs it."""
         assert base <= upto
         low, high = self._overlapping(base, upto)
         self._pieces[low:high] = [
@@ -111,7 +112,7 @@ class Curiosity:
         return low, max(low, bisect_left(self._pieces, upto, key=_BASE))
 
     def due(self, now: int) -> list[Range]:
-        """The ranges to nack now, in tick order. They are outstanding from now on."""
+        """The ranges to nack now, in tick order. They count as outstanding from this call on."""
         wake = self.next_due()
         if wake is None or wake > now:
             return []
@@ -119,7 +120,8 @@ class Curiosity:
         slots = self._thresholds.outstanding_ranges_max - self.outstanding
         ready = [piece for piece in self._pieces if piece.due <= now]
         asked: list[_Piece] = []
-        # Longest due first, not lowest tick first: ranges that nobody can answer must not keep the slots.
+        # The piece that has been due longest goes first, not the one with the lowest tick: ranges that nobody
+        # can answer must not keep all the slots.
         for piece in sorted(ready, key=_URGENCY):
             while piece.base < piece.upto and len(asked) < slots:
                 asked.append(self._ask(piece, now))
@@ -128,7 +130,7 @@ class Curiosity:
         return sorted((piece.base, piece.upto) for piece in asked)
 
     def _expire(self, now: int) -> None:
-        """Nothing due at `now` is outstanding; neighbours that are due with equal tries become one piece."""
+        """End the wait for pieces that are due at `now`, and join neighbours among them with equal tries."""
         pieces: list[_Piece] = []
         for piece in self._pieces:
             last = pieces[-1] if pieces else None
@@ -143,32 +145,32 @@ class Curiosity:
         self._pieces = pieces
 
     def _ask(self, piece: _Piece, now: int) -> _Piece:
-        """Cut what one nack may ask for off the start of `piece`."""
+        """Cut the range of one nack off the start of `piece`; return it as a piece that is outstanding."""
         base, tries = piece.base, piece.tries + 1
         piece.base = min(piece.upto, base + self._thresholds.chop_ticks_max)
         return _Piece(base, piece.base, now + self._thresholds.patience_us(tries), tries, asked=True)
 
     def next_due(self) -> int | None:
-        """When to call `due` next unless something changes before; None while nothing is wanted."""
+        """The time at which to call `due` next unless something changes; None if nothing is wanted."""
         full = self.outstanding >= self._thresholds.outstanding_ranges_max
         return min((piece.due for piece in self._pieces if piece.asked or not full), default=None)
 
     def reset(self, now: int) -> None:
-        """The link changed: nothing is outstanding, everything wanted is to be asked for at once."""
+        """Forget all nacks, because the link changed: every wanted range is due at once."""
         for piece in self._pieces:
             piece.due, piece.tries, piece.asked = now, 0, False
 
     def ask_again(self) -> None:
-        """What was asked for was asked in vain: it is to be asked for at once."""
+        """Make every range that has been asked for due at once: its nack cannot have been answered."""
         for piece in self._pieces:
             if piece.tries:
                 piece.due, piece.tries, piece.asked = 0, 0, False
 
     @property
     def outstanding(self) -> int:
-        """Ranges asked for whose answer may still come."""
+        """The number of ranges that were asked for and whose answer may still come."""
         return sum(piece.asked for piece in self._pieces)
 
     def wanted(self) -> list[Range]:
-        """Every range wanted, in tick order; neighbours with a different history stay apart."""
+        """Every wanted range, in tick order; touching ranges with a different history are not joined."""
         return [(piece.base, piece.upto) for piece in self._pieces]

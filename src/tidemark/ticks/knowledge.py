@@ -1,12 +1,12 @@
 """Knowledge: what a stream knows of each tick of one pubend (DSN'03 3).
 
-    L  lost     at or below `lost`: what was there has been discarded
+    L  lost     at or below `lost`: the information about the tick has been discarded
     D  data     there is an event
-    S  silence  there is none, or none for the selectors in force where this was learnt
-    Q  unknown  everything else
+    S  silence  there is no event, or none that matches the selectors the sender filtered by
+    Q  unknown  every other tick
 
-Knowledge is learnt in any order and as often as one likes; a duplicate changes nothing. Because silence is
-relative to selectors, D replaces S and S never replaces D. L is final.
+Knowledge may be learnt in any order and repeatedly; a duplicate changes nothing. Because silence is relative
+to selectors, D replaces S and S never replaces D. L is final.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ State = Literal["Q", "S", "D", "L"]
 class Learnt:
     """What a piece of knowledge changed."""
 
-    #: were Q and are not any more, in order
+    #: the ranges that were Q and are not any more, in order
     resolved: list[Range]
-    #: new[i]: the event at data_ticks[i] was not known before; a row that is not new is a duplicate, or lost
+    #: new[i]: the event at data_ticks[i] was not known before. An event that is not new is a duplicate, or L.
     new: Mask
 
 
@@ -37,15 +37,18 @@ class Knowledge:
     __slots__ = ("data", "known", "lost")
 
     def __init__(self, lost: Tick = TICK_MIN) -> None:
-        #: every tick at or below is L
+        #: Every tick at or below this one is L.
         self.lost = lost
-        #: S or D, beyond `lost`
+        #: the ticks that are S or D; all are beyond `lost`
         self.known = RangeSet()
-        #: D, a part of `known`
+        #: the ticks that are D; all are in `known`
         self.data = TickSet()
 
     def learn(self, base: Tick, upto: Tick, data_ticks: Ticks = NO_TICKS) -> Learnt:
-        """In `(base, upto]` there are events at `data_ticks`, strictly increasing, and silence elsewhere."""
+        """Learn that `(base, upto]` has events at `data_ticks` and silence elsewhere; what that changed.
+
+        `data_ticks` strictly increase and lie in the range.
+        """
         assert base <= upto
         if len(data_ticks):
             assert base < data_ticks[0]
@@ -61,7 +64,7 @@ class Knowledge:
         return Learnt(self.known.add(self.lost, max(upto, self.lost)), new)
 
     def lose(self, upto: Tick) -> list[Range]:
-        """Everything at or below `upto` is L; the parts that were Q, in order."""
+        """Make every tick at or below `upto` L. Returns the ranges that were Q, in order."""
         if upto <= self.lost:
             return []
         resolved = self.known.gaps(self.lost, upto)
@@ -71,7 +74,7 @@ class Knowledge:
         return resolved
 
     def forget(self, base: Tick, upto: Tick) -> int:
-        """S and D in `(base, upto]` are Q again, as when a cache evicts; how many were D."""
+        """Make S and D in `(base, upto]` Q again, as when a cache evicts. Returns how many ticks were D."""
         self.known.remove(base, upto)
         return self.data.remove(base, upto)
 
@@ -88,7 +91,7 @@ class Knowledge:
         return self.data.within(base, upto)
 
     def state(self, tick: Tick) -> State:
-        """What is known of one tick."""
+        """The letter of what is known of one tick."""
         if tick <= self.lost:
             return "L"
         if not self.known.contains(tick):

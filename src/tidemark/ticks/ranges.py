@@ -1,8 +1,8 @@
 """RangeSet: a set of ticks that come in runs.
 
-Kept as sorted ranges `(base, upto]` that neither overlap nor touch, so equal sets have equal ranges. Adding
-at the end, which is what an undisturbed stream does, looks at the last range only; everything else bisects
-and then touches the ranges it changes.
+The set is kept as sorted ranges `(base, upto]` that neither overlap nor touch, so equal sets have equal
+ranges. Adding at the end, which is what an undisturbed stream does, looks at the last range only. Every other
+operation finds its place by bisection and then works on the ranges that it changes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class RangeSet:
     __slots__ = ("_bases", "_uptos")
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
-        #: parallel and increasing: base[i] < upto[i] < base[i + 1]
+        #: Range i is (bases[i], uptos[i]]; bases[i] < uptos[i] < bases[i + 1].
         self._bases: list[Tick] = []
         self._uptos: list[Tick] = []
         for base, upto in ranges:
             self.add(base, upto)
 
     def add(self, base: Tick, upto: Tick) -> list[Range]:
-        """Put `(base, upto]` in; the parts of it that were not in before."""
+        """Add `(base, upto]` to the set. Returns the parts of it that were not in the set before."""
         assert base <= upto
         uptos = self._uptos
         if base == upto:
@@ -46,7 +46,7 @@ class RangeSet:
         added = self.gaps(base, upto)
         if not added:
             return added
-        # Ranges that only touch the new one melt into it too.
+        # Ranges that only touch the new one are joined with it too.
         low, high = bisect_left(self._uptos, base), bisect_right(self._bases, upto)
         if low < high:
             base, upto = min(base, self._bases[low]), max(upto, self._uptos[high - 1])
@@ -55,7 +55,7 @@ class RangeSet:
         return added
 
     def remove(self, base: Tick, upto: Tick) -> list[Range]:
-        """Take `(base, upto]` out; the parts of it that were in before."""
+        """Remove `(base, upto]` from the set. Returns the parts of it that were in the set."""
         low, high = self._overlapping(base, upto)
         if low == high:
             return []
@@ -67,7 +67,7 @@ class RangeSet:
         return removed
 
     def remove_upto(self, upto: Tick) -> None:
-        """Take every tick at or below `upto` out."""
+        """Remove every tick at or below `upto`."""
         gone = bisect_right(self._uptos, upto)
         del self._bases[:gone], self._uptos[:gone]
         if self._bases and self._bases[0] < upto:
@@ -81,7 +81,7 @@ class RangeSet:
     def contains_each(self, ticks: Ticks) -> Mask:
         """ticks[i], in any order -> contained[i]."""
         uptos = np.array(self._uptos, np.int64)
-        # A tick beyond the last range meets a base that is below no tick.
+        # A tick beyond the last range is compared with TICK_MAX, which is below no tick.
         bases = np.array([*self._bases, TICK_MAX], np.int64)
         contained: Mask = bases[uptos.searchsorted(ticks)] < ticks
         return contained
@@ -116,20 +116,20 @@ class RangeSet:
         return bisect_right(self._uptos, base), bisect_left(self._bases, upto)
 
     def union(self, other: RangeSet) -> RangeSet:
-        """The ticks in either."""
+        """A new set of the ticks in either set."""
         return RangeSet(sorted([*self, *other]))
 
     def intersection(self, other: RangeSet) -> RangeSet:
-        """The ticks in both."""
+        """A new set of the ticks in both sets."""
         few, many = sorted((self, other), key=len)
         return RangeSet(part for base, upto in few for part in many.parts(base, upto))
 
     def difference(self, other: RangeSet) -> RangeSet:
-        """The ticks in this set and not in `other`."""
+        """A new set of the ticks that are in this set and not in `other`."""
         return RangeSet(gap for base, upto in self for gap in other.gaps(base, upto))
 
     def copy(self) -> RangeSet:
-        """An equal set that changes by itself."""
+        """A new set with the same ticks; a change of one does not change the other."""
         twin = RangeSet()
         twin._bases, twin._uptos = self._bases.copy(), self._uptos.copy()
         return twin
@@ -140,11 +140,11 @@ class RangeSet:
         return (self._bases[0], self._uptos[-1]) if self._bases else None
 
     def ticks(self) -> int:
-        """How many ticks are in the set."""
+        """The number of ticks in the set."""
         return sum(self._uptos) - sum(self._bases)
 
     def __len__(self) -> int:
-        """How many ranges the set has."""
+        """The number of ranges, not of ticks."""
         return len(self._bases)
 
     def __iter__(self) -> Iterator[Range]:
@@ -155,7 +155,18 @@ class RangeSet:
             return NotImplemented
         return self._bases == other._bases and self._uptos == other._uptos
 
-    __hash__ = None  # type: ignore[assignment]  # a set that changes has no hash; mypy wants a method
+    __hash__ = None  # type: ignore[assignment]  # a mutable set has no hash; mypy wants a method
 
     def __repr__(self) -> str:
         return f"RangeSet({', '.join(f'({base}, {upto}]' for base, upto in self)})"
+
+
+def union(ranges: Iterable[Range]) -> list[Range]:
+    """Return the ticks of all ranges in as few ranges as possible, in order; empty ranges are left out."""
+    return list(RangeSet(sorted(each for each in ranges if each[0] < each[1])))
+
+
+def within(ranges: Iterable[Range], base: Tick, upto: Tick) -> list[Range]:
+    """Return the parts of each range that lie in `(base, upto]`, in the order of the ranges."""
+    cut = ((max(low, base), min(high, upto)) for low, high in ranges)
+    return [(low, high) for low, high in cut if low < high]

@@ -1,6 +1,6 @@
-"""A tick: one microsecond of a pubend's time, unique to at most one event (DSN'03 2).
+"""A tick: one microsecond of a pubend's time, at which there is at most one event (DSN'03 2).
 
-`(TICK_MIN, TICK_MAX]` is all of time. TICK_MIN is the base before the first tick and no event's tick.
+`(TICK_MIN, TICK_MAX]` is all of time. TICK_MIN is the base of the first tick and never the tick of an event.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 #: int64 microseconds
 Tick = int
 
-#: `(base, upto]`: the ticks t with base < t <= upto; empty when they are equal.
+#: `(base, upto]`: the ticks t with base < t <= upto; empty when base equals upto.
 Range = tuple[Tick, Tick]
 
-#: Many ticks at once, strictly increasing unless said otherwise.
+#: Many ticks, strictly increasing unless a function says otherwise.
 Ticks = NDArray[np.int64]
 
-#: One truth per element of a `Ticks`.
+#: One truth value for each element of a `Ticks`.
 Mask = NDArray[np.bool_]
 
 TICK_MIN: Tick = -(2**63)
 TICK_MAX: Tick = 2**63 - 1
 
-#: The data ticks of silence.
+#: The data ticks of a range without events.
 NO_TICKS: Ticks = np.empty(0, np.int64)

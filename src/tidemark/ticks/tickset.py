@@ -1,8 +1,8 @@
 """TickSet: a set of single ticks, which is what the D ticks of a stream are.
 
-One sorted int64 array with room at both ends. New ticks usually come after all others, old ones go first and
-history is filled in before what is recent: the ends move without copying the rest. A hole filled in the
-middle moves the shorter side, at memory speed.
+The set is one sorted int64 array with room at both ends. New ticks are usually later than all others, the
+oldest are removed first, and a catchup fills in history before the recent ticks: each of these moves an end
+of the array without copying the rest. Ticks added in the middle move the shorter side, at memory speed.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ ROOM_TICKS_MIN = 64
 
 
 class TickSet:
-    """A mutable set of ticks without runs worth the name."""
+    """A mutable set of ticks that rarely follow each other directly; for runs of ticks see RangeSet."""
 
     __slots__ = ("_buffer", "_start", "_stop")
 
     def __init__(self) -> None:
         self._buffer: Ticks = np.empty(ROOM_TICKS_MIN, np.int64)
-        #: buffer[start:stop] is the set, strictly increasing
+        #: The set is buffer[start:stop], strictly increasing.
         self._start = 0
         self._stop = 0
 
     def add(self, ticks: Ticks) -> Mask:
-        """Put strictly increasing ticks in; new[i]: ticks[i] was not in before."""
+        """Add strictly increasing ticks. Returns new[i]: ticks[i] was not in the set before."""
         if len(ticks) == 0 or self._start == self._stop or ticks[0] > self._buffer[self._stop - 1]:
             self._append(ticks)
             return np.ones(len(ticks), np.bool_)
         held = self._held()
         at = held.searchsorted(ticks)
-        # What lies beyond the end is compared with the last tick, and differs from it.
+        # A tick beyond the end is compared with the last one in the set, and differs from it.
         new: Mask = held.take(at, mode="clip") != ticks
         self._insert(ticks[new], at[new])
         return new
@@ -43,7 +43,7 @@ class TickSet:
         self._stop += len(ticks)
 
     def _insert(self, ticks: Ticks, at: Ticks) -> None:
-        """Put ticks[i], none of them in the set, before the element at[i]; the shorter side moves."""
+        """Insert ticks[i], none of which is in the set, before element at[i], moving the shorter side."""
         count = len(ticks)
         if count == 0:
             return
@@ -60,20 +60,24 @@ class TickSet:
             self._held()[low:] = np.concatenate((merged, held[high:]))
 
     def _make_room(self, ahead: int, behind: int) -> None:
-        """Room for as many more ticks on either side. As much again is made, so that it is seldom needed."""
+        """Make room for this many more ticks on either side.
+
+        Where the buffer is too small the new one has as much room again, so that copies are rare.
+        """
         if ahead <= self._start and behind <= len(self._buffer) - self._stop:
             return
         count = len(self)
         most = max(ROOM_TICKS_MIN, count + ahead + behind)
         start = most if ahead else 0
-        # Room behind is kept when it was not asked for: growing at both ends in turn must not always copy.
+        # The room behind is kept even when none is asked for there: a set that grows at both ends in turn
+        # must not copy each time.
         room = most if behind else min(len(self._buffer) - self._stop, most)
         buffer = np.empty(start + count + room, np.int64)
         buffer[start : start + count] = self._held()
         self._buffer, self._start, self._stop = buffer, start, start + count
 
     def remove(self, base: Tick, upto: Tick) -> int:
-        """Take the ticks in `(base, upto]` out; how many there were."""
+        """Remove the ticks in `(base, upto]`. Returns how many there were."""
         low, high = self._slice(base, upto)
         if low == 0:
             self._start += high

@@ -1,7 +1,7 @@
-"""CheckpointToken: all a subscriber has consumed, `{pubend: tick}` (DSN'03 2).
+"""CheckpointToken: everything a subscriber has consumed, `{pubend: tick}` (DSN'03 2).
 
-A value that the application keeps: it never changes and never goes backwards. A pubend that is not in a token
-is new to its holder, which is less than any tick, so tokens form a lattice under `merge` and `meet`. Equal
+A token is an immutable value that the application keeps. A pubend that is not in a token counts as less than
+any tick: the holder has consumed nothing of it. So tokens form a lattice under `merge` and `meet`. Equal
 tokens have equal texts and equal JSON: both may be compared as strings.
 """
 
@@ -20,45 +20,49 @@ PUBEND_BYTES_MAX = 255
 
 
 class CheckpointToken(Mapping[str, Tick]):
-    """How far a subscriber got in each pubend. Iterates in the order of the names."""
+    """How far a subscriber got in each pubend. Iteration is in the order of the pubends' names."""
 
     __slots__ = ("_ticks",)
 
     def __init__(self, ticks: Mapping[str, Tick] | None = None) -> None:
-        """TokenError unless every key is a pubend's name and every value a tick."""
+        """Raises TokenError unless every key is a pubend's name and every value a tick."""
         checked = [(_checked_name(name), _checked_tick(name, tick)) for name, tick in (ticks or {}).items()]
         self._ticks = dict(sorted(checked))
 
     def advance(self, pubend: str, tick: Tick) -> CheckpointToken:
-        """All of `pubend` up to `tick` is consumed too. A tick that was consumed already changes nothing."""
+        """The token whose holder has also consumed `pubend` up to `tick`.
+
+        Returns this token itself if it covers that tick already.
+        """
         if pubend in self._ticks and tick <= self._ticks[pubend]:
             return self
         return CheckpointToken({**self._ticks, pubend: tick})
 
     def merge(self, other: CheckpointToken) -> CheckpointToken:
-        """What either has consumed: the later tick of each pubend."""
+        """The token of what either holder has consumed: the later tick of each pubend."""
         later = {name: max(tick, self._ticks.get(name, tick)) for name, tick in other.items()}
         return CheckpointToken({**self._ticks, **later})
 
     def meet(self, other: CheckpointToken) -> CheckpointToken:
-        """What both have consumed: the earlier tick of each pubend that is in both."""
+        """The token of what both holders have consumed: the earlier tick of each pubend that is in both."""
         both = self._ticks.keys() & other._ticks.keys()
         return CheckpointToken({name: min(self._ticks[name], other._ticks[name]) for name in both})
 
     def covers(self, other: CheckpointToken) -> bool:
-        """Has the holder of this consumed everything that the holder of `other` has?"""
+        """Has the holder of this token consumed everything that the holder of `other` has?"""
         mine = self._ticks
         return all(name in mine and mine[name] >= tick for name, tick in other._ticks.items())
 
     def text(self) -> str:
-        """The form to keep: `tm1.` and letters, digits, `-` and `_`."""
+        """The text to keep: `tm1.` followed by letters, digits, `-` and `_`."""
         return encode(self._ticks.items())
 
     @classmethod
     def parse(cls, text: str) -> CheckpointToken:
-        """The token of a text; TokenError unless `text()` gave out exactly this."""
+        """The token of a text; TokenError unless it is exactly what `text()` returns for some token."""
         token = cls(dict(decode(text)))
-        # Whatever slipped through (an order, a spelling, a repeated name) is not what was given out.
+        # `decode` accepts another order, a longer spelling of a number or a repeated name; no `text()` has
+        # them, so the text was altered.
         if token.text() != text:
             raise damaged(text)
         return token
@@ -69,7 +73,7 @@ class CheckpointToken(Mapping[str, Tick]):
 
     @classmethod
     def from_json(cls, text: str) -> CheckpointToken:
-        """The token of a JSON object of ticks, however it is spaced; TokenError if it is anything else."""
+        """The token of a JSON object of ticks, in any spacing and order; TokenError for any other text."""
         if len(text) > TEXT_CHARS_MAX:
             raise TokenError(f"{len(text)} characters are over the limit of {TEXT_CHARS_MAX}", text=text)
         try:
@@ -98,7 +102,7 @@ class CheckpointToken(Mapping[str, Tick]):
         return hash(tuple(self._ticks.items()))
 
     def __le__(self, other: CheckpointToken) -> bool:
-        """A partial order: of two tokens, neither may cover the other."""
+        """True if `other` covers this token. A partial order: of two tokens neither need cover the other."""
         return other.covers(self)
 
     def __lt__(self, other: CheckpointToken) -> bool:
@@ -109,7 +113,7 @@ class CheckpointToken(Mapping[str, Tick]):
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object as it was written, repeated keys and all."""
+    """The pairs of a JSON object as they were written, repeated keys included."""
 
 
 def _checked_name(name: Any) -> str:

@@ -4,8 +4,8 @@
     entry := name bytes varint | name, UTF-8 | zigzag varint of tick - tick of the entry before
 
 Pubends are in the order of their names and every number is as short as it can be, so a token has one text.
-The checksum is of the text's prefix and the entries, 4 bytes big-endian: it catches every burst of 32 bits,
-which is any one character changed and any two neighbours exchanged.
+The checksum covers the text's prefix and the entries and is 4 bytes, big-endian. It detects every burst of up
+to 32 bits, hence any one changed character and any two exchanged neighbours.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ TEXT_CHARS_MAX = 1 << 20
 _CRC_BYTES = 4
 #: 10 groups of 7 bits hold the difference of any two int64
 _VARINT_BYTES_MAX = 10
-_NEXT = "resume from the token exactly as it was given out, or from an older one that was stored"
+_ADVICE = "resume from the token exactly as it was given out, or from an older one that was stored"
 
 
 def encode(ticks: Iterable[tuple[str, int]]) -> str:
-    """The text of (pubend, tick) pairs in the order of the names."""
+    """The text of (pubend, tick) pairs that are in the order of the names."""
     entries = bytearray()
     before = 0
     for name, tick in ticks:
@@ -38,11 +38,14 @@ def encode(ticks: Iterable[tuple[str, int]]) -> str:
 
 
 def decode(text: str) -> list[tuple[str, int]]:
-    """The pairs in `text`, not yet checked for their order or that this is their only text."""
+    """The (pubend, tick) pairs in `text`; TokenError if it is damaged or too long.
+
+    The caller checks that the pairs are in order and that `encode` returns this very text for them.
+    """
     if len(text) > TEXT_CHARS_MAX:
         raise TokenError(f"{len(text)} characters are over the limit of {TEXT_CHARS_MAX}", text=text)
     if not text.startswith(PREFIX):
-        raise TokenError(f"a checkpoint token of this version starts with {PREFIX}; {_NEXT}", text=text)
+        raise TokenError(f"a checkpoint token of this version starts with {PREFIX}; {_ADVICE}", text=text)
     try:
         data = b64decode(text[len(PREFIX) :] + "=" * (-(len(text) - len(PREFIX)) % 4), b"-_", validate=True)
     except ValueError as error:
@@ -54,8 +57,8 @@ def decode(text: str) -> list[tuple[str, int]]:
 
 
 def damaged(text: str) -> TokenError:
-    """The error for a token that is not what was given out."""
-    return TokenError(f"the checkpoint token was cut or altered; {_NEXT}", text=text)
+    """The error to raise for a text that `encode` did not make."""
+    return TokenError(f"the checkpoint token was cut or altered; {_ADVICE}", text=text)
 
 
 def _checksum(entries: bytes | bytearray) -> bytes:
@@ -86,7 +89,7 @@ def _unzigzag(number: int) -> int:
 
 
 def _varint(number: int) -> bytes:
-    """Groups of 7 bits, low ones first, the top bit set on all but the last."""
+    """The number in groups of 7 bits, the lowest first, with the top bit set on all bytes but the last."""
     groups = bytearray()
     while number > 0x7F:
         groups.append(number & 0x7F | 0x80)
@@ -96,7 +99,7 @@ def _varint(number: int) -> bytes:
 
 
 def _parse_varint(data: bytes, at: int, text: str) -> tuple[int, int]:
-    """The number at data[at:] and where the next byte is."""
+    """The number that starts at data[at], and the index of the byte after it."""
     number = 0
     for index, group in enumerate(data[at : at + _VARINT_BYTES_MAX]):
         number |= (group & 0x7F) << 7 * index

@@ -1,7 +1,8 @@
-"""Wants: who asked for which ticks, so that nacks of many leave as one and an answer finds them all.
+"""Wants: which asker waits for which ticks.
 
-The consolidated curiosity of a relay or an istream (DSN'03 3). An asker is whatever the owner sends
-answers to: a downstream link, a catchup stream. Soft state: an asker whose answer was lost asks again.
+The consolidated curiosity of a relay or an istream (DSN'03 3): what many askers want is asked upstream once,
+and the answer is sent to all of them. An asker is whatever the owner sends answers to: a downstream link, a
+catchup stream. This is soft state: an asker whose answer was lost asks again.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ class Wants(Generic[Asker]):
     __slots__ = ("_anyone", "_of")
 
     def __init__(self) -> None:
-        #: no asker without ranges
+        #: asker -> the ranges it waits for, never empty
         self._of: dict[Asker, RangeSet] = {}
-        #: the union of all of them
+        #: the union of the ranges of all askers
         self._anyone = RangeSet()
 
     def ask(self, asker: Asker, ranges: Iterable[Range]) -> list[Range]:
-        """`asker` wants these; the parts that nobody was asking for yet."""
+        """Note that `asker` wants these ranges. Returns the parts that no asker wanted before."""
         mine = self._of.get(asker, RangeSet())
         first: list[Range] = []
         for base, upto in ranges:
@@ -40,9 +41,10 @@ class Wants(Generic[Asker]):
     def take(
         self, base: Tick, upto: Tick, *, unless: Callable[[Asker], bool] | None = None
     ) -> dict[Asker, list[Range]]:
-        """Who wanted which parts of `(base, upto]`, in the order they first asked; they do not any more.
+        """Take the wants within `(base, upto]` out: asker -> the parts it wanted.
 
-        Those for whom `unless` is true go on wanting.
+        Askers are in the order in which they first asked. An asker for which `unless` returns True is left
+        out of the answer and keeps its wants.
         """
         if not self._anyone.remove(base, upto):
             return {}
@@ -55,7 +57,7 @@ class Wants(Generic[Asker]):
         return {asker: parts for asker, parts in removed.items() if parts}
 
     def drop(self, asker: Asker) -> list[Range]:
-        """`asker` is gone; the parts that only it wanted."""
+        """Forget an asker that is gone. Returns the parts that no other asker wants."""
         alone = self._of.pop(asker, RangeSet())
         for other in self._of.values():
             if not alone:
@@ -66,17 +68,17 @@ class Wants(Generic[Asker]):
         return list(alone)
 
     def wanted(self) -> list[Range]:
-        """What anyone wants, in tick order."""
+        """The ranges that some asker wants, in tick order."""
         return list(self._anyone)
 
     def missing(self, base: Tick, upto: Tick) -> list[Range]:
-        """The parts of `(base, upto]` that nobody wants, in order."""
+        """The parts of `(base, upto]` that no asker wants, in order."""
         return self._anyone.gaps(base, upto)
 
     def askers(self) -> list[Asker]:
-        """Those who wait for something, in the order they first asked."""
+        """The askers that wait for something, in the order in which they first asked."""
         return list(self._of)
 
     def __len__(self) -> int:
-        """How many askers wait for something."""
+        """The number of askers that wait for something."""
         return len(self._of)

@@ -1,4 +1,4 @@
-"""The bytes of the frames between a client and its broker. Their kinds are 32 to 63."""
+"""The layouts of the frames between a client and its broker. Their kinds are 32 to 63."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tidemark.wire.fields import (
     SELECTOR,
     SHORT,
     TOKEN,
+    TOPIC_SELECTOR,
     at_end,
     check_count,
     many,
@@ -79,25 +80,25 @@ _PUBLISH, _PUBLISHED, _DELIVER, _ACK, _CREDIT, _FETCHED, _RECALLED = (
 )
 _INT64_MAX = 2**63 - 1
 
-# Each comes twice: with the header to write, without it to read.
+# Each struct is there twice: with the header for writing, without it for reading.
 _ONE_HEAD, _ONE = Struct("<IHHq"), Struct("<q")
 _TWO_HEAD, _TWO = Struct("<IHHqq"), Struct("<qq")
 _THREE_HEAD, _THREE = Struct("<IHHqqq"), Struct("<qqq")
 _FOUR_HEAD, _FOUR = Struct("<IHHqqqq"), Struct("<qqqq")
 _ACK_HEAD, _ACK_NUMBERS = Struct("<IHHqI"), Struct("<qI")
-#: an empty name and an empty token
+#: bytes of the smallest entry of an Ack: an empty name and an empty token
 _ACK_ENTRY_BYTES_MIN = 6
 
 
 def write_publish(frame: Publish) -> list[Buffer]:
-    """Sequence, pubend, publisher, batch."""
+    """The buffers of a Publish: sequence, pubend, publisher, batch."""
     names = write_name(frame.pubend) + write_name(frame.publisher)
     _check_sequence(frame.sequence, frame.batch.count)
     return write_with_batch(_ONE_HEAD, _PUBLISH, (frame.sequence,), names, frame.batch)
 
 
 def read_publish(data: Buffer, start: int, end: int, tail: Tail) -> Publish:
-    """See write_publish."""
+    """The Publish that write_publish wrote."""
     (sequence,) = _ONE.unpack_from(data, start)
     pubend, at = read_name(data, start + _ONE.size)
     publisher, at = read_name(data, at)
@@ -114,7 +115,7 @@ def _check_sequence(sequence: int, count: int) -> None:
 
 
 def write_published(frame: Published) -> list[Buffer]:
-    """Sequence, tick, pubend, publisher."""
+    """The buffer of a Published: sequence, tick, pubend, publisher."""
     names = write_name(frame.pubend) + write_name(frame.publisher)
     if frame.sequence < 1:
         raise WireError(f"the sequence {frame.sequence} is not one: events are numbered from 1 on")
@@ -122,7 +123,7 @@ def write_published(frame: Published) -> list[Buffer]:
 
 
 def read_published(data: Buffer, start: int, end: int, tail: Tail) -> Published:  # noqa: ARG001
-    """See write_published."""
+    """The Published that write_published wrote."""
     sequence, tick = _TWO.unpack_from(data, start)
     pubend, at = read_name(data, start + _TWO.size)
     publisher, at = read_name(data, at)
@@ -133,13 +134,13 @@ def read_published(data: Buffer, start: int, end: int, tail: Tail) -> Published:
 
 
 def write_deliver(frame: Deliver) -> list[Buffer]:
-    """Base, upto, subscriber, pubend, batch."""
+    """The buffers of a Deliver: base, upto, subscriber, pubend, batch."""
     names = write_name(frame.name) + write_name(frame.pubend)
     return write_with_batch(_TWO_HEAD, _DELIVER, (frame.base, frame.upto), names, frame.batch)
 
 
 def read_deliver(data: Buffer, start: int, end: int, tail: Tail) -> Deliver:
-    """See write_deliver."""
+    """The Deliver that write_deliver wrote."""
     base, upto = _TWO.unpack_from(data, start)
     name, at = read_name(data, start + _TWO.size)
     pubend, at = read_name(data, at)
@@ -149,7 +150,7 @@ def read_deliver(data: Buffer, start: int, end: int, tail: Tail) -> Deliver:
 
 
 def write_ack(frame: Ack) -> list[Buffer]:
-    """Ticket, count, then each subscriber and its token."""
+    """The buffer of an Ack: ticket, count, then each subscriber and its token."""
     tokens = frame.tokens
     if len(tokens) > ACKS_MAX:
         raise WireError(f"{len(tokens)} subscribers in one Ack are over the limit of {ACKS_MAX}")
@@ -162,7 +163,7 @@ def write_ack(frame: Ack) -> list[Buffer]:
 
 
 def read_ack(data: Buffer, start: int, end: int, tail: Tail) -> Ack:  # noqa: ARG001
-    """See write_ack."""
+    """The Ack that write_ack wrote."""
     ticket, count = _ACK_NUMBERS.unpack_from(data, start)
     at = start + _ACK_NUMBERS.size
     check_count(count, ACKS_MAX, _ACK_ENTRY_BYTES_MIN, end - at, "subscribers of an Ack")
@@ -184,14 +185,14 @@ def _check_distinct(tokens: Sequence[tuple[str, CheckpointToken]]) -> None:
 
 
 def write_credit(frame: Credit) -> list[Buffer]:
-    """Bytes, subscriber."""
+    """The buffer of a Credit: bytes, subscriber."""
     if frame.bytes < 1:
         raise WireError(f"a credit of {frame.bytes} bytes grants nothing")
     return write_with_batch(_ONE_HEAD, _CREDIT, (frame.bytes,), write_name(frame.name), None)
 
 
 def read_credit(data: Buffer, start: int, end: int, tail: Tail) -> Credit:  # noqa: ARG001
-    """See write_credit."""
+    """The Credit that write_credit wrote."""
     (granted,) = _ONE.unpack_from(data, start)
     name, at = read_name(data, start + _ONE.size)
     check_end(at, end)
@@ -206,14 +207,14 @@ def _check_gap(frame: Gap) -> None:
 
 
 def write_fetched(frame: Fetched) -> list[Buffer]:
-    """Ticket, base, upto, lost, pubend, damaged ranges, batch."""
+    """The buffers of a Fetched: ticket, base, upto, lost, pubend, damaged ranges, batch."""
     numbers = (frame.ticket, frame.base, frame.upto, frame.lost)
     names = write_name(frame.pubend) + write_ranges(frame.damaged)
     return write_with_batch(_FOUR_HEAD, _FETCHED, numbers, names, frame.batch)
 
 
 def read_fetched(data: Buffer, start: int, end: int, tail: Tail) -> Fetched:
-    """See write_fetched."""
+    """The Fetched that write_fetched wrote."""
     ticket, base, upto, lost = _FOUR.unpack_from(data, start)
     pubend, at = read_name(data, start + _FOUR.size)
     damaged, at = read_ranges(data, at, end)
@@ -230,13 +231,13 @@ def _check_fetch(frame: Fetch) -> None:
 
 
 def write_recalled(frame: Recalled) -> list[Buffer]:
-    """Ticket, base, upto, ranges that are gone, batch."""
+    """The buffers of a Recalled: ticket, base, upto, ranges that the archive does not have, batch."""
     numbers = (frame.ticket, frame.base, frame.upto)
     return write_with_batch(_THREE_HEAD, _RECALLED, numbers, write_ranges(frame.gone), frame.batch)
 
 
 def read_recalled(data: Buffer, start: int, end: int, tail: Tail) -> Recalled:
-    """See write_recalled."""
+    """The Recalled that write_recalled wrote."""
     ticket, base, upto = _THREE.unpack_from(data, start)
     gone, at = read_ranges(data, start + _THREE.size, end)
     batch = tail(data, start, at, end)
@@ -258,14 +259,14 @@ def _check_recall(frame: Recall) -> None:
         raise WireError(f"nothing is recalled of ({frame.base}, {frame.upto}]")
 
 
-_LINE = together(Line, {"base": INT, "upto": INT, "pattern": NAME, "selector": SELECTOR})
+_LINE = together(Line, {"base": INT, "upto": INT, "wanted": TOPIC_SELECTOR})
 _JSON = text(JSON_BYTES_MAX, what="a JSON text")
 _REASON = text(REASON_BYTES_MAX, what="a reason")
 _PUBENDS = many(NAME, PUBENDS_MAX, what="pubends")
 _ADDRESSES = many(NAME, ADDRESSES_MAX, what="addresses")
 
 LAYOUTS = (
-    # The layout of a Connect never changes: it says which layouts of the others there may be.
+    # The layout of Connect never changes: the versions in it decide which layouts the other frames have.
     record(Connect, 32, oldest=SHORT, newest=SHORT, client=NAME, frame_bytes_max=HANDSHAKE_BYTES_MAX),
     record(
         Welcome,

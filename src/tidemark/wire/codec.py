@@ -1,7 +1,7 @@
-"""Frames to bytes, and which layout the bytes of a frame have.
+"""Frames to bytes, and the layout that a frame's header announces.
 
-Encoding refuses, with WireError, what the other side would have to refuse: a frame over the limits of
-`wire.limits` is the caller's error and never leaves.
+Encoding raises WireError for a frame that the receiver would refuse: a frame over the limits of `wire.limits`
+is an error of the sender and is never sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Encode = Callable[[Frame], list[Buffer]]
 
 _LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS)
 _WRITERS = {layout.frame: layout.write for layout in _LAYOUTS}
-#: by the key in a header
+#: key in a header -> layout
 _LAYOUT_OF_KEY: dict[int, FrameLayout] = {layout.key: layout for layout in _LAYOUTS}
 _KINDS = {layout.key & 0xFF for layout in _LAYOUTS}
 
@@ -29,7 +29,10 @@ assert len(_LAYOUT_OF_KEY) == len(_LAYOUTS)
 
 
 def encode(frame: Frame) -> list[Buffer]:
-    """The pieces to write, in order. A batch is a piece of its own, its very buffer."""
+    """The buffers to write, in order; WireError if the frame is over a limit.
+
+    A batch is the last one: its own buffer, not a copy. The caller must not change it before it is sent.
+    """
     try:
         return _WRITERS[type(frame)](frame)
     except WireError as error:
@@ -51,12 +54,12 @@ def _encode_for_version_1(frame: Frame) -> list[Buffer]:
 
 
 def size_of(pieces: Iterable[Buffer]) -> int:
-    """How many bytes the pieces are together."""
+    """The number of bytes in all the buffers."""
     return sum(map(len, pieces))
 
 
 def layout_of(key: int, flags: int) -> FrameLayout:
-    """The layout that a header announces; WireError if this side does not know it."""
+    """The layout that the key and flags of a header announce; WireError if this side does not know it."""
     layout = _LAYOUT_OF_KEY.get(key)
     if layout is None:
         kind, version = key & 0xFF, key >> 8

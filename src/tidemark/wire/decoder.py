@@ -1,8 +1,9 @@
-"""FrameDecoder: bytes as they arrive to whole frames, however the network has cut them.
+"""FrameDecoder: the bytes of a connection, as they arrive, to whole frames.
 
-Trusts nothing: whatever the bytes are, the answer is frames or WireError, in time and memory proportional to
-what has arrived. Many small frames in one read are read in place; a frame that is cut is gathered in a buffer
-that grows with what arrives and that its batch then takes over.
+The decoder trusts nothing: whatever the bytes are, it returns frames or raises WireError, in time and memory
+proportional to what has arrived. Small frames that arrive in one read are decoded in place. A frame that
+arrives in parts is gathered in a buffer that grows with what arrives; the frame's batch then keeps that
+buffer as its own.
 """
 
 from __future__ import annotations
@@ -19,28 +20,29 @@ from tidemark.wire.tails import Tail, copied_tail, owned_tail
 
 
 class FrameDecoder:
-    """The receiving end of one connection. After an error it stays broken."""
+    """The receiving end of one connection. After a WireError every further call raises the same error."""
 
     def __init__(self, bytes_max: int = HANDSHAKE_BYTES_MAX) -> None:
-        #: the largest frame that is accepted; raise it when the handshake is done, then `feed(b"")`
+        #: The largest frame that is accepted, header included. The owner raises it when the handshake is
+        #: done, and then calls `feed(b"")` to get frames that had arrived together with the handshake.
         self.bytes_max = bytes_max
         #: the first bytes of the one frame whose end has not arrived
         self._cut = bytearray()
-        #: its size, 0 while not even its header is there
+        #: size of that frame with its header; 0 while its header is not complete
         self._cut_bytes = 0
-        #: whole frames, perhaps, that came with the handshake and wait for bytes_max to be raised
+        #: bytes that arrived together with the handshake and wait until bytes_max is raised
         self._held = b""
         self._error: str | None = None
 
     @property
     def waiting_bytes(self) -> int:
-        """How much has arrived of frames that were not returned yet; 0 between frames."""
+        """The bytes that have arrived of frames not returned yet; 0 between frames."""
         return len(self._cut) + len(self._held)
 
     def feed(self, data: Buffer) -> list[Frame]:
-        """The frames that are complete with `data`, in order. WireError if they are not frames.
+        """The frames that `data` completes, in order; WireError if the bytes are not frames.
 
-        `data` may be reused afterwards: nothing of it is kept.
+        The caller may reuse `data` afterwards: the decoder keeps a copy of what it still needs.
         """
         if self._error is not None:
             raise WireError(self._error)
@@ -75,7 +77,10 @@ class FrameDecoder:
         return frames
 
     def _finish_cut(self, data: Buffer, frames: list[Frame]) -> int:
-        """Add to the frame that was cut, and to `frames` if that completes it; how much of `data` it took."""
+        """Add `data` to the frame that is not complete, and that frame to `frames` once it is.
+
+        Returns how many bytes of `data` belong to that frame.
+        """
         cut = self._cut
         at = 0
         if not self._cut_bytes:
@@ -100,8 +105,8 @@ class FrameDecoder:
         return int(size) + HEADER_BYTES
 
     def _hold_or_refuse(self, frame_bytes: int, data: Buffer, at: int, has_frames: bool) -> None:
-        # A side may send on right after its Hello. Its next frame can be in the same read, and whether it
-        # is too large is decided when the caller has seen the Hello.
+        # A sender need not wait after its Hello. Its next frame may arrive in the same read, and whether that
+        # frame is too large is decided once the owner has seen the Hello and raised bytes_max.
         if not has_frames or frame_bytes > FRAME_BYTES_MAX:
             raise self._too_large(frame_bytes)
         self._held = bytes(memoryview(data)[at:])

@@ -1,9 +1,9 @@
-"""The fields that frames are made of: how each is written, and read back without trust.
+"""The fields that frames are made of: how each is written, and read without trusting the bytes.
 
-A reader gets the buffer, the place of its field and the end of the frame, and returns the value and the place
-of the next field. It may look beyond the end by the few bytes of a number or a name, since whoever reads the
-frame checks in the end that all fields together took exactly its bytes; before anything larger is touched
-or allocated, a length or a count is compared with the bytes that remain.
+A field's `read` gets the buffer, the offset of the field and the end of the frame, and returns the value and
+the offset of the next field. It may read beyond the end by the few bytes of a number or a name, since the
+frame's layout checks afterwards that all fields together took exactly the frame's bytes. Before `read`
+touches or allocates anything larger it compares the length or count with the bytes that remain.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from tidemark.errors import TokenError, WireError
 from tidemark.message.batches.batch import Buffer
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken, Range
 from tidemark.wire.limits import (
     NAME_BYTES_MAX,
@@ -25,7 +26,7 @@ from tidemark.wire.limits import (
     TOKEN_PUBENDS_MAX,
 )
 
-#: names that were written lately are kept as bytes: the same few thousand come again and again
+#: Encoded names that are kept, since the same few thousand names are written again and again.
 NAMES_KEPT_MAX = 16_384
 
 _U8 = Struct("<B")
@@ -34,17 +35,18 @@ _U32 = Struct("<I")
 _I64 = Struct("<q")
 _RANGE = Struct("<qq")
 
-#: an empty name, and the tick of a token's entry
+#: bytes of the smallest entry of a token: an empty name and a tick
 _ENTRY_BYTES_MIN = _U16.size + _I64.size
 
 
 @dataclass(frozen=True, slots=True)
 class WireField:
-    """How values of one kind are written, and read: `read(data, at, end) -> (value, at of the next)`."""
+    """How values of one kind are written and read. Both raise WireError for a value that is not allowed."""
 
     write: Callable[[Any], bytes]
+    #: `read(data, at, end)` -> the value at data[at], and the offset of the next field
     read: Callable[[Buffer, int, int], tuple[Any, int]]
-    #: no value takes fewer
+    #: the bytes of the smallest value
     bytes_min: int
 
 
@@ -53,7 +55,7 @@ class WireField:
 
 @lru_cache(NAMES_KEPT_MAX)
 def write_name(name: str) -> bytes:
-    """A name of at most NAME_BYTES_MAX bytes, after its length."""
+    """The length of a name in 2 bytes and its UTF-8; WireError if it is over NAME_BYTES_MAX bytes."""
     raw = _utf8(name)
     if len(raw) > NAME_BYTES_MAX:
         raise WireError(
@@ -63,7 +65,7 @@ def write_name(name: str) -> bytes:
 
 
 def read_name(data: Buffer, at: int) -> tuple[str, int]:
-    """The name at `at`."""
+    """The name at data[at], and the offset of the next field."""
     (size,) = _U16.unpack_from(data, at)
     if size > NAME_BYTES_MAX:
         raise WireError(f"a name of {size} bytes is over the limit of {NAME_BYTES_MAX}")
@@ -72,7 +74,7 @@ def read_name(data: Buffer, at: int) -> tuple[str, int]:
 
 
 def text(bytes_max: int, *, what: str) -> WireField:
-    """Longer text, after its length in 4 bytes."""
+    """The field of a longer text: its length in 4 bytes and its UTF-8. `what` names it in errors."""
 
     def write(value: str) -> bytes:
         raw = _utf8(value)
@@ -123,7 +125,7 @@ def _utf8(value: str) -> bytes:
 
 
 def integer(low: int = -(2**63), high: int = 2**63 - 1) -> WireField:
-    """An int64 of `low` to `high`."""
+    """The field of an int64 from `low` to `high`."""
     return _number(_I64, low, high)
 
 
@@ -144,12 +146,12 @@ def _number(layout: Struct, low: int, high: int) -> WireField:
 
 
 def read_flag(data: Buffer, at: int, end: int) -> tuple[bool, int]:  # noqa: ARG001  # as all fields
-    """A truth: one byte, 0 or 1."""
+    """The truth value of the byte at data[at], which must be 0 or 1, and the offset of the next field."""
     return checked_flag(data[at] if at < len(data) else 2), at + 1
 
 
 def checked_flag(value: int) -> bool:
-    """WireError unless the byte is 0 or 1."""
+    """The truth value of a byte; WireError unless it is 0 or 1."""
     if value > 1:
         raise WireError("a flag is neither 0 nor 1, or is not there")
     return value == 1
@@ -159,14 +161,17 @@ def checked_flag(value: int) -> bool:
 
 
 def write_ranges(ranges: Sequence[Range]) -> bytes:
-    """Pairs of base and upto, after their count."""
+    """The count of ranges, then base and upto of each; WireError if there are more than RANGES_MAX."""
     if len(ranges) > RANGES_MAX:
         raise WireError(f"{len(ranges)} ranges are over the limit of {RANGES_MAX}: send several frames")
     return _U32.pack(len(ranges)) + b"".join([_RANGE.pack(base, upto) for base, upto in ranges])
 
 
 def read_ranges(data: Buffer, at: int, end: int) -> tuple[tuple[Range, ...], int]:
-    """The ranges at `at`: none empty, in order, none overlapping."""
+    """The ranges at data[at], and the offset of the next field.
+
+    WireError unless they are in order and none is empty or overlaps another.
+    """
     (count,) = _U32.unpack_from(data, at)
     at += _U32.size
     if not count:
@@ -183,7 +188,7 @@ def read_ranges(data: Buffer, at: int, end: int) -> tuple[tuple[Range, ...], int
 
 
 def write_token(token: CheckpointToken) -> bytes:
-    """Pubends and ticks, after their count."""
+    """The count of pubends, then name and tick of each; WireError if there are too many."""
     if len(token) > TOKEN_PUBENDS_MAX:
         raise WireError(f"a token of {len(token)} pubends is over the limit of {TOKEN_PUBENDS_MAX}")
     parts = [_U32.pack(len(token))]
@@ -193,7 +198,7 @@ def write_token(token: CheckpointToken) -> bytes:
 
 
 def read_token(data: Buffer, at: int, end: int) -> tuple[CheckpointToken, int]:
-    """The token at `at`, its pubends in any order."""
+    """The token at data[at], whose pubends may be in any order, and the offset of the next field."""
     (count,) = _U32.unpack_from(data, at)
     at += _U32.size
     check_count(count, TOKEN_PUBENDS_MAX, _ENTRY_BYTES_MIN, end - at, "pubends of a token")
@@ -210,17 +215,17 @@ def read_token(data: Buffer, at: int, end: int) -> tuple[CheckpointToken, int]:
         raise WireError(f"a token is malformed: {error}") from error
 
 
-# Several, and perhaps.
+# Fields made of other fields.
 
 
 def check_count(count: int, count_max: int, bytes_min: int, remaining: int, what: str) -> None:
-    """WireError unless `count` things of at least `bytes_min` bytes are allowed, and can be there."""
+    """WireError if `count` items are too many, or cannot fit: each takes at least `bytes_min` bytes."""
     if count > count_max or count * bytes_min > remaining:
         raise WireError(f"{count} {what} are claimed; {remaining} bytes are left and {count_max} allowed")
 
 
 def many(item: WireField, count_max: int, *, what: str) -> WireField:
-    """A tuple of items, after their count."""
+    """The field of a tuple of items: their count, then each of them. `what` names them in errors."""
 
     def write(values: Sequence[Any]) -> bytes:
         if len(values) > count_max:
@@ -241,7 +246,7 @@ def many(item: WireField, count_max: int, *, what: str) -> WireField:
 
 
 def together(make: Callable[..., Any], parts: dict[str, WireField]) -> WireField:
-    """A value with attributes, each in its field: `make(**attributes)`."""
+    """The field of a value with attributes: a field for each, in this order. `make(**values)` reads it."""
 
     def write(value: Any) -> bytes:
         return b"".join([part.write(getattr(value, name)) for name, part in parts.items()])
@@ -271,7 +276,7 @@ def at_end(items: WireField) -> WireField:
 
 
 def maybe(item: WireField) -> WireField:
-    """None as the flag 0; anything else after the flag 1."""
+    """The field of a value or None: the flag 0 for None, or the flag 1 and the value."""
 
     def write(value: Any) -> bytes:
         return b"\x00" if value is None else b"\x01" + item.write(value)
@@ -292,3 +297,4 @@ POSITIVE = integer(1)
 SHORT = _number(_U16, 0, 0xFFFF)
 RANGES = WireField(write_ranges, read_ranges, _U32.size)
 TOKEN = WireField(write_token, read_token, _U32.size)
+TOPIC_SELECTOR = together(TopicSelector, {"pattern": NAME, "selector": SELECTOR})

@@ -1,11 +1,17 @@
-"""The frames of the protocol: immutable values, one class each.
+"""The frames of the protocol: immutable values, one class each (docs/protocol.md, docs/wire.md).
 
-Between brokers: Hello, Links, Interest, Unfollow, Knowledge, Nack, AckExpected, Release, Heard, Claim.
-Between a client and its broker: Connect, Welcome, Describe, Publish, Published, Subscribe, Subscribed,
-Deliver, Gap, Ack, Acked, Credit, Unsubscribe, Unsubscribed, Ask, Answer, Refused. Both: Topic, Fetch,
-Fetched, Ping, Pong. Between a broker and the pipeline, which is a client too: Offer, Recall, Recalled,
-RecallMore, RecallOver. Between a broker and a client that does without an open connection: Lease, Leased,
-Rest, Pushing, Resume.
+| between                                | frames                                                          |
+|----------------------------------------|-----------------------------------------------------------------|
+| brokers                                | Hello, Links, Interest, Unfollow, Knowledge, Nack, AckExpected, |
+|                                        | Release, Heard, Claim, Overlay                                  |
+| a client and its broker                | Connect, Welcome, Describe, Publish, Published, Subscribe,      |
+|                                        | Subscribed, Deliver, Gap, Ack, Acked, Credit, Unsubscribe,      |
+|                                        | Unsubscribed, Ask, Answer, Refused                              |
+| any two of these                       | Topic, Fetch, Fetched, Ping, Pong                               |
+| a broker and the pipeline, a client    | Offer, Recall, Recalled, RecallMore, RecallOver                 |
+| a broker and a client that is called   | Lease, Leased, Rest, Pushing, Resume                            |
+| back instead of staying connected      |                                                                 |
+
 Ranges are `(base, upto]`.
 """
 
@@ -14,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
 
 Range = tuple[int, int]
@@ -21,20 +28,23 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First frame of a link: who speaks, and in which of its lives. Older lives are not listened to."""
+    """The first frame of a link: the broker that sends it, and the number of its incarnation.
+
+    A broker has a higher incarnation after each restart; frames of an older one are ignored.
+    """
 
     broker: str
     incarnation: int
-    #: the versions of this protocol that the sender can speak
+    #: the versions of the protocol between brokers that the sender can speak
     oldest: int = 2
     newest: int = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """To the others of a cell: these are the neighbours that the sender has a link to that is up.
+    """To the other brokers of the cell: the neighbours to which the sender has a link that is up.
 
-    The highest `sequence` of a connection counts.
+    Of several frames on one connection the one with the highest `sequence` holds.
     """
 
     broker: str
@@ -44,12 +54,12 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """In `(base, upto]` of the pubend the rows of `batch` are the events (D) and all else is silence (S).
+    """In `(base, upto]` of the pubend the rows of `batch` are the events (D), all other ticks silence (S).
 
-    Silence holds for all that the receiver wanted with its interest of `version`: what is tagged lower than
-    the interest that a receiver attached with tells it nothing but where the stream stands. `first`: sent for
-    the first time; otherwise an answer to a nack. Every tick at or below `lost` is L, and so are the
-    `damaged` ranges, which a disk lost.
+    Silence means: no event that the receiver's interest of `version` asks for. A receiver ignores the silence
+    of knowledge whose version is lower than the interest that it attached with; such a frame only tells how
+    far the stream has got. `first` is true when the knowledge is sent for the first time, false when it
+    answers a nack. Every tick at or below `lost` is L, and so are the `damaged` ranges, which a disk lost.
     """
 
     pubend: str
@@ -64,7 +74,7 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True)
 class Nack:
-    """The sender wants to know these ticks, by an answer that accounts for its interest of `version`."""
+    """The sender asks for knowledge of these ticks, filtered by its interest of `version` or a newer one."""
 
     pubend: str
     ranges: tuple[Range, ...]
@@ -73,7 +83,7 @@ class Nack:
 
 @dataclass(frozen=True, slots=True)
 class AckExpected:
-    """The pubend has logged events up to `tick` and has not heard that they were consumed."""
+    """The pubend has logged events up to `tick` and no release has told it that they were consumed."""
 
     pubend: str
     tick: int
@@ -81,23 +91,26 @@ class AckExpected:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRow:
-    """What a host has of a pubend: acknowledged by every durable subscriber there, delivered to all live.
+    """How far one host has got in a pubend.
 
-    TICK_MAX says that nobody is there, TICK_MIN that nothing may go. Of two rows of a host the one with the
-    higher sequence holds, whichever came first, and it may say less. `asks`: the host wants to hear of it.
+    `released` is the last tick that every durable subscriber there has acknowledged, `delivered` the last one
+    that was delivered to every subscriber that is not catching up. TICK_MAX means that the host has no such
+    subscriber, TICK_MIN that no tick may be released. Of two rows of a host the one with the higher sequence
+    holds, in whichever order they arrive; its ticks may be lower.
     """
 
     host: str
-    #: grows across the host's lives
+    #: grows with each row that the host sends, also across its restarts
     sequence: int
     released: int
     delivered: int
+    #: The host asks the pubend's broker to answer this row with Heard.
     asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Rows of hosts behind the sender, or of the sender itself, on their way to the pubend."""
+    """Rows of the sender, or of hosts behind it, on their way to the pubend's broker."""
 
     pubend: str
     rows: tuple[ReleaseRow, ...]
@@ -105,7 +118,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The pubend's broker knows the host, on disk, and holds what its row of this sequence said."""
+    """The pubend's broker has the host on disk, and goes by its row of this sequence or a newer one."""
 
     pubend: str
     host: str
@@ -113,28 +126,21 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One line of an interest: events of topics that match `pattern` and satisfy `selector`."""
-
-    pattern: str
-    selector: str
-
-
-@dataclass(frozen=True, slots=True)
 class Interest:
-    """The sender follows the receiver's stream of the pubend; this is what it and all behind it want.
+    """The sender follows the receiver's stream of the pubend.
 
-    None is everything. It may want less than it gets.
+    `wanted` is what the sender and all brokers behind it want; None is everything. The receiver may send more
+    than is wanted, never less.
     """
 
     pubend: str
     version: int
-    wanted: tuple[Wanted, ...] | None
+    wanted: tuple[TopicSelector, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Unfollow:
-    """The sender has the pubend from elsewhere now: its interest up to `version` is no more."""
+    """The sender follows another broker for the pubend now: its interests up to `version` have ended."""
 
     pubend: str
     version: int
@@ -142,10 +148,10 @@ class Unfollow:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The durable subscription of this name is hosted by `broker`; of two claims the higher epoch counts.
+    """The durable subscription of this name is hosted by `broker`; of two claims the higher epoch holds.
 
-    `settled`: every pubend holds for it there what it has not consumed, so that nobody else has to. Without a
-    broker the subscription has ended.
+    `settled`: every pubend keeps, on behalf of that host, what the subscriber has not consumed, so that an
+    earlier host may let go of it. An empty `broker` means that the subscription has ended.
     """
 
     name: str
@@ -156,9 +162,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic with all versions of its schema, oldest first; of an open topic, all shapes met so far.
+    """A topic with all versions of its schema, oldest first; for an open topic, with all shapes met so far.
 
-    A client that sends it declares the topic, or adds to it; a broker answers with what holds then.
+    A client that sends a Topic declares it, or adds versions to it. The broker answers with the whole Topic.
     """
 
     topic: str
@@ -168,7 +174,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Are you there? Answered with a Pong of the same stamp."""
+    """Asks whether the other side is there; the answer is a Pong with the same stamp."""
 
     stamp: int
 
@@ -182,20 +188,20 @@ class Pong:
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """The topology that the sender goes by. `text` is empty where only the version is said, on each new link.
+    """The topology that the sender uses. On each new link `text` is empty: only the version is compared.
 
-    It goes between the processes of two brokers, whose cores hear of changes otherwise.
+    The processes of two brokers exchange this frame; the broker core learns of changes by RoutesChanged.
     """
 
     version: int
-    #: tells two topologies of one version apart
+    #: differs for two topologies of one version
     digest: str
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """First frame of a client."""
+    """The first frame of a client, with the versions of the protocol that it can speak."""
 
     client: str
     oldest: int = 1
@@ -204,7 +210,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The answer to Connect: who answers, in which life, in which version, and the pubends hosted there."""
+    """The answer to Connect or Resume: the broker, its incarnation, the version to speak, and its pubends."""
 
     broker: str
     incarnation: int
@@ -214,14 +220,14 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """What is the schema of this topic? Answered with a Topic, without schemas if there is no such topic."""
+    """Asks for the schemas of a topic; the answer is a Topic, without schemas if there is no such topic."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Events of one publisher, numbered from `sequence` on without gaps."""
+    """Events of one publisher, numbered without gaps; the first one has the number `sequence`."""
 
     pubend: str
     publisher: str
@@ -241,29 +247,31 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A subscriber introduces itself, for the first time or again.
+    """A subscriber subscribes, for the first time or again.
 
-    `token` is where it left off; without one a durable subscription goes on from what it acknowledged last.
-    A durable subscriber that wants something else than before gets that from a tick on, pubend by pubend,
-    which Subscribed tells.
+    `token` is what the subscriber has consumed; without a token a durable subscription goes on from what it
+    acknowledged last. A durable subscriber that comes with another pattern or selector than before gets the
+    new one from some tick of each pubend on; Subscribed names those ticks.
     """
 
     name: str
     pattern: str
     selector: str
     durable: bool
-    #: bytes of events that it can take before it grants more
+    #: bytes of events that the subscriber can take before it sends Credit
     credit: int
     token: CheckpointToken | None = None
-    #: its own time of day when it came, in microseconds: of its connections the latest counts; 0 if not known
+    #: The subscriber's time of day when it subscribed, in microseconds; 0 if not known. Of several
+    #: connections of one subscriber the one with the latest stamp holds.
     stamp: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The subscriber is registered; it has consumed what `token` says.
+    """The subscriber is registered and goes on from `token`.
 
-    What it wants now holds for the ticks beyond `since`. Said again when a pubend joins that.
+    Its pattern and selector hold for the ticks beyond `since`. The broker sends the frame again when they
+    come into force in a further pubend.
     """
 
     name: str
@@ -273,7 +281,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """All there is for the subscriber in `(base, upto]`: the rows of `batch`, or silence without one."""
+    """All events for the subscriber in `(base, upto]`: the rows of `batch`, or none without a batch."""
 
     name: str
     pubend: str
@@ -284,7 +292,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What there was for the subscriber in `(base, upto]` has been let go."""
+    """Events for the subscriber in `(base, upto]`, if there were any, have been released and are lost."""
 
     name: str
     pubend: str
@@ -294,9 +302,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Subscribers have consumed everything up to their tokens; all of it is kept, or nothing.
+    """Subscribers have consumed everything up to their tokens. The broker keeps all of the tokens, or none.
 
-    A `ticket` other than 0 comes back in Acked once it is on disk.
+    If `ticket` is not 0 the broker answers with Acked once the tokens are on disk.
     """
 
     tokens: tuple[tuple[str, CheckpointToken], ...]
@@ -312,7 +320,7 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The subscriber can take this many more bytes of events."""
+    """The subscriber can take this many more bytes of events than it granted before."""
 
     name: str
     bytes: int
@@ -320,7 +328,7 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """The subscription ends and holds nothing any more."""
+    """The subscription ends; events need not be kept for it any more."""
 
     name: str
 
@@ -334,10 +342,11 @@ class Unsubscribed:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Read `(base, upto]` of a pubend, or a first part of it, from the log of the broker that hosts it.
+    """Asks for the events in `(base, upto]` of a pubend, or in a first part of it, from the pubend's log.
 
-    For those who read in bulk, or want what was left out when it passed: nothing is remembered of the asker,
-    and it holds nothing. A broker that does not host the pubend passes it on towards the one that does.
+    It is for bulk readers, and for brokers that need events which were filtered out when they passed. The
+    broker remembers nothing of the asker, and keeps no event on its behalf. A broker that does not host the
+    pubend forwards the frame towards the one that does.
     """
 
     ticket: int
@@ -346,13 +355,16 @@ class Fetch:
     upto: int
     pattern: str
     selector: str
-    #: about so much of the log is read for one answer
+    #: bytes of the log that are read for one answer, about
     bytes_max: int
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a Fetch asked for, as far as `upto`: go on from there. All at or below `lost` is L."""
+    """The answer to a Fetch, as far as `upto`; the asker goes on from there with another Fetch.
+
+    Every tick at or below `lost` is L, and so are the `damaged` ranges.
+    """
 
     ticket: int
     pubend: str
@@ -365,7 +377,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A pipeline says that it answers recalls, so many at a time, from the archive that it keeps."""
+    """A pipeline offers to answer up to `recalls_max` recalls at a time from the archive that it keeps."""
 
     recalls_max: int
 
@@ -374,18 +386,17 @@ class Offer:
 class Line:
     """What is wanted of the ticks in `(base, upto]`."""
 
-    pattern: str
-    selector: str
+    wanted: TopicSelector
     base: int
     upto: int
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """A broker asks the archive for what one subscriber wants of `(base, upto]` of a pubend.
+    """A broker asks the pipeline for archived events that one subscriber wants of `(base, upto]` of a pubend.
 
-    The lines are in order and do not overlap; of what lies between them nothing is wanted. Recalls that come
-    together are answered together.
+    The lines are in order and do not overlap; no events are wanted of the ticks between them. The pipeline
+    answers recalls that arrive together with one scan.
     """
 
     ticket: int
@@ -393,15 +404,15 @@ class Recall:
     base: int
     upto: int
     lines: tuple[Line, ...]
-    #: bytes of events that may be sent before more are granted
+    #: bytes of events that the pipeline may send before RecallMore grants more
     credit: int
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """All there is for a recall in `(base, upto]`, which begins where the part before it ended.
+    """A part of the answer to a Recall: all its events in `(base, upto]`.
 
-    What is `gone`, the archive does not have, or not any more.
+    Parts follow each other without a gap. The archive does not have the ranges in `gone`.
     """
 
     ticket: int
@@ -413,7 +424,7 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class RecallMore:
-    """So many more bytes of events may be sent for a recall."""
+    """The pipeline may send this many more bytes of events for a recall."""
 
     ticket: int
     bytes: int
@@ -421,28 +432,29 @@ class RecallMore:
 
 @dataclass(frozen=True, slots=True)
 class RecallOver:
-    """Nobody waits for the rest of a recall."""
+    """The broker does not need the rest of a recall."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A client wants to be without a connection, at most so long at a time; it can be called at `address`.
+    """A client asks to be without a connection at times, and to be called at `address` when events come.
 
-    Whoever calls there has to show the `key`. A newer lease with the same key ends the one before it.
+    A broker that calls has to present `key`. A newer lease with the same key ends the earlier one.
     """
 
+    #: the longest time without a connection
     seconds: int
     #: host:port
     address: str
-    #: letters and digits that nobody can guess
+    #: letters and digits, chosen so that nobody else can guess them
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """The answer to a Lease: for how long, and the ticket with which the client comes back."""
+    """The answer to a Lease: the seconds that are granted, and the ticket that the client resumes with."""
 
     seconds: int
     ticket: str
@@ -450,11 +462,12 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The last frame that the sender says on this connection.
+    """The last frame that its sender sends on this connection.
 
-    Once both have said it the broker closes the connection, and the client is parked: its subscriptions stay.
-    A connection that ends in any other way ends the lease, since what was under way may be lost. `seconds`:
-    from the broker, for how long it waits for the client from now on; from the client, nothing.
+    Once both sides have sent it the broker closes the connection, and the client is parked: its subscriptions
+    stay. A connection that ends in any other way ends the lease, since frames on their way may be lost.
+    `seconds` from the broker is how long it waits for the client from now on; from the client it means
+    nothing.
     """
 
     seconds: int
@@ -462,7 +475,7 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Pushing:
-    """First frame of a broker that calls a parked client: there is something for you. Answered by Resume."""
+    """The first frame of a broker that calls a parked client; the client answers with Resume."""
 
     broker: str
     key: str
@@ -470,7 +483,10 @@ class Pushing:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """First frame of a parked client, on a connection that either side has opened; all goes on as it was."""
+    """The first frame of a parked client that returns, on a connection that either side has opened.
+
+    Its subscriptions go on as if there had been no pause.
+    """
 
     ticket: str
     oldest: int = 1
@@ -479,7 +495,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """An administrator's request: what is asked for, and its arguments as a JSON object."""
+    """An administrator's request: `what` names it, `arguments` is a JSON object."""
 
     ticket: int
     what: str
@@ -530,54 +546,12 @@ REFUSALS = frozenset(
 )
 
 PeerFrame = (
-    Hello
-    | Links
-    | Interest
-    | Unfollow
-    | Knowledge
-    | Nack
-    | AckExpected
-    | Release
-    | Heard
-    | Claim
-    | Topic
-    | Fetch
-    | Fetched
-    | Ping
-    | Pong
-)
+    Hello | Links | Interest | Unfollow | Knowledge | Nack | AckExpected | Release | Heard | Claim | Topic
+    | Fetch | Fetched | Ping | Pong
+)  # fmt: skip
 ClientFrame = (
-    Connect
-    | Welcome
-    | Describe
-    | Topic
-    | Publish
-    | Published
-    | Subscribe
-    | Subscribed
-    | Deliver
-    | Gap
-    | Ack
-    | Acked
-    | Credit
-    | Unsubscribe
-    | Unsubscribed
-    | Fetch
-    | Fetched
-    | Offer
-    | Recall
-    | Recalled
-    | RecallMore
-    | RecallOver
-    | Lease
-    | Leased
-    | Rest
-    | Pushing
-    | Resume
-    | Ask
-    | Answer
-    | Refused
-    | Ping
-    | Pong
-)
+    Connect | Welcome | Describe | Topic | Publish | Published | Subscribe | Subscribed | Deliver | Gap | Ack
+    | Acked | Credit | Unsubscribe | Unsubscribed | Fetch | Fetched | Offer | Recall | Recalled | RecallMore
+    | RecallOver | Lease | Leased | Rest | Pushing | Resume | Ask | Answer | Refused | Ping | Pong
+)  # fmt: skip
 Frame = PeerFrame | ClientFrame | Overlay

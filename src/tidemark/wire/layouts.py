@@ -1,10 +1,10 @@
-"""A layout: the kind of a frame, and how its bytes are made and read.
+"""A layout: the kind of a frame, and how its bytes are written and read.
 
     frame  := header | payload
     header := payload bytes u32 | kind u8 | layout version u8 | flags u16, which are 0
 
-Most layouts are a list of fields (`record`); the few frames that carry events or come with each batch of
-them have functions of their own.
+Most layouts are a list of fields (`record`). The few frames that carry events, or that are sent for every
+batch of them, have functions of their own, which are faster.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from tidemark.wire.frames import Frame
 from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.tails import Tail
 
-#: payload bytes, key, flags. The key is kind and layout version in one number: what a layout is found by.
+#: payload bytes, key, flags. The key is the kind and the layout version in one number.
 HEADER = Struct("<IHH")
 HEADER_BYTES = HEADER.size
 
+#: `write(frame)` -> the buffers to send, in order; WireError if the frame is over a limit
 WriteFrame = Callable[[Any], list[Buffer]]
-#: `read(data, at, end, tail)`: the payload is data[at:end], `tail` takes the batch out of it
+#: `read(data, at, end, tail)` -> the frame whose payload is data[at:end]; `tail` reads its batch. WireError
+#: if the payload is damaged.
 ReadFrame = Callable[[Buffer, int, int, Tail], Frame]
 
 
@@ -41,7 +43,7 @@ class FrameLayout:
 
 
 def key_of(kind: int, version: int = 1) -> int:
-    """What a layout is found by."""
+    """The key of a layout: the number that a header has for its kind and layout version."""
     return version << 8 | kind
 
 
@@ -54,7 +56,11 @@ def record(
     layout_version: int = 1,
     **fields: WireField,
 ) -> FrameLayout:
-    """The layout of a frame that is its fields in this order. `check` raises WireError for what cannot be."""
+    """The layout of a frame whose payload is its fields, in the order of the arguments.
+
+    `check` is called with the frame, before writing and after reading, and raises WireError if its values do
+    not go together.
+    """
     key = key_of(kind, layout_version)
     payload_field = together(frame, fields)
 
@@ -78,6 +84,6 @@ def record(
 
 
 def check_end(at: int, end: int) -> None:
-    """WireError unless the fields took exactly the payload."""
+    """WireError unless the fields took exactly the bytes of the payload."""
     if at != end:
         raise WireError(f"{end - at} bytes are left over" if at < end else f"{at - end} bytes are missing")

@@ -1,6 +1,6 @@
-"""The bytes of the frames between brokers, and of those that brokers and clients share.
+"""The layouts of the frames between brokers, and of the frames that brokers and clients share.
 
-Kinds 1 to 15 are everyone's, 16 to 31 the brokers'.
+Kinds 1 to 15 are for brokers and clients, 16 to 31 for brokers only.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tidemark.wire.fields import (
     INT,
     NAME,
     RANGES,
-    SELECTOR,
     SHORT,
+    TOPIC_SELECTOR,
     checked_flag,
     many,
     maybe,
@@ -44,7 +44,6 @@ from tidemark.wire.frames import (
     ReleaseRow,
     Topic,
     Unfollow,
-    Wanted,
 )
 from tidemark.wire.layouts import FrameLayout, key_of, record
 from tidemark.wire.limits import (
@@ -60,13 +59,13 @@ from tidemark.wire.tails import Tail, check_ticks, write_with_batch
 
 _KNOWLEDGE = key_of(17)
 _NO_RANGES = write_ranges(())
-#: header, then base, upto, lost, version, first
+#: the header, then base, upto, lost, version and first
 _KNOWLEDGE_HEAD = Struct("<IHHqqqqB")
 _KNOWLEDGE_NUMBERS = Struct("<qqqqB")
 
 
 def write_knowledge(frame: Knowledge) -> list[Buffer]:
-    """Numbers, pubend, damaged ranges, batch."""
+    """The buffers of a Knowledge: numbers, pubend, damaged ranges, batch."""
     damaged = write_ranges(frame.damaged) if frame.damaged else _NO_RANGES
     numbers = (frame.base, frame.upto, frame.lost, frame.version, frame.first)
     return write_with_batch(
@@ -75,7 +74,7 @@ def write_knowledge(frame: Knowledge) -> list[Buffer]:
 
 
 def read_knowledge(data: Buffer, start: int, end: int, tail: Tail) -> Knowledge:
-    """See write_knowledge."""
+    """The Knowledge that write_knowledge wrote."""
     base, upto, lost, version, first = _KNOWLEDGE_NUMBERS.unpack_from(data, start)
     pubend, at = read_name(data, start + _KNOWLEDGE_NUMBERS.size)
     damaged, at = read_ranges(data, at, end)
@@ -95,7 +94,6 @@ def _check_within(ranges: tuple[Range, ...], base: int, upto: int) -> None:
 
 _TOPOLOGY = text(OVERLAY_BYTES_MAX, what="a topology")
 _SCHEMA = text(SCHEMA_BYTES_MAX, what="a schema")
-_WANTED = together(Wanted, {"pattern": NAME, "selector": SELECTOR})
 _ROW = together(
     ReleaseRow, {"sequence": COUNT, "released": INT, "delivered": INT, "asks": FLAG, "host": NAME}
 )
@@ -106,7 +104,7 @@ LAYOUTS = (
     record(
         Topic, 3, topic=NAME, is_open=FLAG, schemas=many(_SCHEMA, SCHEMAS_MAX, what="versions of a schema")
     ),
-    # The layout of a Hello never changes: it says which layouts of the others there may be.
+    # The layout of Hello never changes: the versions in it decide which layouts the other frames have.
     record(
         Hello,
         16,
@@ -127,7 +125,7 @@ LAYOUTS = (
         layout_version=2,
         version=COUNT,
         pubend=NAME,
-        wanted=maybe(many(_WANTED, WANTED_MAX, what="lines of an interest")),
+        wanted=maybe(many(TOPIC_SELECTOR, WANTED_MAX, what="lines of an interest")),
     ),
     record(Unfollow, 22, version=COUNT, pubend=NAME),
     record(Links, 23, sequence=COUNT, broker=NAME, up=many(NAME, NEIGHBOURS_MAX, what="neighbours")),

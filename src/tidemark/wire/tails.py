@@ -1,8 +1,8 @@
-"""The batch at the end of a frame, which is never rebuilt on its way.
+"""The tail of a frame: the event batch at its end, which is never rebuilt on its way.
 
-It starts at a multiple of 8 bytes from the start of the frame and takes the rest of it; a frame without one
-ends with its fields. When written it is a piece of its own, the very buffer of the batch. When read it gets a
-buffer of its own that can be written to (a pubend fills ticks in place), at the price of one copy.
+The batch starts at a multiple of 8 bytes from the start of the frame and takes the rest of it. A frame
+without a batch ends with its fields. A sender writes the batch's own buffer. A receiver gives the batch a
+writable buffer of its own, since a pubend writes ticks into it; that costs at most one copy.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ ALIGNMENT_BYTES = 8
 _HEADER_BYTES = 8
 _PADDING = tuple(bytes(size) for size in range(ALIGNMENT_BYTES))
 
-#: `tail(data, start, at, end)`: the batch in data[at:end], if there is one, of the frame whose payload
-#: starts at `start`. Headers are as long as the alignment: counting from the payload is the same.
+#: `tail(data, start, at, end)` -> the batch in data[at:end] of the frame whose payload starts at data[start],
+#: or None if there is none. A header is as long as the alignment, so counting from the payload is the same.
 Tail = Callable[[Buffer, int, int, int], EventBatch | None]
 
 
 def write_with_batch(
     head: Struct, key: int, numbers: tuple[int, ...], names: bytes, batch: EventBatch | None
 ) -> list[Buffer]:
-    """A frame of `head` (the header, then these numbers), `names` and the batch."""
+    """The buffers of a frame: one of `head` (the header, then these numbers) and `names`, then the batch's.
+
+    WireError if the batch is empty or too large.
+    """
     size = head.size + len(names)
     if batch is None:
         return [head.pack(size - _HEADER_BYTES, key, 0, *numbers) + names]
@@ -39,25 +42,28 @@ def write_with_batch(
 
 
 def copied_tail(data: Buffer, start: int, at: int, end: int) -> EventBatch | None:
-    """The batch in a buffer that others use too: its bytes are copied."""
+    """The batch, as a Tail reads it, of a buffer that other frames use too: its bytes are copied."""
     first = _first_byte(data, start, at, end)
     return None if first is None else _parsed(bytearray(memoryview(data)[first:end]))
 
 
 def owned_tail(data: Buffer, start: int, at: int, end: int) -> EventBatch | None:
-    """The batch in a buffer that holds just this frame: the buffer becomes the batch's own."""
+    """The batch, as a Tail reads it, of a buffer that holds this frame only.
+
+    The buffer becomes the batch's own; the caller must not use it any more.
+    """
     assert isinstance(data, bytearray)
     assert end == len(data)
     first = _first_byte(data, start, at, end)
     if first is None:
         return None
-    # A bytearray gives its first bytes away without moving the others.
+    # Deleting the first bytes of a bytearray does not move the others.
     del data[:first]
     return _parsed(data)
 
 
 def check_ticks(batch: EventBatch | None, base: Tick, upto: Tick) -> None:
-    """WireError unless this is a range, and the ticks are within it and strictly increase."""
+    """WireError unless `(base, upto]` is a range and the batch's ticks strictly increase within it."""
     if base > upto:
         raise WireError(f"({base}, {upto}] is not a range")
     if batch is None:

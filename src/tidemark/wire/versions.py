@@ -1,6 +1,6 @@
-"""Which version of the protocol two sides speak: the newest that both can.
+"""The version of the protocol that two sides speak: the newest that both can.
 
-Hello and Connect say what the sender can speak, so their layout is the same in every version, for ever.
+Hello and Connect carry the versions that the sender can speak, so their own layout never changes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from tidemark.wire.limits import LINK_NEWEST, LINK_OLDEST, PROTOCOL_NEWEST, PROT
 
 
 def agree(oldest: int, newest: int) -> int:
-    """The version to speak with a client that speaks `oldest` to `newest`; VersionError if there is none."""
+    """The version to speak with a client that can speak `oldest` to `newest`; VersionError if none fits."""
     return _common(oldest, newest, PROTOCOL_OLDEST, PROTOCOL_NEWEST)
 
 
 def agree_link(oldest: int, newest: int) -> int:
-    """The same for a link to another broker."""
+    """The version to speak with a broker that can speak `oldest` to `newest`; VersionError if none fits."""
     return _common(oldest, newest, LINK_OLDEST, LINK_NEWEST)
 
 

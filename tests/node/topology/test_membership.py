@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.broker.effects import PubendState
+from tidemark.broker.effects import RecoveredPubend
 from tidemark.errors import DiskFullError, UnknownFormatError
 from tidemark.node.config.units import SocketAddress
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
@@ -37,14 +37,14 @@ class Member:
         self.is_full = False
         self.membership = Membership(first, self._save, self._adopt)
 
-    async def _save(self, topology: Topology) -> Mapping[str, PubendState]:
+    async def _save(self, topology: Topology) -> Mapping[str, RecoveredPubend]:
         await asyncio.sleep(0)
         if self.is_full:
             raise DiskFullError("no space", path="overlay.toml")
         self.log.append(f"saved {topology.version}")
         return {}
 
-    def _adopt(self, topology: Topology, states: Mapping[str, PubendState]) -> None:
+    def _adopt(self, topology: Topology, states: Mapping[str, RecoveredPubend]) -> None:
         assert not states
         self.log.append(f"adopted {topology.version}")
 

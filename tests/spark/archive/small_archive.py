@@ -12,6 +12,7 @@ import numpy as np
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.layout import ArchiveLayout, fields_of
 from tidemark.spark.archive.plan import RoundPart
 from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, save_state, save_topics
@@ -130,7 +131,7 @@ class Taker:
 
 
 def line(pattern: str = ">", selector: str = "", base: int = 0, upto: int = 1_000) -> Line:
-    return Line(pattern, selector, base, upto)
+    return Line(TopicSelector(pattern, selector), base, upto)
 
 
 def taker(pubend: str, *lines: Line, **more: Any) -> Taker:

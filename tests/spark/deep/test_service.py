@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.spark.archive.small_archive import TOPICS, Event, SmallArchive, Taker, batch_of, line, taker
 from tidemark.errors import DiskFullError
 from tidemark.matching.topics import TopicPattern
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.compaction import compact
 from tidemark.spark.archive.state import FOLDER, load_state
 from tidemark.spark.archive.table import ArchiveTable
@@ -25,11 +26,9 @@ from tidemark.spark.deep import service as deep_service
 from tidemark.spark.deep import shared_scan
 from tidemark.spark.deep import spool as deep_spool
 from tidemark.spark.deep import waves as deep_waves
-from tidemark.spark.deep.plan import union
 from tidemark.spark.deep.service import DeepService
-from tidemark.spark.deep.tasks import within
 from tidemark.storage.disk.real_disk import RealDisk
-from tidemark.ticks import CheckpointToken, RangeSet
+from tidemark.ticks import CheckpointToken, RangeSet, union, within
 from tidemark.wire.frames import Line
 
 #: what is true of an event's n and kind; the last one does not fit the fields
@@ -121,8 +120,8 @@ def expected(each: Taker, made: list[dict[str, list[Event]]]) -> list[tuple[int,
         if tick not in gone
         and any(
             one.base < tick <= one.upto
-            and TopicPattern.parse(one.pattern).matches(topic)
-            and SELECTORS[one.selector]((n, kind))
+            and TopicPattern.parse(one.wanted.pattern).matches(topic)
+            and SELECTORS[one.wanted.selector]((n, kind))
             for one in each.lines
         )
     ]
@@ -134,7 +133,7 @@ def takers(draw: st.DrawFn) -> Taker:
     ends = sorted(draw(st.sets(st.integers(0, 500), min_size=2, max_size=6)))
     wishes = st.tuples(st.sampled_from(["news.*", ">", "sports", "none"]), st.sampled_from(list(SELECTORS)))
     pairs = list(zip(ends[::2], ends[1::2], strict=False))
-    lines = [Line(*draw(wishes), base, upto) for base, upto in pairs]
+    lines = [Line(TopicSelector(*draw(wishes)), base, upto) for base, upto in pairs]
     return Taker(draw(st.sampled_from("ab")), lines, ends[0], ends[-1])
 
 

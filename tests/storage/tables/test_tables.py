@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import DamagedError, DirectoryLockedError, DiskFullError, UnknownFormatError
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.storage.tables.memory_tables import MemoryTables
 from tidemark.storage.tables.rows import sealed
 from tidemark.storage.tables.sqlite_tables import SqliteTables
-from tidemark.storage.tables.subscription import SelectorVersion, Subscription
+from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
 from tidemark.storage.tables.tables import INCARNATION, PfsMark, Tables, TopicRow
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
@@ -50,10 +51,10 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> OnDisk | InMemory:
     return OnDisk(tmp_path / "tables.db") if request.param == "sqlite" else InMemory()
 
 
-def subscribe(tables: Tables, name: str = "audit") -> Subscription:
+def subscribe(tables: Tables, name: str = "audit") -> SubscriptionRow:
     start = CheckpointToken({"p1": 100})
-    first = SelectorVersion(1, "trades.>", "price > 10", start)
-    row = Subscription(tables.new_subscriber(), name, "ada", 1, start, 99, (first,))
+    first = SelectorVersion(1, TopicSelector("trades.>", "price > 10"), start)
+    row = SubscriptionRow(tables.new_subscriber(), name, "ada", 1, start, 99, (first,))
     tables.put_subscription(row)
     return row
 
@@ -147,7 +148,9 @@ def test_a_changed_selector_keeps_what_held_before(host: OnDisk | InMemory) -> N
     tables: Tables = host.tables
     row = subscribe(tables)
     tables.commit()
-    changed = row.with_selector("trades.*", "price > 20", CheckpointToken({"p1": 200})).with_epoch(3)
+    changed = row.with_selector(
+        TopicSelector("trades.*", "price > 20"), CheckpointToken({"p1": 200})
+    ).with_epoch(3)
     tables.put_subscription(changed)
     tables.commit()
     tables = host.crash()
@@ -162,7 +165,7 @@ def test_a_changed_selector_keeps_what_held_before(host: OnDisk | InMemory) -> N
 
 
 def test_a_version_holds_in_a_pubend_from_the_tick_it_answered(host: OnDisk | InMemory) -> None:
-    row = subscribe(host.tables).with_selector("trades.>", "price > 20", CheckpointToken())
+    row = subscribe(host.tables).with_selector(TopicSelector("trades.>", "price > 20"), CheckpointToken())
     assert row.in_force("p1", TICK_MAX) == row.history[0]
     row = row.applied(2, "p1", 300).applied(2, "p1", 400)
     assert row.in_force("p1", 300) == row.history[0]
@@ -214,7 +217,7 @@ def apply(tables: Tables, step: tuple[Any, ...]) -> None:
             tables.keep_token(row.id, {"p1": tick})
         case ("select", _, int(tick)) if row:
             since = CheckpointToken({"p1": tick})
-            tables.put_subscription(row.with_selector("a.b", f"x = {tick}", since))
+            tables.put_subscription(row.with_selector(TopicSelector("a.b", f"x = {tick}"), since))
         case ("deliver", str(pubend), int(tick)):
             tables.deliver(pubend, tick)
         case ("commit",):
@@ -389,7 +392,9 @@ def test_topics_survive_with_all_their_schemas(host: OnDisk | InMemory) -> None:
 
 def test_a_history_that_became_shorter_leaves_nothing_behind(host: OnDisk | InMemory) -> None:
     tables: Tables = host.tables
-    row = subscribe(tables).with_selector("trades.>", "price > 20", CheckpointToken({"p1": 200}))
+    row = subscribe(tables).with_selector(
+        TopicSelector("trades.>", "price > 20"), CheckpointToken({"p1": 200})
+    )
     tables.put_subscription(row)
     tables.commit()
     short = replace(row, history=(replace(row.current, version=1),))

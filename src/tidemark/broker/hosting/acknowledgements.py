@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tidemark.broker.effects import ChopPfs, SaveReleased
 from tidemark.broker.hosting.host_state import HostState
-from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.ticks import TICK_MAX, CheckpointToken
 
@@ -19,7 +19,7 @@ from tidemark.ticks import TICK_MAX, CheckpointToken
 class ReleaseListener(Protocol):
     """What a host does once more of a subscriber's acknowledgements are on disk."""
 
-    def released(self, subscription: Subscription) -> None:
+    def released(self, subscription: HostedSubscription) -> None:
         """More of what the subscriber has acknowledged is on disk."""
 
 
@@ -35,14 +35,14 @@ class Acknowledgements:
         #: subscribers whose acknowledgements are not saved yet
         self._unsaved: set[int] = set()
 
-    def note(self, subscription: Subscription) -> None:
+    def note(self, subscription: HostedSubscription) -> None:
         """A subscriber has consumed more."""
         if subscription.durable:
             self._unsaved.add(subscription.id)
         else:
             subscription.saved = subscription.released
 
-    def forget(self, subscription: Subscription) -> None:
+    def forget(self, subscription: HostedSubscription) -> None:
         """A subscriber is gone for good."""
         self._unsaved.discard(subscription.id)
         for constream in self._constreams.values():

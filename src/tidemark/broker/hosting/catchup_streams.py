@@ -18,7 +18,7 @@ from tidemark.broker.hosting.catchup import CHUNK_EVENTS_MAX, Catchup
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.recalls import Recalls
-from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE
 from tidemark.broker.streams.stream import Ranges
@@ -26,7 +26,6 @@ from tidemark.broker.streams.window import Cuts, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import Fetched, Range
 
 
@@ -114,7 +113,7 @@ class CatchupStreams:
         catchup.matched(answer.upto, answer.ticks, answer.unknown)
         self._calls[answer.pubend, answer.subscriber] = None
 
-    def _catch_up(self, pubend: str, subscription: Subscription, catchup: Catchup) -> None:
+    def _catch_up(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
         """Tell what can be told, ask for what is missing, join the constream when it is reached."""
         constream = self._constreams[pubend]
         lost = constream.stream.window.knowledge.lost
@@ -144,7 +143,7 @@ class CatchupStreams:
             self._fetch(pubend, subscription, catchup)
 
     def _tell_late(
-        self, pubend: str, subscription: Subscription, upto: int, batch: EventBatch | None
+        self, pubend: str, subscription: HostedSubscription, upto: int, batch: EventBatch | None
     ) -> None:
         """What a catchup stream has ready, but for what is not valid any more."""
         alive = unexpired(batch, self._turn.wall) if batch is not None else None
@@ -156,7 +155,7 @@ class CatchupStreams:
     # What lies before: not in the PFS here, or not at the pubend any more.
 
     def _reach_back(
-        self, pubend: str, subscription: Subscription, catchup: Catchup, known: int, gap: int | None
+        self, pubend: str, subscription: HostedSubscription, catchup: Catchup, known: int, gap: int | None
     ) -> None:
         """Ask for what no stream has: what is L up to `gap`, what was left out before it was known here."""
         base, lost = catchup.position, self._constreams[pubend].stream.window.knowledge.lost
@@ -173,7 +172,7 @@ class CatchupStreams:
         else:
             line, done = lines[0], partial(self._fetched, subscription.id)
             self._fetches[pubend, subscription.id] = self._fetching.ask(
-                pubend, base, line.upto, line.pattern, line.selector, done
+                pubend, base, line.upto, line.wanted, done
             )
 
     def _fetched(self, number: int, frame: Fetched) -> None:
@@ -211,7 +210,7 @@ class CatchupStreams:
         catchup.recalled(base, upto, batch, gone, for_good=for_good)
         self._calls[pubend, number] = None
 
-    def _fetch(self, pubend: str, subscription: Subscription, catchup: Catchup) -> None:
+    def _fetch(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
         """Take what is missing from the window, in pieces that all who are there share, or ask for it."""
         missing = catchup.missing()
         if not missing:
@@ -228,11 +227,8 @@ class CatchupStreams:
     def _chosen(self, pubend: str, number: int, batch: EventBatch) -> Bools:
         """chosen[row]: what the subscriber wanted at the event's tick is true of it."""
         chosen = np.zeros(batch.count, np.bool_)
-        desires = self._subscriptions[number].desires
-        ends = [each.since.get(pubend, TICK_MAX) for each in desires[1:]] + [TICK_MAX]
-        for desire, end in zip(desires, ends, strict=True):
-            start = desire.since.get(pubend, TICK_MAX)
-            if start < end and start < batch.ticks[-1] and end >= batch.ticks[0]:
-                times = (batch.ticks > start) & (batch.ticks <= end)
-                chosen |= times & self._audience.chosen(desire.member, batch)
+        base, upto = int(batch.ticks[0]) - 1, int(batch.ticks[-1])
+        for period, first, last in self._subscriptions[number].in_force(pubend, base, upto):
+            times = (batch.ticks > first) & (batch.ticks <= last)
+            chosen |= times & self._audience.chosen(period.member, batch)
         return chosen

@@ -70,7 +70,7 @@ class ActiveSelectors:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MatchedPiece:
     """What the constream delivers at once: `(base, upto]`, its events, and whom which rows matched."""
 
     base: int
@@ -155,7 +155,7 @@ class Constream:
         damaged = window.damaged.parts(self.delivered, upto)
         return damaged[0][1] if damaged and damaged[0][0] == self.delivered else None
 
-    def piece(self, upto: int, audience: Audience, wall: int) -> Piece | None:
+    def piece(self, upto: int, audience: Audience, wall: int) -> MatchedPiece | None:
         """The next piece, at most up to `upto`; None while the schema of its first event is not known."""
         assert self.delivered is not None
         damaged = self.stream.window.damaged.parts(self.delivered, upto)
@@ -163,7 +163,7 @@ class Constream:
             upto = damaged[0][0]
         batch = self.stream.window.events(self.delivered, upto)
         if batch is None:
-            return Piece(self.delivered, upto, None, [])
+            return MatchedPiece(self.delivered, upto, None, [])
         strange = audience.unknown_from(batch)
         if strange is not None:
             upto = int(batch.ticks[strange]) - 1
@@ -177,4 +177,4 @@ class Constream:
             expired = batch.count - (alive.count if alive is not None else 0)
             batch = alive
         matches = list(audience.matches(batch)) if batch is not None else []
-        return Piece(self.delivered, upto, batch, matches, expired)
+        return MatchedPiece(self.delivered, upto, batch, matches, expired)

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Protocol
 
 from tidemark.broker.effects import SendPeer
-from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Claim
@@ -34,23 +34,23 @@ NOBODY = ""
 class MovingSubscriptions(Protocol):
     """What the broker does with a subscription that moves; `Sessions` is the implementation."""
 
-    def find(self, name: str) -> Subscription | None:
+    def find(self, name: str) -> HostedSubscription | None:
         """The durable subscription of this name here."""
 
-    def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
+    def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         """Put it on disk, with its epoch."""
 
-    def fence(self, subscription: Subscription, broker: str) -> None:
+    def fence(self, subscription: HostedSubscription, broker: str) -> None:
         """End its connection, if it has one: it is at another broker now."""
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: HostedSubscription) -> None:
         """Let it go: another broker holds it, or it has ended."""
 
 
 class Holds(Protocol):
     """How a host makes sure that nothing is let go too early; `ReleaseReports` is the implementation."""
 
-    def hold(self, subscription: Subscription, done: Callable[[], None]) -> None:
+    def hold(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         """Make every pubend hold what the subscriber has not consumed, then call `done`."""
 
 
@@ -81,33 +81,33 @@ class Handover:
         known = self._claims.get(name)
         return max(wall, known.epoch + 1 if known is not None else 1)
 
-    def claim(self, subscription: Subscription) -> None:
+    def claim(self, subscription: HostedSubscription) -> None:
         """The subscription is on disk here, under its epoch: tell everyone, and settle it."""
         subscription.moved_to = None
         self._counters["claims"] += 1
         self._spread(Claim(subscription.name, subscription.epoch, self._me, False))
         self._holds.hold(subscription, partial(self._settle, subscription, subscription.epoch))
 
-    def ended(self, subscription: Subscription) -> None:
+    def ended(self, subscription: HostedSubscription) -> None:
         """The subscription has ended here for good; who may still have it from before is told."""
         known = self._claims.get(subscription.name)
         if known is not None and subscription.moved_to is None:
             self._spread(Claim(subscription.name, max(known.epoch, subscription.epoch) + 1, NOBODY, True))
 
-    def _settle(self, subscription: Subscription, epoch: int) -> None:
+    def _settle(self, subscription: HostedSubscription, epoch: int) -> None:
         """Every pubend has heard that it is held here."""
         if self._is_mine(subscription, epoch):
             self._spread(Claim(subscription.name, epoch, self._me, True))
 
-    def _claim_anew(self, subscription: Subscription, epoch: int) -> None:
+    def _claim_anew(self, subscription: HostedSubscription, epoch: int) -> None:
         subscription.epoch = epoch
         self._subscriptions.save(subscription, partial(self._claim_if_mine, subscription, epoch))
 
-    def _claim_if_mine(self, subscription: Subscription, epoch: int) -> None:
+    def _claim_if_mine(self, subscription: HostedSubscription, epoch: int) -> None:
         if self._is_mine(subscription, epoch):
             self.claim(subscription)
 
-    def _is_mine(self, subscription: Subscription, epoch: int) -> bool:
+    def _is_mine(self, subscription: HostedSubscription, epoch: int) -> bool:
         is_here = self._subscriptions.find(subscription.name) is subscription
         return is_here and subscription.epoch == epoch and subscription.moved_to is None
 
@@ -135,7 +135,7 @@ class Handover:
         for claim in self._claims.values():
             self._out.add(SendPeer(peer, claim))
 
-    def _yield(self, mine: Subscription, claim: Claim) -> None:
+    def _yield(self, mine: HostedSubscription, claim: Claim) -> None:
         """Another broker claims it, under a higher epoch."""
         is_here = mine.client is not None and mine.moved_to is None
         if is_here and mine.connected_at > claim.epoch:

@@ -15,14 +15,14 @@ from typing import Protocol
 
 import numpy as np
 
-from tidemark.broker.effects import DropSubscription, SaveReleased, SaveSubscription, Wish
+from tidemark.broker.effects import DropSubscription, SaveReleased, SaveSubscription, SelectorSince
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
-from tidemark.broker.hosting.constream import Constream, Piece
+from tidemark.broker.hosting.constream import Constream, MatchedPiece
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.match_log import MatchLog
-from tidemark.broker.hosting.subscription import Desire, Subscription
+from tidemark.broker.hosting.subscription import HostedSubscription, SelectorPeriod
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE, Interests
 from tidemark.broker.streams.stream import Ranges, Stream
@@ -53,7 +53,8 @@ class SavedSubscription:
 
     id: int
     name: str
-    wishes: tuple[Wish, ...]
+    #: every selector that it may still need, oldest first; never empty
+    history: tuple[SelectorSince, ...]
     released: Mapping[str, int]
     #: the PFS knows what matched it beyond this; None when that is all it ever wanted
     known: Mapping[str, int] | None = None
@@ -93,7 +94,7 @@ class Host:
         self.constreams = state.constreams
         self.subscriptions = state.subscriptions
         #: member -> the subscriber it belongs to and what it wants
-        self._members: dict[int, tuple[Subscription, Desire]] = {}
+        self._members: dict[int, tuple[HostedSubscription, SelectorPeriod]] = {}
         #: member -> the version of interest here that asks for it
         self._versions: dict[int, int] = {}
         self._next_member = 1
@@ -108,24 +109,27 @@ class Host:
     # Who is here.
 
     def recover(
-        self, saved: Iterable[SavedSubscription], delivered: Mapping[str, int], last: Mapping[str, int]
+        self,
+        subscriptions: Iterable[SavedSubscription],
+        delivered: Mapping[str, int],
+        last: Mapping[str, int],
     ) -> None:
         """After a crash: durable subscriptions from the tables, latest_delivered from the PFS.
 
         `last` is the last event of each pubend of which that is known here.
         """
-        for each in saved:
-            desires = [
-                Desire(wish.pattern, wish.selector, 0, 0, dict(wish.since), set(wish.since))
-                for wish in each.wishes
+        for each in subscriptions:
+            periods = [
+                SelectorPeriod(saved.wanted, since=dict(saved.since), kept=set(saved.since))
+                for saved in each.history
             ]
-            subscription = Subscription(each.id, each.name, True, [], dict(each.released))
+            subscription = HostedSubscription(each.id, each.name, True, [], dict(each.released))
             subscription.saved = dict(each.released)
             subscription.epoch, subscription.made_at = each.epoch, each.made_at
-            subscription.known = dict(desires[0].since if each.known is None else each.known)
+            subscription.known = dict(periods[0].since if each.known is None else each.known)
             self.subscriptions[each.id] = subscription
-            for desire in desires:
-                self._desire(subscription, desire)
+            for period in periods:
+                self._add_period(subscription, period)
         for pubend, constream in self.constreams.items():
             # Without a PFS - it was never synced - all since the first start here is matched again.
             started = [each for each in self.subscriptions.values() if pubend in each.known]
@@ -153,47 +157,49 @@ class Host:
         for subscription in self.subscriptions.values():
             subscription.told.pop(pubend, None)
 
-    def enter(self, subscription: Subscription, desire: Desire, token: CheckpointToken | None = None) -> None:
+    def enter(
+        self, subscription: HostedSubscription, period: SelectorPeriod, token: CheckpointToken | None = None
+    ) -> None:
         """A new subscriber; with a token it comes from elsewhere, or wants what was before its time."""
         if token:
             self._counters["taken_over"] += 1
             since = {pubend: tick for pubend, tick in token.items() if pubend in self.constreams}
             subscription.released = dict(since)
-            desire.since, desire.kept = dict(since), set(since)  # it is told once that is on disk
+            period.since, period.kept = dict(since), set(since)  # it is told once that is on disk
         self.subscriptions[subscription.id] = subscription
-        self._desire(subscription, desire)
+        self._add_period(subscription, period)
         self._interests.note_change()
 
-    def change(self, subscription: Subscription, desire: Desire) -> None:
+    def change(self, subscription: HostedSubscription, period: SelectorPeriod) -> None:
         """A subscriber wants something else."""
-        self._desire(subscription, desire)
+        self._add_period(subscription, period)
         self._interests.note_change()
 
-    def _desire(self, subscription: Subscription, desire: Desire) -> None:
+    def _add_period(self, subscription: HostedSubscription, period: SelectorPeriod) -> None:
         """A subscriber wants something, from a tick on that each pubend gives."""
-        desire.member = self._next_member
+        period.member = self._next_member
         self._next_member += 1
-        subscription.desires.append(desire)
-        desire.version = self._interests.want_here(desire.wanted)
-        self._members[desire.member] = subscription, desire
-        self._versions[desire.member] = desire.version
-        self._audience.add(desire.member, desire.pattern, desire.selector)
+        subscription.periods.append(period)
+        period.version = self._interests.want_here(period.wanted)
+        self._members[period.member] = subscription, period
+        self._versions[period.member] = period.version
+        self._audience.add(period.member, period.wanted.pattern, period.wanted.selector)
         for pubend, constream in self.constreams.items():
-            if pubend in desire.since and pubend in subscription.known:
+            if pubend in period.since and pubend in subscription.known:
                 # Recovered: the constream comes by again.
-                tick = max(desire.since[pubend], subscription.known[pubend])
-                constream.starting[desire.member] = tick
+                tick = max(period.since[pubend], subscription.known[pubend])
+                constream.starting[period.member] = tick
                 self._dirty_pubends[pubend] = None
             else:
-                constream.waiting[desire.member] = TICK_MIN
+                constream.waiting[period.member] = TICK_MIN
 
-    def leave(self, subscription: Subscription) -> None:
+    def leave(self, subscription: HostedSubscription) -> None:
         """A subscriber is gone for good."""
         del self.subscriptions[subscription.id]
         self.acknowledgements.forget(subscription)
         self.disconnect(subscription)
-        for desire in subscription.desires:
-            self._forget(desire)
+        for period in subscription.periods:
+            self._forget(period)
         if not self.subscriptions:
             for constream in self.constreams.values():
                 constream.end()
@@ -202,30 +208,30 @@ class Host:
             self._turn.tables.after()
         self._interests.note_change()
 
-    def released(self, subscription: Subscription) -> None:
+    def released(self, subscription: HostedSubscription) -> None:
         """What it wanted before a change is not needed once nothing of that time is left to be told."""
         outlived = subscription.outlived(list(self.constreams))
         if outlived is not None:
-            subscription.desires.remove(outlived)
+            subscription.periods.remove(outlived)
             self._forget(outlived)
             self.save(subscription, lambda: None)
             self._interests.note_change()
 
-    def _forget(self, desire: Desire) -> None:
-        del self._members[desire.member], self._versions[desire.member]
-        self._interests.want_no_more(desire.wanted)
-        self._audience.remove(desire.member)
+    def _forget(self, period: SelectorPeriod) -> None:
+        del self._members[period.member], self._versions[period.member]
+        self._interests.want_no_more(period.wanted)
+        self._audience.remove(period.member)
         for constream in self.constreams.values():
-            constream.forget(desire.member)
+            constream.forget(period.member)
 
-    def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
+    def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         """Put a subscription, with all it wants, into the tables; `done` once it is on disk."""
         known = CheckpointToken(subscription.known)
         self._out.add(
             SaveSubscription(
                 subscription.id,
                 subscription.name,
-                subscription.wishes,
+                subscription.history,
                 known,
                 subscription.epoch,
                 subscription.made_at,
@@ -243,7 +249,9 @@ class Host:
 
     # Connections.
 
-    def connect(self, subscription: Subscription, client: int, credit: int, token: CheckpointToken) -> None:
+    def connect(
+        self, subscription: HostedSubscription, client: int, credit: int, token: CheckpointToken
+    ) -> None:
         """A subscriber is there and has consumed what `token` says; it goes on from there."""
         self.disconnect(subscription)
         subscription.client = client
@@ -257,19 +265,19 @@ class Host:
             self._delivery.gap(pubend, subscription, subscription.starts[pubend])
             self._go_on(pubend, subscription)
 
-    def disconnect(self, subscription: Subscription) -> None:
+    def disconnect(self, subscription: HostedSubscription) -> None:
         """A subscriber's connection is gone."""
         subscription.leave()
         for pubend in self.constreams:
             self.catchup_streams.end(pubend, subscription.id)
 
-    def grant(self, subscription: Subscription, count: int) -> None:
+    def grant(self, subscription: HostedSubscription, count: int) -> None:
         """A subscriber can take this many bytes more."""
         subscription.credit += count
         for pubend in self.constreams:
             self.catchup_streams.call(pubend, subscription.id)
 
-    def _is_started(self, subscription: Subscription, pubend: str) -> bool:
+    def _is_started(self, subscription: HostedSubscription, pubend: str) -> bool:
         """It has a start there that is on disk, so that it may be told."""
         return pubend in subscription.starts and (not subscription.durable or pubend in subscription.saved)
 
@@ -352,16 +360,21 @@ class Host:
             self._come_into_force(pubend, constream, *self._members[member], delivered)
 
     def _come_into_force(
-        self, pubend: str, constream: Constream, subscription: Subscription, desire: Desire, tick: int
+        self,
+        pubend: str,
+        constream: Constream,
+        subscription: HostedSubscription,
+        period: SelectorPeriod,
+        tick: int,
     ) -> None:
-        recovered = pubend in desire.since and pubend in subscription.known
-        desire.since.setdefault(pubend, tick)
-        at = subscription.desires.index(desire)
-        for other in subscription.desires[:at]:
+        recovered = pubend in period.since and pubend in subscription.known
+        period.since.setdefault(pubend, tick)
+        at = subscription.periods.index(period)
+        for other in subscription.periods[:at]:
             constream.forget(other.member)
             # What never was in force here is passed over: it holds for no tick.
-            other.since.setdefault(pubend, desire.since[pubend])
-        constream.active.set(desire.member, subscription.id, durable=subscription.durable)
+            other.since.setdefault(pubend, period.since[pubend])
+        constream.active.set(period.member, subscription.id, durable=subscription.durable)
         constream.held = None
         if recovered:
             return
@@ -375,14 +388,14 @@ class Host:
             subscription.released.setdefault(pubend, tick)
         if not subscription.durable:
             subscription.saved = subscription.released
-            desire.kept.add(pubend)
+            period.kept.add(pubend)
             self._begin(subscription.id, pubend)
             return
         # A start is told, and a change passed, only once it is on disk: from then on it holds, whoever
         # crashes.
-        self.save(subscription, partial(self._in_force, subscription.id, pubend, desire, changed=changed))
+        self.save(subscription, partial(self._in_force, subscription.id, pubend, period, changed=changed))
 
-    def _in_force(self, number: int, pubend: str, desire: Desire, *, changed: bool) -> None:
+    def _in_force(self, number: int, pubend: str, period: SelectorPeriod, *, changed: bool) -> None:
         """A start or a change is on disk."""
         constream = self.constreams[pubend]
         if changed:
@@ -391,7 +404,7 @@ class Host:
         subscription = self.subscriptions.get(number)
         if subscription is None:
             return
-        desire.kept.add(pubend)
+        period.kept.add(pubend)
         self._begin(number, pubend)
         self.catchup_streams.call(pubend, number)  # if it came with a token: now it is known what that lacks
         if changed and subscription.client is not None:
@@ -406,7 +419,7 @@ class Host:
         self._delivery.tell(subscription, pubend, start, start, None)
         self._go_on(pubend, subscription)
 
-    def _go_on(self, pubend: str, subscription: Subscription) -> None:
+    def _go_on(self, pubend: str, subscription: HostedSubscription) -> None:
         """From what it was told last: with the constream, or behind it."""
         constream = self.constreams[pubend]
         told, delivered = subscription.told[pubend], constream.delivered
@@ -420,7 +433,7 @@ class Host:
             assert delivered is not None
             self._delivery.gap(pubend, subscription, delivered)
 
-    def _deliver(self, pubend: str, constream: Constream, piece: Piece) -> None:
+    def _deliver(self, pubend: str, constream: Constream, piece: MatchedPiece) -> None:
         self._match_log.write(pubend, constream, piece)
         constream.delivered = piece.upto
         self._counters["events_expired"] += piece.expired
@@ -442,12 +455,12 @@ class Host:
                 part = parts[key] = _part(piece.batch, [piece.matches[at][0] for at in chosen])
             self._feed(pubend, subscription, piece.upto, part)
 
-    def is_live(self, subscription: Subscription, pubend: str) -> bool:
+    def is_live(self, subscription: HostedSubscription, pubend: str) -> bool:
         """Fed by the constream."""
         connected = subscription.client is not None and pubend in subscription.told
         return connected and subscription.id not in self.constreams[pubend].catchups
 
-    def _feed(self, pubend: str, subscription: Subscription, upto: int, part: EventBatch) -> None:
+    def _feed(self, pubend: str, subscription: HostedSubscription, upto: int, part: EventBatch) -> None:
         """Give a live subscriber its rows; one that cannot take them leaves the constream right here."""
         told = subscription.told[pubend]
         if told >= part.ticks[0]:  # a token may be ahead of its host

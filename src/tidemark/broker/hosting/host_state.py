@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark.broker.hosting.constream import Constream
-from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.matching.audience import Audience
 
 
@@ -17,7 +17,7 @@ class HostState:
     audience: Audience
     #: id -> subscription, durable or not. Only `Host` adds and removes; `Host`, `Acknowledgements`,
     #: `CatchupStreams`, `Sessions` and `Admin` hold it, and each changes the fields of its own business
-    subscriptions: dict[int, Subscription] = field(default_factory=dict)
+    subscriptions: dict[int, HostedSubscription] = field(default_factory=dict)
     #: pubend of the layout -> its constream. Only `Host` adds and removes; `Acknowledgements`,
     #: `CatchupStreams` and `Admin` hold it. `CatchupStreams` changes `catchups`, `Acknowledgements` changes
     #: `held` and `chopped`, `MatchLog` changes `synced`, `Host` the rest

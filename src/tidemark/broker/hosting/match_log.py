@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from tidemark.broker.effects import AppendPfs
-from tidemark.broker.hosting.constream import Constream, Piece, Subscribers
+from tidemark.broker.hosting.constream import Constream, MatchedPiece, Subscribers
 from tidemark.broker.turn import Turn
 from tidemark.matching.audience import Rows
 from tidemark.ticks import NO_TICKS
@@ -29,7 +29,7 @@ class MatchLog:
         self._sets: dict[bytes, int] = {}
         self._next_set = 1
 
-    def write(self, pubend: str, constream: Constream, piece: Piece) -> None:
+    def write(self, pubend: str, constream: Constream, piece: MatchedPiece) -> None:
         """Which rows of the piece matched which durable subscribers, and that nothing else did."""
         places: list[Rows] = []
         sets: list[Subscribers] = []

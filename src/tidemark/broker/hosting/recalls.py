@@ -8,7 +8,7 @@ pipeline is there wait for one. All of it is soft state: what was not told is re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidemark.broker.effects import SendClient
@@ -153,5 +153,5 @@ class Recalls:
 
 def _beyond(lines: tuple[Line, ...], base: int) -> tuple[Line, ...]:
     """What is left of the lines beyond `base`."""
-    rest = (Line(each.pattern, each.selector, max(each.base, base), each.upto) for each in lines)
+    rest = (replace(each, base=max(each.base, base)) for each in lines)
     return tuple(each for each in rest if each.base < each.upto)

@@ -13,7 +13,7 @@ from functools import partial
 from tidemark.broker.effects import SendClient
 from tidemark.broker.hosting.handover import Handover, Holds
 from tidemark.broker.hosting.host import Host
-from tidemark.broker.hosting.subscription import WISHES_MAX, Desire, Subscription
+from tidemark.broker.hosting.subscription import SELECTORS_MAX, HostedSubscription, SelectorPeriod
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.turn import Turn
 from tidemark.errors import SelectorError, TidemarkError
@@ -21,6 +21,7 @@ from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.registry import Registry
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MAX, CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
 
@@ -78,7 +79,7 @@ class Sessions:
         else:
             self._connect(client, frame, known)
 
-    def _refusal(self, frame: Subscribe, known: Subscription | None) -> tuple[str, str] | None:
+    def _refusal(self, frame: Subscribe, known: HostedSubscription | None) -> tuple[str, str] | None:
         """Why a subscriber cannot be taken, as code and reason."""
         if known is not None and not (known.durable and frame.durable):
             return "taken", f"{frame.name!r} is taken by another subscription: choose another name"
@@ -87,7 +88,7 @@ class Sessions:
                 f"{frame.name!r} has a checkpoint, but only durable subscriptions go on from one: make it "
                 "durable, or start without a checkpoint"
             )
-        if known is not None and len(known.desires) >= WISHES_MAX and _is_change(frame, known):
+        if known is not None and len(known.periods) >= SELECTORS_MAX and _is_change(frame, known):
             return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
         try:
             self._check(frame)
@@ -114,14 +115,14 @@ class Sessions:
             raise error
 
     def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
-        subscription = Subscription(self._next_id, frame.name, frame.durable, [])
+        subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
         subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame))
         if frame.token is not None:
             subscription.epoch = subscription.made_at
         self._next_id += 1
         self._by_name[frame.name] = subscription
-        self._host.enter(subscription, Desire(frame.pattern, frame.selector, 0), frame.token)
+        self._host.enter(subscription, SelectorPeriod(_wanted(frame)), frame.token)
         if frame.durable:
             self._by_client.setdefault(client, set()).add(subscription.id)
             created = partial(self._created, client, frame, subscription, was_here=was_here)
@@ -134,7 +135,9 @@ class Sessions:
         if client in self._by_client:
             self.subscribe(client, frame)
 
-    def _created(self, client: int, frame: Subscribe, subscription: Subscription, *, was_here: bool) -> None:
+    def _created(
+        self, client: int, frame: Subscribe, subscription: HostedSubscription, *, was_here: bool
+    ) -> None:
         subscription.is_kept = True
         is_there = subscription.id in self._by_client.get(client, ())
         if subscription.moved_to is not None and is_there:
@@ -155,7 +158,7 @@ class Sessions:
         """When it came, by its own clock: whichever brokers it goes to, that one goes forward."""
         return frame.stamp or self._turn.wall
 
-    def _take_back(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+    def _take_back(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """It was, or may have been, at another broker meanwhile: as if it came from there.
 
         What it was promised there is not known here. Where its token says nothing, it never got anything.
@@ -165,13 +168,13 @@ class Sessions:
         self.remove(subscription)
         self._create(client, replace(frame, token=token), was_here=True)
 
-    def _change(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+    def _change(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """It wants something else than before, from a tick on; until then what it wanted holds."""
-        self._host.change(subscription, Desire(frame.pattern, frame.selector, 0))
+        self._host.change(subscription, SelectorPeriod(_wanted(frame)))
         self._host.save(subscription, lambda: None)
         self._connect(client, frame, subscription)
 
-    def _connect(self, client: int, frame: Subscribe, subscription: Subscription) -> None:
+    def _connect(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The newer connection wins, and what it says it has decides where it goes on."""
         self._end_older(client, subscription)
         self._by_client.setdefault(client, set()).add(subscription.id)
@@ -179,7 +182,7 @@ class Sessions:
         token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
         self._host.connect(subscription, client, frame.credit, token)
 
-    def _end_older(self, client: int, subscription: Subscription) -> None:
+    def _end_older(self, client: int, subscription: HostedSubscription) -> None:
         """Another connection that has the subscription loses it, and is told why."""
         if subscription.client is None:
             return
@@ -214,7 +217,7 @@ class Sessions:
             ended = partial(self._out.add, SendClient(client, Unsubscribed(frame.name)))
             self._host.after_save(ended)
 
-    def expel(self, subscription: Subscription) -> None:
+    def expel(self, subscription: HostedSubscription) -> None:
         """An administrator ends a subscription; whoever has it is told."""
         if subscription.client is not None:
             reason = "an administrator has removed this subscription"
@@ -222,7 +225,7 @@ class Sessions:
         self.handover.ended(subscription)
         self.remove(subscription)
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: HostedSubscription) -> None:
         """A subscription ends and holds nothing any more."""
         del self._by_name[subscription.name]
         if subscription.client is not None:
@@ -258,17 +261,17 @@ class Sessions:
         if subscription is not None:
             self._host.grant(subscription, frame.bytes)
 
-    def find(self, name: str) -> Subscription | None:
+    def find(self, name: str) -> HostedSubscription | None:
         """The subscription of this name."""
         return self._by_name.get(name)
 
     # Moving to another broker and back; see handover.MovingSubscriptions.
 
-    def save(self, subscription: Subscription, done: Callable[[], None]) -> None:
+    def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         """Put it on disk."""
         self._host.save(subscription, done)
 
-    def fence(self, subscription: Subscription, broker: str) -> None:
+    def fence(self, subscription: HostedSubscription, broker: str) -> None:
         """It is at another broker now: its connection here, if it has one, is told so."""
         if subscription.client is not None:
             where = f"at the broker {broker!r}" if broker else "elsewhere, and has ended there"
@@ -277,7 +280,7 @@ class Sessions:
             self._by_client[subscription.client].discard(subscription.id)
             self._host.disconnect(subscription)
 
-    def _of(self, client: int, name: str) -> Subscription | None:
+    def _of(self, client: int, name: str) -> HostedSubscription | None:
         subscription = self._by_name.get(name)
         return subscription if subscription is not None and subscription.client == client else None
 
@@ -285,7 +288,7 @@ class Sessions:
         self._out.add(SendClient(client, Refused(what, name, code, reason)))
 
 
-def _is_from_elsewhere(frame: Subscribe, known: Subscription) -> bool:
+def _is_from_elsewhere(frame: Subscribe, known: HostedSubscription) -> bool:
     """It has been at another broker, or goes back; or it may have been, and what it wants was told there."""
     if frame.token is None:
         return False
@@ -293,5 +296,9 @@ def _is_from_elsewhere(frame: Subscribe, known: Subscription) -> bool:
     return is_older or _is_change(frame, known)
 
 
-def _is_change(frame: Subscribe, known: Subscription) -> bool:
-    return (known.current.pattern, known.current.selector) != (frame.pattern, frame.selector)
+def _is_change(frame: Subscribe, known: HostedSubscription) -> bool:
+    return known.current.wanted != _wanted(frame)
+
+
+def _wanted(frame: Subscribe) -> TopicSelector:
+    return TopicSelector(frame.pattern, frame.selector)

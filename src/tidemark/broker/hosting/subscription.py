@@ -1,63 +1,61 @@
-"""Subscription: one subscriber as its host knows it."""
+"""HostedSubscription: one subscriber as its host knows it, with every selector that it may still need."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tidemark.broker.effects import Wish
+from tidemark.broker.effects import SelectorSince
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MAX, CheckpointToken
-from tidemark.wire.frames import Line, Wanted
+from tidemark.wire.frames import Line
 
-#: Changes of a subscriber's selector that may be remembered at once.
-WISHES_MAX = 16
+#: Selectors of one subscriber that are remembered at once.
+SELECTORS_MAX = 16
 
 
 @dataclass(slots=True)
-class Desire:
-    """What a subscriber wants, or wanted before it changed its mind. In pubend p beyond since[p]."""
+class SelectorPeriod:
+    """A selector that a subscriber has, or had before it changed it, and the ticks from which it holds."""
 
-    pattern: str
-    selector: str
-    #: its number in the audience
-    member: int
-    #: the version of interest here that asks for it
+    wanted: TopicSelector
+    #: the number under which the audience of this host matches it
+    member: int = 0
+    #: the interest version of this broker that first asks for it
     version: int = 0
+    #: pubend -> it holds for the ticks beyond, up to where the next period begins
     since: dict[str, int] = field(default_factory=dict)
-    #: the pubends of which that is on disk, so that it can be told
+    #: the pubends whose entry of `since` is on disk, so that the subscriber may be told of it
     kept: set[str] = field(default_factory=set)
 
-    @property
-    def wanted(self) -> Wanted:
-        """Its line in the interest of this broker."""
-        return Wanted(self.pattern, self.selector)
-
 
 @dataclass(slots=True)
-class Subscription:
-    """A subscriber, connected or not. Per pubend it is not started, catching up, live, or away."""
+class HostedSubscription:
+    """A subscriber, connected or not. At each pubend it is not started, catching up, live, or away."""
 
     id: int
     name: str
     durable: bool
-    #: what it wants, oldest first; the older ones as long as something of their time is not acknowledged
-    desires: list[Desire]
+    #: oldest first, the last one is current; an older one stays until everything of its time is acknowledged
+    periods: list[SelectorPeriod]
     #: pubend -> acknowledged up to; at least the start
     released: dict[str, int] = field(default_factory=dict)
-    #: the part of it that is on disk: only this lets anything go
+    #: the part of `released` that is on disk: only this lets anything go
     saved: dict[str, int] = field(default_factory=dict)
-    #: pubend -> from where on the PFS here knows what matched it, once one of its desires is in force here;
-    #: it may have come from elsewhere with a token from before that
+    #: pubend -> beyond this tick the PFS of this host knows what matched the subscriber. Set once a selector
+    #: is in force there; the subscriber's token may be older, if it came from another broker
     known: dict[str, int] = field(default_factory=dict)
-    #: it is on disk, or does not have to be
+    #: the subscription is on disk, or does not have to be
     is_kept: bool = True
-    #: the time of day when it was made here, and its epoch since it came from another broker; 0 before
+    #: the time of day when the subscription was made here
     made_at: int = 0
+    #: the epoch under which this broker claims the subscription; 0 while it never came from another broker
     epoch: int = 0
-    #: the broker that has claimed it, while that is not settled
+    #: the broker that has claimed the subscription, while that claim is not settled
     moved_to: str | None = None
-    #: when its connection came, by the time of day
+    #: the time of day when the present connection came
     connected_at: int = 0
-    #: its connection, None while it is away
+    #: the present connection; None while the subscriber is away
     client: int | None = None
     #: bytes of events it can take before it grants more; below 0 when the last part was larger
     credit: int = 0
@@ -65,54 +63,59 @@ class Subscription:
     told: dict[str, int] = field(default_factory=dict)
 
     @property
-    def current(self) -> Desire:
-        """What it wants now."""
-        return self.desires[-1]
+    def current(self) -> SelectorPeriod:
+        """The period of the selector that the subscriber has now."""
+        return self.periods[-1]
 
     @property
     def starts(self) -> dict[str, int]:
-        """pubend -> where it starts: it gets what lies beyond."""
-        return self.desires[0].since
+        """pubend -> where the subscriber starts: it gets what lies beyond."""
+        return self.periods[0].since
 
     @property
-    def wishes(self) -> tuple[Wish, ...]:
-        """For the tables."""
-        return tuple(Wish(each.pattern, each.selector, CheckpointToken(each.since)) for each in self.desires)
+    def history(self) -> tuple[SelectorSince, ...]:
+        """The periods as the tables keep them."""
+        return tuple(SelectorSince(each.wanted, CheckpointToken(each.since)) for each in self.periods)
 
     @property
     def since(self) -> CheckpointToken:
-        """From where on it gets what it wants now, as far as it can be told."""
+        """From where on the current selector holds, for the pubends of which the subscriber may be told."""
         return CheckpointToken({name: self.current.since[name] for name in sorted(self.current.kept)})
 
+    def in_force(self, pubend: str, base: int, upto: int) -> Iterator[tuple[SelectorPeriod, int, int]]:
+        """Yield the periods that hold in `(base, upto]` of a pubend, oldest first, each with its range."""
+        ends = [each.since.get(pubend, TICK_MAX) for each in self.periods[1:]] + [TICK_MAX]
+        for period, end in zip(self.periods, ends, strict=True):
+            first, last = max(period.since.get(pubend, TICK_MAX), base), min(end, upto)
+            if first < last:
+                yield period, first, last
+
     def lines(self, pubend: str, base: int, upto: int) -> tuple[Line, ...]:
-        """What it wants of `(base, upto]`."""
-        ends = [each.since.get(pubend, TICK_MAX) for each in self.desires[1:]] + [TICK_MAX]
-        found = (
-            Line(each.pattern, each.selector, max(each.since.get(pubend, TICK_MAX), base), min(end, upto))
-            for each, end in zip(self.desires, ends, strict=True)
-        )
-        return tuple(line for line in found if line.base < line.upto)
+        """Return what the subscriber wants of `(base, upto]` of a pubend, as a recall asks for it."""
+        return tuple(Line(each.wanted, *span) for each, *span in self.in_force(pubend, base, upto))
 
     def token(self) -> CheckpointToken:
-        """What it has been told on this connection."""
+        """Return what the subscriber has been told on this connection."""
         return CheckpointToken(self.told)
 
     def acknowledge(self, token: CheckpointToken) -> None:
-        """It has consumed up to `token`; what it never started, and what went before, changes nothing."""
+        """The subscriber has consumed up to `token`; pubends where it has not started, and older ticks, are
+        ignored.
+        """
         for pubend, tick in token.items():
             if pubend in self.starts:
                 self.released[pubend] = max(self.released[pubend], tick)
 
-    def outlived(self, pubends: list[str]) -> Desire | None:
-        """The oldest desire, if another holds for everything that is not acknowledged on disk."""
-        if len(self.desires) < 2:
+    def outlived(self, pubends: list[str]) -> SelectorPeriod | None:
+        """Return the oldest period if nothing of its time is unacknowledged on disk any more, else None."""
+        if len(self.periods) < 2:
             return None
-        oldest, since = self.desires[0], self.desires[1].since
+        oldest, since = self.periods[0], self.periods[1].since
         done = all(pubend in since and self.saved.get(pubend, -1) >= since[pubend] for pubend in pubends)
         return oldest if done else None
 
     def leave(self) -> None:
-        """Its connection is gone, and all that belonged to it."""
+        """The connection is gone, and with it all that belonged to it."""
         self.client = None
         self.credit = 0
         self.told.clear()

@@ -1,10 +1,9 @@
-"""Layout: which brokers there are, how they are linked, and where each pubend lies (DESIGN 9).
+"""Layout: which brokers there are, how they are linked, and where each pubend lies (docs/overlay.md).
 
-Brokers stand in cells; those of one cell stand in for each other and are all linked to each other. Between
-two cells there is a bundle: whatever links there are between their brokers. A spanning tree of cells says
-which bundles a pubend's events travel over; there may be several trees, and each pubend uses one of them. A
-layout is a value: a change at run time is another layout. Whether it makes sense as a whole is checked where
-it is read.
+Brokers stand in cells; the brokers of one cell stand in for each other and are all linked to each other. The
+links between the brokers of two cells are a bundle. A spanning tree of cells says which bundles a pubend's
+events travel over; there may be several trees, and each pubend uses one of them. A layout is a value: a
+change at run time makes another layout. Whether a layout makes sense as a whole is checked where it is read.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MAIN_TREE = "main"
 
 
 def pair(a: str, b: str) -> Pair:
-    """The two in the order of their names."""
+    """Return the two names in order."""
     return (a, b) if a <= b else (b, a)
 
 
@@ -30,7 +29,7 @@ class Layout:
 
     #: cell -> its brokers
     cells: Mapping[str, tuple[str, ...]]
-    #: between brokers of different cells; those inside a cell go without saying
+    #: links between brokers of different cells; all links inside a cell exist
     links: frozenset[Pair] = frozenset()
     #: pubend -> the broker that hosts it
     pubends: Mapping[str, str] = field(default_factory=dict)
@@ -38,20 +37,20 @@ class Layout:
     trees: Mapping[str, frozenset[Pair]] = field(default_factory=dict)
     #: pubend -> its tree, where that is not MAIN_TREE
     tree_of: Mapping[str, str] = field(default_factory=dict)
-    #: brokers that nothing is to flow through where there is another way
+    #: brokers that are drained: streams flow through them only where there is no other way
     draining: frozenset[str] = frozenset()
 
     @classmethod
     def of_tree(
         cls, parents: Mapping[str, str | None], pubends: Mapping[str, str], *, draining: Iterable[str] = ()
     ) -> Layout:
-        """Cells of one broker each, named as it is, in a tree: broker -> its parent."""
+        """Return the layout of a tree, broker -> its parent: each broker is a cell of its own name."""
         links = frozenset(pair(name, parent) for name, parent in parents.items() if parent is not None)
         cells = {name: (name,) for name in parents}
         return cls(cells, links, dict(pubends), {MAIN_TREE: links}, {}, frozenset(draining))
 
     def cell_of(self, broker: str) -> str:
-        """The cell that a broker stands in; KeyError if there is no such broker."""
+        """Return the cell that a broker stands in; KeyError if there is no such broker."""
         for cell, brokers in self.cells.items():
             if broker in brokers:
                 return cell
@@ -59,31 +58,31 @@ class Layout:
 
     @property
     def brokers(self) -> tuple[str, ...]:
-        """All of them, by name."""
+        """The names of all brokers, sorted."""
         return tuple(sorted(broker for brokers in self.cells.values() for broker in brokers))
 
     def neighbours(self, broker: str) -> tuple[str, ...]:
-        """Those that a broker is linked to: its cellmates, and the far ends of its links."""
+        """Return the brokers that a broker is linked to: its cellmates, and the far ends of its links."""
         mates = {each for each in self.cells[self.cell_of(broker)] if each != broker}
         return tuple(sorted(mates | {b if a == broker else a for a, b in self.links if broker in (a, b)}))
 
     def all_links(self) -> tuple[Pair, ...]:
-        """Every link, also those inside cells."""
+        """Return every link, those inside cells included."""
         inside = {pair(a, b) for brokers in self.cells.values() for a in brokers for b in brokers if a < b}
         return tuple(sorted(inside | self.links))
 
     def bundle(self, a: str, b: str) -> tuple[Pair, ...]:
-        """The links between two cells, each with its end in `a` first."""
+        """Return the links between two cells, each with its end in `a` first."""
         here, there = set(self.cells[a]), set(self.cells[b])
         ordered = ((x, y) if x in here else (y, x) for x, y in self.links)
         return tuple(sorted((x, y) for x, y in ordered if x in here and y in there))
 
     def edges(self, pubend: str) -> frozenset[Pair]:
-        """The pairs of cells that the pubend's tree joins."""
+        """Return the pairs of cells that the pubend's tree joins."""
         return self.trees.get(self.tree_of.get(pubend, MAIN_TREE), frozenset())
 
     def parent_cell(self, pubend: str, cell: str) -> str | None:
-        """The next cell on the tree from `cell` towards the pubend; None at its own, and where no way is."""
+        """Return the next cell on the tree from `cell` to the pubend; None at its own, or without a way."""
         goal, edges = self.cell_of(self.pubends[pubend]), self.edges(pubend)
         below: dict[str, str | None] = {goal: None}
         front = [goal]
@@ -97,11 +96,11 @@ class Layout:
         return below.get(cell)
 
     def with_drained(self, *brokers: str) -> Layout:
-        """The same, with these to be used only where there is no other way."""
+        """Return the same layout with these brokers drained."""
         return replace(self, draining=self.draining | frozenset(brokers))
 
     def without(self, broker: str) -> Layout:
-        """The same without a broker, its links, and the pubends that it hosted."""
+        """Return the same layout without a broker, its links, and the pubends that it hosted."""
         cells = {cell: tuple(each for each in all_ if each != broker) for cell, all_ in self.cells.items()}
         return replace(
             self,

@@ -1,10 +1,10 @@
-"""Overlay: which neighbours are there, and from whom this broker has each pubend's stream (DESIGN 9).
+"""Overlay: which neighbours are up, and which one each pubend's stream is taken from (docs/overlay.md).
 
-A broker follows one neighbour for each pubend: the best way there is, by the routing of its layout and by
-which links are up, its own and its cellmates'. A way that fails is left at once; a better one that comes is
-taken after a moment, each pubend at its own time, so that what comes back is not met by a storm. Cellmates
-may disagree for a moment on which links are up: two may then follow each other, and get nothing, until they
-agree.
+A broker follows one neighbour for each pubend: the best one by the routing of its layout and by which links
+are up, its own and its cellmates'. A route that fails is left at once. A better route that appears is taken
+after a delay, at another time for each pubend, so that a neighbour that comes back is not met by a storm.
+Cellmates may disagree for a moment on which links are up: two may then follow each other, and get nothing,
+until they agree.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Protocol
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import SendPeer
 from tidemark.broker.overlay.layout import Layout
-from tidemark.broker.overlay.routing import Routing, weight
+from tidemark.broker.overlay.routing import Routing
 from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Hello, Interest, Links, Unfollow
+from tidemark.wire.rendezvous import weight
 
-#: Interests for pubends that this broker has not heard of yet, which are remembered of one neighbour.
+#: Interests of one neighbour that are remembered for pubends that are not in this broker's layout yet.
 STRANGERS_MAX = 4_096
 
 
@@ -57,16 +58,17 @@ class Overlay:
         #: cellmate -> the sequence of its last Links, and what that said
         self._links: dict[str, tuple[int, frozenset[str]]] = {}
         self._sequence = 0
-        #: those that call, perhaps said Hello, and are no neighbours as far as this broker knows yet
+        #: brokers with a link to this one that are no neighbours in its layout yet -> their Hello, if it came
         self._early: dict[str, Hello | None] = {}
-        #: pubend -> the better way that there is, and when it will be taken
+        #: pubend -> a better neighbour than the one followed, and the monotonic time when it will be followed
         self._better: dict[str, tuple[str, int]] = {}
-        #: (pubend, follower) whose link is gone -> when what it wanted is forgotten
+        #: (pubend, follower whose link is down) -> the monotonic time when its interest is forgotten
         self._absent: dict[tuple[str, str], int] = {}
         #: neighbour -> pubend -> its interest, for pubends that are not in the layout here yet
         self._strangers: dict[str, dict[str, Interest]] = {}
         #: pubend -> the neighbour that was followed last
         self._last: dict[str, str] = {}
+        #: links, followers or the layout have changed since routes were chosen
         self._is_stale = True
 
     # The neighbourhood.
@@ -86,7 +88,7 @@ class Overlay:
     # Links.
 
     def link_up(self, peer: str) -> None:
-        """A link is there: both sides introduce themselves."""
+        """A link is up: introduce this broker, if the other end is a neighbour."""
         self.link_down(peer)
         if peer in self.routing.neighbours:
             self._out.add(SendPeer(peer, Hello(self._me, self._incarnation)))
@@ -94,7 +96,10 @@ class Overlay:
             self._early[peer] = None
 
     def hello(self, peer: str, frame: Hello) -> bool:
-        """A neighbour introduces itself; whether it is to be listened to."""
+        """A neighbour introduces itself; return whether its frames count from now on.
+
+        They do not while it is no neighbour in the layout yet, or if this Hello is of a former life.
+        """
         if peer not in self.routing.neighbours:
             self._early[peer] = frame
             return False
@@ -109,7 +114,7 @@ class Overlay:
         return True
 
     def link_down(self, peer: str) -> None:
-        """A link is gone, and what was said over it holds no more; what was wanted does, for a while."""
+        """A link is down: nothing said over it holds, but the interest of the neighbour is kept a while."""
         self._early.pop(peer, None)
         if self._lives.pop(peer, None) is None:
             return
@@ -125,7 +130,7 @@ class Overlay:
         self._is_stale = True
 
     def linked(self, peer: str, frame: Links) -> None:
-        """A cellmate says which of its links are up."""
+        """A cellmate tells which of its links are up."""
         known = self._links.get(peer)
         if peer in self.routing.cellmates and (known is None or frame.sequence > known[0]):
             self._links[peer] = frame.sequence, frozenset(frame.up)
@@ -143,7 +148,7 @@ class Overlay:
     # Followers.
 
     def followed(self, peer: str, frame: Interest) -> None:
-        """A neighbour follows a stream, or wants something else of it."""
+        """A neighbour follows a stream, or has changed its interest in it."""
         if frame.pubend not in self._streams:
             known = self._strangers.setdefault(peer, {})
             if len(known) < STRANGERS_MAX or frame.pubend in known:
@@ -156,7 +161,7 @@ class Overlay:
         self._interests.note_change()
 
     def unfollowed(self, peer: str, frame: Unfollow) -> None:
-        """A neighbour has the stream from elsewhere."""
+        """A neighbour does not follow a stream any more: it has the pubend from another broker."""
         self._strangers.get(peer, {}).pop(frame.pubend, None)
         if frame.version >= self._interests.heard_version(frame.pubend, peer):
             self._forget(frame.pubend, peer)
@@ -166,15 +171,15 @@ class Overlay:
         self._interests.forget(pubend, peer)
         if pubend in self._streams:
             self._streams[pubend].leave(peer)
-        self._is_stale = True  # it can be followed itself now
+        self._is_stale = True  # this broker may follow that neighbour now
         self._interests.note_change()
 
     # Ways.
 
     def change(self, layout: Layout) -> list[str]:
-        """The overlay is another one now, and the streams are those of its pubends already.
+        """Go by another layout; the broker has opened and closed streams for it already.
 
-        Those that have become neighbours, and had introduced themselves before.
+        Return the brokers that have become neighbours and had introduced themselves before.
         """
         before = set(self.routing.neighbours)
         self.routing = Routing(layout, self._me)
@@ -197,7 +202,7 @@ class Overlay:
         return self._greet_early()
 
     def _greet_early(self) -> list[str]:
-        """A link that was there before this broker knew of it is one now."""
+        """Greet the neighbours whose links came up before the layout had them; return those introduced."""
         greeted = []
         for peer in [each for each in self._early if each in self.routing.neighbours]:
             frame = self._early.pop(peer)
@@ -207,7 +212,7 @@ class Overlay:
         return greeted
 
     def settle(self) -> None:
-        """Follow whom it is best to follow by now."""
+        """Follow the best neighbour for each pubend for which something has changed or a delay has ended."""
         now = self._turn.now
         due = [name for name, (_, at) in self._better.items() if now >= at]
         if self._is_stale:
@@ -218,13 +223,13 @@ class Overlay:
             self._choose(name, self._streams[name], live)
 
     def wake(self) -> None:
-        """Forget what neighbours wanted that have been away for long."""
+        """Forget the interests of neighbours whose links have been down for too long."""
         for key, at in list(self._absent.items()):
             if self._turn.now >= at:
                 self._forget(*key)
 
     def next_wake(self) -> int | None:
-        """When a better way will be taken."""
+        """Return the monotonic time when the next better route is due; None if there is none."""
         return min((at for _, at in self._better.values()), default=None)
 
     def _live(self) -> dict[str, frozenset[str]]:
@@ -236,7 +241,7 @@ class Overlay:
         now = self._turn.now
         ways = self.routing.ways(name, live)
         present = stream.upstream
-        # Who follows this broker would only hand back what it was given.
+        # A neighbour that follows this broker would only hand back what this broker gave it.
         best = next((way for way in ways if way not in stream.followers), ways[0] if ways else None)
         if best is None or best == present:
             self._better.pop(name, None)
@@ -255,7 +260,7 @@ class Overlay:
         self._follow(name, stream, best)
 
     def _patience(self, name: str) -> int:
-        """Half to all of the delay: each pubend, and each broker, at its own time."""
+        """Return half to all of the delay, another for each pubend and each broker."""
         return self._return_us // 2 + weight(name, self._me) % (self._return_us // 2 + 1)
 
     def _leave(self, name: str, stream: Stream) -> None:
@@ -276,7 +281,7 @@ class Overlay:
             listener.attached(name)
 
     def say_interest(self) -> None:
-        """Tell those who are followed what is wanted by now, where that has changed."""
+        """Tell the followed neighbours the present interest, where that has changed."""
         for name, stream in self._streams.items():
             if stream.upstream is not None:
                 said = self._interests.say(name, stream.upstream)

@@ -1,30 +1,24 @@
-"""Routing: by which neighbour a pubend comes to a broker (DESIGN 9; Gryphon II).
+"""Routing: by which neighbour a pubend comes to a broker (docs/overlay.md; Gryphon II).
 
 Of all links of a bundle that are up, one carries a pubend into a cell: the one of the highest rendezvous
 hash, so that pubends spread over links and a failure moves only what the failed link carried. The other
-brokers of the cell take it from the one that has it. Each step leads to a link of a better rank, so there are
-no circles as long as cellmates agree on which links are up.
+brokers of the cell take the pubend from the broker at that link's end. Each step leads to a link of a better
+rank, so there are no circles as long as cellmates agree on which links are up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
 
 from tidemark.broker.overlay.layout import Layout
+from tidemark.wire.rendezvous import weight
 
-#: broker of one's own cell, oneself among them -> those it has a link to that is up
+#: broker of this broker's cell, itself included -> the brokers that it has a link to that is up
 Live = Mapping[str, frozenset[str]]
 
 
-def weight(*names: str) -> int:
-    """A rendezvous hash: the same in every process, of every version."""
-    key = b"\0".join(name.encode() for name in names)
-    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big")
-
-
 class Routing:
-    """The ways of one layout, as one broker sees them."""
+    """The routes of one layout, as one broker sees them."""
 
     def __init__(self, layout: Layout, me: str) -> None:
         self.layout = layout
@@ -34,12 +28,12 @@ class Routing:
         self.neighbours = layout.neighbours(me)
         self.cellmates = tuple(sorted(each for each in layout.cells[cell] if each != me))
         self.hosted = tuple(sorted(name for name, host in layout.pubends.items() if host == me))
-        #: pubend -> the links it may come into this cell by, best first, as (outside, inside); one that is
-        #: hosted in this cell comes in at its host
+        #: pubend -> the links it may come into this cell by, best first, as (outside, inside); a pubend that
+        #: is hosted in this cell comes in at its host
         self._doors = {pubend: self._ranked(pubend, cell) for pubend in layout.pubends}
 
     def ways(self, pubend: str, live: Live) -> list[str]:
-        """The neighbours that the pubend can be had from now, best first; none at its host."""
+        """Return the neighbours that can pass the pubend on now, best first; none at its own host."""
         mine = live.get(self.me, frozenset())
         found: dict[str, None] = {}
         for outside, inside in self._doors[pubend]:
@@ -51,11 +45,11 @@ class Routing:
         return list(found)
 
     def upstream(self, pubend: str, live: Live) -> str | None:
-        """The best of the ways; None at the host, and when there is none."""
+        """Return the best of `ways`; None at the pubend's host, and where there is no way."""
         return next(iter(self.ways(pubend, live)), None)
 
     def door(self, pubend: str, cell: str, up: frozenset[frozenset[str]]) -> tuple[str, str] | None:
-        """The link by which a pubend should come into a cell, of those that are up; None at its own cell."""
+        """Return the link of `up` by which a pubend should come into a cell; None at its own cell."""
         ranked = self._ranked(pubend, cell)
         links = (link for link in ranked if frozenset(link) in up)
         return None if self.layout.parent_cell(pubend, cell) is None else next(links, None)
@@ -69,13 +63,13 @@ class Routing:
             links = [] if parent is None else list(layout.bundle(parent, cell))
 
         def rank(link: tuple[str, str]) -> tuple[bool, bool, int]:
-            # From the host itself before by way of a cellmate; through who is to be drained only at last.
+            # The host itself comes before a way through a cellmate, and a drained broker comes last of all.
             is_drained = any(end in layout.draining and end != host for end in link)
             return is_drained, link[1] != self.me and host in layout.cells[cell], -weight(pubend, *link)
 
         return tuple(sorted(links, key=rank))
 
     def _from_cellmates(self, host: str, cell: str) -> Iterator[tuple[str, str]]:
-        """The host's links inside its own cell."""
+        """Yield the host's links inside its own cell, host first; none at the host itself."""
         if host != self.me:
             yield from ((host, mate) for mate in self.layout.cells[cell] if mate != host)

@@ -24,6 +24,7 @@ from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.message.registry import Registry
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.wire.frames import Fetch, Fetched, Refused
 
 #: Read for one answer at the most; an answer has to fit into a frame.
@@ -94,10 +95,10 @@ class Fetching:
             self._take(peer, frame, lambda fetched: self._out.add(SendPeer(peer, fetched)))
 
     def ask(
-        self, pubend: str, base: int, upto: int, pattern: str, selector: str, answered: Answered
+        self, pubend: str, base: int, upto: int, wanted: TopicSelector, answered: Answered
     ) -> Callable[[], None]:
         """Read for this broker itself; call what is returned when nobody waits for it any more."""
-        frame = Fetch(0, pubend, base, upto, pattern, selector, FETCH_BYTES_MAX >> 3)
+        frame = Fetch(0, pubend, base, upto, wanted.pattern, wanted.selector, FETCH_BYTES_MAX >> 3)
         ticket = self._take(None, frame, answered)
         return lambda: self._drop(ticket)
 

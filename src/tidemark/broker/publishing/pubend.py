@@ -13,7 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidemark.broker.effects import AppendEvents, AppendLease, DrainNotice, LoseLog, PubendState, SendClient
+from tidemark.broker.effects import (
+    AppendEvents,
+    AppendLease,
+    DrainNotice,
+    LoseLog,
+    RecoveredPubend,
+    SendClient,
+)
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
@@ -55,7 +62,7 @@ class Pubend:
     """One pubend at the broker that hosts it."""
 
     def __init__(
-        self, name: str, state: PubendState, policy: PubendPolicy, turn: Turn, stream: RootStream
+        self, name: str, state: RecoveredPubend, policy: PubendPolicy, turn: Turn, stream: RootStream
     ) -> None:
         self.name = name
         self._policy = policy

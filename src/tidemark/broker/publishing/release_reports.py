@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from tidemark.broker.effects import PubendState, SendPeer
-from tidemark.broker.hosting.subscription import Subscription
+from tidemark.broker.effects import RecoveredPubend, SendPeer
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.publishing.pubend import Pubend
@@ -65,7 +65,7 @@ class ReleaseReports:
         self._rows[name] = Rows()
 
     def open_hosted(
-        self, name: str, state: PubendState, known: Mapping[str, int] | None, layout: Layout
+        self, name: str, state: RecoveredPubend, known: Mapping[str, int] | None, layout: Layout
     ) -> None:
         """A pubend is hosted here; `known` is what the tables say of its hosts, None if they say nothing.
 
@@ -168,7 +168,7 @@ class ReleaseReports:
         self.report(pubend)
         return False
 
-    def hold(self, subscription: Subscription, done: Callable[[], None]) -> None:
+    def hold(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         """Make every pubend hold what a subscriber has not consumed, then call `done`."""
         remote = self._streams.keys() - self._pubends.keys()
         released = subscription.released

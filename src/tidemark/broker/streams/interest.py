@@ -1,15 +1,17 @@
-"""Who wants what of which pubend, and since when silence accounts for it (DESIGN 6, TRAPS 1-3).
+"""Interests: what this broker and its followers want of each pubend, and for which of it silence is complete
+(docs/architecture.md; docs/traps.md, 1-3).
 
-For each pubend a broker follows one neighbour, and tells it the union of what it and its own followers want,
-under a version that grows across its lives. A follower whose interest cannot be read wants everything:
-nothing is left out in doubt.
+For each pubend a broker follows one neighbour, and tells it the union of what its own subscribers and its
+followers want, under an interest version that grows across its lives. A follower whose interest cannot be
+read wants everything: in doubt nothing is left out.
 
-Each version that was said remembers which versions of others went into it. Knowledge comes back tagged with
-the version it accounts for, and so its tag for each follower, and for subscribers here, can be told.
+For each version that this broker has told upstream it remembers which versions of its followers went into it.
+Knowledge comes back tagged with the version that it is complete for; from that follow its tags for each
+follower and for the subscribers here.
 
-Interests are by pubend, so that two brokers that follow each other, for different pubends, do not want things
-only because the other does. What many pubends share is kept once: the lines wanted here, the unions, and the
-matchers of equal interests.
+Interests are kept by pubend, so that two brokers that follow each other, for different pubends, do not want
+things only because the other does. What many pubends share is kept once: the lines wanted here, the unions,
+and the matchers of equal interests.
 """
 
 from __future__ import annotations
@@ -26,24 +28,25 @@ from tidemark.broker.turn import Turn
 from tidemark.errors import TopicError
 from tidemark.matching.audience import Audience
 from tidemark.message.registry import Registry
-from tidemark.wire.frames import Interest, Wanted
+from tidemark.message.topic_selector import TopicSelector
+from tidemark.wire.frames import Interest
 
 #: Stands for the subscribers of this broker among its followers.
 HERE = ""
-#: Tags knowledge that tells nothing but where a stream stands.
+#: The tag of knowledge that is complete for no interest: it tells only how far a stream reaches.
 STARTED_ONLY = 1
-#: Up to so many lines of its own, a broker tells its neighbours of each change at once.
+#: With up to so many lines of its own, a broker tells its neighbours of each change at once.
 LINES_FEW = 256
-#: Versions said of a pubend of which the making is remembered.
+#: Interest versions of a pubend for which it is remembered what went into them.
 VERSIONS_KEPT_MAX = 64
 #: Unions that are remembered, for pubends that have the same.
 UNIONS_KEPT_MAX = 64
 
-Lines = tuple[Wanted, ...]
+Lines = tuple[TopicSelector, ...]
 
 
 class _Selection(Audience):
-    """What some followers want, of whatever pubends: there is one for all that want the same."""
+    """A matcher for the interest of followers; followers with equal interests, of any pubends, share one."""
 
     def __init__(self, registry: Registry, lines: Lines) -> None:
         super().__init__(registry)
@@ -52,10 +55,10 @@ class _Selection(Audience):
 
 @dataclass(slots=True)
 class _Heard:
-    """What a follower said last; `wanted` is None when it wants everything or cannot be understood."""
+    """The last interest of a follower; `wanted` is None if it wants everything or cannot be read."""
 
     version: int
-    #: it has wanted just this since that version, and this broker has always asked for it
+    #: the first version of exactly this interest; this broker has asked upstream for it ever since
     since: int
     wanted: Lines | None
     selection: Audience | None
@@ -63,23 +66,23 @@ class _Heard:
 
 @dataclass(slots=True)
 class _Said:
-    """What was said of a pubend last, and how each version of it was made."""
+    """The interest in a pubend that was last told upstream, and what went into each version."""
 
     version: int = 0
     wanted: Lines | None = None
-    #: version -> the versions of others that went into it; in order
+    #: version -> follower or HERE -> its version that went into this one; ascending
     made_of: dict[int, dict[str, int]] = field(default_factory=dict)
 
 
 class Paced(Protocol):
-    """A pubend that is hosted here, as what is wanted of it sees it."""
+    """A pubend that is hosted here, as `Interests` sees it."""
 
     def hasten(self) -> None:
         """Make silence explicit sooner: somebody waits for the stream to move."""
 
 
 class Interests:
-    """The interests that a broker has heard and said."""
+    """The interests that a broker has heard from followers and told upstream."""
 
     def __init__(
         self, incarnation: int, registry: Registry, turn: Turn, pubends: Mapping[str, Paced]
@@ -91,18 +94,18 @@ class Interests:
         self._pubends = pubends
         #: what is wanted has changed since upstream neighbours were told; the broker resets it
         self.is_unsaid = False
-        #: pubend -> follower -> what it said
+        #: pubend -> follower -> its last interest
         self._heard: dict[str, dict[str, _Heard]] = {}
         self._said: dict[str, _Said] = {}
         self._here = self._counter = incarnation << 32
-        #: what the subscribers of this broker want, and how many of them
-        self._lines: Counter[Wanted] = Counter()
+        #: what subscribers of this broker want -> how many of them want it
+        self._lines: Counter[TopicSelector] = Counter()
         self._summed = Reduction()
         self._summary: Lines = ()
         self._summary_of = self._here
-        #: the same for pubends with the same followers
+        #: followers -> the reduction of their interests, shared by pubends that have the same followers
         self._reductions: dict[frozenset[str], Reduction] = {}
-        self._unions: OrderedDict[frozenset[Wanted], Lines] = OrderedDict()
+        self._unions: OrderedDict[frozenset[TopicSelector], Lines] = OrderedDict()
         self._audiences: WeakValueDictionary[Lines, _Selection] = WeakValueDictionary()
 
     def note_change(self) -> None:
@@ -114,7 +117,7 @@ class Interests:
     # What others want.
 
     def heard(self, peer: str, frame: Interest) -> None:
-        """A follower said what it wants; if that cannot be read, it is taken to want everything."""
+        """A follower tells its interest; if that cannot be read, the follower is taken to want everything."""
         selection, wanted = None, frame.wanted
         if wanted is not None:
             try:
@@ -131,21 +134,21 @@ class Interests:
         of_pubend[peer] = _Heard(frame.version, since, wanted, selection)
 
     def forget(self, pubend: str, peer: str) -> None:
-        """A neighbour does not follow any more, and nothing is asked for on its behalf."""
+        """A neighbour does not follow the pubend any more: drop its interest."""
         self._heard.get(pubend, {}).pop(peer, None)
 
     def forget_pubend(self, pubend: str) -> None:
-        """The pubend is no more."""
+        """The pubend is not in the layout any more."""
         self._heard.pop(pubend, None)
         self._said.pop(pubend, None)
 
     def heard_version(self, pubend: str, peer: str) -> int:
-        """The version that a follower said last; 0 if it is none."""
+        """Return the interest version that a follower told last; 0 if it does not follow."""
         found = self._heard.get(pubend, {}).get(peer)
         return found.version if found is not None else 0
 
     def selection(self, pubend: str, peer: str) -> Audience | None:
-        """What may be left out for a follower; None when nothing may."""
+        """Return the matcher of a follower's interest; None if nothing may be left out for that follower."""
         found = self._heard.get(pubend, {}).get(peer)
         return found.selection if found is not None else None
 
@@ -160,15 +163,15 @@ class Interests:
 
     # What is wanted here.
 
-    def want_here(self, line: Wanted) -> int:
-        """A subscriber of this broker wants this; the version from which silence accounts for it."""
+    def want_here(self, line: TopicSelector) -> int:
+        """A subscriber of this broker wants `line`; return the first interest version that includes it."""
         if not self._lines[line]:
             self._here = self._next()
         self._lines[line] += 1
         return self._here
 
-    def want_no_more(self, line: Wanted) -> None:
-        """A subscriber of this broker does not want this any more."""
+    def want_no_more(self, line: TopicSelector) -> None:
+        """A subscriber of this broker does not want `line` any more."""
         self._lines[line] -= 1
         if not self._lines[line]:
             del self._lines[line]
@@ -176,22 +179,23 @@ class Interests:
 
     @property
     def is_large(self) -> bool:
-        """There are so many lines that each change should not be told by itself."""
+        """Whether there are so many lines that changes should be told upstream together."""
         return len(self._lines) > LINES_FEW
 
     # What is said.
 
     def say(self, pubend: str, upstream: str, *, again: bool = False) -> Interest | None:
-        """What to tell the neighbour that is followed, if it differs from what was said last (or `again`).
+        """Return the interest to tell the followed neighbour; None if it was told the same already.
 
-        What that neighbour itself wants, should it follow as well for a moment, is none of it.
+        With `again` there is always one. What that neighbour itself wants, should it follow this broker for a
+        moment as well, is not included.
         """
         others = {name: each for name, each in self._heard.get(pubend, {}).items() if name != upstream}
         said = self._said.setdefault(pubend, _Said())
         wanted = self._union(others)
         made_of = {name: each.version for name, each in others.items()} | {HERE: self._here}
         if said.version and wanted == said.wanted and not again:
-            # Covered already: the version in force accounts for the new ones too.
+            # The version that upstream has is complete for the followers' new versions too.
             self._counters["interest_covered"] += said.made_of[said.version] != made_of
             said.made_of[said.version] = made_of
             return None
@@ -203,16 +207,17 @@ class Interests:
         return Interest(pubend, said.version, wanted)
 
     def said_version(self, pubend: str) -> int:
-        """The version that was said last; 0 if none was."""
+        """Return the interest version that was told upstream last; 0 if none was."""
         found = self._said.get(pubend)
         return found.version if found is not None else 0
 
     def tags(self, pubend: str, version: int | None) -> Mapping[str, int]:
-        """Up to which version of each follower, and of HERE, silence accounts that is tagged `version`.
+        """Return the newest version of each follower that knowledge tagged `version` is complete for.
 
-        None is the pubend's own. That nothing was left out at all is no reason to say more: an older version,
-        still on its way up, may yet be applied to what comes next. Only what is tagged with a version, and
-        after it, accounts for it. Whom it does not account for is not there.
+        HERE stands for the subscribers of this broker. A `version` of None means knowledge of a pubend hosted
+        here, which is complete for everything. Upstream leaving nothing out is no reason to claim more than
+        the tag: an older version, still on its way up, may yet be applied to what comes next. Followers for
+        which the knowledge is not complete at all are left out.
         """
         heard = self._heard.get(pubend, {})
         if version is None:
@@ -225,7 +230,7 @@ class Interests:
         return tags | {HERE: made_of[HERE]}
 
     def accounting(self, pubend: str, who: str, version: int) -> int | None:
-        """The first version said that accounts for this one of `who`; None while there is none."""
+        """Return the first version told upstream that is complete for `version` of `who`; None if none is."""
         said = self._said.get(pubend)
         for mine in said.made_of if said is not None else ():
             if self.tags(pubend, mine).get(who, 0) >= version:
@@ -233,8 +238,8 @@ class Interests:
         return None
 
     def _union(self, others: Mapping[str, _Heard]) -> Lines | None:
-        """Lines that cover what is wanted here and by these."""
-        lines: set[Wanted] = set(self._wanted_here())
+        """Return lines that cover what subscribers here and these followers want; None for everything."""
+        lines: set[TopicSelector] = set(self._wanted_here())
         for each in others.values():
             if each.wanted is None:
                 return None
@@ -263,7 +268,7 @@ class Interests:
 
 
 def _at_or_before(said: _Said, version: int) -> dict[str, int] | None:
-    """What went into the newest version that is not beyond this one."""
+    """Return what went into the newest version at or below `version`; None if that is not remembered."""
     if version >= said.version > 0:
         return said.made_of[said.version]
     versions = list(said.made_of)
@@ -272,5 +277,5 @@ def _at_or_before(said: _Said, version: int) -> dict[str, int] | None:
 
 
 def _present(heard: _Heard, version: int) -> int:
-    """What accounts for a version of just the same interest accounts for the present one."""
+    """Return the follower's present version if its interest has been the same since `version`."""
     return heard.version if version >= heard.since else version

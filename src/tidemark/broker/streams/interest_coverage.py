@@ -1,8 +1,9 @@
-"""InterestCoverage: for which interest the silence in a window can be believed (TRAPS 1, 3).
+"""InterestCoverage: for which interest versions the silence in a window is complete (docs/traps.md, 1 and 3).
 
-A window's S at a tick says that nothing there was wanted when that was learnt. First-time knowledge carries
-the version of interest it accounts for, and versions only grow with the ticks; so from a tick on everything
-accounts for a version, and before it only what was asked for, and answered, on behalf of that version.
+S at a tick of a window means that nothing there was wanted when the tick was learnt. First-time knowledge is
+tagged with the interest version that it is complete for, and versions only grow with the ticks. So from some
+tick on everything is complete for a version; before that tick only the ranges are that were asked for, and
+answered, on behalf of that version.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from tidemark.wire.frames import Range
 
 
 class InterestCoverage:
-    """Of one stream's window, at a broker that does not host the pubend."""
+    """The coverage of one stream's window, at a broker that does not host the pubend."""
 
     def __init__(self) -> None:
-        #: (version, from which tick on everything accounts for it), both increasing
+        #: (version, the tick from which on everything is complete for it), both increasing
         self._steps: list[tuple[int, int]] = []
-        #: was answered, accounting for at least this version
+        #: ranges that were answered completely for `_firm_version` or a newer version
         self._firm = RangeSet()
         self._firm_version = 0
 
     @property
     def newest(self) -> int:
-        """The newest version that first-time knowledge has accounted for."""
+        """The newest version that first-time knowledge was complete for; 0 before the first."""
         return self._steps[-1][0] if self._steps else 0
 
     def learnt(self, version: int, base: int, known_upto: int) -> int:
-        """First-time knowledge beyond `base` is tagged `version`; what it may be said to account for.
+        """First-time knowledge beyond `base` is tagged `version`; return the version it is complete for here.
 
-        What is known already, up to `known_upto`, came by an older interest, perhaps from another neighbour
-        that was further on: the new one counts only beyond it.
+        What is known already, up to `known_upto`, came for an older interest, perhaps from another neighbour
+        that was further on: the new version counts only beyond it.
         """
         if version > self.newest:
             self._steps.append((version, max(base, known_upto, self._steps[-1][1] if self._steps else base)))
@@ -44,26 +45,26 @@ class InterestCoverage:
         return 0
 
     def need(self, version: int) -> None:
-        """Somebody asks on behalf of this version."""
+        """A nack on behalf of this version has come: from now on only answers to such are remembered."""
         if version > self._firm_version:
             self._firm = RangeSet()
             self._firm_version = version
 
     def answered(self, version: int, base: int, upto: int) -> None:
-        """An answer that accounts for this version has come."""
+        """An answer to `(base, upto]` has come that is complete for this version."""
         if 0 < self._firm_version <= version:
             self._firm.add(base, upto)
 
     def lose(self, upto: int) -> None:
-        """Nobody will ask for this any more."""
+        """Everything at or below `upto` is L: no one will ask for it any more."""
         self._firm.remove_upto(upto)
 
     def since(self, version: int) -> int:
-        """From which tick on everything accounts for this version; TICK_MAX when nothing does yet."""
+        """Return the tick beyond which everything is complete for this version; TICK_MAX if there is none."""
         return next((tick for reached, tick in self._steps if reached >= version), TICK_MAX)
 
     def covered(self, known: Iterable[Range], version: int) -> list[Range]:
-        """The parts of what is known whose silence accounts for this version, in order."""
+        """Return the parts of the `known` ranges whose silence is complete for this version, in order."""
         since = self.since(version)
         firm = self._firm.copy() if version <= self._firm_version else RangeSet()
         firm.remove(since, TICK_MAX)

@@ -1,7 +1,7 @@
-"""Reduction: the interest of many as few lines that cover it (DESIGN 5, 6).
+"""Reduction: few lines that cover the interest of many subscribers (docs/matching.md).
 
-What is told upstream may want more than is wanted, never less. A few lines are summed up anew at each
-change; of many, a change costs only what it adds, and now and then all is summed up again.
+The interest that is told upstream may be wider than what is wanted, never narrower. A few lines are summed up
+anew at each change. With many, a change costs only what it adds, and now and then all are summed up again.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from tidemark.matching.forms.summary import UNTYPED, summarise
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.render import render
 from tidemark.matching.topics import TopicPattern
-from tidemark.wire.frames import Wanted
+from tidemark.message.topic_selector import TopicSelector
 
-#: Lines told at the most; beyond it they become wider.
+#: Lines that are told at the most; with more, some are merged into wider ones.
 LINES_MAX = 256
 #: Up to so many lines are summed up anew at each change.
 _FEW = 32
 
 
 class Reduction:
-    """Sums up the interest told to one neighbour."""
+    """Sums up the interest that is told to one neighbour."""
 
     def __init__(self) -> None:
-        self._lines: dict[Wanted, TopicInterest] = {}
-        self._wanted: frozenset[Wanted] = frozenset()
-        #: lines that have come or gone since all was summed up
+        self._lines: dict[TopicSelector, TopicInterest] = {}
+        self._wanted: frozenset[TopicSelector] = frozenset()
+        #: wanted lines that have come or gone since everything was summed up last
         self._changes = 0
 
-    def of(self, wanted: Iterable[Wanted]) -> tuple[Wanted, ...]:
-        """Lines that cover `wanted`, sorted."""
+    def of(self, wanted: Iterable[TopicSelector]) -> tuple[TopicSelector, ...]:
+        """Return lines that cover `wanted`, sorted."""
         now = frozenset(wanted)
         added, gone = now - self._wanted, self._wanted - now
         self._wanted = now
@@ -47,9 +47,9 @@ class Reduction:
         self._changes = 0
         self._lines = {}
         for each in summarise([_parsed(line) for line in self._wanted], LINES_MAX):
-            self._lines[Wanted(str(each.pattern), render(each.selector))] = each
+            self._lines[TopicSelector(str(each.pattern), render(each.selector))] = each
 
-    def _add(self, added: Iterable[Wanted]) -> None:
+    def _add(self, added: Iterable[TopicSelector]) -> None:
         for line in sorted(added, key=lambda line: (line.pattern, line.selector)):
             parsed = _parsed(line)
             if not any(covers_interest(known, parsed) for known in self._lines.values()):
@@ -58,8 +58,8 @@ class Reduction:
             self._sum_up()
 
 
-def _parsed(line: Wanted) -> TopicInterest:
-    """What cannot be read - a newer neighbour's selector, say - is taken to want the whole topic."""
+def _parsed(line: TopicSelector) -> TopicInterest:
+    """Parse a line; a selector that cannot be read, of a newer neighbour say, is taken to want all events."""
     pattern = TopicPattern.parse(line.pattern)
     try:
         return TopicInterest.of(pattern, parse(line.selector), UNTYPED)

@@ -1,12 +1,12 @@
-"""Stream: one pubend at one broker (DSN'02; DSN'03 3, 4; DESIGN 6, 9).
+"""Stream: one pubend at one broker (DSN'02; DSN'03 3, 4; docs/architecture.md).
 
 Knowledge comes in from upstream - the neighbour that is followed, or the pubend and its log - and goes out to
-the neighbours that follow and to the subscribers here. First-time knowledge is passed on at once, holes or
-not; answers go only to those who asked. All of it is soft state: a broker that lost it asks again.
+the neighbours that follow and to the subscribers here. First-time knowledge is passed on at once, with holes
+or without; answers go only to those that asked. All of it is soft state: a broker that lost it asks again.
 
-The window's silence holds for what was wanted when it was learnt (`interest_coverage`). A follower asks with
-the version of interest that it attached with, and is answered from the window only where that is accounted
-for; for the rest upstream is asked, although something is known of it here.
+Silence in the window is complete only for what was wanted when it was learnt (`interest_coverage`). A
+follower asks with the interest version that it attached with. It is answered from the window where the window
+is complete for that version; for the rest upstream is asked, although the window knows something of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.window import PIECE_BYTES, Window, rows_within, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants
+from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants, within
 from tidemark.wire.frames import AckExpected, Knowledge, Nack, Range
 
 Ranges = Sequence[Range]
@@ -35,16 +35,16 @@ class Listener(Protocol):
     """The subscribers of this broker, as a stream sees them."""
 
     def advanced(self, pubend: str, tag: int, base: int, upto: int) -> None:
-        """First-time knowledge of `(base, upto]` arrived, that accounts for interest here up to `tag`."""
+        """First-time knowledge of `(base, upto]` arrived, complete for the interest here of version `tag`."""
 
     def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
-        """Something that was asked for arrived; the `damaged` parts of it are L."""
+        """An answer to what was asked for arrived: all of `(base, upto]`, of which `damaged` is L."""
 
     def lost(self, pubend: str) -> None:
         """More of the window's knowledge is L."""
 
     def delivered(self, pubend: str) -> int | None:
-        """How far the subscribers here have consumed the window; None when there are none."""
+        """Return how far the subscribers here have consumed the window; None if there are none."""
 
 
 class Stream:
@@ -69,49 +69,51 @@ class Stream:
         self.window = Window(window_bytes_max)
         #: the neighbour that is followed; None at the pubend's own broker, and where there is no way to it
         self.upstream: str | None = None
-        #: the version of interest that it was told when this broker came to follow it
+        #: Interest version sent to `upstream` on attach; knowledge tagged lower is ignored.
         self.attached = 0
         #: neighbours that follow, over links that are up; first-time knowledge goes to these
         self.followers: dict[str, None] = {}
-        #: The last tick that anything is known to exist up to.
+        #: the stream is known to exist up to this tick
         self.position = TICK_MIN
-        #: The newest interest that first-time knowledge has accounted for since then.
+        #: the newest interest version that first-time knowledge has been complete for since then
         self._version = 0
-        #: first-time knowledge that accounts for what was told it then has come
+        #: first-time knowledge tagged `attached` or higher has come from `upstream`
         self._is_settled = False
         self._coverage = InterestCoverage()
-        #: Asked for by neighbours (or here) and not yet answered.
+        #: ranges asked for by neighbours (or HERE) and not yet answered
         self._wants: Wants[str] = Wants()
-        #: asker -> the version that an answer has to account for
+        #: asker -> the interest version of this broker that an answer has to be complete for
         self._needs: dict[str, int] = {}
         self._curiosity = Curiosity(thresholds)
         self._gct = thresholds.gct_us
-        #: Being read from the log of a pubend that is hosted here.
+        #: ranges being read from the log of a pubend that is hosted here
         self._reading = RangeSet()
+        #: the tick that AckExpected announced last, and the monotonic time of that
         self._announced = (TICK_MIN, 0)
+        #: the subscribers here; `Host.join` sets it
         self.listener: Listener | None = None
 
-    # Whom it comes from, and whom it goes to.
+    # Upstream and followers.
 
     def attach(self, upstream: str, version: int) -> None:
-        """From now on it comes from this neighbour, which was told an interest of `version`."""
+        """The stream comes from this neighbour now, which was told an interest of `version`."""
         self.upstream = upstream
         self.attached = self._version = version
         self._is_settled = False
         self._curiosity.reset(self._turn.now)
 
     def detach(self) -> None:
-        """There is nobody that it comes from."""
+        """No neighbour passes the stream on to this broker for the time being."""
         self.upstream = None
 
     def follow(self, peer: str) -> None:
-        """A neighbour follows, or says anew what it wants; a new one is told where the stream stands."""
+        """A neighbour follows, or has changed its interest; a new one is told how far the stream reaches."""
         if peer not in self.followers:
             self.followers[peer] = None
             self._send(peer, self.position, self.position, True, STARTED_ONLY, None)
 
     def leave(self, peer: str) -> None:
-        """A neighbour does not follow any more, or its link is gone: nobody waits for answers over it."""
+        """A neighbour does not follow any more, or its link is down: drop what it asked for."""
         self.followers.pop(peer, None)
         self._needs.pop(peer, None)
         for base, upto in self._wants.drop(peer):
@@ -133,7 +135,7 @@ class Stream:
             if upto <= self.position and version == self._version and self._knows(base, upto):
                 return  # passed on already
             if not self._is_settled:
-                # Before now it may not have been able to answer: what was asked in vain is asked at once.
+                # Before this, upstream may not have been able to answer: ask again at once.
                 self._is_settled = True
                 self._curiosity.ask_again()
             self._version = version
@@ -156,16 +158,16 @@ class Stream:
         return self.window.knowledge.known.covers(max(base, self.window.knowledge.lost), upto)
 
     def _overtaken(self, upto: int) -> None:
-        """Knowledge that does not account for what was wanted when this broker attached, or of an older
-        interest than what came first: something that is wanted by now may have been left out of it.
+        """First-time knowledge came that is tagged lower than `attached`, or than what came before it.
 
-        It counts as lost, and is asked for again.
+        Something that is wanted by now may have been left out of it, so it counts as not received, and is
+        asked for again.
         """
         self._counters["knowledge_overtaken"] += 1
         self._stand_at(upto)
 
     def _stand_at(self, tick: int) -> None:
-        """There is a stream up to here, of which nothing is known yet; who lacks it will ask."""
+        """The stream reaches up to `tick`, and nothing more is known of it: those that lack it will ask."""
         is_news = tick > self.position
         self.position = max(self.position, tick)
         if is_news:
@@ -184,7 +186,7 @@ class Stream:
         batch: EventBatch | None,
         damaged: Ranges = (),
     ) -> None:
-        """An answer to a nack: learn it and pass it to those who asked, if it accounts for what they want."""
+        """An answer to a nack: learn it, and pass it to those that asked and that it is complete for."""
         self.lose(lost)
         base = max(base, lost)
         if upto <= base:
@@ -201,7 +203,10 @@ class Stream:
                 self._give(asker, first, last, batch, damaged, tags.get(asker, STARTED_ONLY))
 
     def _take(self, base: int, upto: int, accounts: int | None) -> Mapping[str, list[Range]]:
-        """Who wanted which parts of this and has them now; the others' are asked for on."""
+        """Return which asker has now got which parts of `(base, upto]`.
+
+        Askers whose interest the knowledge is not complete for keep waiting: `accounts` is its version.
+        """
 
         def lacks(asker: str) -> bool:
             return accounts is not None and accounts < self._needs.get(asker, 0)
@@ -212,7 +217,10 @@ class Stream:
         return taken
 
     def ack_expected(self, tick: int) -> bool:
-        """The pubend has logged up to `tick`: who has not got that far will ask. Whether it was passed on."""
+        """The pubend has logged up to `tick`: those that lack something will ask.
+
+        Returns False, and does nothing, if the same tick was announced a moment ago.
+        """
         now = self._turn.now
         if self._announced[0] == tick and now < self._announced[1] + ANNOUNCED_US:
             return False
@@ -226,7 +234,7 @@ class Stream:
         return True
 
     def lose(self, lost: int) -> None:
-        """Everything at or below `lost` is L; those who asked for some of it are told."""
+        """Everything at or below `lost` is L; the neighbours that asked for some of it are told."""
         if lost <= self.window.knowledge.lost:
             return
         self.window.lose(lost)
@@ -242,10 +250,10 @@ class Stream:
     # From downstream.
 
     def nacked(self, asker: str, ranges: Iterable[Range], *, version: int = 0, patient: bool = False) -> None:
-        """A neighbour (or HERE) wants to know: answer what is known, ask upstream for the rest, once.
+        """A neighbour (or HERE) asks for ranges: answer what is known, and ask upstream for the rest, once.
 
-        The answer is to account for the asker's interest of `version`; for HERE, 0 is all that has started
-        here. `patient`: what is missing may only be late, so wait for GCT before asking.
+        The answer has to be complete for the asker's interest of `version`; for HERE, 0 stands for all that
+        has started here. `patient`: what is missing may only be late, so wait for GCT before asking upstream.
         """
         self._counters["nacks_received"] += asker != HERE
         need = self._need(asker, version)
@@ -260,18 +268,22 @@ class Stream:
         asked = self._wants.ask(asker, missing)
         self._counters["ranges_consolidated"] += len(missing) > len(asked)
         if is_higher and asked != missing:
-            # It is being asked for, but not on behalf of this one.
+            # It is being asked for, but on behalf of an older version: ask again.
             for base, upto in missing:
                 self._curiosity.answered(base, upto)
             asked = missing
-        # Who asks for what was before its time here has come over from elsewhere, and is seldom alone.
+        # A follower that asks for what was before its interest here has come over from another broker, and
+        # often many do at once: waiting for GCT lets their nacks leave as one.
         since = self._coverage.since(need) if need else TICK_MIN
         now = self._turn.now
         for base, upto in asked:
             self._ask(base, upto, now if patient or base < since else now - self._gct)
 
     def _need(self, asker: str, version: int) -> int | None:
-        """The version here that accounts for the asker's, 0 if everything does; None: it has to ask again."""
+        """Return the version of this broker that is complete for the asker's `version`, 0 if everything is.
+
+        None if the nack has to be dropped: the asker will ask again.
+        """
         if asker == HERE and not version:
             return 0
         if asker != HERE and asker not in self.followers:
@@ -281,7 +293,7 @@ class Stream:
         return self._interests.accounting(self.pubend, asker, version)
 
     def _give_known(self, asker: str, ranges: Iterable[Range], need: int) -> list[Range]:
-        """Give what the window knows and may say; the rest."""
+        """Give the asker what the window knows completely for `need`; return the ranges that are left."""
         lost = self.window.knowledge.lost
         tags = self._interests.tags(self.pubend, None if self.is_hosted else need)
         tag = tags.get(asker, STARTED_ONLY)
@@ -352,7 +364,7 @@ class Stream:
         self._counters["windows_shrunk"] += self.window.shrink(keep)
 
     def next_wake(self) -> int | None:
-        """When a nack will be due."""
+        """Return the monotonic time when the next nack is due; None if there is none."""
         return self._curiosity.next_due() if self.upstream is not None else None
 
     # Out.
@@ -386,12 +398,12 @@ class Stream:
             self._counters["events_left_out"] += part.count - int(wanted.sum())
             part = None if not wanted.any() else part if wanted.all() else part.take(wanted)
         lost = self.window.knowledge.lost
-        inside = tuple((max(a, base), min(b, upto)) for a, b in damaged if max(a, base) < min(b, upto))
+        inside = tuple(within(damaged, base, upto)) if damaged else ()
         self._out.add(SendPeer(peer, Knowledge(self.pubend, base, upto, lost, first, tag, part, inside)))
 
 
 def _merged(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:
-    """The same events in fewer batches: what is done with each costs the same for few events as for many."""
+    """Yield the same events in fewer batches: handling a batch costs the same for few events as for many."""
     gathered: list[EventBatch] = []
     size = 0
     for batch in batches:

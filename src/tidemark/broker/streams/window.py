@@ -1,8 +1,9 @@
-"""The window: what a broker remembers of a stream, bounded in bytes.
+"""Window: what a broker remembers of a stream, bounded in bytes.
 
-Knowledge of the ticks beyond `floor`, with the events themselves. When it grows over its bound the oldest
-part is forgotten and the floor rises: soft state, which can be asked for again. `unexpired` says which events
-of a batch are still within their validity (MOPS); at every broker, an event past its validity is silence.
+A window has the knowledge of the ticks beyond `floor`, with the events themselves. When it grows over its
+bound, the oldest part is forgotten and the floor rises: a window is soft state, which can be asked for again.
+`unexpired` returns the events of a batch that are within their validity (MOPS); at every broker, an event
+past its validity is silence.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ Rows = NDArray[np.int64]
 
 MILLISECOND = 1_000
 
-#: Events that are handled at once.
+#: Bytes of events that are handled at once.
 PIECE_BYTES = 1 << 20
-#: Different cuts of one piece that are remembered.
+#: Different selections of rows of one piece that are remembered.
 CUTS_MAX = 64
-#: Pieces that are remembered: those who catch up together are never far apart.
+#: Pieces that are remembered: subscribers that catch up together are never far apart.
 PIECES_MAX = 8
 
 
 class Cuts:
-    """Parts of one batch: those who want the same rows share one copy."""
+    """Selections of rows of one batch: subscribers that want the same rows share one copy."""
 
     def __init__(self, batch: EventBatch) -> None:
         self.batch = batch
         self._parts: dict[bytes, EventBatch] = {}
 
     def take(self, rows: Rows) -> EventBatch:
-        """These rows, in order."""
+        """Return these rows, in order."""
         if len(rows) == self.batch.count:
             return self.batch
         key = rows.tobytes()
@@ -51,8 +52,8 @@ class Cuts:
         return found
 
 
-class Piece(NamedTuple):
-    """All there is in `(base, upto]`: events, if any, and what of it is L."""
+class WindowPiece(NamedTuple):
+    """Everything a window has in `(base, upto]`: its events, if any, and the parts that are L."""
 
     base: int
     upto: int
@@ -66,20 +67,20 @@ class Window:
     def __init__(self, bytes_max: int, floor: int = TICK_MIN) -> None:
         self.knowledge = Knowledge()
         self.floor = floor
-        #: L in the middle, which a disk lost: a part of what is known, told as a gap
+        #: ranges in the middle that a disk lost and that are therefore L: part of what is known, told as gaps
         self.damaged = RangeSet()
         self._bytes_max = bytes_max
         self.bytes = 0
-        #: (last tick, number, batch), by last tick; no event is in two of them
+        #: (last tick, number, batch), sorted by last tick; no event is in two batches
         self._batches: list[tuple[int, int, EventBatch]] = []
         self._number = 0
-        #: beyond this, each batch ends before the next one begins
+        #: beyond this tick, each batch ends before the next one begins
         self._tangled_upto = TICK_MIN
-        #: pieces that were cut last, for those who read the same
-        self._pieces: deque[Piece] = deque(maxlen=PIECES_MAX)
+        #: the pieces that were read last, for subscribers that read the same
+        self._pieces: deque[WindowPiece] = deque(maxlen=PIECES_MAX)
 
     def learn(self, base: int, upto: int, batch: EventBatch | None, damaged: Iterable[Range] = ()) -> None:
-        """Add knowledge; what lies at or below the floor, and what is known already, is dropped."""
+        """Add knowledge of `(base, upto]`; what is at or below the floor, or known already, is dropped."""
         base = max(base, self.floor, self.knowledge.lost)
         if upto <= base:
             return
@@ -95,7 +96,7 @@ class Window:
         if new < kept.count:
             kept = kept.take(learnt.new)
         if not learnt.resolved or kept.ticks[0] <= learnt.resolved[0][0]:
-            # Events where there was silence for those who asked before: what was cut lacks them.
+            # Events where the window had silence for narrower interests: remembered pieces lack them.
             self._pieces.clear()
         self._number += 1
         self._insert((int(kept.ticks[-1]), self._number, kept))
@@ -120,7 +121,10 @@ class Window:
         self._drop(upto)
 
     def shrink(self, keep_beyond: int | None) -> bool:
-        """Forget the oldest until the bound holds, but nothing beyond `keep_beyond` (None: no limit)."""
+        """Forget the oldest events until the bound holds, but nothing beyond `keep_beyond` (None: no limit).
+
+        Returns whether anything was forgotten.
+        """
         before = self.floor
         while self.bytes > self._bytes_max and self._batches:
             last = self._batches[0][0]
@@ -139,17 +143,17 @@ class Window:
 
     @property
     def end(self) -> int:
-        """Nothing is known, or was known once, beyond this."""
+        """The last tick of which anything is known, or was known before it was forgotten."""
         span = self.knowledge.known.span
         return max(self.knowledge.lost, self.floor, span[1] if span is not None else TICK_MIN)
 
     @property
     def is_full(self) -> bool:
-        """Over its bound: nothing more should be learnt before something is forgotten."""
+        """Whether the window is over its bound: it should learn nothing before it has forgotten something."""
         return self.bytes > self._bytes_max
 
     def events(self, base: int, upto: int) -> EventBatch | None:
-        """The events in `(base, upto]`, in order; None if there are none."""
+        """Return the events in `(base, upto]`, in order; None if there are none."""
         parts: list[EventBatch] = []
         for at in range(bisect_right(self._batches, base, key=lambda entry: entry[0]), len(self._batches)):
             last, _, batch = self._batches[at]
@@ -166,7 +170,7 @@ class Window:
         return whole
 
     def reach(self, base: int, upto: int) -> int:
-        """How far beyond `base`, at most `upto`, the events make one piece of a sensible size."""
+        """Return the tick, at most `upto`, up to which the events beyond `base` have about PIECE_BYTES."""
         size = 0
         for at in range(bisect_right(self._batches, base, key=lambda entry: entry[0]), len(self._batches)):
             last, _, batch = self._batches[at]
@@ -177,8 +181,8 @@ class Window:
                 return last
         return upto
 
-    def piece(self, base: int, upto: int) -> Piece | None:
-        """What is known beyond `base`, in a piece that others may share; None unless all up to `upto` is."""
+    def piece(self, base: int, upto: int) -> WindowPiece | None:
+        """Return a piece that begins at or before `base`; None unless all of `(base, upto]` is known."""
         for found in self._pieces:
             if found.base <= base < found.upto:
                 return found
@@ -187,7 +191,7 @@ class Window:
         stop = self.reach(base, self.knowledge.horizon(base))
         batch = self.events(base, stop)
         cuts = Cuts(batch) if batch is not None else None
-        found = Piece(base, stop, cuts, self.damaged.parts(base, stop))
+        found = WindowPiece(base, stop, cuts, self.damaged.parts(base, stop))
         self._pieces.append(found)
         return found
 
@@ -198,7 +202,7 @@ class Window:
 
 
 def rows_within(batch: EventBatch | None, base: int, upto: int) -> EventBatch | None:
-    """The rows in `(base, upto]` of a batch whose ticks increase; None if there are none."""
+    """Return the rows in `(base, upto]` of a batch whose ticks increase; None if there are none."""
     if batch is None or batch.count == 0:
         return None
     if base < batch.ticks[0] and batch.ticks[-1] <= upto:
@@ -208,7 +212,7 @@ def rows_within(batch: EventBatch | None, base: int, upto: int) -> EventBatch | 
 
 
 def unexpired(batch: EventBatch, wall: int) -> EventBatch | None:
-    """An event past its validity is silence for whoever has not got it yet."""
+    """Return the events that are within their validity at `wall`; None if there are none."""
     if batch.count == 1:
         validity_ms: int = PRELUDE.unpack_from(batch.body.data)[-1]
         is_alive = not validity_ms or int(batch.ticks[0]) + validity_ms * MILLISECOND > wall

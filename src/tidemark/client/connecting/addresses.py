@@ -1,4 +1,4 @@
-"""Where brokers are: `tidemark://host:port[,host:port...]`, any of which will do."""
+"""Addresses: `tidemark://host:port[,host:port...]` names brokers, any of which a client may connect to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PART = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/?#@\[\]]+))(
 
 
 class SocketAddress(NamedTuple):
-    """One broker's."""
+    """Where a broker, or a client that is called by its broker, listens."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class SocketAddress(NamedTuple):
 
 
 def parse_url(url: str) -> tuple[SocketAddress, ...]:
-    """The brokers that a URL names, in its order; ConfigError if it names none."""
+    """The brokers that `url` names, in its order, each once; ConfigError if it is malformed."""
     if not url.startswith(SCHEME):
         raise ConfigError(f"{url!r} is not a broker's URL: write {SCHEME}host:port", key="url")
     parts = url.removeprefix(SCHEME).removesuffix("/").split(",")
@@ -47,7 +47,7 @@ def parse_addresses(texts: Iterable[str]) -> tuple[SocketAddress, ...]:
 
 
 def parse_listen(text: str) -> SocketAddress:
-    """Where to listen, `host:port`; port 0 lets the system choose. ConfigError if it is anything else."""
+    """The address `host:port` to listen at; port 0 lets the system choose. ConfigError if it is malformed."""
     match = _PART.fullmatch(text)
     if match is None or match["port"] is None or int(match["port"]) > PORT_MAX:
         raise ConfigError(f"{text!r} is not an address: write host:port, like 127.0.0.1:0", key="listen")

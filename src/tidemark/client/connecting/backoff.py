@@ -1,4 +1,4 @@
-"""Back-off: how long to wait before trying again, longer each time, never all at the same time."""
+"""Back-off: how long to wait before trying again, longer each time, and different for every client."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Backoff:
         self._next = first
 
     def delay(self) -> float:
-        """Seconds to wait now."""
+        """The number of seconds to wait now; the next call returns about twice as many, up to the bound."""
         seconds, self._next = self._next, min(self._upto, 2 * self._next)
-        # Those who lost the same broker must not come back in step.
+        # Clients that lost the same broker must not all come back at the same moment.
         return seconds * (1 + self._chance()) / 2
 
     def reset(self) -> None:
-        """It worked: the next delay is short again."""
+        """The attempt succeeded: the next delay is short again."""
         self._next = self._first

@@ -1,7 +1,7 @@
 """BrokerConnection: one socket to one broker; frames in, frames out.
 
-Owns the handshake and the pings. A connection that this side opens begins with its greeting; one that a
-broker has opened begins with the broker's. Frames of one loop turn leave in one write; there is no task that
+Owns the handshake and the pings. A connection that the client opens begins with the client's greeting; a
+connection that a broker opens begins with the broker's. Frames of one loop turn leave in one write. No task
 reads: the loop puts what arrives into one buffer, and whole frames go to the owner at once.
 """
 
@@ -35,12 +35,13 @@ from tidemark.wire.versions import agree
 READ_BYTES_MAX = 256 << 10
 #: The socket counts as congested when this much waits to leave.
 WRITE_BYTES_MAX = 256 << 10
-#: Nothing heard for so long: ask. No answer for as long again: the broker is gone.
+#: After so much silence the client pings the broker; after as much again without an answer, the broker is
+#: lost.
 PING_SECONDS = 10.0
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """One connection. `welcome` is set when the broker has answered, `lost` when it is over."""
+    """One connection. `welcome` is done when the broker has answered, `lost` when it has ended."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         ping_seconds: float = PING_SECONDS,
         on_pushing: Callable[[BrokerConnection, Pushing], None] | None = None,
     ) -> None:
-        """`on_pushing`: a broker has called, and says so; instead of a greeting."""
+        """`greeting` is None if a broker opened the connection: `on_pushing` gets that broker's greeting."""
         self._loop = asyncio.get_running_loop()
         self._greeting = greeting
         self._on_pushing = on_pushing
@@ -59,11 +60,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._on_writable = on_writable
         self._ping_seconds = ping_seconds
         self.welcome: asyncio.Future[Welcome] = self._loop.create_future()
-        #: why it is over
+        #: why the connection ended
         self.lost: asyncio.Future[Exception] = self._loop.create_future()
-        #: the last frame on this connection was said
+        #: Rest was sent: nothing more is sent on this connection
         self.is_resting = False
-        #: the broker has closed it, and nothing went wrong
+        #: the broker closed the connection, without an error
         self.is_closed_well = False
         self._is_paused = False
         self._transport: asyncio.Transport | None = None
@@ -78,7 +79,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def host(self) -> str:
-        """Where this side is, as the broker sees it; "" when it is over."""
+        """The address of this side, as the broker sees it; "" when the connection has ended."""
         name: Any = None if self._transport is None else self._transport.get_extra_info("sockname")
         return str(name[0]) if isinstance(name, tuple) else ""
 
@@ -86,11 +87,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_congested(self) -> bool:
-        """What is sent now would wait; `on_writable` is called when it would not any more."""
+        """A frame that is sent now would wait; `on_writable` is called when it would not any more."""
         return self._is_paused or self._out_bytes >= WRITE_BYTES_MAX
 
     def send(self, frame: ClientFrame) -> None:
-        """Send with all else of this loop turn; WireError if the frame is over a limit."""
+        """Send a frame with the others of this loop turn; WireError if the frame is over a limit.
+
+        Does nothing if the connection has ended.
+        """
         pieces = encode(frame)
         if self._transport is None or self.is_resting:
             return
@@ -105,7 +109,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.flush()
 
     def flush(self) -> None:
-        """Send now: for who knows that this loop turn has nothing more to say."""
+        """Send the frames now: for callers that know that this loop turn has no more of them."""
         out, self._out = self._out, []
         was_congested, self._out_bytes = self._out_bytes >= WRITE_BYTES_MAX, 0
         if self._transport is not None and out:
@@ -114,13 +118,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self._on_writable()
 
     def rest(self, frame: Rest) -> None:
-        """Say the last frame: the broker will close."""
+        """Send Rest, the last frame on this connection: the broker will close it."""
         self.send(frame)
         self.flush()
         self.is_resting = True
 
     def close(self, error: Exception | None = None) -> None:
-        """End it; what was sent before still leaves unless there was an error."""
+        """End the connection; frames that were sent before still leave, unless there is an `error`."""
         transport = self._transport
         if transport is None:
             return
@@ -134,7 +138,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # From the loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is open: introduce ourselves."""
+        """The socket is open: send the greeting."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(WRITE_BYTES_MAX)
         found = transport.get_extra_info("socket")
@@ -145,11 +149,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_later(self._ping_seconds / 2, self._tick)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # as many as there are
-        """Where the loop reads to: the decoder keeps nothing of it."""
+        """The buffer that the loop reads into: the decoder keeps nothing of it."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come."""
+        """Bytes have arrived in the buffer."""
         self._heard_at = self._loop.time()
         self._is_pinged = False
         try:
@@ -158,7 +162,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close(error)
 
     def eof_received(self) -> None:
-        """The broker will say no more: close."""
+        """The broker will send no more: returning None closes the socket."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
@@ -167,11 +171,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._over(NotConnectedError(f"the connection was closed{reason}"))
 
     def pause_writing(self) -> None:
-        """Too much waits to leave."""
+        """Too many bytes wait to leave."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """It has left."""
+        """The bytes that waited have left."""
         self._is_paused = False
         self._on_writable()
 
@@ -203,7 +207,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise WireError(f"the broker began with {type(frame).__name__}, not with Welcome")
 
     def _tick(self) -> None:
-        """Ask whether the broker is there when it has been silent; give up when it does not answer."""
+        """Ping a broker that has been silent; end the connection if it has not answered."""
         silent = self._loop.time() - self._heard_at
         if silent >= 2 * self._ping_seconds:
             self.close(NotConnectedError(f"the broker has not answered for {silent:.0f} s"))
@@ -222,7 +226,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.lost.set_result(error)
         if not self.welcome.done():
             self.welcome.set_exception(error)
-            self.welcome.exception()  # whoever waits for it sees it; nobody may be waiting any more
+            self.welcome.exception()  # mark it as seen: it may be that nobody awaits it any more
 
 
 def _refusal(frame: Refused) -> TidemarkError:

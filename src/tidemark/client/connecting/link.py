@@ -1,7 +1,7 @@
 """Link: a connection to one of several brokers, made again whenever it is lost.
 
-The broker that was lost is tried first, since it may hold what was published and not yet acknowledged; then
-the others in turn, with a back-off once all were tried. It never gives up by itself.
+The link tries the broker that it lost first, since that one may hold events that were published and not yet
+acknowledged; then the others in turn, with a back-off once all were tried. It never gives up by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger("tidemark.client")
 
 
 class Link:
-    """Keeps one connection up. `on_up` and `on_down` alternate."""
+    """Keeps one connection up. Calls `on_up` and `on_down` in turn, and `on_frame` between them."""
 
     def __init__(
         self,
@@ -51,22 +51,26 @@ class Link:
         self._ping_seconds = ping_seconds
         self._connection: BrokerConnection | None = None
         self._task: asyncio.Task[None] | None = None
-        #: what each address answered last
+        #: address -> why the last attempt to connect there failed
         self._errors: dict[SocketAddress, Exception] = {}
         self.welcome: Welcome | None = None
 
     @property
     def is_up(self) -> bool:
-        """A broker has welcomed us and is not lost."""
+        """A broker has welcomed this client and is not lost."""
         return self.welcome is not None
 
     @property
     def is_congested(self) -> bool:
-        """What is sent now would wait for what was sent before."""
+        """A frame that is sent now would wait for frames that were sent before."""
         return self._connection is None or self._connection.is_congested
 
     async def open(self, timeout: float) -> Welcome:
-        """Connect for the first time; NotConnectedError with what each broker answered if none is there."""
+        """Connect for the first time, and return the broker's welcome.
+
+        NotConnectedError, with what each broker answered, if none has welcomed this client within `timeout`
+        seconds; VersionError, or RefusedError with the code "address", if all brokers answered so.
+        """
         loop = asyncio.get_running_loop()
         first: asyncio.Future[Welcome] = loop.create_future()
         self._task = loop.create_task(self._run(first), name="tidemark link")
@@ -81,34 +85,31 @@ class Link:
             raise
 
     def send(self, frame: ClientFrame) -> None:
-        """Send, if a broker is there; whoever needs an answer sends again when the link is up again."""
+        """Send a frame if a broker is connected. Callers that need an answer send again in `on_up`."""
         if self._connection is not None and self.is_up:
             self._connection.send(frame)
 
     def flush(self) -> None:
-        """What was sent leaves now, not only at the end of the loop turn."""
+        """Let frames that were sent leave now, not only at the end of the loop turn."""
         if self._connection is not None:
             self._connection.flush()
 
     def reset(self, error: TidemarkError) -> None:
-        """The broker broke the protocol: start over."""
+        """The broker broke the protocol: end the connection and make another one."""
         if self._connection is not None:
             self._connection.close(error)
 
     def move(self, addresses: Sequence[SocketAddress], reason: str) -> None:
-        """Leave the broker for one of those at `addresses`, or else for another of the client's own.
-
-        The broker that is left is tried again only if no other answers.
-        """
+        """Connect to another broker: first to `addresses`, and to this broker only if no other answers."""
         if self._connection is None or self._connection.lost.done():
-            return  # it has said so before
+            return  # the broker has asked for this before
         present, *others = self._addresses
         order = [each for each in dict.fromkeys([*addresses, *others]) if each != present]
         self._addresses = [*order, present]
         self._connection.close(NotConnectedError(reason))
 
     async def close(self) -> None:
-        """End it for good."""
+        """End the connection for good."""
         if self._connection is not None:
             self._connection.close()
         if self._task is not None:
@@ -135,11 +136,11 @@ class Link:
             if loop.time() - up_at >= STEADY_SECONDS:
                 self._backoff.reset()
             else:
-                # Welcomed and thrown out, again and again perhaps.
+                # The broker welcomed the client and ended the connection at once, perhaps again and again.
                 await asyncio.sleep(self._backoff.delay())
 
     async def _until_lost(self, connection: BrokerConnection) -> Exception:
-        """Why it is over, once it is."""
+        """Wait until the connection has ended; return why."""
         return await connection.lost
 
     async def _connect(self, first: asyncio.Future[Welcome]) -> BrokerConnection:
@@ -151,7 +152,7 @@ class Link:
                     self._errors[address] = error
                     log.info("cannot connect to %s: %s", address, error)
                     continue
-                # From now on it is the one to return to.
+                # From now on this is the broker that the link returns to first.
                 self._addresses.remove(address)
                 self._addresses.insert(0, address)
                 return connection
@@ -161,7 +162,7 @@ class Link:
             await asyncio.sleep(self._backoff.delay())
 
     async def _try(self, address: SocketAddress) -> BrokerConnection:
-        """A connection on which the broker has welcomed us."""
+        """A connection on which the broker at `address` has welcomed this client; raises if it does not."""
         return await self._greeted(address, Connect(self._client, PROTOCOL_OLDEST, PROTOCOL_NEWEST))
 
     async def _greeted(self, address: SocketAddress, greeting: Connect | Resume) -> BrokerConnection:
@@ -194,10 +195,10 @@ class Link:
 
 
 def _is_final(error: Exception) -> bool:
-    """Trying again will not help."""
+    """Trying again would not help."""
     return isinstance(error, VersionError) or (isinstance(error, RefusedError) and error.code == "address")
 
 
 def closed() -> ClosedError:
-    """The error of whoever uses a client that was closed."""
+    """The error of using a client that was closed."""
     return ClosedError("the client is closed: open a new one with tidemark.connect(...)")

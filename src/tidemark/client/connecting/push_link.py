@@ -1,9 +1,10 @@
-"""PushLink: a link that is mostly no connection at all.
+"""PushLink: a link that has no connection most of the time.
 
-It holds a lease at the broker and listens. When nothing was said for a while the broker closes the connection
-and this side is parked; when there is something for it the broker calls, shows the key, and is shown the
-ticket. What this side has to say makes it call the broker; what can wait, acknowledgements, goes with the
-next connection. It calls by itself before the lease ends. A connection that is lost instead of put to rest
+The link holds a lease at the broker, and listens. When no frame was sent for a while the broker closes the
+connection and this side is parked. When the broker has an event for it, the broker opens a connection to this
+side and presents the key of the lease; this side answers with the ticket of the lease. A frame that this side
+sends while it is parked makes it connect to the broker; acknowledgements can wait for the next connection.
+This side also connects by itself before the lease ends. A connection that breaks, and was not put to rest,
 ends the lease: then everything starts over, as with any link.
 """
 
@@ -40,18 +41,18 @@ from tidemark.wire.frames import (
 from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
 
 KEY_BYTES = 16
-#: Connections that have not shown the key.
+#: How many connections may be open that have not presented the key.
 STRANGERS_MAX = 16
-#: Credit waits this long for a connection that comes anyway.
+#: How long credit waits for a connection that is made for another reason.
 CREDIT_SECONDS = 1.0
-#: For so long a broker that cannot be reached is called again before it counts as lost.
+#: How long the link tries to reach the broker again before it counts as lost.
 RESUME_SECONDS = 5.0
-#: How long closing waits for the broker to learn of it.
+#: How long closing waits for a connection on which to tell the broker.
 GOODBYE_SECONDS = 2.0
 
 
 class PushLink(Link):
-    """See above."""
+    """A link with a lease: up while the lease holds, connected only while there is something to send."""
 
     def __init__(
         self,
@@ -69,20 +70,21 @@ class PushLink(Link):
         self._on_client_frame = on_frame
         self._listener: asyncio.Server | None = None
         self._key = token_hex(KEY_BYTES)
-        #: of the lease that there is
+        #: the ticket of the lease; "" if there is no lease
         self._ticket = ""
         self._leased: asyncio.Future[Leased] | None = None
-        #: for how long the broker waits for us, as it said last
+        #: for how long the broker waits for this client, as it said last
         self._granted_seconds = lease_seconds
-        #: brokers that have called: who has not shown the key, and who has
+        #: connections that were opened to this side: those that have not presented the key, and the one that
+        #: has
         self._strangers: dict[BrokerConnection, None] = {}
         self._pushed: BrokerConnection | None = None
         self._is_calling = False
-        #: parked: when to call, and that this or who has called has changed
+        #: while parked: when to connect to the broker; the event is set when that, or `_pushed`, changes
         self._call_at = 0.0
         self._stirred = asyncio.Event()
         self._is_back = asyncio.Event()
-        #: said while there was no connection
+        #: frames, acknowledgements and credit that were sent while parked
         self._waiting: list[ClientFrame] = []
         self._acks: dict[str, CheckpointToken] = {}
         self._credit: dict[str, int] = {}
@@ -91,21 +93,21 @@ class PushLink(Link):
 
     @property
     def is_parked(self) -> bool:
-        """There is a lease and no connection to say anything on."""
+        """There is a lease, and no connection that frames can be sent on."""
         return self.is_up and (self._connection is None or self._connection.is_resting)
 
     @property
     def is_congested(self) -> bool:
-        """What is sent now would wait for what was sent before."""
+        """A frame that is sent now would wait for frames that were sent before."""
         return bool(self._waiting) if self.is_parked else super().is_congested
 
     @property
     def listens_at(self) -> SocketAddress:
-        """Where it is called, once it is open."""
+        """Where this side listens, once the link is open."""
         return self._listen
 
     async def open(self, timeout: float) -> Welcome:
-        """Listen, and connect for the first time; ConfigError if it cannot listen there."""
+        """Listen, and connect for the first time; ConfigError if the link cannot listen there."""
         loop = asyncio.get_running_loop()
         try:
             self._listener = await loop.create_server(self._accepted, *self._listen)
@@ -118,7 +120,7 @@ class PushLink(Link):
         return await super().open(timeout)
 
     def send(self, frame: ClientFrame) -> None:
-        """Send it, or keep it for the next connection and see to it that there is one."""
+        """Send a frame, or keep it for the next connection, which is made soon unless the frame can wait."""
         if not self.is_parked:
             super().send(frame)
         elif isinstance(frame, Ack) and not frame.ticket:
@@ -132,7 +134,7 @@ class PushLink(Link):
             self._stir(0.0)
 
     async def close(self) -> None:
-        """End the lease, and all of it."""
+        """End the lease, the connection and the listening."""
         if self.is_parked:
             self._stir(0.0)
             with suppress(TimeoutError):
@@ -170,7 +172,7 @@ class PushLink(Link):
         self._ticket, self._granted_seconds = answer.ticket, answer.seconds
 
     def _called_at(self, connection: BrokerConnection) -> SocketAddress:
-        """Whoever listens everywhere is called where the broker sees it."""
+        """The address that the broker is to call; for one that listens everywhere, as the broker sees it."""
         is_everywhere = ip_address(self._listen.host).is_unspecified
         return SocketAddress(connection.host, self._listen.port) if is_everywhere else self._listen
 
@@ -192,7 +194,7 @@ class PushLink(Link):
         self._granted_seconds = seconds
         self._is_back.clear()
         self._call_at = asyncio.get_running_loop().time() + seconds / 2
-        # Said between a call of the broker and this: it has had no connection to go out on.
+        # Frames that were sent after the connection was put to rest had no connection to leave on.
         if self._waiting or self._credit:
             self._stir(0.0)
 
@@ -219,7 +221,10 @@ class PushLink(Link):
             self._is_back.set()
 
     async def _back(self) -> BrokerConnection:
-        """Wait until the broker calls, or it is time to call; the connection. Errors: the lease is lost."""
+        """Wait until the broker connects, or it is time to connect; return the connection.
+
+        Raises if the lease is lost: OSError, NotConnectedError, RefusedError.
+        """
         loop = asyncio.get_running_loop()
         while self._pushed is None and loop.time() < self._call_at:
             self._stirred.clear()
@@ -258,7 +263,7 @@ class PushLink(Link):
     def _say_what_waits(self) -> None:
         assert self._connection is not None
         if self._connection.is_resting:
-            return  # parked again before anything could be said
+            return  # parked again before anything could be sent
         acks = (Ack(tuple(self._acks.items())),) if self._acks else ()
         credit = tuple(Credit(name, granted) for name, granted in self._credit.items())
         for frame in (*self._waiting, *credit, *acks):
@@ -270,11 +275,11 @@ class PushLink(Link):
         self._on_writable()
 
     def _stir(self, seconds: float) -> None:
-        """Call the broker within so many seconds."""
+        """Connect to the broker within so many seconds."""
         self._call_at = min(self._call_at, asyncio.get_running_loop().time() + seconds)
         self._stirred.set()
 
-    # Who calls.
+    # Connections from brokers.
 
     def _protocol(self, greeting: Connect | Resume) -> BrokerConnection:
         return BrokerConnection(greeting, self._heard, self._on_writable, ping_seconds=self._ping_seconds)
@@ -300,13 +305,13 @@ class PushLink(Link):
             called.close()
 
     def _called(self, called: BrokerConnection, frame: Pushing) -> None:
-        """Somebody has called. Only the broker that holds the lease knows the key."""
+        """A connection was opened to this side. Only the broker that holds the lease knows the key."""
         if not compare_digest(frame.key.encode(), self._key.encode()):
             reason = "this is not the key of a lease that is held here"
             called.send(Refused("connect", frame.broker, "unknown", reason))
             called.close()
         elif not self.is_parked or self._is_calling or self._pushed is not None:
-            called.close()  # there is another connection already
+            called.close()  # there already is another connection
         else:
             self._strangers.pop(called, None)
             self._pushed = called

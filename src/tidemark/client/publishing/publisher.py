@@ -12,7 +12,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 from tidemark.client.connecting.backoff import Backoff
@@ -35,6 +34,7 @@ from tidemark.message.batches.batch import (
     EventBatch,
     Shape,
 )
+from tidemark.wire import rendezvous
 from tidemark.wire.frames import Publish, Published, Refused, Welcome
 
 #: Bytes of events that may be published and not acknowledged; beyond that, publishing waits.
@@ -205,7 +205,7 @@ class Publisher:
             reason = "it hosts no pubend, so nothing can be published there: connect to another broker"
             raise RefusedError(reason, what="publish", name=broker, code="pubend")
         # The hash spreads publishers over the pubends, and leads each publisher to the same one every time.
-        return self._pinned or max(hosted, key=lambda pubend: _weight(self._publisher, pubend))
+        return self._pinned or rendezvous.chosen(self._publisher, hosted)
 
     def _make_stream(self, pubend: str, first: int) -> PublisherStream:
         self._streams_made += 1
@@ -429,8 +429,3 @@ class Publisher:
     def _check_open(self) -> None:
         if self._closed:
             raise closed()
-
-
-def _weight(publisher: str, pubend: str) -> bytes:
-    """Rendezvous hashing: a pubend that comes or goes moves only the publishers that it must."""
-    return blake2b(f"{publisher}\0{pubend}".encode(), digest_size=8).digest()

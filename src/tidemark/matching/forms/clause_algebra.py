@@ -1,4 +1,4 @@
-"""Clauses as boxes: how two meet, when one covers another, and how a set of them shrinks without loss."""
+"""Clauses as boxes: their intersection, covering, and how a set of clauses shrinks without loss."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidemark.message.types import Path
 
 
 def box(path: Path, constraint: Constraint | None) -> list[Clause]:
-    """One constraint as a set of clauses: none when nothing satisfies it."""
+    """The clauses of one constraint: one, or none for the constraint None that nothing satisfies."""
     return [] if constraint is None else [Clause(((path, constraint),))]
 
 
 def make_clause(constraints: dict[Path, Constraint], residuals: Iterable[Node]) -> Clause:
-    """The clause of these, in the order that clauses keep."""
+    """The clause of these constraints and residuals, in the order that `Clause` asks for."""
     unique = tuple(dict.fromkeys(residuals))
     if len(unique) > 1:
         unique = tuple(sorted(unique, key=render))
@@ -26,7 +26,7 @@ def make_clause(constraints: dict[Path, Constraint], residuals: Iterable[Node]) 
 
 
 def meet(a: Clause, b: Clause) -> Clause | None:
-    """What lies in both; None when nothing can."""
+    """The clause of the events in both clauses; None when there can be none."""
     if not (a.constraints or a.residuals):
         return b
     constraints = dict(a.constraints)
@@ -39,7 +39,7 @@ def meet(a: Clause, b: Clause) -> Clause | None:
 
 
 def covers_clause(a: Clause, b: Clause) -> bool:
-    """Does every event of `b` lie in `a`? True only when sure."""
+    """Does every event in `b` lie in `a`? False also means "not known"."""
     if len(a.constraints) > len(b.constraints) + len(b.residuals):
         return False
     held = dict(b.constraints)
@@ -49,7 +49,7 @@ def covers_clause(a: Clause, b: Clause) -> bool:
 
 
 def absorb(clauses: Sequence[Clause]) -> list[Clause]:
-    """Without those that another one covers; of two that cover each other the first stays."""
+    """The clauses without those that another one covers; of two that cover each other the first stays."""
     kept: list[Clause] = []
     for new in clauses:
         if any(covers_clause(old, new) for old in kept):
@@ -60,10 +60,13 @@ def absorb(clauses: Sequence[Clause]) -> list[Clause]:
 
 
 def unite(clauses: Iterable[Clause], values_max: int | None = None) -> list[Clause]:
-    """Clauses equal but for the values listed for one field become one, of at most `values_max` values."""
+    """The clauses, with those that differ only in the values listed for one field made one.
+
+    Such a clause lists at most `values_max` values; more values make several clauses.
+    """
     united = list(dict.fromkeys(clauses))
     count = len(united) + 1
-    while 1 < len(united) < count:  # united at one field, two may now be united at another
+    while 1 < len(united) < count:  # clauses united at one field may now differ in one other field only
         count = len(united)
         for path in _listed_paths(united):
             united = _unite_at(path, united, values_max)
@@ -71,7 +74,7 @@ def unite(clauses: Iterable[Clause], values_max: int | None = None) -> list[Clau
 
 
 def clause_text(item: Clause) -> tuple[str, ...]:
-    """Sorts clauses the same way every time, whatever they hold."""
+    """A key that sorts clauses the same way in every run."""
     held = (f"{path!r} {_constraint_text(constraint)}" for path, constraint in item.constraints)
     return (*held, *map(render, item.residuals))
 
@@ -108,7 +111,7 @@ def _unite_at(path: Path, clauses: Sequence[Clause], values_max: int | None) -> 
 
 
 def _united(path: Path, group: Sequence[Clause], values_max: int | None) -> list[Clause]:
-    """The group, which differs in the values listed at `path` only, in as few clauses as possible."""
+    """The clauses of a group that differ only in the values listed at `path`, as few as possible."""
     values = ordered({value for item in group for value in _listed(item, path)})
     size = values_max or len(values)
     pieces = (one_of(frozenset(values[at : at + size])) for at in range(0, len(values), size))
@@ -123,5 +126,5 @@ def _listed(item: Clause, path: Path) -> frozenset[Value]:
 
 
 def _constraint_text(constraint: Constraint) -> str:
-    # The order of a set's items in its repr is that of its hashes, which change from run to run.
+    # The repr of a set has its items in the order of their hashes, which changes from run to run.
     return repr(sorted(map(repr, constraint.values))) if isinstance(constraint, OneOf) else repr(constraint)

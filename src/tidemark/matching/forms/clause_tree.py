@@ -1,4 +1,4 @@
-"""Clauses back to a selector: the inverse of normalise.
+"""Clauses back to a selector's tree: the inverse of `normalise`.
 
 The tree can be rendered and parsed again, and its normal form is the clauses it was made from.
 """
@@ -34,7 +34,7 @@ _ESCAPE = "\\"
 
 
 def clauses_to_tree(clauses: Sequence[Clause], fields: FieldTypes | None = None) -> Node:
-    """The condition that any of the clauses holds. Without `fields` no field is a timestamp."""
+    """The condition that any of the clauses holds. Without `fields` no field is taken for a timestamp."""
     branches = [_branch(clause, fields) for clause in clauses]
     if not branches:
         return FALSE
@@ -53,7 +53,7 @@ def _branch(clause: Clause, fields: FieldTypes | None) -> Node:
 
 
 def _flat(kind: type[And] | type[Or], nodes: Iterable[Node]) -> list[Node]:
-    """A chain of ANDs is one AND, as the parser makes it."""
+    """The nodes, with the operands in place of each node of this kind: a chain of ANDs is one AND."""
     return [operand for node in nodes for operand in (node.operands if isinstance(node, kind) else (node,))]
 
 
@@ -119,7 +119,7 @@ def _literal(value: Value, is_timestamp: bool) -> Literal:
 
 
 def _decimal(value: Decimal) -> Literal:
-    """A whole number where a literal can be one, else digits that are read as approximate."""
+    """A whole number if an exact literal can hold it, else an approximate literal with the same digits."""
     if LONG_MIN <= value <= LONG_MAX and value == int(value):
         return Literal(int(value), str(int(value)))
     text = str(value)

@@ -21,22 +21,22 @@ from tidemark.message.types import Path
 #: A constant in a field's own domain.
 Value = bool | int | float | Decimal | str | bytes
 
-#: More clauses than this in normal form and a selector is evaluated as a tree instead.
+#: A selector with more clauses than this in normal form is evaluated as a tree instead.
 CLAUSES_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """The field is one of these values (one value: equality)."""
+    """The field is one of these values; a single value is equality."""
 
     values: frozenset[Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The field lies between low and high; None is unbounded. At least one end is bounded.
+    """The field lies between low and high; None is an end without bound. At least one end has a bound.
 
-    A string prefix is an interval too: LIKE 'ab%' is low 'ab' closed, high 'ac' open.
+    A string prefix is an interval too: LIKE 'ab%' is from 'ab', included, to 'ac', not included.
     """
 
     low: Value | None
@@ -47,12 +47,12 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """IS NOT NULL (implied by OneOf and Interval, so it never stands beside them)."""
+    """The field IS NOT NULL. OneOf and Interval imply it, so it never stands beside them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """IS NULL."""
+    """The field IS NULL."""
 
 
 Constraint = OneOf | Interval | Present | Absent
@@ -60,10 +60,10 @@ Constraint = OneOf | Interval | Present | Absent
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """All constraints hold and all residuals are true. No constraints, no residuals: everything matches.
+    """A conjunction: all constraints hold and all residuals are true. An empty clause matches every event.
 
-    `constraints` has at most one entry a path, sorted by path. `residuals` are conditions that are not a
-    set of values of one field (arithmetic, two fields, general LIKE, <>, dynamic fields), sorted by text.
+    `constraints` has at most one entry for each path, sorted by path. `residuals` are conditions that are not
+    a set of values of one field (arithmetic, two fields, general LIKE, <>, dynamic fields), sorted by text.
     """
 
     constraints: tuple[tuple[Path, Constraint], ...]

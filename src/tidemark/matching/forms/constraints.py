@@ -1,11 +1,11 @@
-"""Sets of values of one field: which values they admit, and how two of them meet.
+"""Constraints as sets of values of one field: which values they admit, how two intersect, contain and span.
 
-All of it is about constants of one field's own domain (see `matching.forms.clauses`), so plain operators
-compare them. Constants of different Python types come only from fields that are typed differently in two
-schemas; nothing is claimed about such a pair: neither contains the other and their hull is wide.
+Constants are in the field's own domain (see `matching.forms.clauses`), so plain operators compare them.
+Constants of different Python types come only from fields that are typed differently in two schemas; of such a
+pair neither contains the other, and the hull is Present.
 
-Every result is in canonical form: an interval holds more than one value, is not empty and has at least one
-end; booleans are never listed in full.
+Every result is in canonical form: an interval holds more than one value and has at least one bound, and a
+list never has both booleans.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BOTH = frozenset((False, True))
 
 
 def one_of(values: frozenset[Value]) -> Constraint | None:
-    """The field is one of `values`; None when there are none."""
+    """The constraint that the field is one of `values`; None when there are none."""
     if not values:
         return None
     # True == 1, so the two numbers 0 and 1 look like both truth values.
@@ -31,7 +31,7 @@ def one_of(values: frozenset[Value]) -> Constraint | None:
 def interval(
     low: Value | None, high: Value | None, low_open: bool = False, high_open: bool = False
 ) -> Constraint | None:
-    """The field lies between `low` and `high`; None when no value does."""
+    """The constraint that the field lies between `low` and `high`; None when no value does."""
     if low is None and high is None:
         return Present()
     if low is None or high is None:
@@ -51,12 +51,12 @@ def admits(constraint: Constraint, value: Any) -> bool:
         case OneOf(values):
             return value in values
         case Interval():
-            # NaN is out of every interval: one end is bounded, and no comparison with NaN is true.
+            # NaN is in no interval: at least one end has a bound, and no comparison with NaN is true.
             return value is not None and _above_low(constraint, value) and _below_high(constraint, value)
 
 
 def intersect(a: Constraint, b: Constraint) -> Constraint | None:
-    """What satisfies both, which are of one domain; None when nothing can."""
+    """The constraint of the values that satisfy both, which are of one domain; None when none can."""
     if isinstance(a, Absent) or isinstance(b, Absent):
         return a if a == b else None
     if isinstance(a, Present):
@@ -73,7 +73,10 @@ def intersect(a: Constraint, b: Constraint) -> Constraint | None:
 
 
 def contains(a: Constraint, b: Constraint) -> bool:
-    """Does every value that satisfies `b` satisfy `a`? May miss what only a field's width could tell."""
+    """Does every value that satisfies `b` satisfy `a`?
+
+    False also means "not known": the width of the field's type is not taken into account.
+    """
     if isinstance(a, Absent) or isinstance(b, Absent):
         return a == b
     if isinstance(a, Present):
@@ -88,7 +91,7 @@ def contains(a: Constraint, b: Constraint) -> bool:
 
 
 def hull(a: Constraint, b: Constraint) -> Constraint | None:
-    """The least constraint that admits what either does; None when that is everything, NULL included."""
+    """The least constraint that admits every value that `a` or `b` admits; None when NULL is among others."""
     if isinstance(a, Absent) or isinstance(b, Absent):
         return a if a == b else None
     if isinstance(a, Present) or isinstance(b, Present) or not _alike(a, b):
@@ -99,7 +102,7 @@ def hull(a: Constraint, b: Constraint) -> Constraint | None:
 
 
 def span(a: OneOf | Interval, b: OneOf | Interval) -> Constraint:
-    """From the least to the greatest of both, which are of one domain."""
+    """The interval from the least to the greatest value of both, which are of one domain."""
     a, b = as_interval(a), as_interval(b)
     low, low_open = (a.low, a.low_open) if _starts_before(a, b) else (b.low, b.low_open)
     high, high_open = (a.high, a.high_open) if _ends_after(a, b) else (b.high, b.high_open)
@@ -109,7 +112,7 @@ def span(a: OneOf | Interval, b: OneOf | Interval) -> Constraint:
 
 
 def as_interval(constraint: OneOf | Interval) -> Interval:
-    """From the least to the greatest value; of a single value it is not canonical."""
+    """The interval from the least to the greatest value; for a single value it is not canonical."""
     if isinstance(constraint, Interval):
         return constraint
     values = ordered(constraint.values)
@@ -123,7 +126,7 @@ def ordered(values: Iterable[Value]) -> list[Value]:
 
 
 def order_key(constraint: Constraint) -> tuple[Any, ...]:
-    """Sorts constraints on one field by where they start, then where they end, then what they hold."""
+    """A key that sorts constraints on one field by their start, then their end, then their values."""
     if isinstance(constraint, Present | Absent):
         return (isinstance(constraint, Absent), (0,), (1,))
     ends = as_interval(constraint)
@@ -160,7 +163,7 @@ def _ends_after(a: Interval, b: Interval) -> bool:
 
 
 def _lists_all(a: OneOf, b: Interval) -> bool:
-    """Is every value of the interval listed? Only integers can be counted; both of their ends are in."""
+    """Is every value of the interval listed? Only integers can be counted; their intervals are closed."""
     if type(b.low) is not int or type(b.high) is not int or b.high - b.low >= len(a.values):
         return False
     return a.values.issuperset(range(b.low, b.high + 1))
@@ -172,7 +175,7 @@ def _alike(a: OneOf | Interval, b: OneOf | Interval) -> bool:
 
 
 def _constant(constraint: OneOf | Interval) -> Value | None:
-    """Any constant of it."""
+    """Any constant of the constraint."""
     if isinstance(constraint, OneOf):
         return next(iter(constraint.values))
     return constraint.high if constraint.low is None else constraint.low

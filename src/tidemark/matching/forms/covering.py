@@ -1,7 +1,8 @@
 """Covering: does one selector match all that another matches?
 
-Says yes only when sure: an upstream broker that forwards for `a` alone then loses nothing for `b`. A clause
-covers another when its box contains the other's and its residuals follow from what the other has.
+The functions return True only when that is certain: an upstream broker that forwards for `a` alone then loses
+nothing for `b`. A clause covers another when its box contains the other's box and its residuals follow from
+the other's constraints and residuals.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def covers_selector(a: Selector | Node, b: Selector | Node, fields: FieldTypes) 
 
 
 def covers_interest(a: TopicInterest, b: TopicInterest) -> bool:
-    """Does `a` get every event that `b` gets?"""
+    """Does `a` match every event, of every topic, that `b` matches?"""
     if b.clauses == ():
         return True
     if not a.pattern.covers(b.pattern):
@@ -71,7 +72,7 @@ def clauses_under(interest: TopicInterest, fields: FieldTypes) -> tuple[Clause, 
 
 
 def _covers_normal(a: Sequence[Clause] | None, b: Sequence[Clause] | None) -> bool:
-    """Without a normal form only what holds for any selector is known."""
+    """`covers` for selectors that may lack a normal form, of which little is known then."""
     if a is None or b is None:
         return b == () or a == (EVERYTHING,)
     return covers(a, b)
@@ -82,7 +83,10 @@ def _covers_one(a: Sequence[Clause], narrow: Clause) -> bool:
 
 
 def _covers_pieces(a: Sequence[Clause], narrow: Clause) -> bool:
-    """Has each value of some list in `narrow` a clause of `a` that covers it? i > 5 OR i < 3 has 1 and 9."""
+    """Is each value that `narrow` lists for some field covered by a clause of `a`?
+
+    So `i > 5 OR i < 3` covers `i IN (1, 9)`, though neither clause does.
+    """
     if len(a) < 2:
         return False
     lists = ((path, held.values) for path, held in narrow.constraints if isinstance(held, OneOf))

@@ -1,9 +1,8 @@
-"""The domains that constraints live in: how a literal becomes a set of one field's values.
+"""The domains of constraints: how a comparison with a literal becomes a set of one field's values.
 
-Promises that the set is exactly the values for which the comparison is true by the rules of
-`matching.selectors.tree`, at every edge: integers beside approximate literals by Java's promotion, decimals
-by the literal's digits as written, doubles without -0.0, timestamps as whole microseconds, prefixes as
-ranges of code points.
+The set is exactly the values for which the comparison is true by the rules of `matching.selectors.tree`, at
+every edge: integers compare with approximate literals by Java's promotion, decimals with the literal's digits
+as written, doubles have no -0.0, timestamps are whole microseconds, prefixes are ranges of code points.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ def type_at(path: Path, fields: FieldTypes) -> Type | None:
 
 
 def instant(since: int) -> datetime:
-    """The inverse of `microseconds`."""
+    """The datetime of a number of microseconds: the inverse of `microseconds`."""
     return EPOCH + timedelta(microseconds=since)
 
 
-#: The least and the greatest value of the kinds that are integers. Timestamps are read back as datetimes.
+#: The least and the greatest value of the kinds that are integers; of timestamps, those that a datetime has.
 RANGES: dict[Kind, tuple[int, int]] = {
     Kind.INT: (INT32_MIN, INT32_MAX),
     Kind.LONG: (INT64_MIN, INT64_MAX),
@@ -60,12 +59,12 @@ RANGES: dict[Kind, tuple[int, int]] = {
 
 
 def domain_value(value: Any) -> Any:
-    """What a constraint is asked about for this value of an event."""
+    """An event's value in the domain of constraints: microseconds for a datetime, else the value itself."""
     return microseconds(value) if isinstance(value, datetime) else value
 
 
 def exact_decimal(literal: Literal) -> Decimal:
-    """The digits as written, without trailing zeros so that equal values look equal."""
+    """The literal's digits as a Decimal, without trailing zeros, so that equal values have equal digits."""
     assert not isinstance(literal.value, bool | str | bytes | datetime)
     # Constructing is exact; Decimal's own normalize() would round to the context's precision.
     sign, digits, exponent = Decimal(literal.text or literal.value).as_tuple()
@@ -79,13 +78,13 @@ def exact_decimal(literal: Literal) -> Decimal:
 
 
 def is_comparable(item: Atomic, literal: Literal) -> bool:
-    """Are a field of this type and the literal of like types? If not they compare as unknown."""
+    """Are a field of this type and the literal of like types? If not, comparing them is unknown."""
     # A bool is an int to isinstance, but no number to a selector.
     return type(literal.value) in _LITERAL_TYPES[item.kind]
 
 
 def comparison(item: Atomic, op: CompareOp, literal: Literal) -> Constraint | None:
-    """The values v of a field with `v op literal`, comparable and finite; None when there are none."""
+    """The constraint of the values v with `v op literal`, which is comparable; None when there are none."""
     assert op != "<>"
     assert is_comparable(item, literal)
     if item.kind in RANGES:
@@ -94,7 +93,7 @@ def comparison(item: Atomic, op: CompareOp, literal: Literal) -> Constraint | No
 
 
 def prefixed(prefix: str) -> Constraint:
-    """The strings that start with `prefix`."""
+    """The constraint of the strings that start with `prefix`."""
     if not prefix:
         return Present()
     high = successor(prefix)
@@ -102,7 +101,7 @@ def prefixed(prefix: str) -> Constraint:
 
 
 def successor(prefix: str) -> str | None:
-    """The least string above all that start with `prefix`; None when there is none."""
+    """The least string above all strings that start with `prefix`; None when there is none."""
     kept = prefix.rstrip(chr(_CODE_POINT_MAX))
     if not kept:
         return None
@@ -111,7 +110,7 @@ def successor(prefix: str) -> str | None:
 
 
 def order(value: Value, literal: Literal) -> int | None:
-    """-1, 0 or 1: is the field's value below, at or above the literal? None when they are of unlike types."""
+    """-1, 0 or 1 for a field's value below, equal to or above the literal; None when the types are unlike."""
     constant: Any = domain_value(literal.value)
     if isinstance(value, Decimal) and type(constant) in (int, float):
         constant = exact_decimal(literal)
@@ -135,7 +134,10 @@ def _constant(item: Atomic, literal: Literal) -> Value:
 
 
 def _integers(op: CompareOp, c: int | float, least: int, greatest: int) -> Constraint | None:
-    """The integers of [least, greatest] that compare so, in closed form; a full range is just presence."""
+    """The constraint of the integers v of [least, greatest] with `v op c`, as a closed interval.
+
+    It has no bound at `least` or `greatest`; None when there are no such integers.
+    """
     if isinstance(c, float):
         bounds = integer_bounds(op, c, least, greatest)
     else:

@@ -1,10 +1,10 @@
-"""When is a residual condition sure to be true, given something else that is?
+"""Implication: is a residual condition certainly true, given a constraint or another condition that is?
 
-Only what is cheap to decide is decided: a condition on one operand and literals, given a constraint on that
-field, or another such condition on the same operand. False means "not known to be".
+Only two cases are decided, because they are cheap: a condition on one operand and literals follows from a
+constraint on that field, or from another such condition on the same operand. False means "not known".
 
-The second needs no types, so that `a > 10` follows from `a > 20` for a field whose type nobody knows:
-whatever number `a` is, its comparison with a literal is monotone in the double nearest to the literal, so
+The second case needs no types, so that `a > 10` follows from `a > 20` for a field whose type is not known.
+Whatever number `a` is, its comparison with a literal is monotone in the double nearest to the literal, so
 literals with different nearest doubles are ordered alike for integers, doubles and decimals.
 """
 
@@ -29,10 +29,10 @@ from tidemark.matching.selectors.tree import (
 )
 from tidemark.message.types import Path
 
-#: operand op literal, without the operand.
+#: `operand op literal` without the operand
 _Comparison = tuple[CompareOp, Literal]
 
-#: What x op c tells of the sign of x - c: the signs it may have.
+#: op -> the signs that x - c can have when `x op c` is true
 _SIGNS: dict[CompareOp, frozenset[int]] = {
     "=": frozenset((0,)),
     "<>": frozenset((-1, 1)),
@@ -44,9 +44,9 @@ _SIGNS: dict[CompareOp, frozenset[int]] = {
 
 
 def needs_value(residual: Node, path: Path) -> bool:
-    """Is `residual` surely not true when the field is NULL?"""
+    """Is `residual` certainly not true when the field is NULL?"""
     match residual:
-        case Between(operand, negated=True):  # true by the one end though the other is NULL
+        case Between(operand, negated=True):  # one end can make it true though the other end is NULL
             return path in paths_of(operand)
         case Compare() | Between() | In() | Like() | FieldRef() | Not(FieldRef()):
             return path in paths_of(residual)
@@ -94,7 +94,10 @@ def _is_beyond(end: Value | None, is_open: bool, literal: Literal, side: int) ->
 
 
 def _ways(node: Node) -> tuple[Node | None, list[list[_Comparison]]]:
-    """(operand, ways to be true, each of facts that hold together); no operand when not that simple."""
+    """The operand, and the ways in which the node is true, each a list of comparisons that all hold.
+
+    The operand is None for a node that is not that simple.
+    """
     match node:
         case Compare(op, operand, Literal() as literal):
             return operand, [[(op, literal)]]
@@ -111,19 +114,20 @@ def _all_follow(wanted: list[_Comparison], given: list[_Comparison]) -> bool:
 
 
 def _comparison_follows(wanted: _Comparison, given: _Comparison) -> bool:
-    """Does x op c hold whenever x op' c' does? By where c' lies from c, and x from c'."""
+    """Is `x op c` true whenever `x op' c'` is? Decided by the sign of c' - c and the signs of x - c'."""
     distance = _distance(given[1], wanted[1])
     if distance is None:
         return False
     signs = _SIGNS[given[0]]
     if distance == 0:
         return signs <= _SIGNS[wanted[0]]
-    # Beyond c' on the far side of c, or at it, x is on that side of c; nearer than c' it may be anywhere.
+    # If x is at c' or beyond it, seen from c, then x is on that side of c; if nearer, x may be on either
+    # side.
     return -distance not in signs and distance in _SIGNS[wanted[0]]
 
 
 def _distance(a: Literal, b: Literal) -> int | None:
-    """The sign of a - b, as every number compares with both; None when that depends on the number."""
+    """The sign of a - b if every number compares with a and b in that order; None if that depends on it."""
     if a == b and type(a.value) is type(b.value):
         return 0
     if type(a.value) in (int, float) and type(b.value) in (int, float):

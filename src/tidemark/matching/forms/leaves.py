@@ -1,9 +1,9 @@
 """A leaf of a selector, or its negation, as clauses.
 
-A leaf is a condition without AND, OR and NOT. On one field of an atomic type, with constants, it is a set
-of values of that field; with constants alone it is known; anything else stays a residual. Negation is exact
-(see `matching.selectors.tree`), so a negated leaf is a leaf: the complementary comparison, or the negated
-form of the same.
+A leaf is a condition without AND, OR and NOT. A leaf on one field of an atomic type and constants is a set of
+values of that field; a leaf on constants alone is true or not for every event; any other leaf stays a
+residual. Negation is exact (see `matching.selectors.tree`), so a negated leaf is a leaf: the opposite
+comparison, or the negated form of the same condition.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from tidemark.matching.forms.domains import comparison, is_comparable, prefixed,
 from tidemark.matching.selectors.evaluate import evaluate, value_of
 from tidemark.matching.selectors.like import Pattern
 from tidemark.matching.selectors.tree import (
+    MIRRORED,
+    OPPOSITE,
     Arithmetic,
     Between,
     Compare,
@@ -34,19 +36,12 @@ from tidemark.matching.selectors.tree import (
 from tidemark.message.batches.columns import FieldTypes
 from tidemark.message.types import Atomic, Kind, Path
 
-_COMPLEMENT: dict[CompareOp, CompareOp] = {
-    "=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">",
-}  # fmt: skip
-_MIRROR: dict[CompareOp, CompareOp] = {
-    "=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<=",
-}  # fmt: skip
-
 
 def leaf_clauses(leaf: Node, wanted: bool, fields: FieldTypes) -> list[Clause]:
     """The clauses of the events for which `leaf` is true (`wanted`) or false (not `wanted`)."""
     match leaf:
         case Compare(op, left, right):
-            return _compare(op if wanted else _COMPLEMENT[op], left, right, fields)
+            return _compare(op if wanted else OPPOSITE[op], left, right, fields)
         case Between(operand, low, high, negated):
             return _between(Between(operand, low, high, negated == wanted), fields)
         case In(operand, values, negated):
@@ -65,7 +60,7 @@ def leaf_clauses(leaf: Node, wanted: bool, fields: FieldTypes) -> list[Clause]:
 
 def _compare(op: CompareOp, left: Node, right: Node, fields: FieldTypes) -> list[Clause]:
     if _is_constant(left):
-        op, left, right = _MIRROR[op], right, left
+        op, left, right = MIRRORED[op], right, left
     if not _is_constant(right):
         return _residual(Compare(op, left, right))
     if _is_constant(left):
@@ -87,14 +82,14 @@ def _field_compare(ref: FieldRef, item: Atomic, op: CompareOp, literal: Literal)
     if item.kind is Kind.BOOLEAN:
         if op in ("=", "<>"):
             return box(ref.path, OneOf(frozenset((literal.value is (op == "="),))))
-        return []  # truth values have no order: unknown
+        return []  # booleans have no order, so the comparison is unknown
     return (
         _residual(Compare(op, ref, literal)) if op == "<>" else box(ref.path, comparison(item, op, literal))
     )
 
 
 def _between(leaf: Between, fields: FieldTypes) -> list[Clause]:
-    """Two comparisons where that turns a field's end into a set of values, else one residual."""
+    """The clauses of two comparisons if one of them becomes a set of values, else one residual."""
     ends = _is_constant(leaf.low) or _is_constant(leaf.high)
     if not (_is_constant(leaf.operand) or (ends and _atomic(leaf.operand, fields))):
         return _residual(leaf)
@@ -120,7 +115,7 @@ def _in(leaf: In, fields: FieldTypes) -> list[Clause]:
 
 
 def _listed(path: Path, item: Atomic, values: tuple[Literal, ...]) -> list[Clause]:
-    """One clause for all that equal a single value, and one for each that equals a run of integers."""
+    """One clause for all literals that equal a single value, one for each that equals a run of integers."""
     if item.kind is Kind.BOOLEAN:
         return box(path, one_of(frozenset(value.value for value in values if isinstance(value.value, bool))))
     equal = [comparison(item, "=", value) for value in values if is_comparable(item, value)]
@@ -144,7 +139,7 @@ def _like(leaf: Like, fields: FieldTypes) -> list[Clause]:
 
 
 def _known(leaf: Node, wanted: bool = True) -> list[Clause]:
-    """A condition on constants is true for every event or for none."""
+    """The clauses of a condition on constants, which has the wanted truth for every event or for none."""
     return [EVERYTHING] if evaluate(leaf, _no_field) is wanted else []
 
 
@@ -153,17 +148,18 @@ def _residual(leaf: Node) -> list[Clause]:
 
 
 def _as_literal(node: Node, value: Any, item: Atomic | None) -> Literal | None:
-    """A constant as if it had been written; None when its comparison with the field is not that literal's."""
+    """A constant as the literal that compares with the field in the same way; None when there is none."""
     if isinstance(node, Literal):
         return node
-    # A calculated double compares with a decimal as a double; an infinite one cannot be written at all.
+    # A calculated double compares with a decimal as a double, a literal by its digits; an infinite double
+    # cannot be written at all.
     if isinstance(value, float) and (isinf(value) or (item and item.kind is Kind.DECIMAL)):
         return None
     return Literal(value, repr(value))
 
 
 def _atomic(node: Node, fields: FieldTypes, kind: Kind | None = None) -> Atomic | None:
-    """The type of a field whose type is atomic (and of this kind), else None."""
+    """The type of the field that `node` is, if it is atomic and of this kind; else None."""
     found = type_at(node.path, fields) if isinstance(node, FieldRef) else None
     return found if isinstance(found, Atomic) and kind in (None, found.kind) else None
 

@@ -1,11 +1,12 @@
 """Merging boxes: fewer clauses that hold at least what the given ones hold, and little more.
 
-Boxes lie sorted, kin beside kin, and only neighbours are ever merged, the cheapest pair first: sorting puts
-equal and near boxes side by side, so this finds most of what trying all pairs would, in n log n.
+The boxes are sorted, those of one group together, and only neighbours are ever merged, the cheapest pair
+first. Sorting puts equal and near boxes side by side, so this finds most of what trying all pairs would find,
+in n log n.
 
-What a merge costs: nothing when the result is one of the two. Otherwise one for every condition dropped, one
-for every list of values that becomes a range, one for every field but the first on which the two differ (the
-corners of the joint box were asked for by nobody), and less than one for each gap that a range closes over.
+A merge costs nothing when the result is one of the two boxes. Otherwise it costs one for every condition that
+is dropped, one for every list of values that becomes a range, one for every field but the first on which the
+two differ (the corners of the joint box are in neither), and less than one for each gap that a range closes.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ T = TypeVar("T")
 
 
 def signature(item: Clause) -> Hashable:
-    """Boxes of one signature have a hull that drops none of their conditions."""
+    """A key that is equal for boxes whose hull drops none of their conditions."""
     return tuple((path, isinstance(held, Absent)) for path, held in item.constraints), item.residuals
 
 
 def box_key(item: Clause) -> tuple[Any, ...]:
-    """Sorts the boxes of one topic: those of one signature together, near ones side by side."""
+    """A key that sorts the boxes of one topic: those of one signature together, near ones side by side."""
     paths = tuple((path, isinstance(held, Absent)) for path, held in item.constraints)
     texts = tuple(map(render, item.residuals))
     return paths, texts, tuple(order_key(held) for _, held in item.constraints)
 
 
 def join(a: Clause, b: Clause) -> tuple[float, Clause]:
-    """What the merge costs, and the least box that covers both."""
+    """The cost of the merge, and the least box that covers both."""
     others = dict(b.constraints)
     pairs = {path: (held, others[path]) for path, held in a.constraints if path in others}
     hulls = {path: _hull(*pair) for path, pair in pairs.items()}
@@ -54,26 +55,33 @@ def join(a: Clause, b: Clause) -> tuple[float, Clause]:
 
 
 def collapse(
-    items: Sequence[T], limit: int, kin: Callable[[T], Hashable], merge: Callable[[T, T], tuple[float, T]]
+    items: Sequence[T],
+    limit: int,
+    group_of: Callable[[T], Hashable],
+    merge: Callable[[T, T], tuple[float, T]],
 ) -> list[T]:
-    """At most `limit` items, or as few as merging neighbours of one kin can make. Cheapest merges first."""
-    return _Chain(items, kin, merge).collapsed(limit)
+    """At most `limit` items, or as few as merging neighbours of one group can make, cheapest merges first.
+
+    `merge` returns the cost of merging two neighbours, and the merged item.
+    """
+    return _Chain(items, group_of, merge).collapsed(limit)
 
 
 class _Chain(Generic[T]):
-    """Items in a row, each pair of neighbours on offer at the cost of merging it."""
+    """Items in a row, and a heap of the pairs of neighbours that can be merged, by cost."""
 
     def __init__(
-        self, items: Sequence[T], kin: Callable[[T], Hashable], merge: Callable[[T, T], tuple[float, T]]
+        self, items: Sequence[T], group_of: Callable[[T], Hashable], merge: Callable[[T, T], tuple[float, T]]
     ) -> None:
         self._items = list(items)
-        self._kin = list(map(kin, items))
+        self._groups = list(map(group_of, items))
         self._merge = merge
-        #: Neighbours of those still there; len(items) and -1 at the ends.
+        #: item -> the next and the previous item that is still there; len(items) and -1 at the ends
         self._following = list(range(1, len(items) + 1))
         self._preceding = list(range(-1, len(items) - 1))
-        #: Merges an item took part in, -1 when it is gone: an offer made before the last one is void.
+        #: item -> merges that it took part in, -1 when it was merged into another
         self._age = [0] * len(items)
+        #: cost, left, right, and their ages then; void when an item has another age now
         self._offers: list[tuple[float, int, int, int, int]] = []
         for index in range(len(items)):
             self._offer(index)
@@ -89,7 +97,7 @@ class _Chain(Generic[T]):
 
     def _offer(self, left: int) -> None:
         right = self._following[left] if left >= 0 else len(self._items)
-        if right < len(self._items) and self._kin[left] == self._kin[right]:
+        if right < len(self._items) and self._groups[left] == self._groups[right]:
             cost, _ = self._merge(self._items[left], self._items[right])
             heappush(self._offers, (cost, left, right, self._age[left], self._age[right]))
 
@@ -105,7 +113,7 @@ class _Chain(Generic[T]):
 
 
 def _hull(a: Constraint, b: Constraint) -> Constraint | None:
-    """The hull, with a list that is too long made a range."""
+    """The hull, but the range of its values where it would list more than VALUES_MAX."""
     least = hull(a, b)
     if isinstance(least, OneOf) and len(least.values) > VALUES_MAX:
         return span(least, least)
@@ -113,7 +121,7 @@ def _hull(a: Constraint, b: Constraint) -> Constraint | None:
 
 
 def _loss(a: Constraint, b: Constraint) -> float:
-    """What the hull of two constraints, neither NULL beside a value, has that neither has."""
+    """The cost of the hull of two constraints; not asked for a pair of IS NULL and a constraint on values."""
     if isinstance(a, Present | Absent) or isinstance(b, Present | Absent) or contains(a, b) or contains(b, a):
         return 0.0
     listed = isinstance(a, OneOf) + isinstance(b, OneOf)
@@ -123,7 +131,7 @@ def _loss(a: Constraint, b: Constraint) -> float:
 
 
 def _gap(a: Interval, b: Interval) -> float:
-    """How far apart two ranges are: 0 when they touch, less than 1 always."""
+    """The distance of two ranges: 0 when they touch, less than 1 always."""
     for lower, upper in ((a.high, b.low), (b.high, a.low)):
         if lower is not None and upper is not None:
             distance = _distance(lower, upper)
@@ -133,7 +141,7 @@ def _gap(a: Interval, b: Interval) -> float:
 
 
 def _distance(lower: Any, upper: Any) -> float:
-    """d / (1 + d) for numbers that are d apart; for strings, the less they share at the start the more."""
+    """d / (1 + d) for numbers that are d apart; for strings, the more the shorter their common prefix is."""
     if lower >= upper:
         return 0.0
     if isinstance(lower, str | bytes):

@@ -1,8 +1,8 @@
 """The disjunctive normal form of a selector: any of at most CLAUSES_MAX clauses.
 
 An event matches the clauses exactly when the selector is true for it. NOT is pushed down to the leaves, AND
-and OR are multiplied out with the set kept small at every step, so that a selector that would explode is
-given up after bounded work rather than at the end.
+and OR are multiplied out. The set of clauses is kept small at every step, so that a selector with too many
+clauses is given up after bounded work.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from tidemark.matching.selectors.tree import And, Node, Not, Or
 from tidemark.message.batches.columns import FieldTypes
 from tidemark.message.types import TIMESTAMP, Path
 
-#: Clauses held between two steps; what is over CLAUSES_MAX may still shrink at a later step.
+#: Clauses between two steps. It is more than CLAUSES_MAX because a later step may shrink the set again.
 _WORK_CLAUSES_MAX = 2 * CLAUSES_MAX
 
 
 def normalise(tree: Node, fields: FieldTypes) -> tuple[Clause, ...] | None:
-    """The clauses, sorted; () is never true, EVERYTHING alone always. None when there would be too many."""
+    """The clauses of a selector, sorted; None when there would be more than CLAUSES_MAX.
+
+    () means that the selector is true for no event, (EVERYTHING,) that it is true for every event.
+    """
     clauses = _multiplied(tree, True, fields)
     if clauses is None:
         return None
@@ -48,7 +51,7 @@ def _multiplied(node: Node, wanted: bool, fields: FieldTypes) -> list[Clause] | 
 
 
 def _all(parts: Sequence[list[Clause] | None]) -> list[Clause] | None:
-    """Every way to choose one clause of each part."""
+    """The clauses of the events that every part holds: one for each choice of a clause of each part."""
     if [] in parts:
         return []
     product = [EVERYTHING]
@@ -91,7 +94,10 @@ def _shrunk(clauses: Iterable[Clause]) -> list[Clause]:
 
 
 def _settled(item: Clause, fields: FieldTypes) -> Clause | None:
-    """The clause without the residuals that its own constraints decide; None when one is never true."""
+    """The clause without the residuals that its own constraints decide.
+
+    None when one of them is never true.
+    """
     held = dict(item.constraints)
     undecided: list[Node] = []
     for residual in item.residuals:
@@ -111,5 +117,5 @@ def _settled(item: Clause, fields: FieldTypes) -> Clause | None:
 
 
 def _where_true(residual: Node, path: Path, constraint: OneOf) -> Constraint | None:
-    """The values at `path`, the residual's only field, for which it is true."""
+    """The values of `constraint` on `path`, the residual's only field, for which the residual is true."""
     return one_of(frozenset(v for v in constraint.values if evaluate(residual, {path: v}.get) is True))

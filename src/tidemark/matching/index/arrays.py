@@ -1,4 +1,4 @@
-"""What every table of the index needs of arrays: to grow, and to walk many regions at once."""
+"""Arrays for the tables of the index: growing them, and reading many regions of one at once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _FREED_BYTES_KEPT = 1 << 24
 
 
 def grown(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:
-    """`array` itself, or a copy of at least twice its length when it has no room for `size` items.
+    """`array` itself if it has room for `size` items, else a copy of at least twice its length.
 
-    What is new is zero.
+    The items behind the copied ones are zero.
     """
     if size <= len(array):
         return array
@@ -29,7 +29,10 @@ def grown(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:
 
 
 def spread(starts: Index, counts: Index) -> tuple[Index, Index]:
-    """starts[region], counts[region] -> owner[item], position[item], region after region."""
+    """starts[region], counts[region] -> owner[item], position[item] of every item, region after region.
+
+    owner[item] is the index of the item's region, position[item] its index in the array.
+    """
     ends = counts.cumsum()
     owner = np.arange(len(counts)).repeat(counts)
     position = (starts - ends + counts).take(owner)
@@ -38,9 +41,10 @@ def spread(starts: Index, counts: Index) -> tuple[Index, Index]:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep what arrays free, rather than return it to the operating system each time.
+    """Make the C library keep the freed memory of arrays, rather than return it to the operating system.
 
-    glibc returns what is above a threshold, which it raises for good when it sees a larger block freed. One
-    such block, never touched, made batches with 25,000 matches take half the time. Elsewhere it does nothing.
+    glibc returns freed blocks above a threshold, and raises the threshold for good when a larger block is
+    freed. Freeing one such block, never touched, made batches with 25,000 matches take half the time. With
+    other C libraries it has no effect.
     """
     np.empty(_FREED_BYTES_KEPT, np.uint8)

@@ -1,21 +1,21 @@
 """Boxes: the conjunctions that the index looks for, as ranges of keys in arrays.
 
-A box is a run of ranges, and its number is where the run starts. They are checked in order up to the one
-marked LAST; those behind it are known to hold for every candidate, because of the way it was found. The first
-range, the head, is also kept beside the box's posting: most candidates are checked where they are listed, in
-the order of memory, and never looked up.
+A box is a run of ranges in the arrays, and its number is the index of the first. The ranges are checked in
+order up to the one marked LAST; the ranges behind it hold for every candidate, because candidates were found
+through them. The first range, the head, is also kept beside the box's posting: most candidates fail there, in
+the order of memory, and the box itself is never looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tidemark.matching.index.arrays import Ids, Index, Words, grown
+from tidemark.matching.index.conditions import TruthsOfRows
 from tidemark.matching.index.postings import Postings
-from tidemark.message.batches.columns import Bools
 
 _COLUMN = 2**16 - 1
 _LAST = 1 << 16
@@ -23,7 +23,7 @@ _END = 1 << 17
 _CONDITIONAL = 1 << 18
 _RULE_SHIFT = 32
 
-#: what, low and span of a box's first range
+#: the marks, low and span of a box's first range
 Head = tuple[int, int, int]
 HEAD = (np.uint64, np.uint64, np.uint64)
 
@@ -36,25 +36,37 @@ class Side(NamedTuple):
     high: int
 
 
+class Candidates(NamedTuple):
+    """Pairs of a row and a box that may hold it: row rows[n], and the box at position[n] of `listed`.
+
+    The last three arrays beside the postings in `listed` are the boxes' heads.
+    """
+
+    rows: Index
+    listed: Postings
+    position: Index
+
+
 class Boxes:
     """Every box with the rule it belongs to. Boxes of one rule may overlap."""
 
     def __init__(self) -> None:
-        #: a key is inside when key - low, without sign, is at most span
+        #: low and span of each range: a key is inside when key - low, as an unsigned number, is at most span
         self._low: Words = np.zeros(64, np.uint64)
         self._span: Words = np.zeros(64, np.uint64)
-        #: rule, _CONDITIONAL, _END, _LAST and column of each range
+        #: marks of each range: its rule, _CONDITIONAL, _END, _LAST and its column, in one number
         self._what: Words = np.zeros(64, np.uint64)
-        #: by box: where the trie filed it
+        #: box -> where the trie filed it. Only the trie reads and writes it; it is here because it grows with
+        #: the boxes, which replaces the array, so the trie must not keep a reference to it.
         self.home: Ids = np.zeros(64, np.uint32)
         self._size = 0
-        #: starts of the runs given back, by length
+        #: length of a run -> the boxes of that length that were removed
         self._free: dict[int, list[int]] = {}
-        #: by the place of the LAST range: conditions that must hold too
+        #: index of a box's LAST range -> the conditions that must be true too
         self._conditions: dict[int, tuple[int, ...]] = {}
 
     def add(self, rule: int, sides: Sequence[Side], conditions: tuple[int, ...]) -> int:
-        """A new box of a rule; it has at least one side and at most one a column."""
+        """The number of a new box of a rule; it has at least one side, and at most one in each column."""
         free = self._free.get(len(sides))
         box = free.pop() if free else self._run(len(sides))
         if conditions:
@@ -63,7 +75,7 @@ class Boxes:
         return box
 
     def remove(self, box: int) -> None:
-        """Its number may come back."""
+        """Remove a box; its number may be given to another one."""
         self._conditions.pop(self.last(box), None)
         self._free.setdefault(self._length(box, _END), []).append(box)
 
@@ -74,7 +86,11 @@ class Boxes:
         return [Side(what & _COLUMN, low, low + span) for what, low, span in parts]
 
     def arrange(self, box: int, used: Collection[int], known: Collection[int]) -> Head:
-        """Check the columns that led to the box after all others, and those `known` to hold not at all."""
+        """Put the sides of a box in the order in which to check them, and return its head.
+
+        The `used` columns, through which candidates are found, come after all others; the `known` ones, which
+        hold for every candidate, come last and are not checked.
+        """
         sides = self.sides(box)
         sides.sort(key=lambda side: (side.column in known, side.column in used))
         checked = max(1, sum(side.column not in known for side in sides))
@@ -85,16 +101,12 @@ class Boxes:
         return int(self._what[box]), int(self._low[box]), int(self._span[box])
 
     def last(self, box: int) -> int:
-        """Where the LAST range of a box is."""
+        """The index of the LAST range of a box."""
         return box + self._length(box, _LAST) - 1
 
-    def check(
-        self, keys: Words, rows: Index, listed: Postings, position: Index, holds: Callable[[int], Bools]
-    ) -> tuple[Index, Index]:
-        """keys[column, row], candidates (rows[n], position[n] in the pool) -> (row, rule) that match.
-
-        The last three things beside a posting are its head.
-        """
+    def check(self, keys: Words, candidates: Candidates, truths: TruthsOfRows) -> tuple[Index, Index]:
+        """keys[column, row] and candidates -> row[m], rule[m]: the candidates whose box holds the row."""
+        rows, listed, position = candidates
         flat, width = keys.reshape(-1), keys.shape[1]
         what, low, span = (array.take(position) for array in listed.beside[-3:])
         kept = _inside(flat, width, rows, what, low, span)
@@ -111,15 +123,16 @@ class Boxes:
         if found:
             found.append((rows, at, what))
             rows, at, what = (np.concatenate(part) for part in zip(*found, strict=True))
-        return self._confirmed(rows, at, what, holds)
+        return self._confirmed(rows, at, what, truths)
 
-    def confirm(self, rows: Index, at: Index, holds: Callable[[int], Bools]) -> tuple[Index, Index]:
-        """rows[n] and the LAST range of a box that holds each, at[n] -> (row, rule) where conditions hold."""
-        return self._confirmed(rows, at, self._what.take(at), holds)
+    def confirm(self, rows: Index, at: Index, truths: TruthsOfRows) -> tuple[Index, Index]:
+        """rows[n], and at[n], the LAST range of a box whose ranges hold -> row[m], rule[m] that match.
 
-    def _confirmed(
-        self, rows: Index, at: Index, what: Words, holds: Callable[[int], Bools]
-    ) -> tuple[Index, Index]:
+        Those remain whose box has only conditions that are true for the row.
+        """
+        return self._confirmed(rows, at, self._what.take(at), truths)
+
+    def _confirmed(self, rows: Index, at: Index, what: Words, truths: TruthsOfRows) -> tuple[Index, Index]:
         conditional = np.flatnonzero(what & np.uint64(_CONDITIONAL))
         rules = (what >> np.uint64(_RULE_SHIFT)).view(np.int64)
         if len(conditional) == 0:
@@ -127,12 +140,12 @@ class Boxes:
         holding = np.ones(len(rows), np.bool_)
         for group in _groups(conditional, at.take(conditional)):
             for condition in self._conditions[int(at[group[0]])]:
-                holding[group] &= holds(condition).take(rows.take(group))
+                holding[group] &= truths.of(condition).take(rows.take(group))
         return rows[holding], rules[holding]
 
     @property
     def nbytes(self) -> int:
-        """Memory of the arrays, and of the conditions roughly."""
+        """Memory: exact for arrays, an estimate for the conditions."""
         arrays = self._low.nbytes + self._span.nbytes + self._what.nbytes + self.home.nbytes
         return arrays + 200 * len(self._conditions)
 
@@ -152,7 +165,7 @@ class Boxes:
         return length
 
     def _write(self, box: int, sides: Sequence[Side], checked: int, what: int) -> None:
-        """Write the run; the first `checked` sides are to be checked."""
+        """Write the ranges of a box, in this order; the first `checked` of them are to be checked."""
         for number, side in enumerate(sides, start=1):
             at = box + number - 1
             self._low[at] = side.low
@@ -162,7 +175,7 @@ class Boxes:
 
 
 def _inside(flat: Words, width: int, rows: Index, what: Words, low: Words, span: Words) -> Index:
-    """flat[column * width + row], and a range for each of rows[n] -> the n whose key is in the range."""
+    """flat[column * width + row] and a range for each rows[n] -> the n for which the key is in the range."""
     place = (what & np.uint64(_COLUMN)).view(np.int64)
     place *= width
     place += rows
@@ -170,7 +183,7 @@ def _inside(flat: Words, width: int, rows: Index, what: Words, low: Words, span:
 
 
 def _groups(items: Index, by: Index) -> Iterator[Index]:
-    """items[n] with equal by[n] together."""
+    """Yields groups of items[n] with equal by[n]."""
     order = by.argsort(kind="stable")
     edges = np.flatnonzero(np.diff(by.take(order))) + 1
     yield from np.split(items.take(order), edges)

@@ -1,4 +1,4 @@
-"""Conditions that are no range of keys: each distinct one is evaluated at most once a batch, if at all."""
+"""Conditions that are no range of keys: each distinct one is evaluated at most once a batch, if needed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tidemark.message.types import Path
 
 
 class Conditions:
-    """The conditions in use, counted."""
+    """The conditions in use, with the number of their uses."""
 
     def __init__(self) -> None:
-        #: condition -> boxes that have no side to be filed by, filed here instead
+        #: condition -> boxes without a side to be filed by, which are filed here. BoxIndex reads it.
         self.boxes = Postings()
-        #: conditions with such boxes: an ordered set
+        #: the conditions with such boxes, as an ordered set. BoxIndex reads it.
         self.asked: dict[int, None] = {}
         self._numbers: dict[Node, int] = {}
         self._compiled: dict[int, Condition] = {}
         self._uses: dict[int, int] = {}
 
     def acquire(self, tree: Node, fields: FieldTypes) -> int:
-        """The number of a condition, to be released once for every time it was acquired."""
+        """The number of a condition, which the caller must `release` as often as it was acquired."""
         number = self._numbers.get(tree)
         if number is None:
             number = self._numbers[tree] = self.boxes.create()
@@ -32,38 +32,41 @@ class Conditions:
         return number
 
     def release(self, number: int) -> None:
-        """One use less."""
+        """End one use; after the last one the condition is forgotten."""
         self._uses[number] -= 1
         if self._uses[number] == 0:
             del self._numbers[self._compiled.pop(number).tree], self._uses[number]
             self.boxes.drop(number)
 
     def file(self, number: int, box: int) -> None:
-        """Every event for which the condition is true is a candidate for the box."""
+        """File a box under a condition: every event for which it is true is a candidate for the box."""
         self.boxes.append(number, box)
         self.asked[number] = None
 
     def withdraw(self, number: int, box: int) -> None:
-        """The opposite of `file`."""
+        """Undo `file`."""
         if self.boxes.discard(number, box) == 0:
             del self.asked[number]
 
     def tree(self, number: int) -> Node:
-        """What was acquired."""
+        """The tree of a condition."""
         return self._compiled[number].tree
 
     def evaluate(self, number: int, columns: ColumnSource) -> Bools:
-        """matched[row]."""
+        """matched[row]: the condition is true."""
         return self._compiled[number].matched(columns)
 
     @property
     def nbytes(self) -> int:
-        """Memory, roughly: a compiled condition is a few closures."""
+        """Memory, as an estimate: a compiled condition is a few closures."""
         return self.boxes.nbytes + 2000 * len(self._compiled)
 
 
 class Truths:
-    """What a batch says to the conditions, each asked once; fields are extracted once too."""
+    """The conditions evaluated over one batch, each at most once.
+
+    Each column is extracted at most once, too.
+    """
 
     def __init__(self, conditions: Conditions, columns: ColumnSource) -> None:
         self._conditions = conditions
@@ -77,15 +80,27 @@ class Truths:
         return self._columns.count
 
     def column(self, path: Path) -> Column:
-        """The field at `path`, as ColumnSource has it."""
+        """The column of the field at `path`."""
         column = self._held.get(path)
         if column is None:
             column = self._held[path] = self._columns.column(path)
         return column
 
     def of(self, condition: int) -> Bools:
-        """matched[row]."""
+        """matched[row]: the condition is true. The array is kept; the caller must not change it."""
         known = self._known.get(condition)
         if known is None:
             known = self._known[condition] = self._conditions.evaluate(condition, self)
         return known
+
+
+class TruthsOfRows:
+    """The truths of `count` rows of a batch from row `first` on: what the index asks for one part of it."""
+
+    def __init__(self, truths: Truths, first: int, count: int) -> None:
+        self._truths = truths
+        self._rows = slice(first, first + count)
+
+    def of(self, condition: int) -> Bools:
+        """matched[row], counted from the first of these rows: a view, which the caller must not change."""
+        return self._truths.of(condition)[self._rows]

@@ -1,6 +1,7 @@
 """A few boxes that every row is checked against, without looking for candidates first.
 
-Up to a few dozen boxes this is faster than any index: one comparison of a small matrix for each side.
+For up to a few dozen boxes this is faster than any index: it takes one comparison of a small matrix for each
+side.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _ANYTHING = Side(EVERY_ROW, 0, HIGHEST)
 
 
 class DenseBoxes:
-    """Boxes side by side, as they were when this was made."""
+    """A few boxes in matrices, as they were when this was made; the trie makes a new one when they change."""
 
     def __init__(self, boxes: Boxes, members: Sequence[int]) -> None:
         sides = [boxes.sides(box) for box in members]
         self._last: Index = np.array([boxes.last(box) for box in members], np.int64)
-        #: the k-th side of every box; a box with fewer is padded
+        #: layers[k]: the k-th side of every box; a box with fewer sides has one that holds every key
         self._layers = [
             _layer([each[k] if k < len(each) else _ANYTHING for each in sides])
             for k in range(max(map(len, sides), default=0))
@@ -33,7 +34,7 @@ class DenseBoxes:
         return len(self._last)
 
     def match(self, keys: Words) -> tuple[Index, Index]:
-        """keys[column, row] -> row, and the LAST range of a box that holds it, for `Boxes.confirm`."""
+        """keys[column, row] -> row[n], and the LAST range of a box that holds it, as `Boxes.confirm` asks."""
         (columns, low, span), *rest = self._layers
         inside = keys.take(columns, axis=0) - low <= span
         for columns, low, span in rest:

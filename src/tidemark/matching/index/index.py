@@ -1,26 +1,26 @@
 """The index: which boxes hold which events of a batch.
 
-Boxes with a bounded side are in the trie, those with conditions only are filed under one of these; either way
-every box is in exactly one place, so no event meets it twice.
+A box with a bounded side is in the trie; a box with conditions only is filed under one of them. So every box
+is in exactly one place, and no event meets it twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tidemark.matching.index.arrays import Index, Words, spread
 from tidemark.matching.index.boxes import Boxes, Side
-from tidemark.matching.index.conditions import Conditions, Truths
+from tidemark.matching.index.conditions import Conditions, Truths, TruthsOfRows
 from tidemark.matching.index.keys import EVERY_ROW
 from tidemark.matching.index.ranges import HIGHEST, LOWEST
-from tidemark.matching.index.trie.descent import Candidates
+from tidemark.matching.index.trie.descent import Descent
 from tidemark.matching.index.trie.trie import Trie
-from tidemark.message.batches.columns import Bools
 
-#: Rows looked up together, and candidates found for them: they bound the memory that a batch needs.
+#: Rows that are looked up together, and candidates that may be found for them; both bound the memory that a
+#: batch needs.
 ROWS_AT_ONCE_MAX = 1 << 11
 CANDIDATES_AT_ONCE_MAX = 1 << 20
 
@@ -32,7 +32,7 @@ _NOTHING = np.zeros(0, np.int64)
 class Matches:
     """What the next `count` rows match: rows[n], counted from the first of them, and rules[n], in no order.
 
-    A rule of several boxes may be there more than once for a row.
+    A rule with several boxes may occur more than once for a row.
     """
 
     count: int
@@ -41,17 +41,19 @@ class Matches:
 
 
 class BoxIndex:
-    """Boxes by number, and the rule each belongs to."""
+    """The boxes of all rules, each in the trie or under a condition."""
 
     def __init__(self, conditions: Conditions) -> None:
+        #: shared with the trie, which arranges the sides of a box and writes its `home`
         self._boxes = Boxes()
         self._trie = Trie(self._boxes)
+        #: shared with the matcher, which acquires and releases conditions; the index files boxes under them
         self._conditions = conditions
-        #: boxes that are filed under a condition
+        #: box -> the condition that it is filed under
         self._condition_of: dict[int, int] = {}
 
     def add(self, rule: int, sides: Sequence[Side], conditions: tuple[int, ...]) -> int:
-        """File a new box: all sides and all conditions."""
+        """The number of a new box, which holds an event if all sides do and all conditions are true."""
         if sides or not conditions:
             box = self._boxes.add(rule, sides or _EVERYWHERE, conditions)
             self._trie.add(box)
@@ -62,7 +64,7 @@ class BoxIndex:
         return box
 
     def remove(self, box: int) -> list[int]:
-        """Forget a box; the columns it had sides in."""
+        """Remove a box. Returns the columns that it had sides in."""
         condition = self._condition_of.pop(box, None)
         if condition is None:
             self._trie.remove(box)
@@ -73,46 +75,43 @@ class BoxIndex:
         return columns
 
     def way_to(self, box: int) -> list[int]:
-        """The columns through which an event finds the box; none when it is checked against every event."""
+        """The columns through which an event finds the box; [] when every event is checked against it."""
         return [] if box in self._condition_of else self._trie.way_to(box)
 
     def match(self, keys: Words, truths: Truths) -> Iterator[Matches]:
-        """keys[column, row] -> what matches, some rows at a time, from the first row to the last."""
+        """keys[column, row] -> the matches, some rows at a time, from the first row to the last."""
         for first in range(0, keys.shape[1], ROWS_AT_ONCE_MAX):
             part = keys[:, first : first + ROWS_AT_ONCE_MAX]
             yield from self._match(np.ascontiguousarray(part), first, truths)
 
     @property
     def nbytes(self) -> int:
-        """Memory, of what is not an array roughly."""
+        """Memory: exact for arrays, an estimate for the rest."""
         return self._boxes.nbytes + self._trie.nbytes + 100 * len(self._condition_of)
 
     def _match(self, keys: Words, first: int, truths: Truths) -> Iterator[Matches]:
         count = keys.shape[1]
         common = self._trie.common()
-        candidates = Candidates(self._trie, keys)
-        total = candidates.total + len(common) * count + len(self._condition_of) * count
+        descent = Descent(self._trie, keys)
+        total = descent.total + len(common) * count + len(self._condition_of) * count
         if total > CANDIDATES_AT_ONCE_MAX and count > 1:
             for low, high in ((0, count // 2), (count // 2, count)):
                 yield from self._match(np.ascontiguousarray(keys[:, low:high]), first + low, truths)
             return
-
-        def holds(condition: int) -> Bools:
-            return truths.of(condition)[first : first + count]
-
+        of_rows = TruthsOfRows(truths, first, count)
         found = []
         if len(common):
-            found.append(self._boxes.confirm(*common.match(keys), holds))
-        found += [self._boxes.check(keys, *piece, holds) for piece in candidates.pieces()]
+            found.append(self._boxes.confirm(*common.match(keys), of_rows))
+        found += [self._boxes.check(keys, candidates, of_rows) for candidates in descent.pieces()]
         if self._conditions.asked:
-            found.append(self._boxes.confirm(*self._asked(holds), holds))
+            found.append(self._boxes.confirm(*self._asked(of_rows), of_rows))
         rows, rules = found[0] if len(found) == 1 else _joined(found)
         yield Matches(count, rows, rules)
 
-    def _asked(self, holds: Callable[[int], Bools]) -> tuple[Index, Index]:
-        """(row, box) for the boxes filed under conditions; such a box is a single range."""
+    def _asked(self, truths: TruthsOfRows) -> tuple[Index, Index]:
+        """row[n], box[n] for boxes whose condition is true for the row; such a box has a single range."""
         filed = self._conditions.boxes
-        rows = [np.flatnonzero(holds(condition)) for condition in self._conditions.asked]
+        rows = [np.flatnonzero(truths.of(condition)) for condition in self._conditions.asked]
         asked = np.fromiter(self._conditions.asked, np.int64).repeat([len(each) for each in rows])
         owner, position = spread(filed.start.take(asked), filed.count.take(asked))
         return np.concatenate(rows).take(owner), filed.items.take(position).astype(np.int64)

@@ -1,7 +1,7 @@
-"""Key columns: a batch of events as points of the key space (`ranges` says what a key is).
+"""Key columns: a batch of events as points of the key space (`ranges` defines the keys).
 
-Holds which columns the boxes in the index use, and makes only those. Column EVERY_ROW has the same key in
-every row: a box without constraints has its range there.
+`Keys` knows which columns the boxes in the index use, and makes only those. Column EVERY_ROW has the same key
+in every row: a box without constraints has its range there.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ _MINUS_INFINITY = np.uint64(0x000FFFFFFFFFFFFF)
 _INFINITIES_APART = np.uint64(0xFFF0000000000000 - 0x000FFFFFFFFFFFFF)
 _MINUS_ZERO = np.uint64(2**63 - 1)
 _WORD_VIEW_BYTES = 8
-#: by how many bytes there are from the word on: the mask of those that belong to it
+#: _WORD_MASKS[n]: the bytes that belong to a word when n bytes are left from its start on
 _WORD_MASKS = np.array([HIGHEST - (HIGHEST >> 8 * min(n, WORD_BYTES)) for n in range(9)], np.uint64)
-#: (held, declared): types whose values have the same keys
+#: (type of the column, declared type): different types whose values have the same keys
 _SAME_KEYS = {(INT, LONG), (FLOAT, DOUBLE), (DOUBLE, FLOAT)}
 
 
 @dataclass(slots=True)
 class _Field:
-    """A field in use, with the type that was said."""
+    """A field in use, with its declared type."""
 
     type: Type
-    #: how many rules read it
+    #: number of rules that read the field
     readers: int = 0
-    #: by part
+    #: part of the field -> key column
     columns: dict[int, int] = field(default_factory=dict)
 
 
 class Keys:
-    """The fields and key columns in use, counted."""
+    """The fields and key columns in use, with the numbers of their uses."""
 
     def __init__(self) -> None:
         self._fields: dict[Path, _Field] = {}
-        #: column -> its field and part; EVERY_ROW and columns given back have none
+        #: column -> its field and part; None for EVERY_ROW and for columns that are not in use
         self._places: list[tuple[Path, int] | None] = [None]
         self._uses: list[int] = [1]
         self._unused: list[int] = []
 
     def watch(self, path: Path, item: Type) -> None:
-        """A rule reads the field and counts on its type, also where no key of it is left in its boxes."""
+        """Note that a rule reads the field and relies on its type, even if its boxes use no key of it."""
         held = self._fields.setdefault(path, _Field(item))
         assert held.type == item, "the types of fields have changed: retype first"
         held.readers += 1
 
     def unwatch(self, path: Path) -> None:
-        """One reader less; its columns have been released before."""
+        """Undo `watch`, after the rule's columns have been released."""
         held = self._fields[path]
         held.readers -= 1
         if held.readers == 0:
@@ -77,11 +77,11 @@ class Keys:
             del self._fields[path]
 
     def declared(self, path: Path) -> Type:
-        """The type that a field is watched for."""
+        """The type that was declared for a field that is watched."""
         return self._fields[path].type
 
     def acquire(self, path: Path, part: int) -> int:
-        """The column of a part of a field that is watched; to be released as often as it was acquired."""
+        """The column of a part of a watched field, which the caller must `release` as often as acquired."""
         columns = self._fields[path].columns
         column = columns.get(part)
         if column is None:
@@ -90,7 +90,7 @@ class Keys:
         return column
 
     def release(self, column: int) -> None:
-        """One use less."""
+        """End one use; after the last one the column may be given to another part."""
         self._uses[column] -= 1
         place = self._places[column]
         if self._uses[column] or place is None:
@@ -107,12 +107,12 @@ class Keys:
         return place[0]
 
     def read(self, columns: ColumnSource) -> Words | None:
-        """keys[column, row], or None when a field is not of the type that was said."""
+        """keys[column, row] of a batch; None when a field is not of its declared type."""
         keys = np.zeros((len(self._places), columns.count), np.uint64)
         keys[EVERY_ROW] = LOWEST
         for path, held in self._fields.items():
             if not held.columns and not isinstance(held.type, Atomic):
-                continue  # only conditions read it, if they are asked at all
+                continue  # only conditions read the field
             column = columns.column(path)
             is_as_declared = _has_same_keys(column.type, held.type)
             if not is_as_declared and not _is_all_null(column):
@@ -136,7 +136,10 @@ class Keys:
 
 
 def _has_same_keys(held: Type, declared: Type) -> bool:
-    """A field that was not said to be atomic has no keys but for NULL, so anything will do for it."""
+    """Do a column of type `held` and one of type `declared` have the same keys?
+
+    A field that was not declared atomic has keys for NULL only, so a column of any type will do.
+    """
     if held == declared or not isinstance(declared, Atomic) or (held, declared) in _SAME_KEYS:
         return True
     if not isinstance(held, Atomic) or not held.kind is declared.kind is Kind.DECIMAL:
@@ -156,7 +159,7 @@ def _nullness(column: Column, keys: Words) -> None:
 
 
 def _value(column: Column, part: int, keys: Words) -> None:
-    """column, part -> keys[row], 0 where the field has no value."""
+    """Write keys[row] of a part of the column's values; 0 where the field has no value."""
     values = column.values
     if isinstance(values, Spans):
         _words(values, part, keys)
@@ -186,7 +189,7 @@ def _integers(values: Ints, keys: Words) -> None:
 
 
 def _doubles(values: Doubles, keys: Words) -> None:
-    """All on the bits: a NaN of any sort must not trouble the floating-point unit."""
+    """Works on the bits, so that no NaN raises a floating-point warning."""
     bits = values.view(np.int64)
     np.right_shift(bits, 63, out=keys.view(np.int64))
     keys |= _SIGN
@@ -203,7 +206,7 @@ def _decimals(values: Decimals, keys: Words) -> None:
 
 
 def _words(values: Spans, word: int, keys: Words) -> None:
-    """Each word is read as 8 bytes where it lies; what does not belong to it is masked out."""
+    """Each word is read as the 8 bytes at its offset; bytes that do not belong to it are masked out."""
     body = values.body
     if len(body) < _WORD_VIEW_BYTES:
         body = np.concatenate((body, np.zeros(_WORD_VIEW_BYTES, np.uint8)))

@@ -1,16 +1,16 @@
 """Match sets: the distinct sets of subscribers that events matched, each with a number.
 
-A number means the same set for as long as it can be asked for: always for the numbers that the latest batch
-got, and longer until more than MATCH_SETS_MAX sets or MATCH_SET_MEMBERS_MAX members are held. Then all are
+A number means the same set for as long as it is known. The numbers of the latest batch are always known,
+older ones until more than MATCH_SETS_MAX sets or MATCH_SET_MEMBERS_MAX members are held. Then all are
 forgotten together and the next sets get new numbers; a number is used again only after two billion others.
 
-A set is known by a digest of the rules in it (`rules.Rules`), so a batch costs one look-up a row, however
-many subscribers there are; members are put together once for every new set.
+A set is identified by a digest of the rules in it (`rules.Rules`), so a batch costs one look-up a row,
+however many subscribers there are. The members are put together once for every new set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -25,33 +25,39 @@ _NO_RULES = bytes(DIGEST_BYTES)
 _NUMBER_MAX = 1 << 31
 
 
+class MembersOfRows(Protocol):
+    """Puts the members of new match sets together; `Matcher` makes one for each part of a batch."""
+
+    def __call__(self, wanted: list[int], /) -> tuple[Index, Ids]:
+        """wanted[n], rows of the part -> length[n] of the set of each, and the members of all, end to end."""
+
+
 class MatchSets:
     """Sets of subscribers by number, and by digest."""
 
     def __init__(self) -> None:
-        #: set n is members[ends[n - first - 1] : ends[n - first]]
+        #: Set n is members[ends[n - first - 1] : ends[n - first]]. Callers of `members` hold views of it, not
+        #: writable: a set that they may hold never changes, and `_forget` replaces the array.
         self._members: Ids = np.zeros(64, np.uint32)
         self._ends: Index = np.zeros(64, np.int64)
-        #: sets are put in order when they are first asked for
+        #: A set is sorted when its members are first asked for.
         self._is_sorted = np.zeros(64, np.bool_)
+        #: number of members in all sets
         self._held = 0
         self._numbers: dict[bytes, int] = {_NO_RULES: NOBODY}
         self._first = self._next = NOBODY + 1
 
     def __len__(self) -> int:
-        """Sets held, the empty one not counted."""
+        """The number of sets held, without the empty one."""
         return len(self._numbers) - 1
 
     def renew(self) -> None:
-        """To be called between batches: forget everything when too much is held."""
+        """Forget all sets if too much is held. The matcher calls it between batches."""
         if len(self) > MATCH_SETS_MAX or self._held > MATCH_SET_MEMBERS_MAX:
             self._forget()
 
-    def intern(self, digests: list[bytes], members_of: Callable[[list[int]], tuple[Index, Ids]]) -> Ids:
-        """digests[row] -> number[row].
-
-        `members_of` rows is asked once for all sets not met before: lengths[row], and the members of all.
-        """
+    def intern(self, digests: list[bytes], members_of: MembersOfRows) -> Ids:
+        """digests[row] -> number[row]. `members_of` is called once, with a row of each set not met before."""
         numbers = list(map(self._numbers.get, digests))
         if None in numbers:
             self._add(digests, members_of)
@@ -73,7 +79,7 @@ class MatchSets:
         return members
 
     def members_of(self, numbers: Ids) -> tuple[Index, Ids]:
-        """numbers[n], none of them NOBODY -> which[m], member[m]: everyone in these sets, in no order."""
+        """numbers[n], none of them NOBODY -> which[m], member[m]: the members of these sets, in no order."""
         at = numbers.astype(np.int64) - self._first
         assert not len(at) or 0 <= at.min() <= at.max() < len(self), "a match set has been forgotten"
         starts = np.where(at > 0, self._ends[at - 1], 0)
@@ -82,10 +88,10 @@ class MatchSets:
 
     @property
     def nbytes(self) -> int:
-        """Memory, of what is not an array roughly."""
+        """Memory: exact for arrays, an estimate for the rest."""
         return self._members.nbytes + self._ends.nbytes + 200 * len(self._numbers)
 
-    def _add(self, digests: list[bytes], members_of: Callable[[list[int]], tuple[Index, Ids]]) -> None:
+    def _add(self, digests: list[bytes], members_of: MembersOfRows) -> None:
         known = self._numbers
         new = {digest: row for row, digest in enumerate(digests) if digest not in known}
         lengths, members = members_of(list(new.values()))
@@ -104,7 +110,7 @@ class MatchSets:
             self._next = NOBODY + 1
         self._first = self._next
         self._numbers = {_NO_RULES: NOBODY}
-        # New arrays, not the old ones emptied: whoever still holds members may read on.
+        # New arrays, not the old ones emptied: callers may still read the members they hold.
         self._members = np.zeros(64, np.uint32)
         self._ends = np.zeros(64, np.int64)
         self._is_sorted = np.zeros(64, np.bool_)

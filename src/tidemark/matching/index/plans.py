@@ -1,4 +1,4 @@
-"""Plans: a selector as boxes to be, before they have columns and numbers."""
+"""Plans: the boxes of a selector, by fields and ranges, before they have columns and numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BoxPlan:
 
 
 def plans_of(tree: Node, fields: FieldTypes) -> list[BoxPlan]:
-    """Boxes that together hold exactly the events for which the selector is true."""
+    """The plans of the boxes that together hold exactly the events for which the selector is true."""
     clauses = normalise(tree, fields)
     if clauses is None:
         return [BoxPlan(Clause((), (tree,)), (), (tree,))]
@@ -40,7 +40,7 @@ def plans_of(tree: Node, fields: FieldTypes) -> list[BoxPlan]:
 
 
 def declared_type(path: Path, fields: FieldTypes) -> Type:
-    """The type of a field or header; one that an open topic does not know yet may be anything."""
+    """The type of a field or header; `dynamic` for a field that an open topic does not know yet."""
     return type_at(path, fields) or Dynamic()
 
 
@@ -55,7 +55,7 @@ def _plans(clause: Clause, tree: Node, fields: FieldTypes) -> list[BoxPlan]:
             ranges = Ranges(ranges_of(as_interval(constraint), item).alternatives, exact=False)
         boxes *= len(ranges.alternatives)
         found.append((path, ranges))
-    # Where keys are not exact the whole selector decides: it is true for no event that it should not be.
+    # Where the ranges are a superset, the whole selector is evaluated as a condition on the candidates.
     conditions = clause.residuals if all(ranges.exact for _, ranges in found) else (tree,)
     return [BoxPlan(clause, ranges, conditions) for ranges in _combinations(found)]
 

@@ -1,8 +1,11 @@
 """Many growing lists of small numbers in one array.
 
-A list is a region of the pool, a power of two long, that moves to a region of twice the size when it is full.
-Regions given back are used again, so adding and removing costs the same however many lists there are, and
-lists of a whole batch are read with one gather (`arrays.spread`).
+A list is a region of the pool, a power of two long; when it is full the list moves to a region of twice the
+size. Regions given back are used again. So adding and removing costs the same however many lists there are,
+and the lists of a whole batch are read with one gather (`arrays.spread`).
+
+The arrays are public so that many lists can be read at once. They are replaced when they grow: a reader takes
+them from the Postings each time and keeps none across a change.
 """
 
 from __future__ import annotations
@@ -15,25 +18,25 @@ from tidemark.matching.index.arrays import Ids, Index, Words, grown
 
 
 class Postings:
-    """Lists of uint32 by number. The order of a list is not kept when something leaves it."""
+    """Lists of uint32 by number. Removing an item does not keep the order of its list."""
 
     def __init__(self, *beside: type[np.uint64]) -> None:
-        #: the pool: list n is items[start[n] : start[n] + count[n]]
+        #: The pool: list n is items[start[n] : start[n] + count[n]].
         self.items: Ids = np.zeros(16, np.uint32)
-        #: more about each item, in arrays as long as the pool
+        #: further numbers for each item, in arrays as long as the pool
         self.beside: list[Words] = [np.zeros(16, dtype) for dtype in beside]
         self.start: Index = np.zeros(16, np.int64)
         self.count: Index = np.zeros(16, np.int64)
-        #: capacity of each list's region; 0 when it has none
+        #: list -> capacity of its region; 0 when it has none
         self._room: Ids = np.zeros(16, np.uint32)
         self._lists = 0
         self._unused: list[int] = []
         self._pool_size = 0
-        #: starts of the regions given back, by capacity
+        #: capacity -> starts of the regions of that size that were given back
         self._free: dict[int, list[int]] = {}
 
     def create(self) -> int:
-        """A new empty list; numbers of dropped lists come back."""
+        """The number of a new, empty list; numbers of dropped lists are used again."""
         if self._unused:
             return self._unused.pop()
         self._lists += 1
@@ -43,7 +46,7 @@ class Postings:
         return self._lists - 1
 
     def drop(self, which: int) -> None:
-        """Give the list and its number back."""
+        """Remove the list; its number may be used again."""
         self.clear(which)
         self._unused.append(which)
 
@@ -54,18 +57,18 @@ class Postings:
         self._room[which] = self.count[which] = 0
 
     def of(self, which: int) -> Ids:
-        """The list as it lies in the pool: valid until anything is added."""
+        """The items of the list: a view of the pool, valid until anything is added."""
         start = int(self.start[which])
         return self.items[start : start + int(self.count[which])]
 
     def append(self, which: int, item: int, *beside: int) -> int:
-        """Add to the list; its new length."""
+        """Add an item, and the numbers beside it, to the list. Returns the list's new length."""
         length = self._make_room(which)
         self._put(int(self.start[which]) + length - 1, item, beside)
         return length
 
     def discard(self, which: int, item: int) -> int:
-        """Take out `item`, which is in the list once; the list's new length."""
+        """Remove `item`, which is in the list once. Returns the list's new length."""
         start, length = int(self.start[which]), int(self.count[which])
         at = start + int(np.flatnonzero(self.of(which) == item)[0])
         self._copy(start + length - 1, at, 1)
@@ -84,7 +87,7 @@ class Postings:
             array[at] = value
 
     def _make_room(self, which: int) -> int:
-        """Lengthen the list by one; its new length."""
+        """Lengthen the list by one. Returns its new length."""
         length = int(self.count[which]) + 1
         room = int(self._room[which])
         if length > room:

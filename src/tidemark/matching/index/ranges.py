@@ -1,8 +1,8 @@
-"""Constraints as ranges of keys: the constant's side of the key space.
+"""Constraints as ranges of keys: how constants are placed in the key space.
 
-Every field is one or more key columns of 64-bit unsigned keys (`keys` makes them from a batch), and every
-constraint is a range of keys in some of them: a clause becomes boxes, an event a point. Keys keep the order
-of the field's values. Key 0 is "no value": NULL, or NaN.
+Every field has one or more key columns of 64-bit unsigned keys (`keys` makes them from a batch), and every
+constraint is a range of keys in some of them. So a clause becomes boxes, and an event is a point. Keys keep
+the order of the field's values. Key 0 is "no value": NULL, or NaN.
 
 | kind                 | parts     | key                                                                  |
 |----------------------|-----------|----------------------------------------------------------------------|
@@ -13,11 +13,11 @@ of the field's values. Key 0 is "no value": NULL, or NaN.
 | string, bytes        | w         | word w: bytes from 7w, 7 of them or zeros, then 1 + how many (up to 8) |
 | any                  | NULLNESS  | 1 for absent, 2 for present                                           |
 
-A word tells "ab" from "ab\\0" by its last byte and says there whether more follows, so a constant of up to
-7 bytes is compared exactly in one word, and a longer prefix or equality in as many as it needs.
+The last byte of a word tells "ab" from "ab\\0" and whether more bytes follow. So a constant of up to 7 bytes
+is compared exactly in one word, and a longer prefix or equality in as many words as it needs.
 
-Where keys cannot tell exactly (long bounds, integers at the very end, long lists), the ranges are a superset
-and `exact` is False: then the constraint is checked once more as a condition.
+Where keys are not precise enough (long bounds, integers at the very end, long lists), the ranges are a
+superset and `exact` is False: then the index checks the selector once more as a condition.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ NULLNESS = -1
 ABSENT_KEY, PRESENT_KEY = 1, 2
 
 WORD_BYTES = 7
-#: Longer constants are compared in this many words and then once more as a condition.
+#: A constant of more words is compared in this many, and then once more as a condition.
 WORDS_MAX = 8
-#: A longer list of values is its hull and a condition.
+#: A longer list of values becomes the range from its least to its greatest value, and a condition.
 ALTERNATIVES_MAX = 32
 
 _SIGN = 2**63
-#: A string that ends so, or the empty one, comes right after the one without its last byte.
+#: Endings of a string that follows directly after the string without its last byte; the empty string, too.
 _AFTER_NO_GAP = (b"\0", b"")
 _DOUBLE = struct.Struct(">d")
 _BITS = struct.Struct(">Q")
@@ -61,14 +61,17 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """A constraint holds where every range of some alternative does (if not exact: only there)."""
+    """A constraint holds exactly where all ranges of some alternative do.
+
+    If not `exact`, the ranges of an alternative may also hold where the constraint does not.
+    """
 
     alternatives: tuple[tuple[Range, ...], ...]
     exact: bool = True
 
 
 def ranges_of(constraint: Constraint, item: Type) -> Ranges:
-    """The ranges of a constraint on a field of this type, which is atomic unless only NULL is asked for."""
+    """The ranges of a constraint on a field of this type, which is atomic unless it is Present or Absent."""
     if isinstance(constraint, Present | Absent):
         key = PRESENT_KEY if isinstance(constraint, Present) else ABSENT_KEY
         return Ranges(((Range(NULLNESS, key, key),),))
@@ -111,7 +114,7 @@ def _closed(constraint: Interval) -> tuple[int | None, int | None]:
 
 
 def _unscaled(constraint: Interval, scale: int) -> tuple[int | None, int | None]:
-    """The bounds in units of the type's last digit; the wrong way round when nothing lies between."""
+    """The closed bounds in units of the type's last digit; (1, 0) when no value lies between."""
     low, high = constraint.low, constraint.high
     assert low is None or isinstance(low, Decimal)
     assert high is None or isinstance(high, Decimal)
@@ -123,7 +126,7 @@ def _unscaled(constraint: Interval, scale: int) -> tuple[int | None, int | None]
 
 
 def _integers(low: int | None, high: int | None, beyond: bool) -> Ranges:
-    """Closed bounds; `beyond` when there are values of more than 64 bits, clamped to the last key."""
+    """The ranges of closed bounds; `beyond`: values of more than 64 bits exist, clamped to the last keys."""
     if low is None or (low <= INT64_MIN and not beyond):
         low_key, low_exact = LOWEST, True
     else:
@@ -162,7 +165,7 @@ def _double_key(value: float) -> int:
 
 
 def _words(constraint: Interval) -> Ranges:
-    """The words in which both bounds agree, each alone; then the range in the word where they part."""
+    """The ranges of strings or bytes: one key in each word that the bounds share, a range in the next."""
     low, high = _encoded(constraint.low), _encoded(constraint.high)
     shared: list[Range] = []
     word = 0
@@ -185,7 +188,7 @@ def _words(constraint: Interval) -> Ranges:
 
 def _encoded(value: Value | None) -> bytes | None:
     assert value is None or isinstance(value, str | bytes)
-    # A lone surrogate is in no event, yet its place in the order is clear.
+    # No event has a lone surrogate, but a constant may; its place in the order is clear.
     return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
 
 

@@ -1,7 +1,7 @@
 """Rules: the distinct selectors, each with the subscribers that have it.
 
-What a rule is called in a set's digest changes whenever its subscribers do; so sets that were put together
-with other subscribers are simply never met again.
+A rule's name in the digest of a match set changes whenever its subscribers change. So a match set that was
+put together with other subscribers is never found again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidemark.matching.selectors.selector import paths_of
 from tidemark.matching.selectors.tree import Node
 from tidemark.message.types import Path
 
-#: Members of new sets put in order together: it bounds the memory that a batch needs beside them.
+#: Members of new match sets that are put in order together; it bounds the memory that a batch needs.
 MEMBERS_AT_ONCE_MAX = 1 << 20
 
 _MASK = 2**64 - 1
@@ -28,14 +28,14 @@ _STEP, _MIX, _LAST_MIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB13311
 
 @dataclass(slots=True)
 class _Readers:
-    """How many rules read these fields."""
+    """A set of fields, and the number of rules that read exactly these."""
 
     paths: frozenset[Path]
     count: int = 0
 
 
 class Rules:
-    """Rules by number. In arrays where it can be: there may be a million."""
+    """Rules by number. Kept in arrays where possible, since there may be a million of them."""
 
     def __init__(self) -> None:
         #: rule -> subscribers, in no order
@@ -46,7 +46,7 @@ class Rules:
         self._conditions: dict[int, tuple[int, ...]] = {}
         self._numbers: dict[Node, int] = {}
         self._trees: list[Node | None] = []
-        #: rule -> the fields it reads; equal sets are one object
+        #: rule -> the fields it reads; rules that read the same fields share one set
         self._paths: list[frozenset[Path]] = []
         self._readers: dict[frozenset[Path], _Readers] = {}
         #: rule -> the two halves of its name in digests
@@ -76,12 +76,12 @@ class Rules:
         return self._paths[number]
 
     def boxes(self, number: int) -> list[int]:
-        """What a rule is indexed as."""
+        """The boxes that a rule is indexed as."""
         boxes: list[int] = self._boxes.of(number).tolist()
         return boxes
 
     def conditions(self, number: int) -> tuple[int, ...]:
-        """The conditions that its boxes use, one for every use."""
+        """The conditions that the rule's boxes use, one for every use."""
         return self._conditions.get(number, ())
 
     def paths(self) -> set[Path]:
@@ -108,7 +108,7 @@ class Rules:
         return number
 
     def place(self, number: int, boxes: Sequence[int], conditions: tuple[int, ...]) -> None:
-        """What the rule is indexed as from now on."""
+        """Set the boxes that the rule is indexed as, and the conditions that they use."""
         self._boxes.clear(number)
         for box in boxes:
             self._boxes.append(number, box)
@@ -118,7 +118,7 @@ class Rules:
             self._conditions.pop(number, None)
 
     def remove(self, number: int) -> None:
-        """A rule that nobody has any more; its number may come back."""
+        """Remove a rule that has no subscriber; its number may be used again."""
         del self._numbers[self.tree(number)]
         self._trees[number] = None
         self._conditions.pop(number, None)
@@ -130,28 +130,28 @@ class Rules:
             del self._readers[self._paths[number]]
 
     def subscribe(self, number: int, subscriber: int) -> None:
-        """One more subscriber of a rule."""
+        """Add a subscriber to a rule."""
         self._subscribers.append(number, subscriber)
         self._rename(number)
 
     def unsubscribe(self, number: int, subscriber: int) -> int:
-        """One subscriber less; how many are left."""
+        """Remove a subscriber from a rule. Returns how many are left."""
         self._rename(number)
         return self._subscribers.discard(number, subscriber)
 
     def subscribers(self, number: int) -> Ids:
-        """The subscribers of a rule, in no order."""
+        """A copy of the subscribers of a rule, in no order."""
         return self._subscribers.of(number).copy()
 
     def distinct(self, rows: Index, rules: Index) -> tuple[Index, Index]:
-        """(rows[n], rules[n]) without repetitions."""
+        """The pairs (rows[n], rules[n]) without repetitions."""
         if (self._boxes.count.take(rules) == 1).all():
             return rows, rules
         pairs = np.unique(rows << 32 | rules)
         return pairs >> 32, pairs & (2**32 - 1)
 
     def digests(self, rows: Index, rules: Index, count: int) -> list[bytes]:
-        """distinct (rows[n], rules[n]), number of rows -> digest[row] of the set of rules."""
+        """Distinct pairs (rows[n], rules[n]) of `count` rows -> digest[row] of the row's set of rules."""
         sums = np.zeros((2, count), np.uint64)
         np.add.at(sums[0], rows, self._name.take(rules))
         np.add.at(sums[1], rows, self._second_name.take(rules))
@@ -159,7 +159,10 @@ class Rules:
         return digests
 
     def members(self, rows: Index, rules: Index, wanted: list[int], count: int) -> tuple[Index, Ids]:
-        """distinct (rows[n], rules[n]) -> how many subscribers[wanted], and all of them, row after row."""
+        """Distinct pairs (rows[n], rules[n]) of `count` rows -> the subscribers of the rows in `wanted`.
+
+        Returns the number of subscribers of each wanted row, and all of them, row after row.
+        """
         rank = np.full(count, -1)
         rank[wanted] = np.arange(len(wanted))
         ranks = rank.take(rows)
@@ -174,18 +177,18 @@ class Rules:
         if sizes.sum() > len(sizes):  # otherwise every rule has one subscriber
             owner, position = spread(position, sizes)
             ranks = ranks.take(owner)
-        # Of 16 bits: numpy sorts such numbers by radix, several times faster than longer ones.
+        # numpy sorts numbers of 16 bits by radix, several times faster than longer ones.
         order = ranks.astype(np.uint16 if len(wanted) <= 1 << 16 else np.int64).argsort(kind="stable")
         return np.bincount(ranks, minlength=len(wanted)), self._subscribers.items.take(position.take(order))
 
     @property
     def nbytes(self) -> int:
-        """Memory, of what is not an array roughly; the selectors themselves are their owner's."""
+        """Memory: exact for arrays, an estimate for the rest, without the selectors themselves."""
         arrays = 2 * self._name.nbytes + self._subscribers.nbytes + self._boxes.nbytes
         return arrays + sys.getsizeof(self._numbers) + 48 * len(self._trees) + 200 * len(self._conditions)
 
     def _one_more(self, paths: frozenset[Path]) -> frozenset[Path]:
-        """One more rule reads these fields; the one object that stands for them."""
+        """Count one more rule that reads these fields. Returns the set that all such rules share."""
         readers = self._readers.setdefault(paths, _Readers(paths))
         readers.count += 1
         return readers.paths
@@ -197,7 +200,7 @@ class Rules:
 
 
 def _mixed(count: int) -> int:
-    """splitmix64: numbers without any pattern that sums could repeat, the same in every run."""
+    """splitmix64 of a counter: numbers whose sums do not repeat by any pattern, the same in every run."""
     mixed = count * _STEP & _MASK
     mixed = (mixed ^ mixed >> 30) * _MIX & _MASK
     mixed = (mixed ^ mixed >> 27) * _LAST_MIX & _MASK

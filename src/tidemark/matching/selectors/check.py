@@ -1,8 +1,8 @@
-"""The checker: a selector against a topic's fields, when someone subscribes.
+"""The checker: holds a selector against a topic's fields, when someone subscribes.
 
-Refuses what could never be true for a reason its author would want to know: a field that is not there, types
-that never compare, a value where a condition is due and the reverse. A `dynamic` field, or one that an open
-topic does not know yet, compares with anything.
+It refuses a selector with a part that could never be true for a reason its author would want to know: a field
+that does not exist, types that never compare, a value in the place of a condition, or a condition in the
+place of a value. A `dynamic` field, or one that an open topic does not know yet, compares with anything.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _FAMILIES = {
 
 
 def check(tree: Node, fields: FieldTypes, text: str = "") -> None:
-    """Raise SelectorTypeError, at its position in `text`, for the first thing in `tree` that cannot be."""
+    """Raise SelectorTypeError, with the position in `text`, for the first part of `tree` that is refused."""
     _Checker(fields, text).condition(tree)
 
 
@@ -100,7 +100,7 @@ class _Checker:
                 self._bare(node)
 
     def _bare(self, node: Node) -> None:
-        """A boolean may stand alone."""
+        """Check a value in the place of a condition: only a boolean may stand there."""
         family = self._family(node)
         if family not in (Family.BOOLEAN, Family.ANY):
             self._fail(node, f"a condition is due here, but {_named(node, family)} is a value; compare it")
@@ -110,7 +110,7 @@ class _Checker:
         Pattern.compile(node.pattern, node.escape, position=node.position, text=self._text)
 
     def _comparable(self, nodes: Sequence[Node], *, ordered: bool) -> None:
-        """All of one family, and one that has an order where an order is asked for."""
+        """Check that all nodes are of one family, and of one with an order if `ordered`."""
         families = [self._family(node) for node in nodes]
         known = [
             (node, family) for node, family in zip(nodes, families, strict=True) if family is not Family.ANY
@@ -134,7 +134,7 @@ class _Checker:
             self._fail(node, f"{reason}, not {_named(node, family)}")
 
     def _family(self, node: Node) -> Family:
-        """The family of a value; a condition is not one."""
+        """The family of a value; SelectorTypeError for a condition."""
         match node:
             case Literal(value):
                 return _literal_family(value)

@@ -1,11 +1,11 @@
-"""One event against one selector: the reference.
+"""The reference evaluator: one selector for one event.
 
-Says what a selector means, by the rules in `matching.selectors.tree`, in the plainest way there is. The
-batch matcher is tested against it, and asks it about what has no array: fields whose type is known per
-event. A value is None (NULL), bool, int, float, Decimal, str, bytes or an aware datetime; anything else (a
-list, a dict) is unknown to all but IS NULL.
+It follows the rules in `matching.selectors.tree` in the plainest way. The batch matcher is tested against it,
+and calls it for fields that have no array because their type is known per event only. A value is None (NULL),
+bool, int, float, Decimal, str, bytes or an aware datetime. Any comparison with another value, such as a list
+or a dict, is unknown.
 
-Trees are expected to have passed `matching.selectors.check`: a condition never stands where a value should.
+Trees must have passed `matching.selectors.check`: a condition never stands in the place of a value.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from tidemark.matching.selectors.like import Pattern
 from tidemark.matching.selectors.literals import LONG_MAX, LONG_MIN
 from tidemark.matching.selectors.tree import (
+    OPERATORS,
     And,
     Arithmetic,
     ArithmeticOp,
@@ -40,20 +41,13 @@ from tidemark.matching.selectors.tree import (
 from tidemark.message.codec.scalars import microseconds
 from tidemark.message.types import Path
 
-#: What an event has at a path; None when it has nothing there.
+#: path -> the event's value there, None when it has none
 Lookup = Callable[[Path], Any]
 
 #: Compiled LIKE patterns kept between calls.
 PATTERNS_KEPT_MAX = 256
 
-_COMPARE: dict[CompareOp, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+_COMPARE: dict[CompareOp, Callable[[Any, Any], bool]] = OPERATORS
 _ARITHMETIC: dict[ArithmeticOp, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -63,7 +57,7 @@ _ARITHMETIC: dict[ArithmeticOp, Callable[[Any, Any], Any]] = {
 
 
 def evaluate(node: Node, lookup: Lookup) -> bool | None:
-    """Is the condition true, false or unknown (None) for the event behind `lookup`?"""
+    """The truth of a condition for the event that `lookup` reads: True, False or None for unknown."""
     match node:
         case And(operands):
             return _all(evaluate(operand, lookup) for operand in operands)
@@ -113,7 +107,7 @@ def _pattern(pattern: str, escape: str) -> Pattern:
 
 
 def _all(truths: Iterable[bool | None]) -> bool | None:
-    """False wins over unknown, unknown over true."""
+    """The truth of AND: False if any is False, else None if any is unknown, else True."""
     seen = set(truths)
     return False if False in seen else None if None in seen else True
 

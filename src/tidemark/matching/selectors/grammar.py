@@ -1,7 +1,7 @@
-"""What the lexer, the parser and render agree on: reserved words, plain names, how tightly things bind.
+"""The rules that lexer, parser and render share: reserved words, plain names, precedence.
 
 A plain name follows Java's rules for identifiers, as JMS asks: letters, digits, `_`, currency signs and their
-Unicode relatives, not starting with a digit. Anything else, and every keyword, is a name in double quotes.
+Unicode relatives, not starting with a digit. Any other name, and every keyword, is written in double quotes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ KEYWORDS = frozenset(
 )
 
 _START = frozenset(("Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"))
-# Java also ignores invisible format characters inside names; two names that look alike must not differ.
+# Java also allows invisible format characters inside names. They are left out, so that no two different names
+# look alike.
 _PART = _START | {"Nd", "Mn", "Mc"}
 
 
 class Level(IntEnum):
-    """How tightly a construct binds; one that stands where a tighter one is due takes parentheses."""
+    """How tightly a construct binds; where a tighter one is needed it takes parentheses."""
 
     OR = 1
     AND = 2
@@ -37,7 +38,7 @@ def starts_name(character: str) -> bool:
 
 
 def continues_name(character: str) -> bool:
-    """Can a plain name go on with `character`?"""
+    """Can a plain name continue with `character`?"""
     return category(character) in _PART
 
 

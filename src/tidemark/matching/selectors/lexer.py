@@ -1,7 +1,7 @@
-"""The words of a selector: text in, tokens out, lazily and in one pass.
+"""The lexer: the text of a selector to tokens, lazily and in one pass.
 
-A dotted path is one token, whatever of it is quoted; so are strings and X'...'. Symbols of other languages
-(`!=`, `&&`) are refused with the word to use instead.
+A dotted path is one token, whichever of its names are quoted; so is a string, and X'...'. Symbols of other
+languages (`!=`, `&&`) raise an error that names the word to use instead.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ class TokenKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word of a selector, as written (`text`) and as meant."""
+    """A word, literal or symbol of a selector."""
 
     kind: TokenKind
+    #: the characters as written
     text: str
     position: int
-    #: The keyword, in capitals, or symbol that it is; "" for everything else.
+    #: the keyword, in capitals, or the symbol; "" for tokens of other kinds
     word: str = ""
-    #: What is between the quotes of a string or X'...', unescaped.
+    #: what is between the quotes of a string or X'...', with doubled quotes made single
     content: str = ""
-    #: The path of a name.
+    #: the path of a name
     parts: Path = ()
 
     def __str__(self) -> str:
@@ -55,7 +56,7 @@ class Token:
 
 
 def tokens_of(text: str) -> Iterator[Token]:
-    """Every token of `text` in order, then one of kind END."""
+    """Yields every token of `text` in order, then one of kind END; SelectorSyntaxError for what is none."""
     index = 0
     while index < len(text):
         if text[index] in _SPACE:
@@ -82,7 +83,7 @@ def _token(text: str, start: int) -> Token:
 
 
 def _name(text: str, start: int) -> Token:
-    """A keyword or a whole path."""
+    """The token of a keyword, or of a whole path."""
     part, stop = _part(text, start)
     word = keyword(text[start:stop])
     if word:
@@ -99,7 +100,7 @@ def _starts_part(text: str, index: int) -> bool:
 
 
 def _part(text: str, start: int) -> tuple[str, int]:
-    """One name of a path, and where it ends."""
+    """One name of a path, and the index after its last character."""
     if text[start] == '"':
         stop = _quote_end(text, start)
         if stop - start == 2:
@@ -134,7 +135,7 @@ def _symbol(text: str, start: int) -> Token:
 
 
 def _quote_end(text: str, start: int) -> int:
-    """One past the quote that closes the one at `start`; a doubled quote does not close."""
+    """The index after the quote that closes the one at `start`; a doubled quote does not close it."""
     quote, stop = text[start], start + 1
     while True:
         stop = text.find(quote, stop)

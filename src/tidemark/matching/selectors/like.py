@@ -1,9 +1,10 @@
-"""LIKE patterns, in linear time.
+"""LIKE patterns, matched in linear time.
 
-`%` cuts a pattern into segments of fixed length. The first is anchored at the start of the value, the last at
-its end, and each one between is taken at its leftmost place after the one before: if any placing works, the
-leftmost does, so nothing is ever tried twice. A segment without `_` is found by str.find, one with `_` by
-shift-and: bit i of the state says that the last i + 1 characters match the segment's first i + 1.
+`%` cuts a pattern into segments of fixed length. The first segment is anchored at the start of the value, the
+last at its end, and each one between is taken at its leftmost place after the one before: if any placing
+works, the leftmost does, so no place is tried twice. A segment without `_` is found by str.find, one with `_`
+by the shift-and algorithm: bit i of the state says that the last i + 1 characters match the segment's first i
++ 1.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from tidemark.errors import SelectorSyntaxError
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of a pattern between `%`s; every value it matches has exactly its length in characters."""
+    """The part of a pattern between two `%`; whatever it matches has as many characters as `text`."""
 
-    #: Its characters; "_" at the places that match anything.
+    #: the characters to match; "_" at the places that match any character
     text: str
-    #: The places in `text` that match any one character, ascending.
+    #: the places in `text` that match any one character, ascending
     wild: tuple[int, ...] = ()
-    #: `wild` as bits.
+    #: `wild` as bits
     _anywhere: int = field(init=False, repr=False, compare=False)
-    #: Character -> the places it may stand, as bits; characters not in it may stand at `wild` only.
+    #: character -> the places at which it may stand, as bits; other characters may stand at `wild` only
     _places: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -37,7 +38,7 @@ class Segment:
         object.__setattr__(self, "_places", places)
 
     def matches_at(self, value: str, start: int) -> bool:
-        """Does value[start : start + length] match? `start` may leave too few characters."""
+        """Does value[start : start + length] match? False also when fewer characters follow `start`."""
         if not self.wild:
             return value.startswith(self.text, start)
         begin = start
@@ -48,7 +49,7 @@ class Segment:
         return begin - 1 <= len(value)
 
     def find(self, value: str, start: int, stop: int) -> int:
-        """The leftmost match within value[start:stop], or -1."""
+        """The start of the leftmost match within value[start:stop]; -1 if there is none."""
         if not self.wild:
             return value.find(self.text, start, stop)
         full, state = 1 << len(self.text) - 1, 0
@@ -61,17 +62,20 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled LIKE pattern: its segments, as many as it has `%` (runs of them count once) and one more.
+    """A compiled LIKE pattern: its segments, one more than it has `%` (several `%` in a row count once).
 
-    The first segment is empty when the pattern starts with `%`, the last when it ends with one; those
-    between never are. A single segment is the whole value.
+    The first segment is empty when the pattern starts with `%`, the last when it ends with one; the others
+    never are. A single segment has to match the whole value.
     """
 
     segments: tuple[Segment, ...]
 
     @classmethod
     def compile(cls, pattern: str, escape: str = "", *, position: int = 0, text: str = "") -> Pattern:
-        """The pattern; `escape` is one character, or "" for none. `position` and `text` are for errors."""
+        """The compiled pattern; `escape` is one character, or "" for none.
+
+        SelectorSyntaxError, with `position` and `text`, for a wrong escape.
+        """
         if len(escape) > 1:
             raise SelectorSyntaxError("ESCAPE takes exactly one character", position=position, text=text)
         pieces: list[list[tuple[str, bool]]] = [[]]
@@ -90,18 +94,18 @@ class Pattern:
 
     @property
     def prefix(self) -> str:
-        """What every match starts with: the characters before the first wildcard."""
+        """The characters before the first wildcard, with which every match starts."""
         first = self.segments[0]
         return first.text[: first.wild[0]] if first.wild else first.text
 
     @property
     def is_exact(self) -> bool:
-        """No wildcards: only `prefix` itself matches."""
+        """True if the pattern has no wildcards, so that only `prefix` itself matches."""
         return len(self.segments) == 1 and not self.segments[0].wild
 
     @property
     def is_prefix(self) -> bool:
-        """Literal characters (or none) and then `%`: whatever starts with `prefix` matches."""
+        """True if the pattern is `prefix` and then `%`, so that whatever starts with `prefix` matches."""
         return len(self.segments) == 2 and not self.segments[0].wild and not self.segments[1].text
 
     def matches(self, value: str) -> bool:
@@ -121,7 +125,10 @@ class Pattern:
 
 
 def _characters(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
-    """Each character of the pattern, and is it a wildcard? ("", False) for a lone last escape."""
+    """Yields each character of the pattern and whether it is a wildcard.
+
+    ("", False) for a lone last escape.
+    """
     rest = iter(pattern)
     for character in rest:
         if character == escape:

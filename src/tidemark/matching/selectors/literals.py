@@ -1,6 +1,7 @@
 """Literals: from the characters of a selector to values.
 
-ValueError when the characters are no such literal, OverflowError when the value has no place in the type.
+The functions raise ValueError when the characters are no such literal, and OverflowError when the value is
+out of the type's range.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from math import isinf
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
-#: Digits of a literal's exponent. More would let a few characters ask for gigabytes of decimal digits.
+#: Digits of a literal's exponent. With more, a few characters could ask for gigabytes of decimal digits.
 EXPONENT_DIGITS_MAX = 3
 
 _TIMESTAMP = re.compile(
@@ -23,7 +24,7 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
 
 def number(text: str) -> int | float:
-    """An exact literal is a long; one with a point or an exponent is a double."""
+    """The value of a numeric literal: an int (long), or a float (double) if it has a point or an exponent."""
     if text.lstrip("-").isdigit():
         return _long(text)
     mantissa, _, exponent = text.lower().partition("e")
@@ -47,7 +48,10 @@ def _long(text: str) -> int:
 
 
 def timestamp(text: str) -> datetime:
-    """YYYY-MM-DD, or with HH:MM:SS[.ffffff] and a zone (Z or ±HH:MM; without one it is UTC), as UTC."""
+    """The instant, in UTC, of YYYY-MM-DD, or of YYYY-MM-DD HH:MM:SS[.ffffff] with a zone (Z or ±HH:MM).
+
+    Without a zone it is UTC.
+    """
     found = _TIMESTAMP.fullmatch(text)
     if not found:
         raise ValueError("a timestamp is written 'YYYY-MM-DD HH:MM:SS[.ffffff][Z|+HH:MM|-HH:MM]'")

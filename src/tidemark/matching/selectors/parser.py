@@ -1,8 +1,9 @@
-"""The parser: the text of a selector in, its tree out.
+"""The parser: the text of a selector to its tree.
 
 The grammar is that of JMS selectors, with SQL-92's TIMESTAMP '...' and X'...', quoted and dotted names, and
-expressions wherever JMS insists on a name. By precedence climbing: an expression at a level is a prefix and
-all operators that bind at least as tightly. It knows no types: `matching.selectors.check` does.
+expressions wherever JMS insists on a name. The parser works by precedence climbing: an expression at a level
+is a prefix and all operators that bind at least as tightly. It ignores types, which
+`matching.selectors.check` checks.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from tidemark.matching.selectors.tree import (
 
 SELECTOR_CHARACTERS_MAX = 4_096
 SELECTOR_TOKENS_MAX = 200
-#: Parentheses, NOTs and signs within each other. Bounds the parser's own recursion too.
+#: Levels of parentheses, NOTs and signs within each other. It bounds the parser's own recursion, too.
 NESTING_LEVELS_MAX = 32
 
 _INFIX = {
@@ -52,7 +53,7 @@ _INFIX = {
 
 
 def parse(text: str) -> Node:
-    """The tree of `text`; blank text is TRUE. Raises a SelectorError with the position."""
+    """The tree of `text`, TRUE for a blank one; SelectorError, with the position, if it is no selector."""
     if len(text) > SELECTOR_CHARACTERS_MAX:
         reason = f"a selector has at most {SELECTOR_CHARACTERS_MAX} characters, this one has {len(text)}"
         raise SelectorLimitError(reason, position=SELECTOR_CHARACTERS_MAX)
@@ -62,7 +63,7 @@ def parse(text: str) -> Node:
 
 
 def _refuse_surrogates(text: str) -> None:
-    """Half a character equals no event's field, and cannot be sent to another broker."""
+    """SelectorSyntaxError for a lone surrogate: no field has one, and it cannot be sent to another broker."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -91,7 +92,7 @@ class _SelectorParser:
         self._nesting = 0
 
     def selector(self) -> Node:
-        """The whole text as one expression."""
+        """The tree of the whole text."""
         node = self._expression(Level.OR)
         if self._token.kind is not TokenKind.END:
             self._unfinished("an operator, AND, OR or the end")
@@ -100,7 +101,10 @@ class _SelectorParser:
     # Expressions.
 
     def _expression(self, level: Level) -> Node:
-        """A prefix, then operators of at least `level`; after one, only such as bind no tighter."""
+        """The tree of a prefix and the operators after it that bind at least as tightly as `level`.
+
+        After an operator, only operators that bind no tighter may follow at this level.
+        """
         start = self._token.position
         ceiling: int = Level.NOT if self._token.word == "NOT" else Level.ATOM
         node = self._prefix(level)
@@ -114,7 +118,7 @@ class _SelectorParser:
         return _INFIX.get(self._token.word)
 
     def _infix(self, left: Node, level: Level, start: int) -> Node:
-        """What the operator at hand makes of `left` and what follows."""
+        """The tree of `left`, the operator at the current token, and the operand after it."""
         match level:
             case Level.OR:
                 return Or(self._chain(left, "OR", Level.AND), start)
@@ -196,7 +200,7 @@ class _SelectorParser:
                 return Compare(cast(CompareOp, op), operand, self._expression(Level.SUM), start)
 
     def _values(self) -> tuple[Literal, ...]:
-        """The list of IN."""
+        """The values in the list of IN."""
         self._expect("(", "`(` and the values of IN")
         values = [self._value()]
         while self._accept(","):
@@ -231,7 +235,7 @@ class _SelectorParser:
     # Literals.
 
     def _literal(self) -> Literal | None:
-        """The literal at hand, without a sign, if there is one."""
+        """The literal without a sign at the current token; None if there is none."""
         token = self._token
         if token.kind is TokenKind.NUMBER:
             return self._number()
@@ -247,12 +251,15 @@ class _SelectorParser:
         return None
 
     def _at_timestamp(self) -> bool:
-        """TIMESTAMP is no keyword, only a word before a string: many a field is called timestamp."""
+        """Is the current token TIMESTAMP before a string? It is no keyword: many fields have that name."""
         is_word = self._token.text.isascii() and self._token.text.upper() == "TIMESTAMP"
         return is_word and self._tokens[self._index + 1].kind is TokenKind.STRING
 
     def _number(self, sign: Token | None = None) -> Literal:
-        """The number at hand; its sign becomes part of it, so that the least long can be written."""
+        """The number at the current token.
+
+        A sign becomes part of it, so that the least long can be written.
+        """
         token = self._advance()
         digits = "-" + token.text if sign and sign.word == "-" else token.text
         literal = self._converted(number, digits, sign or token)
@@ -302,7 +309,7 @@ class _SelectorParser:
         self._fail(f"expected {what}, found {self._token}{hint}")
 
     def _unfinished(self, what: str) -> NoReturn:
-        """Something follows a whole expression that cannot."""
+        """Raise the error for a token that cannot follow a whole expression."""
         if self._infix_level() is Level.PREDICATE:
             self._fail("comparisons do not chain; join them with AND, or use parentheses")
         self._expected(what)
@@ -313,5 +320,5 @@ class _SelectorParser:
 
 
 def _is_number(node: Node) -> bool:
-    """Only a number among the literals carries its digits."""
+    """Is the node a literal number? Only numbers carry their digits."""
     return isinstance(node, Literal) and bool(node.text)

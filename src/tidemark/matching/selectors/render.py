@@ -1,6 +1,6 @@
 """A tree as text: the canonical spelling of a selector.
 
-Promises that `parse(render(tree)) == tree`, for every tree the parser can make, with no more parentheses
+`parse(render(tree)) == tree` for every tree that the parser can make, and the text has no more parentheses
 than that takes. Numbers keep their digits as written; keywords are in capitals.
 """
 
@@ -56,7 +56,7 @@ def _render(node: Node) -> tuple[str, Level]:
 
 
 def _at(node: Node, level: Level) -> str:
-    """`node` where something that binds at least as tightly as `level` is due."""
+    """The text of `node` in a place that needs something binding at least as tightly as `level`."""
     text, own = _render(node)
     return text if own >= level else f"({text})"
 
@@ -79,7 +79,8 @@ def _predicate(node: Compare | Between | In | Like | IsNull) -> str:
 
 def _calculation(node: Negate | Arithmetic) -> tuple[str, Level]:
     if isinstance(node, Negate):
-        # "-5" would be read as one literal and "--" is a comment to other dialects: both stay apart.
+        # "-5" would be parsed as one literal, and "--" begins a comment in other dialects: parentheses keep
+        # the sign apart from both.
         text, level = _render(node.operand)
         bare = level is Level.ATOM and not _is_number(node.operand)
         return f"-{text}" if bare else f"-({text})", Level.SIGN

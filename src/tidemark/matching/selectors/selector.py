@@ -1,4 +1,4 @@
-"""A selector as the rest of Tidemark holds it: its text and the tree that was checked."""
+"""A selector as the rest of Tidemark holds it: its text and its checked tree."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ from tidemark.message.types import Path
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A condition on events: as written, and what it means."""
+    """A condition on events: its text as written, and its tree."""
 
     text: str
     tree: Node
 
     @classmethod
     def parse(cls, text: str, fields: FieldTypes) -> Selector:
-        """The selector `text` for a topic with these fields, or a SelectorError."""
+        """The selector of a text for a topic with these fields.
+
+        SelectorError, with the position, if the text is no selector or does not fit the fields.
+        """
         tree = parse(text)
         check(tree, fields, text)
         return cls(text, tree)
@@ -44,7 +47,7 @@ class Selector:
         return self.text or "TRUE"
 
 
-#: What a subscriber without a selector gets.
+#: The selector of a subscriber that gave none.
 EVERYTHING = Selector("", TRUE)
 
 

@@ -1,4 +1,4 @@
-"""What the author of a refused selector probably meant."""
+"""Suggestions for error messages: what the author of a refused selector probably meant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)
 
 
 def nearest(path: Path, candidates: Sequence[Path]) -> str:
-    """The candidate that `path` is most likely a slip of, as text, or "": case, depth, then spelling."""
+    """The candidate that `path` is probably a misspelling of, as text; "" if there is none.
+
+    A candidate that differs in case only comes first, then one with the same last name, then a near spelling.
+    """
     wanted = render_path(path).casefold()
     by_name = {render_path(candidate).casefold(): candidate for candidate in reversed(candidates)}
     by_leaf = {render_path(candidate[-1:]).casefold(): candidate for candidate in reversed(candidates)}
@@ -26,7 +29,7 @@ def nearest(path: Path, candidates: Sequence[Path]) -> str:
 
 
 def rewrite(node: Node, family: str) -> str:
-    """How the literal `node` would be written as one of `family`, or "" when it is none."""
+    """How the literal `node` would be written as a value of `family`; "" if it cannot be."""
     if not isinstance(node, Literal):
         return ""
     if family == "string":

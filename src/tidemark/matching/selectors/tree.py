@@ -1,9 +1,10 @@
-"""The selector's tree: what the parser makes and every other module of this room reads.
+"""The selector's tree: the parser makes it, and every other module of this package reads it.
 
-A tree is an immutable value; `position` (the character where a node starts) is for error messages and
-takes no part in equality, so equal conditions are equal trees wherever they were written.
+A tree is an immutable value. `position` (the character where a node starts) is for error messages and does
+not count in comparisons, so equal conditions are equal trees wherever they were written.
 
-The meaning, in one place. A condition is true, false or unknown; an event matches when it is true.
+What a selector means is defined here. A condition is true, false or unknown; an event matches when it is
+true.
 - A field that is absent is NULL; any operation with NULL is unknown, except IS [NOT] NULL.
 - NaN, wherever it comes from, compares as unknown; it is not NULL.
 - Numbers promote as in Java: integers stay 64-bit integers, anything with a double is done in doubles.
@@ -13,24 +14,42 @@ The meaning, in one place. A condition is true, false or unknown; an event match
 - Strings and bytes compare by code point / byte; = and <> need no order.
 - Values of unlike types (only possible for `dynamic` fields, whose type is known per event) compare as
   unknown; a comparison that can never be of like types is refused when the selector is checked.
-Because all of these are unknown-preserving, NOT (a > b) is exactly a <= b, and normal forms are exact.
+Because every operation on an unknown operand is unknown, NOT (a > b) is exactly a <= b, and normal forms are
+exact.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from typing import Literal as Choice
 
 from tidemark.message.types import Path
 
-#: Headers of an event, usable like fields. Their types: string, long (microseconds), int, string.
+#: Headers of an event, which a selector can use like fields. Types: string, long (microseconds), int, string.
 HEADERS = ("_topic", "_tick", "_priority", "_publisher")
 
 CompareOp = Choice["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOp = Choice["+", "-", "*", "/"]
 
-#: What a literal can hold. float is an approximate literal, datetime is timezone-aware.
+#: NOT (a op b) is a OPPOSITE[op] b: where one of the two is NULL or NaN, neither is true.
+OPPOSITE: dict[CompareOp, CompareOp] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+#: a op b is b MIRRORED[op] a.
+MIRRORED: dict[CompareOp, CompareOp] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+#: The operators of Python that compare as the selector's do, for values and for arrays.
+OPERATORS: dict[CompareOp, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+#: The values of literals. A float is an approximate literal; a datetime is timezone-aware.
 Constant = bool | int | float | str | bytes | datetime
 
 
@@ -130,7 +149,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All operands (two or more)."""
+    """True if all operands are (two or more)."""
 
     operands: tuple[Node, ...]
     position: int = field(default=0, compare=False)
@@ -138,7 +157,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any operand (two or more)."""
+    """True if any operand is (two or more)."""
 
     operands: tuple[Node, ...]
     position: int = field(default=0, compare=False)

@@ -1,7 +1,7 @@
-"""Arithmetic over whole columns by the selectors' rules: 64-bit integers turn NULL instead of wrapping.
+"""Arithmetic over whole columns by the selectors' rules: a 64-bit overflow is NULL.
 
-Everything here is plain numpy: a result and, for integers, where it is wrong. Values at rows that are NULL
-are arbitrary, so nothing may warn or fail because of them.
+Functions on integers return the results and which of them fit. Values at rows that are NULL are arbitrary, so
+nothing may warn or fail because of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tidemark.matching.selectors.tree import ArithmeticOp
 from tidemark.message.batches.columns import Bools, Doubles, Ints
 
-#: -1, 0 or 1 a row: how two values compare.
+#: -1, 0 or 1 for each row: how two values compare
 Signs = NDArray[np.int8]
 
 
@@ -26,7 +26,7 @@ def signs(left: Any, right: Any) -> Signs:
 
 
 def calculate_longs(op: ArithmeticOp, a: Ints, b: Ints) -> tuple[Ints, Bools]:
-    """a[row] op b[row] -> (result[row], fits[row]): does the true result fit in 64 bits?"""
+    """a[row] op b[row] -> result[row], and fits[row]: the true result fits in 64 bits."""
     match op:
         case "+":
             total = a + b
@@ -41,7 +41,7 @@ def calculate_longs(op: ArithmeticOp, a: Ints, b: Ints) -> tuple[Ints, Bools]:
 
 
 def calculate_doubles(op: ArithmeticOp, a: Doubles, b: Doubles) -> Doubles:
-    """a[row] op b[row]; NaN, which no comparison can tell from NULL, for a division by zero."""
+    """a[row] op b[row] -> result[row]; NaN for a division by zero, since it compares as NULL does."""
     with np.errstate(all="ignore"):
         match op:
             case "+":

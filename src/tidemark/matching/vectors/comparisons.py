@@ -1,21 +1,20 @@
 """Comparisons over whole columns: with a constant, with several, with another column.
 
 A constant is brought into the column's own domain once, when the condition is compiled, so that comparing a
-column of numbers is one array operation. What that takes is exact: a column of longs is compared with a
-double by the run of integers that promote as asked (`matching.vectors.promotion`), a decimal by unscaled
-integers. Where types are unlike, nothing is true and nothing false.
+column of numbers is one array operation. The conversion is exact: a column of longs is compared with a double
+by the run of integers that satisfy the comparison (`matching.vectors.promotion`), a decimal by unscaled
+integers. A comparison of unlike types is true for no row and false for no row.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from tidemark.matching.selectors.tree import CompareOp
+from tidemark.matching.selectors.tree import MIRRORED, OPERATORS, CompareOp
 from tidemark.matching.vectors import decimals, strings
 from tidemark.matching.vectors.decimals import UnscaledSet
 from tidemark.matching.vectors.operands import (
@@ -33,29 +32,17 @@ from tidemark.matching.vectors.strings import ByteSet
 from tidemark.message.batches.columns import Bools
 from tidemark.message.codec.scalars import microseconds
 
-#: values (as `Column` has them) -> holds[row], arbitrary where NULL.
+#: values (as `Column` has them) -> holds[row], arbitrary where NULL
 Mask = Callable[[Any], Bools]
-#: The same for two columns.
+#: values of two columns -> holds[row], arbitrary where NULL
 PairMask = Callable[[Any, Any], Bools]
 
-#: NOT (a op b) is a OPPOSITE[op] b: neither is true of NULL or NaN.
-OPPOSITE: dict[CompareOp, CompareOp] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-#: a op b is b MIRRORED[op] a.
-MIRRORED: dict[CompareOp, CompareOp] = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
-_OPERATORS: dict[CompareOp, PairMask] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _COSTS = {Domain.STRING: Cost.GATHER, Domain.BYTES: Cost.GATHER, Domain.DECIMAL: Cost.GATHER}
 
 
 def compare(op: CompareOp, left: Operand, right: Operand) -> Predicate:
-    """left op right; not both are constants."""
+    """The predicate `left op right`; at most one of them is a constant."""
     if left is None or right is None:
         return NEVER
     if isinstance(right, Constant):
@@ -70,7 +57,7 @@ def compare(op: CompareOp, left: Operand, right: Operand) -> Predicate:
 
 
 def among(series: Series, constants: Sequence[Constant], negated: bool) -> Predicate:
-    """series [NOT] IN (constants)."""
+    """The predicate `series [NOT] IN (constants)`."""
     alike = [constant for constant in constants if _constant_mask("=", series, constant) is not None]
     if negated and len(alike) < len(constants):
         return NEVER
@@ -83,7 +70,7 @@ def among(series: Series, constants: Sequence[Constant], negated: bool) -> Predi
 
 
 def holding(series: Series, mask: Mask | None) -> Predicate:
-    """Where the mask holds and the series is not NULL; a mask of None never holds."""
+    """The predicate that the mask holds and the series is not NULL; a mask of None never holds."""
     if mask is None:
         return NEVER
     read = series.read
@@ -114,7 +101,7 @@ def _holding_pair(left: Series, right: Series, mask: PairMask | None) -> Predica
 
 
 def _constant_mask(op: CompareOp, series: Series, constant: Constant) -> Mask | None:
-    """`values op constant`, or None when the two are of unlike types."""
+    """The mask of `values op constant`; None when the two are of unlike types."""
     value: Any = constant.value
     match series.domain, constant.domain:
         case Domain.LONG, Domain.LONG:
@@ -138,7 +125,7 @@ def _constant_mask(op: CompareOp, series: Series, constant: Constant) -> Mask | 
 
 
 def _member_mask(series: Series, constants: Sequence[Constant]) -> Mask:
-    """`values` is one of the constants, all of a like type."""
+    """The mask that a value is one of the constants, which are all of a like type."""
     values: list[Any] = [constant.value for constant in constants]
     match series.domain:
         case Domain.STRING:
@@ -180,12 +167,12 @@ def _sorted_mask(constants: Any) -> Mask:
 
 def _long_mask(op: CompareOp, constant: int) -> Mask:
     assert INT64_MIN <= constant <= INT64_MAX
-    compared, scalar = _OPERATORS[op], np.int64(constant)
+    compared, scalar = OPERATORS[op], np.int64(constant)
     return lambda values: compared(values, scalar)
 
 
 def _run_mask(op: CompareOp, run: tuple[int, int] | None) -> Mask:
-    """Inside the run; for `<>`, whose run is that of `=`, outside."""
+    """The mask that a value is in the run; for `<>`, whose run is that of `=`, that it is outside."""
     if run is None:
         return _everything if op == "<>" else _nothing
     low, high = np.int64(run[0]), np.int64(run[1])
@@ -199,7 +186,7 @@ def _run_mask(op: CompareOp, run: tuple[int, int] | None) -> Mask:
 
 
 def _double_mask(op: CompareOp, constant: float) -> Mask:
-    compared, scalar = _OPERATORS[op], np.float64(constant)
+    compared, scalar = OPERATORS[op], np.float64(constant)
     if op == "<>":  # numpy's != is true of NaN
         return lambda values: (values < scalar) | (values > scalar)
     return lambda values: compared(values, scalar)
@@ -219,7 +206,7 @@ def _decimal_mask(op: CompareOp, scale: int, constant: Constant) -> Mask:
 
 
 def _is_exact(constant: Constant) -> bool:
-    """A literal beside a decimal means its digits as written; a double that was computed is a double."""
+    """Is the constant exact beside a decimal? A literal means its digits; a computed double is a double."""
     return isinstance(constant.value, int) or constant.text != ""
 
 
@@ -228,7 +215,7 @@ def _exact(constant: Constant) -> Decimal:
 
 
 def _bytes_mask(op: CompareOp, constant: bytes) -> Mask:
-    compared = _OPERATORS[op]
+    compared = OPERATORS[op]
     match op:
         case "=":
             return lambda values: strings.equal(values, constant)
@@ -239,8 +226,8 @@ def _bytes_mask(op: CompareOp, constant: bytes) -> Mask:
 
 
 def _pair_mask(op: CompareOp, left: Domain, right: Domain) -> PairMask | None:
-    """`left op right` for two columns, or None when they are of unlike types."""
-    compared = _OPERATORS[op]
+    """The mask of `left op right` for two columns; None when they are of unlike types."""
+    compared = OPERATORS[op]
     match left:
         case _ if left is not right:
             return None

@@ -1,8 +1,8 @@
 """Decimals of a whole batch: exact comparison, and the nearest double.
 
-A decimal is a 128-bit integer and a scale (`Decimals`). Against a constant, and against decimals of the same
-scale, it is compared as two halves. Where arrays of 64 bits cannot hold what exactness needs (other scales,
-values beyond 2**53 as doubles), the rows concerned, and only those, are computed as Python integers.
+A decimal is a 128-bit integer and a scale (`Decimals`). It is compared with a constant, and with decimals of
+the same scale, as two halves. Where 64-bit arrays are not exact (other scales, values beyond 2**53 as
+doubles), the rows concerned, and only those, are computed as Python integers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from tidemark.message.batches.columns import Bools, Decimals, Doubles, Ints
 INT128_MIN, INT128_MAX = -(2**127), 2**127 - 1
 
 _LOW_MASK = 2**64 - 1
-#: Integers up to here, and powers of ten up to this one, are doubles; so their quotient is rounded once.
+#: Integers up to the first, and powers of ten up to the second, are exact as doubles, so that their quotient
+#: is rounded only once.
 _DOUBLE_INTEGER_MAX = 2**53
 _DOUBLE_SCALE_MAX = 22
 
@@ -33,7 +34,7 @@ def from_longs(values: Ints) -> Decimals:
 
 
 def unscaled_bounds(op: CompareOp, constant: Decimal, scale: int) -> tuple[int, int] | None:
-    """The unscaled integers u with `u / 10**scale op constant`, inclusive; None when there are none."""
+    """The bounds, included, of the unscaled integers u with `u / 10**scale op constant`; None if none."""
     assert op != "<>"
     scaled = Fraction(constant) * 10**scale
     floor, ceiling = math.floor(scaled), math.ceil(scaled)
@@ -63,7 +64,7 @@ def within(decimals: Decimals, low: int, high: int) -> Bools:
 
 
 class UnscaledSet:
-    """Unscaled constants to look rows up in; the few that need more than 64 bits are tried one by one."""
+    """A set of unscaled constants; the few that need more than 64 bits are compared one by one."""
 
     def __init__(self, constants: Iterable[int]) -> None:
         ordered = sorted(set(constants))
@@ -117,7 +118,7 @@ def to_doubles(decimals: Decimals) -> Doubles:
 
 
 def exact_values(decimals: Decimals) -> list[Decimal]:
-    """Each row as a Decimal, whatever the context's precision."""
+    """Each row as a Decimal, exactly, whatever the precision of the decimal context."""
     return [Decimal(f"{unscaled}E-{decimals.scale}") for unscaled in decimals.tolist()]
 
 
@@ -134,7 +135,7 @@ def _order_halves(left: Decimals, right: Decimals) -> Signs:
 
 
 def _is_short(decimals: Decimals) -> Bools:
-    """Does the low half alone say it all?"""
+    """short[row]: the value fits in the low half, as a signed number."""
     short: Bools = decimals.high == decimals.low.view(np.int64) >> 63
     return short
 

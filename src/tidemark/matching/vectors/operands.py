@@ -1,8 +1,8 @@
 """Operands: the values that comparisons compare, a whole column at a time.
 
-An operand is a constant, something read or computed from columns, or nothing: None stands for one that is
-NULL whatever the event holds, such as arithmetic on strings. Its domain says how its values look as arrays;
-comparisons are between domains.
+An operand is a constant, a series that is read or computed from columns, or None for one that is NULL in
+every event, such as arithmetic on strings. The domain of an operand says how its values look as arrays;
+comparisons are defined between domains.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ _DOMAINS: dict[Kind, Domain] = {
 
 
 class Vector(NamedTuple):
-    """values[row] as `Column` has them, valid[row] False where NULL; valid is None when no row is."""
+    """values[row] as `Column` has them.
+
+    Valid[row] is False where NULL, and `valid` None if no row is NULL.
+    """
 
     values: Any
     valid: Bools | None
@@ -59,7 +62,7 @@ class Vector(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same for every row. `text` is how a literal was written, "" for what was computed."""
+    """A value that is the same for every row. `text` is how a literal was written, "" if it was computed."""
 
     value: bool | int | float | str | bytes | datetime
     text: str = ""
@@ -71,7 +74,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A value a row. `scale` is that of decimals, 0 for all else."""
+    """A value for each row. `scale` is the scale of decimals, 0 in all other domains."""
 
     domain: Domain
     read: Callable[[Inputs], Vector]
@@ -82,7 +85,7 @@ Operand = Constant | Series | None
 
 
 def operand(node: Node, types: Mapping[Path, Type]) -> Operand:
-    """Compile a value node over fields of atomic types."""
+    """The operand of a value node over fields of atomic types."""
     match node:
         case Literal(value, text):
             return Constant(value, text)
@@ -116,7 +119,7 @@ def domain_of(value: Any) -> Domain:
 
 
 def promoted(series: Series) -> Series:
-    """Numbers as doubles."""
+    """A series of numbers as doubles."""
     match series.domain:
         case Domain.LONG:
             return _mapped(series, Domain.DOUBLE, lambda values: values.astype(np.float64))
@@ -128,7 +131,7 @@ def promoted(series: Series) -> Series:
 
 
 def exactly(series: Series) -> Series:
-    """Longs and decimals as decimals."""
+    """A series of longs or decimals as decimals."""
     if series.domain is Domain.DECIMAL:
         return series
     assert series.domain is Domain.LONG
@@ -204,7 +207,10 @@ def _calculated_doubles(op: ArithmeticOp, left: Constant | Series, right: Consta
 
 
 def _reader(source: Constant | Series, dtype: type[np.int64 | np.float64]) -> Callable[[Inputs], Vector]:
-    """A side of a calculation in the type it is done in. A constant is an array: numpy's scalars warn."""
+    """A function that reads one side of a calculation in the type of the calculation.
+
+    A constant is an array without dimensions, because numpy's scalars warn on overflow.
+    """
     if isinstance(source, Constant):
         constant = Vector(np.array(source.value, dtype), None)
         return lambda _: constant

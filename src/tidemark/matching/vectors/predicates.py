@@ -1,9 +1,9 @@
 """Predicates: which rows of a batch make a condition true.
 
-A condition's truth over a batch is a pair of arrays, (is true, is false), and unknown where neither. AND, OR
-and NOT never mix the two arrays but by swapping them: AND is true where all are true and false where any is
-false. So each array is computed by a program of its own, made of predicates, and whoever only asks which rows
-match never pays for the other.
+The truth of a condition over a batch is a pair of arrays, (is true, is false); it is unknown where neither is
+set. AND and OR never mix the two arrays, and NOT swaps them: AND is true where all operands are true and
+false where any is false. So each array is computed by a program of its own, made of predicates, and a caller
+that only needs the rows that match does not pay for the other.
 """
 
 from __future__ import annotations
@@ -20,33 +20,35 @@ from tidemark.message.types import Path
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a predicate reads. Rows outside `wanted` are already decided: any answer will do for them."""
+    """What a predicate reads."""
 
+    #: number of rows
     count: int
     columns: Mapping[Path, Column]
+    #: rows that are not decided yet (None: all); for other rows the predicate may return anything
     wanted: Bools | None = None
 
     def among(self, rows: Bools) -> Inputs:
-        """The same, wanted only where `rows` is True too."""
+        """These inputs, wanted only where `rows` is True too."""
         return Inputs(self.count, self.columns, both(rows, self.wanted))
 
 
 class Cost(IntEnum):
-    """What a predicate takes; dearer ones run later, and only if rows are left to decide."""
+    """The cost of a predicate; costly ones run later, and only if rows are left to decide."""
 
-    #: An operation or two on arrays of numbers.
+    #: an operation or two on arrays of numbers
     ARRAY = 0
-    #: Many of them, or bytes gathered from every row.
+    #: many such operations, or bytes gathered from every row
     GATHER = 1
-    #: A look at every byte of every row.
+    #: a look at every byte of every row
     SEARCH = 2
-    #: Python for every row.
+    #: a call of a Python function for every row
     PYTHON = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """`run` gives a new array each time: True where the condition has the truth that was asked for."""
+    """A compiled condition: `run` returns a new array, True where it has the truth it was compiled for."""
 
     run: Callable[[Inputs], Bools]
     cost: Cost = Cost.ARRAY
@@ -57,7 +59,7 @@ ALWAYS = Predicate(lambda inputs: np.ones(inputs.count, np.bool_))
 
 
 def all_of(predicates: Sequence[Predicate]) -> Predicate:
-    """True where every predicate is, cheapest first."""
+    """The predicate that is true where all of these are; the cheapest run first."""
     if NEVER in predicates:
         return NEVER
     first, *rest = _by_cost(predicates, ALWAYS)
@@ -75,7 +77,7 @@ def all_of(predicates: Sequence[Predicate]) -> Predicate:
 
 
 def any_of(predicates: Sequence[Predicate]) -> Predicate:
-    """True where some predicate is, cheapest first."""
+    """The predicate that is true where any of these is; the cheapest run first."""
     if ALWAYS in predicates:
         return ALWAYS
     first, *rest = _by_cost(predicates, NEVER)
@@ -100,5 +102,5 @@ def both(left: Bools | None, right: Bools | None) -> Bools | None:
 
 
 def _by_cost(predicates: Sequence[Predicate], neutral: Predicate) -> list[Predicate]:
-    told = [predicate for predicate in predicates if predicate is not neutral]
-    return sorted(told, key=lambda predicate: predicate.cost) or [neutral]
+    relevant = [predicate for predicate in predicates if predicate is not neutral]
+    return sorted(relevant, key=lambda predicate: predicate.cost) or [neutral]

@@ -1,8 +1,8 @@
-"""Which integers compare with a double as asked, when they are promoted to doubles first.
+"""Promotion: which integers satisfy a comparison with a double when they are made doubles first.
 
 Java's promotion rounds a long to the nearest double, so beyond 2**53 many integers equal one double and
-`n < 9007199254740993.0` is not a comparison of exact values. Rounding keeps order, hence the integers that
-satisfy a comparison with a constant are still one run, and a binary search with the rounding itself finds
+`n < 9007199254740993.0` is not a comparison of exact values. Rounding keeps the order, so the integers that
+satisfy a comparison with a constant are still one run, and a binary search that rounds in the same way finds
 its ends exactly.
 """
 
@@ -41,7 +41,7 @@ def _above(v: int, c: float, or_equal: bool) -> bool:
 
 
 def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The first integer of [low, high] from which the monotone `holds` is true, or high + 1."""
+    """The first integer of [low, high] for which the monotone `holds` is true; high + 1 if there is none."""
     high += 1
     while low < high:
         middle = (low + high) // 2

@@ -1,9 +1,9 @@
-"""The slow path: a condition on fields that have no array, one row after the other.
+"""The slow path: conditions on fields that have no array, one row at a time.
 
-The value of a `dynamic` field, a list, a tuple or a variant may be of another type in every event, so a
-condition on one is asked of the reference evaluator, a row at a time. Only the smallest condition that needs
-it comes here, and only for rows in which every field it names is present and which no cheaper condition has
-decided yet.
+The value of a `dynamic` field, a list, a tuple or a variant may be of another type in every event, so the
+reference evaluator decides a condition on one, a row at a time. It is called for the smallest condition that
+needs it, and only for rows in which every field of the condition is present and which no cheaper condition
+has decided yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidemark.message.types import Atomic, Kind, Path
 
 
 def hold_rows(node: Compare | In | Like | FieldRef, paths: Sequence[Path], truth: bool) -> Predicate:
-    """Where is the condition `truth`? It is unknown wherever one of `paths` is NULL."""
+    """The predicate that the condition is `truth`. It is unknown wherever one of `paths` is NULL."""
 
     def run(inputs: Inputs) -> Bools:
         asked = inputs.wanted
@@ -41,7 +41,7 @@ def hold_rows(node: Compare | In | Like | FieldRef, paths: Sequence[Path], truth
 
 
 def present(column: Column) -> Bools | None:
-    """present[row]: the field is not NULL; None when no row is."""
+    """present[row]: the field is not NULL; None when it is NULL in no row."""
     if column.valid is not None or isinstance(column.type, Atomic):
         return column.valid
     assert isinstance(column.values, Sequence)
@@ -49,7 +49,7 @@ def present(column: Column) -> Bools | None:
 
 
 def python_values(column: Column, rows: Ints) -> list[Any]:
-    """The values of some rows as the evaluator takes them. The field is valid in all of them."""
+    """The values of some rows, in all of which the field is valid, as the evaluator takes them."""
     values = column.values
     if isinstance(values, Spans):
         items = strings.compacted(strings.select(values, rows)).tolist()
@@ -66,7 +66,7 @@ def python_values(column: Column, rows: Ints) -> list[Any]:
 
 
 def _instant(micros: int) -> datetime | None:
-    """None for a time that Python has no datetime for; no event made by a Python publisher has one."""
+    """The datetime of a number of microseconds; None beyond the years that Python has."""
     try:
         return instant(micros)
     except OverflowError:

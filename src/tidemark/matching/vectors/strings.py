@@ -1,9 +1,9 @@
-"""Strings and bytes of a whole batch against constants and each other, where they lie.
+"""Strings and bytes of a whole batch compared with constants and each other, without copying them first.
 
-Every row is body[start:end] (`Spans`). Nothing is decoded: UTF-8 sorts by bytes as by code points, and the
-bytes of a character are found in it only where that character stands. Rows are read through windows, arrays
-whose item i is body[i : i + width]: one fancy index gathers that many bytes of each row. Windows are numpy
-strings, which ignore NULs at the end, so they are compared only where both sides have the same length.
+Every row is body[start:end] (`Spans`). Nothing is decoded: the order of UTF-8 bytes is the order of code
+points, and the bytes of a character occur only where that character stands. Rows are read through windows,
+arrays whose item i is body[i : i + width]: one fancy index gathers that many bytes of each row. Windows are
+numpy strings, which ignore NULs at the end, so they are compared only where both sides have the same length.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 
 Words = NDArray[np.uint64]
 
-#: Constants are compared in blocks of this many bytes, each only in the rows where all before were equal.
+#: Constants are compared in blocks of this many bytes, each block only in rows that equal all blocks before.
 BLOCK_BYTES = 64
-#: Rows equal to each other for this long are compared as Python bytes, pair by pair: no array ever gets as
-#: wide as the longest row.
+#: Pairs of rows that are equal for this many bytes are compared as Python bytes, one pair at a time, so that
+#: no array gets as wide as the longest row.
 HEAD_BYTES = 64
-#: Rows that fill less than one byte in this many of their body are copied together before a search.
+#: Rows that fill less than one in this many bytes of their body are copied into a new body before a search.
 SPARSE = 8
 
-#: kept[n]: the first n bytes of a big-endian word.
+#: _KEPT[n]: the mask of the first n bytes of a big-endian word.
 _KEPT = np.array([(1 << 64) - (1 << 64 - 8 * n) for n in range(9)], np.uint64)
 
 
 def encode(text: str) -> bytes:
-    """The bytes a constant compares by. A lone surrogate keeps its place in the order; no event has one."""
+    """The bytes of a constant. A lone surrogate, which no event has, keeps its place in the order."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -64,7 +64,7 @@ def ends_with(spans: Spans, suffix: bytes) -> Bools:
 
 
 class ByteSet:
-    """Constants to look rows up in: one sorted array for each length among them."""
+    """A set of constants: one sorted array for each length among them."""
 
     def __init__(self, constants: Iterable[bytes]) -> None:
         lengths: dict[int, list[bytes]] = {}
@@ -118,7 +118,8 @@ def order_rows(left: Spans, right: Spans) -> Signs:
         mine, other = words(select(left, rows), offset), words(select(right, rows), offset)
         decided = mine != other
         result[rows[decided]] = signs(mine[decided], other[decided])
-        # Equal words in which the shorter row ends: the one that goes on, if only with NULs, is greater.
+        # Where the words are equal and the shorter row ends in them, the longer row is greater, even if it
+        # goes on with NULs only. That is what `result` has already.
         rows = rows[~decided & (shorter[rows] > offset + 8)]
         if not len(rows):
             break
@@ -129,10 +130,10 @@ def order_rows(left: Spans, right: Spans) -> Signs:
 
 
 def words(spans: Spans, offset: int) -> Words:
-    """bytes offset..offset+8 of each row as a big-endian number, zero past its end -> word[row]."""
+    """word[row]: the 8 bytes from `offset` on as a big-endian number, with zeros beyond the row's end."""
     body = spans.body if len(spans.body) >= 8 else np.pad(spans.body, (0, 8))
     wanted = spans.starts + offset
-    # A word that would reach over the end of the body is read earlier and shifted into place.
+    # A word that would reach beyond the end of the body is read earlier and shifted into place.
     places = np.minimum(wanted, len(body) - 8)
     word = windows(body, 8)[places].view(">u8").astype(np.uint64)
     word <<= ((wanted - places) << 3).view(np.uint64)
@@ -141,7 +142,7 @@ def words(spans: Spans, offset: int) -> Words:
 
 
 def compacted(spans: Spans) -> Spans:
-    """The same rows in a body that holds little else."""
+    """The same rows in a body that holds few other bytes."""
     if not len(spans):
         return spans
     lengths = spans.lengths
@@ -155,7 +156,7 @@ def compacted(spans: Spans) -> Spans:
 
 
 def continues_with(body: Bytes, places: Ints, constant: bytes) -> Bools:
-    """body[places[k]:] starts with constant -> found[k]. Each place has room for it in the body."""
+    """found[k]: body[places[k] :] starts with the constant, for which there must be room at each place."""
     piece = constant[:BLOCK_BYTES]
     if not piece:
         return np.ones(len(places), np.bool_)

@@ -1,14 +1,14 @@
 """A selector over a whole batch at once, as numpy.
 
-Agrees with `matching.selectors.evaluate` on every event, by compiling the tree to predicates: arrays in,
-one array out (`matching.vectors.predicates`). What a column holds is known only when it arrives - a schema
-evolves, an open topic's events differ - so a condition is compiled for the types the columns have, and the
-programs are kept for the combinations of types met. The types said beforehand only decide which program is
-ready first.
+The tree is compiled to predicates (`matching.vectors.predicates`), which take arrays and return one array.
+They agree with `matching.selectors.evaluate` on every event. The type of a column is known only when a batch
+arrives, because schemas evolve and events of an open topic differ. So a condition is compiled for the types
+that the columns have, and the program for each combination of types is kept. The types that are known
+beforehand only decide which program is compiled first.
 
-Conditions on fields without arrays (`dynamic`, lists, tuples, variants) are asked row by row
-(`matching.vectors.rowwise`); all else touches no row in Python but for the rare ones that
-`matching.vectors.strings`, `matching.vectors.spanlike` and `matching.vectors.decimals` name.
+Conditions on fields without arrays (`dynamic`, lists, tuples, variants) are evaluated row by row
+(`matching.vectors.rowwise`). All others work on arrays, but for the rare rows that the modules `strings`,
+`span_patterns` and `decimals` of this package name.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tidemark.matching.forms.domains import type_at
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.selector import paths_of
 from tidemark.matching.selectors.tree import (
+    OPPOSITE,
     And,
     Between,
     Compare,
@@ -34,36 +35,36 @@ from tidemark.matching.selectors.tree import (
     Not,
     Or,
 )
-from tidemark.matching.vectors.comparisons import OPPOSITE, among, compare
+from tidemark.matching.vectors.comparisons import among, compare
 from tidemark.matching.vectors.operands import Constant, Domain, operand
 from tidemark.matching.vectors.predicates import ALWAYS, NEVER, Cost, Inputs, Predicate, all_of, any_of
 from tidemark.matching.vectors.rowwise import hold_rows, present
-from tidemark.matching.vectors.spanlike import SpanPattern
+from tidemark.matching.vectors.span_patterns import SpanPattern
 from tidemark.message.batches.columns import Bools, ColumnSource, FieldTypes
 from tidemark.message.types import Atomic, Path, Type
 
-#: Combinations of column types a condition keeps programs for; one more, and it starts afresh.
+#: Combinations of column types for which a condition keeps programs; with one more it drops them all.
 PROGRAMS_MAX = 16
 
 
 @dataclass(slots=True, eq=False)
 class Condition:
-    """A compiled selector. Arrays it returns are the caller's to keep and to change."""
+    """A compiled selector. The arrays that it returns are new: the caller may change them."""
 
     tree: Node
     paths: tuple[Path, ...]
     _programs: dict[tuple[bool, tuple[Type, ...]], Predicate] = field(default_factory=dict)
 
     def matched(self, columns: ColumnSource) -> Bools:
-        """matched[row]: the selector is TRUE."""
+        """matched[row]: the selector is true."""
         return self._run(columns, True)
 
     def truth(self, columns: ColumnSource) -> tuple[Bools, Bools]:
-        """(is_true[row], is_false[row]); unknown where neither."""
+        """is_true[row] and is_false[row]; where neither is set the selector is unknown."""
         return self._run(columns, True), self._run(columns, False)
 
     def __reduce__(self) -> tuple[type[Condition], tuple[Node, tuple[Path, ...]]]:
-        """Programs are closures and stay behind: a condition compiles again where it is unpickled."""
+        """Programs are closures and are not pickled: a condition compiles again where it is unpickled."""
         return Condition, (self.tree, self.paths)
 
     def _run(self, columns: ColumnSource, truth: bool) -> Bools:
@@ -82,7 +83,7 @@ class Condition:
 
 
 def compile_condition(tree: Node, fields: FieldTypes) -> Condition:
-    """Compile a checked tree; `fields` may be wrong about what the columns will hold."""
+    """The compiled condition of a checked tree. The columns may have other types than `fields` says."""
     condition = Condition(tree, tuple(sorted(paths_of(tree))))
     expected = [type_at(path, fields) for path in condition.paths]
     known = tuple([item for item in expected if item is not None])
@@ -92,7 +93,7 @@ def compile_condition(tree: Node, fields: FieldTypes) -> Condition:
 
 
 def _holds(node: Node, truth: bool, types: Mapping[Path, Type]) -> Predicate:
-    """Where is the condition `truth`? NOT asks its operand for the other truth, all else keeps to its own."""
+    """The predicate that the condition is `truth`, which is True or False."""
     match node:
         case Not(inner):
             return _holds(inner, not truth, types)

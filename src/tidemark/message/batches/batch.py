@@ -1,4 +1,4 @@
-"""The event batch: many events in one contiguous buffer (DESIGN 3).
+"""The event batch: many events in one contiguous buffer (docs/messages.md).
 
     header | ticks int64[n] | ends uint32[n] | body
 
@@ -7,9 +7,10 @@
     body := rows; row r ends at ends[r] and starts where the one before ended
     row := shape u16 | publisher u16 | priority u8 | 0 u8 | key bytes u16 | validity ms u32 | message | key
 
-A shape is a topic and the schema its message is written in; names are said once a batch. The same bytes are
-built by a publisher, get their ticks at the pubend, are logged, sent and delivered; a view of them with
-numpy is never rebuilt. Rows that leave the batch are copied as they are.
+A shape is a topic and the schema that a message is written in. The dictionary names each shape and publisher
+once, and rows refer to them by number. A publisher's client builds the bytes, the pubend writes the ticks
+into them, and the same bytes are logged, sent and delivered, viewed with numpy and never rebuilt. Rows that
+are taken into another batch are copied as they are.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PRIORITY_DEFAULT = 4
 KEY_BYTES_MAX = 0xFFFF
 VALIDITY_MS_MAX = 0xFFFF_FFFF
 
-#: Dictionaries remembered: batch after batch has the same.
+#: Parsed dictionaries that are kept, since batch after batch has the same one.
 _DICTIONARIES_MAX = 256
 
 MAGIC = b"TMB1"
@@ -49,17 +50,22 @@ PRELUDE = Struct("<HHBBHI")
 
 
 class Shape(NamedTuple):
-    """What a row's message is: an event of this topic, in the schema of this fingerprint."""
+    """What a row's message is: an event of this topic, written in the schema of this fingerprint."""
 
     topic: str
     fingerprint: int
 
 
 class EventBatch:
-    """A view of one batch. `ticks`, `ends` and `body` are arrays over the buffer itself."""
+    """A view of one batch.
+
+    `ticks`, `ends` and `body` are arrays over the buffer `data` itself, which everything that was made from
+    the batch without a copy shares: columns, spans, and the frames that carry it. Only the pubend changes it,
+    when it writes the ticks (`fill_ticks`, `count_ticks`) before anyone else has the batch.
+    """
 
     def __init__(self, data: Buffer, shapes: tuple[Shape, ...], publishers: tuple[str, ...]) -> None:
-        """Trusts its arguments: bytes from elsewhere come through `parse`."""
+        """Does not check its arguments: use `parse` for bytes that come from outside."""
         _, count, names, body = _HEADER.unpack_from(data)
         self.data = data
         self.count: int = count
@@ -72,7 +78,7 @@ class EventBatch:
 
     @classmethod
     def parse(cls, data: Buffer) -> EventBatch:
-        """A batch from untrusted bytes; DecodeError unless every number in them holds."""
+        """The batch in untrusted bytes; DecodeError unless every number in them is right."""
         if len(data) > BATCH_BYTES_MAX:
             raise DecodeError(f"a batch of {len(data)} bytes is over the limit of {BATCH_BYTES_MAX}")
         if len(data) < _HEADER.size or bytes(data[:4]) != MAGIC:
@@ -87,39 +93,40 @@ class EventBatch:
 
     @cached_property
     def starts(self) -> Ints:
-        """starts[row] of each row in the body."""
+        """starts[row]: where each row starts in the body."""
         starts = np.zeros(self.count, np.int64)
         starts[1:] = self.ends[:-1]
         return starts
 
     @cached_property
     def message_starts(self) -> Ints:
-        """message_starts[row] in the body."""
+        """message_starts[row]: where each row's message starts in the body."""
         return self.starts + PRELUDE.size
 
     @cached_property
     def message_ends(self) -> Ints:
-        """message_ends[row] in the body."""
+        """message_ends[row]: where each row's message ends in the body."""
         ends: Ints = self.ends.astype(np.int64) - self.prelude("key_bytes")
         return ends
 
     def prelude(self, field: str) -> NDArray[Any]:
-        """One of shape, publisher, priority, key_bytes, validity_ms of every row."""
+        """One field of every row's prelude: shape, publisher, priority, key_bytes or validity_ms."""
         column: NDArray[Any] = self._preludes[field]
         return column
 
     @cached_property
     def _preludes(self) -> NDArray[Any]:
-        """All preludes, gathered at once."""
+        """The preludes of all rows, gathered at once."""
         if self.count < 2:
             return np.frombuffer(self.body, _PRELUDE_DTYPE, self.count)
         shape = (len(self.body) - PRELUDE.size + 1,)
-        # As plain bytes: numpy copies a field at a time otherwise, which takes ten times as long.
+        # The preludes are gathered as plain bytes: of a structured type numpy copies one field at a time,
+        # which takes ten times as long.
         return np.ndarray(shape, _PRELUDE_BYTES, self.body, strides=(1,))[self.starts].view(_PRELUDE_DTYPE)
 
     @cached_property
     def _row_bytes(self) -> int:
-        """What every row takes; 0 if they differ."""
+        """The bytes of each row, if all rows have the same size; else 0."""
         width = len(self.body) // self.count if self.count else 0
         if self.count and width == self.ends[0]:
             same = self.ends == np.arange(width, width * self.count + 1, width)
@@ -135,14 +142,14 @@ class EventBatch:
         return self.body[self.message_ends[row] : self.ends[row]].tobytes()
 
     def count_ticks(self, first: int) -> None:
-        """Write ticks into the buffer itself that count up from `first`; see fill_ticks."""
+        """Write the ticks first, first + 1, ... into the buffer, which must be writable (a bytearray)."""
         if self.count == 1:
             self.ticks[0] = first
         else:
             self.ticks[:] = np.arange(first, first + self.count)
 
     def fill_ticks(self, ticks: Ints) -> None:
-        """Write the ticks into the buffer itself, which must be writable (a bytearray)."""
+        """Write these ticks into the buffer, which must be writable (a bytearray)."""
         assert len(ticks) == self.count
         self.ticks[:] = ticks
 
@@ -168,7 +175,7 @@ class EventBatch:
         )
 
     def split(self, bytes_max: int) -> list[EventBatch]:
-        """Batches of at most `bytes_max` bytes each, in order; a larger row stands alone."""
+        """The rows in batches of at most `bytes_max` bytes, in order; a larger row is a batch by itself."""
         if len(self.data) <= bytes_max:
             return [self]
         overhead = len(self.data) - 12 * self.count - len(self.body)
@@ -189,7 +196,10 @@ class EventBatch:
         return _assemble(names, self.shapes, self.publishers, ticks, ends.astype("<u4"), [body.data])
 
     def _runs(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Where the rows' bytes start and end; neighbours in a batch of mixed widths are one stretch."""
+        """Where the stretches of bytes of these rows start and end.
+
+        Rows that are neighbours are one stretch.
+        """
         if len(rows) < 2:
             return self.starts[rows], self.ends[rows].astype(np.int64)
         breaks = np.flatnonzero(np.diff(rows) != 1) + 1
@@ -220,7 +230,7 @@ class EventBatch:
             raise DecodeError("a row's key is longer than the row")
 
     def _check_row(self) -> None:
-        """As `_check_rows`, for the one row of a batch that was published alone: arrays would take longer."""
+        """What `_check_rows` checks, for a batch of one row: array operations would take longer."""
         size = len(self.body)
         if size < PRELUDE.size or self.ends[0] != size:
             raise DecodeError("the rows of the batch do not tile its body")
@@ -242,7 +252,7 @@ class EventBatch:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EventBatch) and bytes(self.data) == bytes(other.data)
 
-    __hash__ = None  # type: ignore[assignment]  # batches are filled in place: never a key
+    __hash__ = None  # type: ignore[assignment]  # ticks are written in place, so a batch cannot be a key
 
     def __repr__(self) -> str:
         return f"<EventBatch of {self.count} events, {len(self.data)} bytes>"
@@ -259,18 +269,21 @@ _PRELUDE_DTYPE = np.dtype(
     ]
 )
 _PRELUDE_BYTES = np.dtype((np.void, PRELUDE.size))
-#: Where these lie in a prelude.
+#: byte offsets in a prelude
 _SHAPE_AT, _PUBLISHER_AT, _KEY_BYTES_AT = 0, 2, 6
 
 
 def sliding(body: Bytes, dtype: str) -> NDArray[Any]:
-    """view[at] is the number that starts at byte `at` of the body: a gather is one fancy index."""
+    """A view with view[at] = the number that starts at byte `at`, so that one fancy index gathers many."""
     width = np.dtype(dtype).itemsize
     return np.ndarray((max(0, len(body) - width + 1),), dtype, body, strides=(1,))
 
 
 def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
-    """One batch of all rows in order; the dictionaries are united."""
+    """One batch of the rows of all batches, in order; a single batch is returned itself.
+
+    DecodeError if the rows do not fit into one batch.
+    """
     if len(batches) == 1:
         return batches[0]
     if not batches:
@@ -296,7 +309,7 @@ def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
 
 
 def _united(dictionaries: Iterable[tuple[Item, ...]]) -> dict[Item, int]:
-    """Where each item of the dictionaries is in that of all of them."""
+    """The number that each item of the dictionaries gets in the dictionary of the whole."""
     items = dict.fromkeys(item for each in dict.fromkeys(dictionaries) for item in each)
     return {item: at for at, item in enumerate(items)}
 
@@ -308,7 +321,10 @@ def _rename(
     place_of: Mapping[Item, int],
     counts: Sequence[int],
 ) -> None:
-    """Let the rows of each part, `counts` of them, point into the dictionary of the whole, all at once."""
+    """Write new numbers into the preludes: rows get the numbers that their items have in the whole.
+
+    `dictionaries[part]` is what the next `counts[part]` rows refer to; `place_of` is the whole's dictionary.
+    """
     places: list[int] = []
     firsts: dict[tuple[Item, ...], int] = {}
     for each in dict.fromkeys(dictionaries):
@@ -324,7 +340,7 @@ def _rename(
 def from_messages(
     shape: Shape, messages: Spans, *, publisher: str = "", keys: Spans | None = None
 ) -> EventBatch:
-    """A batch of messages of one shape, laid out for all rows at once; ticks are left at 0."""
+    """A batch of messages of one shape with ticks 0; EncodeError if a key is too long."""
     count = len(messages)
     key_lengths = keys.lengths if keys is not None else np.zeros(count, np.int64)
     if count and key_lengths.max() > KEY_BYTES_MAX:
@@ -357,7 +373,10 @@ def from_rows(
     validity_ms: NDArray[np.integer],
     ticks: Ints,
 ) -> EventBatch:
-    """A batch of events whose parts were kept apart; `shape` and `publisher` point into the names."""
+    """A batch of events whose parts were kept in columns, as the archive keeps them.
+
+    shape[row] and publisher[row] are indices into `shapes` and `publishers`.
+    """
     plain = from_messages(shapes[0], messages, keys=keys)
     rows = np.zeros(plain.count, _PRELUDE_DTYPE)
     rows["shape"], rows["publisher"], rows["priority"] = shape, publisher, priority
@@ -368,13 +387,14 @@ def from_rows(
 
 
 class BatchBuilder:
-    """Gathers what was published in one turn into one batch, tick slots left at 0."""
+    """Collects the events of one turn of the event loop into one batch, with ticks 0."""
 
     def __init__(self) -> None:
         self._shapes: dict[Shape, int] = {}
         self._publishers: dict[str, int] = {}
         self._pieces: list[bytes] = []
         self._ends: list[int] = []
+        #: bytes of the body so far
         self.size = 0
 
     def __len__(self) -> int:
@@ -390,7 +410,7 @@ class BatchBuilder:
         priority: int = PRIORITY_DEFAULT,
         validity_ms: int = 0,
     ) -> None:
-        """One more event."""
+        """Append an event. `validity_ms` counts from its tick; 0 is for ever."""
         assert 0 <= priority <= PRIORITY_MAX
         assert 0 <= validity_ms <= VALIDITY_MS_MAX
         assert len(key) <= KEY_BYTES_MAX
@@ -405,7 +425,7 @@ class BatchBuilder:
         self._ends.append(self.size)
 
     def build(self) -> EventBatch:
-        """The batch, in a buffer of its own that can be written to."""
+        """The batch of the events so far, in a new writable buffer."""
         shapes, publishers = tuple(self._shapes), tuple(self._publishers)
         ticks = np.zeros(len(self._ends), np.int64)
         ends = np.array(self._ends, "<u4")

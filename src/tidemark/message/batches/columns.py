@@ -1,7 +1,10 @@
-"""A field of many events at once, as arrays.
+"""One field of many events as arrays.
 
-A `Column` is what a whole batch has to say about one field. `valid[row]` is False where the field is absent
+A `Column` has the values of one field in all rows of a batch. `valid[row]` is False where the field is absent
 (NULL); `valid` is None when every row has it. Values at invalid rows are arbitrary and must not be read.
+
+The arrays of a column may be views of the batch's buffer, and several readers may hold the same column:
+nobody changes them.
 """
 
 from __future__ import annotations
@@ -13,17 +16,30 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.message.types import Path, Type
+from tidemark.message.types import Kind, Path, Type
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 
+#: How messages store the values of each kind of fixed width, but for decimals.
+STORED_DTYPES: dict[Kind, str] = {
+    Kind.BOOLEAN: "u1",
+    Kind.INT: "<i4",
+    Kind.LONG: "<i8",
+    Kind.FLOAT: "<f4",
+    Kind.DOUBLE: "<f8",
+    Kind.TIMESTAMP: "<i8",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Strings or bytes where they lie: row r is body[starts[r]:ends[r]]. Invalid rows are empty spans."""
+    """Strings or bytes in the buffer that they lie in: row r is body[starts[r]:ends[r]], empty if invalid.
+
+    `body` is usually the body of a batch, shared and not copied.
+    """
 
     body: Bytes
     starts: Ints
@@ -38,7 +54,7 @@ class Spans:
         return self.ends - self.starts
 
     def padded(self, width: int) -> Bytes:
-        """first `width` bytes of each row, zero-padded -> matrix[row, width]."""
+        """The first `width` bytes of each row, zero-padded: matrix[row, width]."""
         if width == 0 or len(self.body) == 0:
             return np.zeros((len(self), width), np.uint8)
         offsets = np.arange(width)
@@ -90,7 +106,10 @@ class Column:
 
 
 class ColumnSource(Protocol):
-    """What the matcher sees of a batch. Paths of one name that start with `_` are headers."""
+    """The columns of a batch, as the matcher asks for them.
+
+    Paths of one name that starts with `_` are headers.
+    """
 
     @property
     def count(self) -> int:
@@ -101,14 +120,14 @@ class ColumnSource(Protocol):
 
 
 class FieldTypes(Protocol):
-    """What is known of a topic's fields when a selector is checked and indexed."""
+    """The types of a topic's fields, as far as they are known when a selector is checked and indexed."""
 
     @property
     def open(self) -> bool:
-        """True when events may have fields not known yet: those are NULL, not an error."""
+        """True when events may have fields that are not known yet; such a field is NULL, not an error."""
 
     def type_of(self, path: Path) -> Type | None:
-        """The type at `path` with options unwrapped, or None when there is no such field."""
+        """The type at `path` without options, or None when there is no such field."""
 
     def paths(self) -> Sequence[Path]:
         """Every path that can be named, for suggestions."""

@@ -1,7 +1,7 @@
-"""Columns out of many messages by vectorised gathers (DESIGN 3).
+"""Columns out of many messages by array operations (docs/messages.md).
 
 In the flat-tuple format a field's offset is a constant of the multi-choice code. So the codes of all rows
-are read first; each distinct code says once where the field lies; then one fancy index over the body
+are read first, the offset is looked up once for each distinct code, and then one fancy index over the body
 fetches the field of all rows. No message is decoded.
 """
 
@@ -17,32 +17,24 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
 from tidemark.message.batches.batch import sliding
-from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.batches.columns import STORED_DTYPES, Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.spans import joined
 from tidemark.message.codec.access import Accessor
 from tidemark.message.codec.flat import Leaf, LeafNode, Node, VariantNode, code_finder, held
 from tidemark.message.schema import Schema
 from tidemark.message.types import STRING, Atomic, Dynamic, Kind, Path, path_text
 
-#: The numpy type of each fixed kind but decimal.
-DTYPE: dict[Kind, str] = {
-    Kind.BOOLEAN: "u1",
-    Kind.INT: "<i4",
-    Kind.LONG: "<i8",
-    Kind.FLOAT: "<f4",
-    Kind.DOUBLE: "<f8",
-    Kind.TIMESTAMP: "<i8",
-}
-
-
-#: Longer strings are decoded at once rather than looked at word by word.
+#: Where a string is longer than this, all are decoded at once rather than checked word by word.
 _ASCII_BYTES_MAX = 256
-#: high[n]: the highest bit of each of the first n bytes of a little-endian word.
+#: _HIGH_BITS[n]: the highest bit of each of the first n bytes of a little-endian word.
 _HIGH_BITS = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)], np.uint64)
 
 
 class Messages:
-    """Rows of a body that hold messages of one schema: row r is body[starts[r]:ends[r]]."""
+    """Messages of one schema in a body that is shared with the batch: row r is body[starts[r]:ends[r]].
+
+    The constructor raises DecodeError unless every row begins with the header of some case.
+    """
 
     def __init__(self, schema: Schema, body: Bytes, starts: Ints, ends: Ints) -> None:
         self.schema = schema
@@ -66,14 +58,14 @@ class Messages:
         return self.values(path)
 
     def per_code(self, value_of: Callable[[int], int]) -> Ints:
-        """value[row]: `value_of` each row's multi-choice code; computed once for each distinct code."""
+        """value[row]: `value_of` each row's multi-choice code, called once for each distinct code."""
         codes, inverse = self._codes
         values = np.array([value_of(code) for code in codes], np.int64)
         return values[inverse] if inverse is not None else np.broadcast_to(values, len(self))
 
     @cached_property
     def _codes(self) -> tuple[list[int], NDArray[np.intp] | None]:
-        """The distinct codes, and which of them each row has (None when there is only one)."""
+        """The distinct codes, and the index of each row's code among them (None when there is only one)."""
         width = self.schema.flat.code_width
         if width == 0 or len(self) == 0:
             return [0], None
@@ -90,7 +82,7 @@ class Messages:
         return distinct.tolist(), inverse
 
     def _check_headers(self) -> None:
-        """Every message is as long as its case's header, so that no gather reads another row's bytes."""
+        """DecodeError unless every message has its case's header; so no gather reads another row's bytes."""
         flat = self.schema.flat
         codes, _ = self._codes
         if any(code >= flat.count for code in codes):
@@ -99,7 +91,7 @@ class Messages:
             raise DecodeError("a message is shorter than the header of its case")
 
     def _slots(self, leaf: Leaf) -> tuple[Ints, Bools | None]:
-        """Where the leaf's slot lies in the body, and which rows have it (None: all)."""
+        """Where the leaf's slot lies in the body, and which rows have the leaf (None: all of them)."""
         flat = self.schema.flat
         if not leaf.optional:
             return self.starts + flat.layout(0).slots[leaf.index], None
@@ -108,10 +100,10 @@ class Messages:
         return self.starts + np.maximum(slots, 0), None if valid.all() else valid
 
     def atomic(self, leaf: Leaf, item: Atomic) -> Column:
-        """A leaf outside of lists that is one value."""
+        """The column of a leaf that is one atomic value; DecodeError if a value is damaged."""
         at, valid = self._slots(leaf)
         if len(self) and valid is not None:
-            # A row without the field reads the start of its own message: always there, never used.
+            # A row without the field reads from the start of the body instead; its value is never used.
             at = np.where(valid, at, 0)
         if item.kind is Kind.DECIMAL:
             return Column(item, self._decimals(at, item, valid), valid)
@@ -120,7 +112,7 @@ class Messages:
             if item.kind is Kind.STRING and not is_text(spans):
                 raise DecodeError("not UTF-8", path=path_text(leaf.path))
             return Column(item, spans, valid)
-        raw = self._gather(at, DTYPE[item.kind], valid)
+        raw = self._gather(at, STORED_DTYPES[item.kind], valid)
         if item.kind is Kind.BOOLEAN:
             wrong = raw > 1 if valid is None else (raw > 1) & valid
             if wrong.any():
@@ -135,16 +127,16 @@ class Messages:
         if len(view) == 0:
             return np.zeros(len(at), dtype)
         if valid is not None:
-            # Only rows without the field can point where fewer bytes than `dtype` remain.
+            # Only rows without the field can have an offset with fewer bytes behind it than `dtype` has.
             at = np.minimum(at, len(view) - 1)
-        # Not `take`: of a view like this it makes a copy of the whole body first.
+        # `view.take(at)` would copy the whole body first, because the view's items overlap.
         return view[at]
 
     def _decimals(self, at: Ints, item: Atomic, valid: Bools | None) -> Decimals:
         return Decimals(self._gather(at, "<u8", valid), self._gather(at + 8, "<i8", valid), item.scale)
 
     def variable(self, leaf: Leaf) -> tuple[Spans, Bools | None]:
-        """Where the bytes of a leaf without a fixed width lie, and which rows have it (None: all)."""
+        """The spans of a leaf without a fixed width, and which rows have it (None: all of them)."""
         at, valid = self._slots(leaf)
         if len(self) and valid is not None:
             at = np.where(valid, at, 0)
@@ -160,7 +152,7 @@ class Messages:
         return Spans(self.body, self.starts + first, self.starts + last)
 
     def enumeration(self, node: VariantNode) -> Column:
-        """The names of the cases, laid end to end, are the body that the rows' spans point into."""
+        """The column of an enumeration: spans into a body of the cases' names, laid end to end."""
         find = code_finder(self.schema.flat.root, node)
         names = [name.encode() for name in node.names]
         ends = np.cumsum([0] + [len(name) for name in names])
@@ -178,7 +170,7 @@ class Messages:
         return Column(STRING, spans, None if valid.all() else valid)
 
     def values(self, path: Path, access: Accessor | None = None) -> Column:
-        """What no array holds, read by `access` when looked at; whether it is there, the code knows."""
+        """The column of a field that no array holds: Python values, each read by `access` when asked for."""
         values = LazyValues(self, access or self.schema.accessor(path))
         holder = self.schema.holder(path)
         assert holder is not None
@@ -189,7 +181,7 @@ class Messages:
         return Column(self.schema.type_of(path) or self.schema.root, values, valid)
 
     def reached(self, node: Node) -> Bools | None:
-        """The rows whose case has `node`, and not as its absent case (None: all)."""
+        """The rows whose case has `node`, unless as its absent case (None: all rows)."""
         find = code_finder(self.schema.flat.root, node)
 
         def reached(code: int) -> int:
@@ -204,7 +196,7 @@ class Messages:
 
 
 def _is_ascii(spans: Spans) -> bool:
-    """No byte of any span is above 127, looked at eight at a time; False also where it is not worth it."""
+    """True if no byte of any span is above 127. Looks at eight bytes at a time; False for long spans."""
     lengths = spans.lengths
     longest = int(lengths.max()) if len(spans) else 0
     if longest > _ASCII_BYTES_MAX or len(spans.body) < 8:
@@ -212,7 +204,7 @@ def _is_ascii(spans: Spans) -> bool:
     words, last = sliding(spans.body, "<u8"), len(spans.body) - 8
     for offset in range(0, longest, 8):
         wanted = spans.starts + offset
-        # A word that would reach over the end of the body is read earlier and shifted into place.
+        # A word that would reach beyond the end of the body is read earlier and shifted into place.
         places = np.minimum(wanted, last)
         word = words[places] >> (np.minimum(wanted - places, 7) * 8).astype(np.uint64)
         if (word & _HIGH_BITS[np.clip(lengths - offset, 0, 8)]).any():
@@ -221,13 +213,13 @@ def _is_ascii(spans: Spans) -> bool:
 
 
 def is_text(spans: Spans) -> bool:
-    """Every span is UTF-8 by itself, so that nobody behind a column meets anything else."""
+    """Is every span UTF-8 by itself? Columns of strings are checked once, by this function."""
     if _is_ascii(spans):
         return True
     body, ends = joined(spans)
     data, marks = body.tobytes(), [0, *ends.tolist()]
     try:
-        # A line feed between two spans is no part of a character: one decoding judges them all.
+        # A line feed between two spans is no part of a longer character, so one decoding checks them all.
         b"\n".join([data[start:end] for start, end in pairwise(marks)]).decode()
     except UnicodeDecodeError:
         return False
@@ -235,7 +227,7 @@ def is_text(spans: Spans) -> bool:
 
 
 class LazyValues(Sequence[Any]):
-    """The Python values of one field, each decoded when it is asked for; None where absent."""
+    """The Python values of one field, each decoded when it is read; None where the field is absent."""
 
     def __init__(self, messages: Messages, access: Accessor) -> None:
         self._messages = messages

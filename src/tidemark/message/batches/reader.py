@@ -1,8 +1,8 @@
 """Reading a topic's events, whatever version of its schema each was written in.
 
-A TopicReader sees every event in the shape of one schema, the reader's. It tells the matcher the types of the
-fields and, for a batch, serves them as columns: rows are grouped by the schema they were written in, each
-group is gathered by its own layout, and the groups are laid together.
+A TopicReader presents every event in the shape of one schema, the reader's. It tells the matcher the types of
+the fields. For a batch it serves them as columns: rows are grouped by the schema that they were written in,
+each group is gathered by its own layout, and the columns of the groups are combined.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from tidemark.message.types import INT, LONG, STRING, Atomic, Kind, Path, Type
 
 
 class TopicReader:
-    """The view of a topic's events through one schema. Knows every schema they may be written in."""
+    """The view of a topic's events through one schema."""
 
     def __init__(self, schema: Schema, schemas: Mapping[int, Schema], *, is_open: bool = False) -> None:
+        """`schemas` has, by fingerprint, those that events may be written in; a registry may add to it."""
         self.schema = schema
         self._schemas = schemas
         self._open = is_open
@@ -38,7 +39,7 @@ class TopicReader:
         return self._open
 
     def type_of(self, path: Path) -> Type | None:
-        """The type at `path`, options unwrapped; None when there is no such field."""
+        """The type at `path` without options; None when there is no such field."""
         return self.schema.type_of(path)
 
     def paths(self) -> Sequence[Path]:
@@ -46,23 +47,23 @@ class TopicReader:
         return self.schema.paths()
 
     def columns(self, batch: EventBatch) -> BatchColumns:
-        """The batch, field by field."""
+        """The columns of a batch, each gathered when it is first asked for."""
         return BatchColumns(batch, self)
 
     def decode(self, batch: EventBatch, row: int) -> Any:
-        """One event's value in the reader's shape."""
+        """The value of one event, in the reader's shape; DecodeError if its message is damaged."""
         shape = batch.shapes[int(batch.prelude("shape")[row])]
         return self.resolution(shape.fingerprint).decode(batch.message(row))
 
     def resolution(self, fingerprint: int) -> Resolution:
-        """How messages of that schema are read; DecodeError when the schema is not known here."""
+        """How messages of the schema of that fingerprint are read; DecodeError if it is not known here."""
         found = self._resolutions.get(fingerprint)
         if found is None:
             found = self._resolutions[fingerprint] = Resolution(self.writer(fingerprint), self.schema)
         return found
 
     def writer(self, fingerprint: int) -> Schema:
-        """The schema of that fingerprint."""
+        """The schema of that fingerprint; DecodeError if it is not known here."""
         try:
             return self._schemas[fingerprint]
         except KeyError:
@@ -70,9 +71,9 @@ class TopicReader:
 
 
 def check_messages(batch: EventBatch, schemas: Mapping[int, Schema]) -> None:
-    """DecodeError unless every row is a message of the schema it names, as far as its header tells.
+    """DecodeError unless every row's message has a header of the schema that the row names.
 
-    What lies behind the headers is looked at when it is read: text that is not UTF-8, say.
+    What lies behind the headers, such as text that is not UTF-8, is checked when it is read.
     """
     if batch.count == 1 and len(batch.shapes) == 1:
         _check_message(batch, schemas.get(batch.shapes[0].fingerprint))
@@ -88,23 +89,16 @@ def check_messages(batch: EventBatch, schemas: Mapping[int, Schema]) -> None:
 
 
 def _check_message(batch: EventBatch, schema: Schema | None) -> None:
-    """As `check_messages`, for a batch of one: arrays would take longer."""
+    """What `check_messages` does, for a batch of one event: array operations would take longer."""
     if schema is None:
         raise DecodeError(f"no schema has the fingerprint {batch.shapes[0].fingerprint:016x}")
-    flat, body = schema.flat, batch.body.data
+    body = batch.body.data
     _, _, _, _, key_bytes, _ = PRELUDE.unpack_from(body)
-    size, width = len(body) - PRELUDE.size - key_bytes, flat.code_width
-    if size < width:
-        raise DecodeError("a message is shorter than its multi-choice code")
-    code = int.from_bytes(body[PRELUDE.size : PRELUDE.size + width], "little")
-    if code >= flat.count:
-        raise DecodeError(f"no case has the multi-choice code {code}")
-    if size < flat.layout(code).size:
-        raise DecodeError("a message is shorter than the header of its case")
+    schema.flat.check_header(body[PRELUDE.size : len(body) - key_bytes])
 
 
 class BatchColumns:
-    """One batch as columns; each is gathered when first asked for and kept."""
+    """The columns of one batch; each is gathered when it is first asked for, and kept."""
 
     def __init__(self, batch: EventBatch, reader: TopicReader) -> None:
         self.batch = batch
@@ -126,14 +120,14 @@ class BatchColumns:
 
     @property
     def own(self) -> Messages | None:
-        """All rows, if every one is written in the reader's own schema."""
+        """The messages of all rows, if every one is written in the reader's own schema; else None."""
         messages, rows = self._groups[0]
         is_own = rows is None and messages.schema.fingerprint == self.reader.schema.fingerprint
         return messages if is_own else None
 
     @cached_property
     def _groups(self) -> list[tuple[Messages, Ints | None]]:
-        """The rows by the schema they are written in; None stands for all rows."""
+        """The messages of each schema that rows are written in, and their rows; None stands for all rows."""
         batch = self.batch
         starts, ends = batch.message_starts, batch.message_ends
         prints = np.array([shape.fingerprint for shape in batch.shapes], np.uint64)
@@ -156,10 +150,10 @@ class BatchColumns:
         parts = [(_atomic_column(messages, path, item), rows) for messages, rows in self._groups]
         if len(parts) == 1 and parts[0][1] is None:
             return parts[0][0]
-        return _laid_together(item, parts, self.count)
+        return _combined(item, parts, self.count)
 
     def _values(self, path: Path, item: Type) -> Column:
-        """A field that no array holds: Python values, None where absent."""
+        """The column of a field that no array holds: Python values, None where the field is absent."""
         values: list[Any] = [None] * self.count
         present = np.zeros(self.count, np.bool_)
         for messages, rows in self._groups:
@@ -176,7 +170,10 @@ class BatchColumns:
 
 
 def _atomic_column(messages: Messages, path: Path, item: Atomic) -> Column:
-    """The writer's column as the reader's type; all-invalid where the writer has nothing of that type."""
+    """The column at `path` in the reader's type.
+
+    All rows are invalid if the writer's type does not fit it.
+    """
     column = messages.column(path)
     if column is None or not isinstance(column.type, Atomic):
         return absent_column(item, len(messages))
@@ -203,7 +200,7 @@ def _rescaled(values: Decimals, scale: int) -> Decimals:
 
 
 def absent_column(item: Atomic, count: int) -> Column:
-    """`count` rows without the field."""
+    """A column of `count` rows in which the field is absent."""
     return Column(item, _zeros(item, count), np.zeros(count, np.bool_))
 
 
@@ -221,18 +218,18 @@ def _zeros(item: Atomic, count: int) -> Any:
             return np.zeros(count, np.int64)
 
 
-def _laid_together(item: Atomic, parts: list[tuple[Column, Ints | None]], count: int) -> Column:
-    """Columns of disjoint groups of rows -> one column of all rows."""
+def _combined(item: Atomic, parts: list[tuple[Column, Ints | None]], count: int) -> Column:
+    """One column of all rows from the columns of disjoint groups of rows."""
     valid = np.ones(count, np.bool_)
     for column, rows in parts:
         if column.valid is not None:
             valid[rows] = column.valid
-    return Column(item, _laid_values(item, parts, count), None if valid.all() else valid)
+    return Column(item, _combined_values(item, parts, count), None if valid.all() else valid)
 
 
-def _laid_values(item: Atomic, parts: list[tuple[Column, Ints | None]], count: int) -> Any:
+def _combined_values(item: Atomic, parts: list[tuple[Column, Ints | None]], count: int) -> Any:
     if item.kind in (Kind.STRING, Kind.BYTES):
-        return _laid_spans(parts, count)
+        return _combined_spans(parts, count)
     result = _zeros(item, count)
     for column, rows in parts:
         if isinstance(result, Decimals):
@@ -243,8 +240,11 @@ def _laid_values(item: Atomic, parts: list[tuple[Column, Ints | None]], count: i
     return result
 
 
-def _laid_spans(parts: list[tuple[Column, Ints | None]], count: int) -> Spans:
-    """Spans of groups may point into different bodies (an enumeration brings its own): these are joined."""
+def _combined_spans(parts: list[tuple[Column, Ints | None]], count: int) -> Spans:
+    """The spans of all groups, into one body.
+
+    Groups may have different bodies, since an enumeration brings its own; then the bodies are joined.
+    """
     bodies: dict[int, tuple[Bytes, int]] = {}
     size = 0
     starts, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -260,7 +260,7 @@ def _laid_spans(parts: list[tuple[Column, Ints | None]], count: int) -> Spans:
 
 
 def _named(names: Sequence[str], of_row: NDArray[Any]) -> Column:
-    """names[of_row[row]] as a string column: the names are the body."""
+    """The column of the strings names[of_row[row]]; the names, end to end, are its body."""
     encoded = [name.encode() for name in names]
     ends = np.cumsum([0] + [len(name) for name in encoded])
     body = np.frombuffer(b"".join(encoded), np.uint8)

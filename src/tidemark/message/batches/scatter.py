@@ -1,7 +1,8 @@
 """Messages out of columns: the inverse of `message.batches.gather`.
 
-Rows are grouped by their multi-choice codes, which in plain records the absent fields give; each group's
-headers are one matrix, filled a column at a time, and variable fields are copied in whole stretches.
+Rows are grouped by their multi-choice codes; in a plain record the absent fields give the code. The headers
+of a group are one matrix that is filled a column at a time, and variable fields are copied in whole
+stretches.
 """
 
 from __future__ import annotations
@@ -13,25 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import EncodeError
-from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.batches.columns import STORED_DTYPES, Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.spans import copy_spans, windows
 from tidemark.message.codec.flat import Flat, Leaf, LeafNode, TupleNode, VariantNode, held
 from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.schema import Schema
-from tidemark.message.types import FIXED_WIDTH, Atomic, Kind, Path, path_text
-
-_STORED: dict[Kind, str] = {
-    Kind.BOOLEAN: "u1",
-    Kind.INT: "<i4",
-    Kind.LONG: "<i8",
-    Kind.FLOAT: "<f4",
-    Kind.DOUBLE: "<f8",
-    Kind.TIMESTAMP: "<i8",
-}
+from tidemark.message.types import FIXED_WIDTH, Atomic, Path, path_text
 
 
 def is_flat_record(schema: Schema) -> bool:
-    """True of a tuple of atomic fields, optional or not, with few enough cases to number in an array."""
+    """Is the schema a tuple of atomic fields, optional or not, whose codes fit into an array?"""
     root = schema.flat.root
     if not isinstance(root, TupleNode) or schema.flat.code_width > 4 or any(root.spliced):
         return False
@@ -46,8 +38,8 @@ def is_flat_record(schema: Schema) -> bool:
 def encode_columns(schema: Schema, columns: Mapping[Path, Column], count: int) -> Spans:
     """The messages of `count` rows, end to end in a body of their own.
 
-    `columns` has one for every field, in the field's own type; EncodeError names a mandatory field that a
-    row lacks. Only for flat records.
+    `columns` has a column for every field, in the field's own type. EncodeError if a row lacks a mandatory
+    field. The schema must be a flat record.
     """
     assert is_flat_record(schema)
     codes = _codes(schema.flat, columns, count)
@@ -58,8 +50,9 @@ def encode_columns(schema: Schema, columns: Mapping[Path, Column], count: int) -
 def write_messages(flat: Flat, codes: Ints, columns: Mapping[int, Column], count: int) -> Spans:
     """The messages of `count` rows, end to end in a body of their own.
 
-    `codes[row]` is the multi-choice code, and `columns` are by the leaves' numbers: of a leaf with a fixed
-    width its values, of any other the spans of its bytes. What a row's code does not have is not looked at.
+    `codes[row]` is the multi-choice code of each row. `columns` is by the index of the leaf: for a leaf of
+    fixed width its values, for any other the spans of its bytes. The value of a leaf that the row's code does
+    not have is ignored.
     """
     lengths = np.zeros(count, np.int64)
     groups = [(flat.layout(int(code)), rows) for code, rows in _grouped(codes)]
@@ -74,20 +67,20 @@ def write_messages(flat: Flat, codes: Ints, columns: Mapping[int, Column], count
 
 
 def stored_bytes(item: Atomic, column: Column) -> Bytes:
-    """bytes[row, width]: values of a fixed width as messages have them."""
+    """bytes[row, width]: values of fixed width as messages store them."""
     raw = np.ascontiguousarray(_stored(item, column, slice(None)))
     return raw.view(np.uint8).reshape(len(raw), FIXED_WIDTH[item.kind])
 
 
 def _grouped(codes: Ints) -> list[tuple[int, Ints]]:
-    """Each code, and the rows that have it."""
+    """Each distinct code, and the rows that have it."""
     order = np.argsort(codes, kind="stable")
     distinct, first = np.unique(codes[order], return_index=True)
     return list(zip(distinct.tolist(), np.split(order, first[1:]), strict=True)) if len(codes) else []
 
 
 def _codes(flat: Flat, columns: Mapping[Path, Column], count: int) -> Ints:
-    """codes[row]: which of its optional fields each row has."""
+    """codes[row]: the multi-choice code, which tells which optional fields the row has."""
     assert isinstance(flat.root, TupleNode)
     codes = np.zeros(count, np.int64)
     weight = 1
@@ -125,7 +118,7 @@ def _spans(leaf: Leaf, columns: Mapping[int, Column]) -> Spans:
 def _write(
     layout: CaseLayout, code_width: int, columns: Mapping[int, Column], rows: Ints, body: Bytes, starts: Ints
 ) -> None:
-    """Headers and variable bytes of the rows of one case, each message at its start in the body."""
+    """Write the messages of the rows of one case into the body, each at its start."""
     header = np.zeros((len(rows), layout.size), np.uint8)
     header[:, :code_width] = np.frombuffer(layout.code.to_bytes(code_width, "little"), np.uint8)
     for leaf in layout.leaves:
@@ -149,10 +142,10 @@ def _stored(item: Atomic, column: Column, rows: Ints | slice) -> NDArray[np.gene
     if isinstance(column.values, Decimals):
         return np.stack((column.values.low[rows], column.values.high[rows].view(np.uint64)), axis=1)
     values = cast("NDArray[np.generic]", column.values)[rows]
-    return values.astype(_STORED[item.kind])
+    return values.astype(STORED_DTYPES[item.kind])
 
 
 def _put(header: Bytes, at: int, values: NDArray[np.generic]) -> None:
-    """Write a number a row into the header's columns from `at` on."""
+    """Write values[row] into each row's header from byte `at` on."""
     raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(header), -1)
     header[:, at : at + raw.shape[1]] = raw

@@ -1,8 +1,9 @@
 """Copying many stretches of bytes at once.
 
 A window view has a row for every byte of a buffer: row `at` is the `width` bytes that start there. Fancy
-indexing of its rows copies whole stretches, not bytes, so stretches of one length move at memory speed.
-Stretches of mixed lengths are moved one length at a time while there are few lengths, else one by one.
+indexing of its rows copies whole stretches, not single bytes, so stretches of one length are copied at memory
+speed. Stretches of mixed lengths are copied one length at a time while there are few lengths, else one by
+one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def windows(body: Bytes, width: int) -> Bytes:
 
 
 def copy_spans(target: Bytes, at: Ints, spans: Spans) -> None:
-    """target[at[row] : ...] = the bytes of span `row`, for all rows; the targets do not overlap."""
+    """Copy the bytes of each span to target[at[row] :]; the places in `target` do not overlap."""
     lengths = spans.lengths
     distinct = np.unique(lengths)
     if len(distinct) > _LENGTHS_MAX:
@@ -42,7 +43,7 @@ def _copy_one_by_one(target: Bytes, at: Ints, spans: Spans) -> None:
 
 
 def joined(spans: Spans) -> tuple[Bytes, Ints]:
-    """All spans end to end in a buffer of their own, and ends[row] in it."""
+    """A new buffer with all spans end to end, and ends[row]: where each one ends in it."""
     ends = np.cumsum(spans.lengths)
     body = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
     copy_spans(body, ends - spans.lengths, spans)

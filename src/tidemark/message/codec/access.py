@@ -1,9 +1,9 @@
 """One field straight from the bytes of a message, without decoding the rest (gryphon-scalability IV.C.2).
 
-An accessor is a function made once for a path. For a field outside variants it is one read at a constant
-offset; for a field inside variants the message's multi-choice code first chooses the offset, or says that
-the field is absent. Nesting, optionality and the size of other fields do not matter. What lies in lists,
-dynamics and boxes costs a step for each of them.
+An accessor is a function made once for a path. It reads a field outside variants at a constant offset. For a
+field inside variants the message's multi-choice code first chooses the offset, or says that the field is
+absent. Nesting, optionality and the size of other fields do not matter. Each list, dynamic value or box
+around a field costs one more step.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from tidemark.message.codec.layout import FORMAT
 from tidemark.message.codec.scalars import loader
 from tidemark.message.types import Atomic, Kind, path_text
 
+#: message -> the value of one field, None where it is absent; DecodeError if its bytes are damaged
 Accessor = Callable[[bytes], Any]
 
-#: Byte offset of a leaf's slot in a message, None when the message's case does not have the leaf.
+#: message -> the byte offset of a leaf's slot, None when the message's case does not have the leaf
 SlotOf = Callable[[bytes], int | None]
 
 _SPAN = Struct("<II")
-#: Codes that one accessor remembers at a time; a schema of many optional fields can have any number.
+#: Codes that one accessor remembers at a time; a schema of many optional fields can have any number of them.
 CODES_KEPT_MAX = 4_096
-#: In place of a slot whose code was not met yet: no field lies before the code itself.
+#: Stands for the slot of a code that was not met yet: offset 0 is the code itself, never a field.
 _UNMET = 0
 #: Kinds whose stored form already is the Python value.
-_PLAIN = (Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE)
+PLAIN_KINDS = (Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE)
 
 
 def leaf_accessor(flat: Flat, leaf: Leaf, load: Callable[[Any], Any]) -> Accessor:
@@ -44,23 +45,15 @@ def leaf_accessor(flat: Flat, leaf: Leaf, load: Callable[[Any], Any]) -> Accesso
 
 
 def slot_finder(flat: Flat, leaf: Leaf) -> SlotOf:
-    """Where a leaf lies in a message, by the message's multi-choice code."""
+    """A function that finds a leaf's slot in a message, by the message's multi-choice code."""
     if not leaf.optional:
         constant = flat.layout(0).slots[leaf.index]
         return lambda _: constant
-    width, count = flat.code_width, flat.count
-
-    def slot(message: bytes) -> int | None:
-        code = int.from_bytes(message[:width], "little")
-        if len(message) < width or code >= count:
-            raise DecodeError(f"no case has the multi-choice code {code}")
-        return flat.layout(code).slots.get(leaf.index)
-
-    return slot
+    return lambda message: flat.layout_of(message).slots.get(leaf.index)
 
 
 def enumeration_accessor(flat: Flat, node: VariantNode) -> Accessor:
-    """The accessor of a variant whose cases are only names: the name that the code chooses."""
+    """The accessor of a variant whose cases are only names: it returns the name that the code chooses."""
     find = code_finder(flat.root, node)
     width = flat.code_width
 
@@ -77,7 +70,7 @@ def _fixed_at(offset: int, leaf: Leaf) -> Accessor:
     assert isinstance(leaf.basic, Atomic)
     path = path_text(leaf.path)
     unpack = Struct("<" + FORMAT[leaf.basic.kind]).unpack_from
-    if leaf.basic.kind in _PLAIN:
+    if leaf.basic.kind in PLAIN_KINDS:
 
         def get(message: bytes) -> Any:
             try:
@@ -130,10 +123,10 @@ def _variable_at(offset: int, leaf: Leaf, load: Callable[[Any], Any]) -> Accesso
 
 
 def _optional(flat: Flat, leaf: Leaf, load: Callable[[Any], Any]) -> Accessor:
-    """What a code means for the leaf is asked of its layout once, then kept."""
+    """The accessor of a leaf that only some cases have; it keeps the offset for each code it has met."""
     slot_of = slot_finder(flat, leaf)
     if flat.code_width == 1 and leaf.depth == 0 and isinstance(leaf.basic, Atomic):
-        if leaf.basic.kind in _PLAIN:
+        if leaf.basic.kind in PLAIN_KINDS:
             return _plain_by_code(slot_of, leaf)
         if leaf.basic.kind is Kind.STRING:
             return _string_by_code(slot_of, leaf)
@@ -142,7 +135,10 @@ def _optional(flat: Flat, leaf: Leaf, load: Callable[[Any], Any]) -> Accessor:
 
 
 def _by_code(slot_of: SlotOf, width: int, make: Callable[[int], Accessor]) -> Accessor:
-    """One of the accessors at constant offsets, which codes share, chosen by the bytes of the code."""
+    """An accessor that chooses by the bytes of the code among accessors at constant offsets.
+
+    `make(offset)` returns the accessor at an offset; codes with the same offset share it.
+    """
     accessors: dict[bytes, Accessor] = {}
 
     def get(message: bytes) -> Any:
@@ -159,8 +155,8 @@ def _by_code(slot_of: SlotOf, width: int, make: Callable[[int], Accessor]) -> Ac
     return get
 
 
-# With a code of one byte its offsets are a list, and the read stands in the accessor itself: an optional
-# number or string then costs what a mandatory one costs, give or take a list index.
+# With a code of one byte the offsets are a list indexed by the code, and the accessor itself does the read:
+# an optional number or string then costs what a mandatory one costs, plus one list index.
 
 
 def _plain_by_code(slot_of: SlotOf, leaf: Leaf) -> Accessor:

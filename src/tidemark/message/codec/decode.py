@@ -1,13 +1,14 @@
 """Bytes to Python values, strictly.
 
-Whatever the bytes, the outcome is a value or one DecodeError with the field's path, in time and memory
-proportional to the bytes: a count is checked against the bytes that remain before anything is built.
+Whatever the bytes are, a decoder returns a value or raises one DecodeError with the field's path. It takes
+time and memory proportional to the bytes, because it checks a count against the bytes that remain before it
+builds anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from tidemark.errors import DecodeError
 from tidemark.message.codec.flat import (
@@ -25,6 +26,7 @@ from tidemark.message.codec.flat import (
 )
 from tidemark.message.codec.layout import FORMAT, CaseLayout
 from tidemark.message.codec.lists import unpack_list
+from tidemark.message.codec.nested import NestedMessages
 from tidemark.message.codec.scalars import loader
 from tidemark.message.types import FIXED_WIDTH, NESTING_MAX, Atomic, Dynamic, path_text
 
@@ -32,42 +34,24 @@ from tidemark.message.types import FIXED_WIDTH, NESTING_MAX, Atomic, Dynamic, pa
 _Load = Callable[[Any, int], Any]
 
 
-class NestedDecoder(Protocol):
-    """How a schema decodes the messages that lie inside its own."""
-
-    def decode_dynamic(self, data: bytes, depth: int) -> Any:
-        """A dynamic value from the schema and message that it carries."""
-
-    def decode_named(self, name: str, data: bytes, depth: int) -> Any:
-        """A message of the named schema."""
-
-
 class MessageDecoder:
     """Decodes messages of one flat form."""
 
-    def __init__(self, flat: Flat, nested: NestedDecoder) -> None:
+    def __init__(self, flat: Flat, nested: NestedMessages) -> None:
         self._flat = flat
         self._nested = nested
         self._loads: list[_Load] = [self._leaf(leaf) for leaf in flat.leaves]
 
     def decode(self, data: bytes, depth: int = 0) -> Any:
-        """The value; `depth` counts the messages this one lies in."""
+        """The value of a message that lies in `depth` others; DecodeError if the bytes are not a message."""
         if depth > NESTING_MAX:
             raise DecodeError(f"nested deeper than {NESTING_MAX} messages")
-        layout = self.layout_of(data)
+        layout = self._flat.layout_of(data)
         values = self._load_all(layout, data, depth)
         return _rebuild(self._flat.root, layout.code, iter(values))
 
-    def layout_of(self, data: bytes) -> CaseLayout:
-        """The layout of the case that a message says it is."""
-        width = self._flat.code_width
-        code = int.from_bytes(data[:width], "little")
-        if len(data) < width or code >= self._flat.count:
-            raise DecodeError(f"no case has the multi-choice code {code}")
-        return self._flat.layout(code)
-
     def load(self, leaf: Leaf, stored: Any) -> Any:
-        """The Python value of one leaf's stored form."""
+        """The Python value of one leaf's stored form; DecodeError if the form is damaged."""
         return self._loads[leaf.index](stored, 0)
 
     def _load_all(self, layout: CaseLayout, data: bytes, depth: int) -> list[Any]:
@@ -116,7 +100,7 @@ def _map_nested(items: list[Any], depth: int, load: Callable[[Any], Any]) -> lis
 
 
 def _rebuild(node: Node, code: int, leaves: Iterator[Any]) -> Any:
-    """The natural value of `node` under `code`, taking its leaves' values off the iterator."""
+    """The natural value of `node` under `code`; its leaves' values are taken off the iterator."""
     match node:
         case LeafNode():
             return next(leaves)

@@ -1,8 +1,8 @@
 """Python values to bytes.
 
-An encoder walks a value along the schema's tree once, collecting the stored form of each leaf in natural
-order and, on the way, the multi-choice code; the code's layout then packs them. Anything that does not fit
-is an EncodeError with the field's path; nothing is dropped, defaulted or rounded.
+An encoder walks a value along the schema's tree once. It collects the stored form of each leaf in natural
+order and works out the multi-choice code; the layout of that code then packs the leaves. A value that does
+not fit the schema raises EncodeError with the field's path: nothing is dropped, defaulted or rounded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from operator import itemgetter
 from struct import error as struct_error
-from typing import Any, Protocol
+from typing import Any
 
 from tidemark.errors import EncodeError
 from tidemark.message.codec.flat import (
@@ -28,44 +28,36 @@ from tidemark.message.codec.flat import (
 )
 from tidemark.message.codec.layout import FORMAT
 from tidemark.message.codec.lists import pack_list
+from tidemark.message.codec.nested import NestedMessages
 from tidemark.message.codec.scalars import storer
 from tidemark.message.members import members
 from tidemark.message.types import NESTING_MAX, Atomic, Dynamic, Kind, path_text
 
 
 class StoredLeaves(list[Any]):
-    """The stored form of each leaf in natural order, and how many messages lie around this one."""
+    """The stored forms of leaves in natural order, and how many messages lie around the one being made."""
 
     def __init__(self, depth: int) -> None:
         super().__init__()
         self.depth = depth
 
 
-#: Appends the stored leaves of a value; returns the multi-choice code of the part of the tree it walked.
+#: `collect(value, stored)` appends the stored leaves of a value and returns the multi-choice code of the part
+#: of the tree that it walked.
 _Collect = Callable[[Any, StoredLeaves], int]
-
-
-class NestedEncoder(Protocol):
-    """How a schema encodes the messages that lie inside its own."""
-
-    def encode_dynamic(self, value: Any, depth: int) -> bytes:
-        """A dynamic value with its schema."""
-
-    def encode_named(self, name: str, value: Any, depth: int) -> bytes:
-        """A message of the named schema."""
 
 
 class MessageEncoder:
     """Encodes values of one flat form."""
 
-    def __init__(self, flat: Flat, nested: NestedEncoder) -> None:
+    def __init__(self, flat: Flat, nested: NestedMessages) -> None:
         self._flat = flat
         self._nested = nested
         self._collect = self._collector(flat.root)
         self._quick = quick_record(flat)
 
     def encode(self, value: Any, depth: int = 0) -> bytes:
-        """The message; `depth` counts the messages it lies in."""
+        """The message of a value that lies in `depth` other messages; EncodeError if it does not fit."""
         if self._quick is not None:
             message = self._quick(value)
             if message is not None:
@@ -77,13 +69,17 @@ class MessageEncoder:
         return self._flat.layout(code).pack(stored)
 
     def store(self, leaf: Leaf, value: Any) -> Any:
-        """The stored form of a single fixed-width leaf."""
+        """The stored form of a value of one fixed-width leaf; EncodeError if it does not fit."""
         stored = StoredLeaves(0)
         self._leaf(leaf, spliced=False)(value, stored)
         return stored[0]
 
     def _collector(self, node: Node, *, spliced: bool = False, in_list: bool = False) -> _Collect:
-        """`spliced`: the value is the enclosing tuple's dict. `in_list`: lists stay columns, unpacked."""
+        """The function that collects the leaves of `node`.
+
+        `spliced`: the value that it gets is the enclosing tuple's dict. `in_list`: the node lies in a list,
+        so a list in it is collected as columns of items, which the outer list packs.
+        """
         match node:
             case LeafNode():
                 return self._leaf(node.leaf, spliced=spliced)
@@ -182,7 +178,7 @@ class MessageEncoder:
         return collect
 
     def _columns(self, node: ListNode) -> Callable[[Any, int], list[list[Any]]]:
-        """The list/tuple rule on values: a list of items -> a list for each leaf of the item."""
+        """The function that turns a list of items into one list for each leaf of the item."""
         item = self._collector(node.item, in_list=True)
         path, width = path_text(node.path), len(node.leaves)
 
@@ -203,7 +199,7 @@ class MessageEncoder:
 
 
 def _checked(value: Any, known: frozenset[str], path: str) -> Mapping[str, Any]:
-    """The dict of a tuple, all of whose keys the schema knows."""
+    """The value as a dict of fields; EncodeError if it is none, or has a key that is not in the schema."""
     if isinstance(value, tuple | list) and len(value) == len(known):
         value = {f"_{at}": item for at, item in enumerate(value)}
     if not isinstance(value, Mapping):
@@ -218,7 +214,7 @@ def _checked(value: Any, known: frozenset[str], path: str) -> Mapping[str, Any]:
 
 
 def _chosen(node: Node, value: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
-    """The case of a spliced variant that the enclosing dict sets."""
+    """{case: value} of the case of a spliced variant that the enclosing dict sets; None if it sets none."""
     assert isinstance(node, VariantNode)
     chosen = {name: value[name] for name in node.names if value.get(name) is not None}
     if len(chosen) > 1:
@@ -227,7 +223,7 @@ def _chosen(node: Node, value: Mapping[str, Any], path: str) -> Mapping[str, Any
 
 
 def _case(node: VariantNode, value: Any, path: str) -> tuple[int, Any]:
-    """Which case a value {case: inner} chooses, and its inner value."""
+    """The index of the case that a value {case: inner} chooses, and its inner value."""
     if isinstance(value, str):
         value = {value: {}}
     if value is None:
@@ -257,9 +253,10 @@ _QUICK: dict[Kind, type] = {
 
 
 def quick_record(flat: Flat) -> Callable[[Any], bytes | None] | None:
-    """For a plain record of atomic fields: encode in a few calls, or None to take the long way round.
+    """A fast encoder for a plain record of atomic fields; None if the schema is anything else.
 
-    The long way finds out what is wrong; this one only has to notice that something may be.
+    The fast encoder returns the message, or None for a value that may not fit. Then the ordinary encoder
+    runs and finds out whether anything is wrong, and what.
     """
     root = flat.root
     if not isinstance(root, TupleNode) or len(root.nodes) < 2:

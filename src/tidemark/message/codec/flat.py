@@ -1,10 +1,11 @@
 """The flat-tuple transformation (gryphon-scalability IV.C): a natural schema becomes a super-variant of
 flat tuples.
 
-The tree of nodes here mirrors the natural type after three rewrites: references are resolved (one that
-recurs becomes a leaf of its own), lists are pushed down to the leaves (list of tuples -> tuple of lists),
-and a variant that a list holds becomes a leaf, its *variant box*. Lists come before distribution, so
-only the variant itself is boxed and its neighbours in the list's tuple keep lists of their own.
+The tree of nodes mirrors the natural type after three rewrites. References are resolved; a reference that
+recurs becomes a leaf of its own. Lists are pushed down to the leaves, so that a list of tuples becomes a
+tuple of lists. A variant that a list holds becomes a leaf, its *variant box*. Lists are pushed down before
+tuples are distributed over variants, so only the variant itself is boxed and its neighbours in the list's
+tuple keep lists of their own.
 
 What is left is tuples and variants over leaves. Distributing tuples over variants gives one flat tuple
 for each way of choosing cases; the *multi-choice code* numbers those ways. Nothing is enumerated: a code
@@ -21,7 +22,7 @@ from itertools import accumulate
 from math import prod
 from typing import Literal, assert_never
 
-from tidemark.errors import SchemaError
+from tidemark.errors import DecodeError, SchemaError
 from tidemark.message.codec.layout import CaseLayout
 from tidemark.message.types import (
     FIXED_WIDTH,
@@ -41,9 +42,10 @@ from tidemark.message.types import (
     path_text,
 )
 
-#: Leaves of one schema after references are written out; guards against schemas that explode.
+#: Leaves of one schema after references are written out; more are refused, since nested references can
+#: multiply a small schema without end.
 LEAVES_MAX = 4_096
-#: Flat-tuple cases whose layout is kept; the least recently used goes.
+#: Layouts kept for one schema; beyond that the least recently used one is dropped and derived again.
 LAYOUTS_MAX = 4_096
 
 
@@ -72,14 +74,14 @@ class Leaf:
     index: int
     path: Path
     basic: Basic
-    #: Lists around the basic value.
+    #: number of lists around the basic value
     depth: int
-    #: Under a variant: present only in the flat tuples of some codes.
+    #: The leaf lies under a variant: only the flat tuples of some codes have it.
     optional: bool
 
     @property
     def width(self) -> int | None:
-        """Bytes when fixed; None for what lies at the end of a message."""
+        """The bytes that every value takes; None if values differ in size and lie behind the header."""
         fixed = isinstance(self.basic, Atomic) and self.depth == 0
         return FIXED_WIDTH.get(self.basic.kind) if fixed and isinstance(self.basic, Atomic) else None
 
@@ -95,14 +97,14 @@ class LeafNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TupleNode:
-    """Fields by name; a spliced field lends its names to this tuple's dict."""
+    """Fields by name; the names of a spliced field are keys of this tuple's dict."""
 
     type: Tuple
     path: Path
     names: tuple[str, ...]
     nodes: tuple[Node, ...]
     spliced: tuple[bool, ...]
-    #: Number of codes: the product of the fields'.
+    #: number of codes: the product of the fields' counts
     count: int
 
 
@@ -117,15 +119,15 @@ class VariantNode:
     absent: int | None
     style: Literal["option", "enumeration", "named"]
     starts: tuple[int, ...]
-    #: Number of codes: the sum of the cases'.
+    #: number of codes: the sum of the cases' counts
     count: int
 
     def case_of(self, code: int) -> int:
-        """Index of the case that `code`, this node's own, chooses."""
+        """The index of the case that `code`, a code of this node, chooses."""
         return bisect_right(self.starts, code) - 1
 
     def name_of(self, code: int | None) -> str | None:
-        """Name of the case that `code` chooses; None for the absent one, or when there is no code."""
+        """The name of the case that `code` chooses; None for the absent case, or when `code` is None."""
         case = None if code is None else self.case_of(code)
         return None if case is None or case == self.absent else self.names[case]
 
@@ -151,9 +153,9 @@ class Flat:
         builder = _Builder(definitions)
         self.root: Node = builder.build(root, (), 0, optional=False)
         self.leaves: tuple[Leaf, ...] = tuple(builder.leaves)
-        #: Every path that can be named, to the node it reaches.
+        #: every path that can be named -> the node it reaches
         self.nodes: dict[Path, Node] = builder.nodes
-        #: Number of flat tuples in the super-variant.
+        #: number of flat tuples in the super-variant
         self.count: int = self.root.count
         self.code_width: int = _code_width(self.count)
         self.layout = lru_cache(maxsize=LAYOUTS_MAX)(self._derive)
@@ -163,12 +165,31 @@ class Flat:
         assert 0 <= code < self.count
         return _active(self.root, code)
 
+    def layout_of(self, message: bytes) -> CaseLayout:
+        """The layout of the case that the message's code names; DecodeError if there is no such case."""
+        width = self.code_width
+        code = int.from_bytes(message[:width], "little")
+        if len(message) < width or code >= self.count:
+            raise DecodeError(f"no case has the multi-choice code {code}")
+        return self.layout(code)
+
+    def check_header(self, message: bytes | memoryview) -> None:
+        """DecodeError unless the message begins with the code of a case and has room for its header."""
+        width = self.code_width
+        if len(message) < width:
+            raise DecodeError("a message is shorter than its multi-choice code")
+        code = int.from_bytes(message[:width], "little")
+        if code >= self.count:
+            raise DecodeError(f"no case has the multi-choice code {code}")
+        if len(message) < self.layout(code).size:
+            raise DecodeError("a message is shorter than the header of its case")
+
     def _derive(self, code: int) -> CaseLayout:
         return CaseLayout(code, self.code_width, list(self.active(code)))
 
 
 def held(node: Node) -> Node:
-    """What an option holds; any other node itself. Optional or not makes no difference to a path."""
+    """The node inside an option (or options); any other node itself. A path is the same for both."""
     while isinstance(node, VariantNode) and node.style == "option":
         assert node.absent is not None
         node = node.nodes[1 - node.absent]
@@ -183,7 +204,7 @@ def case_codes(node: TupleNode, code: int) -> Iterator[int]:
 
 
 def code_finder(root: Node, target: Node) -> Callable[[int], int | None]:
-    """A function from a message's code to that of `target` within it; None where it is not reached."""
+    """A function from a message's code to the code of `target` in it, or to None if it has no `target`."""
     steps = _route(root, target)
     assert steps is not None
 
@@ -232,7 +253,10 @@ def _active(node: Node, code: int) -> Iterator[Leaf]:
 
 
 def _code_width(count: int) -> int:
-    """Bytes of a multi-choice code; 1, 2, 4 or 8 while that is enough, so that arrays can hold codes."""
+    """The bytes of a multi-choice code: 0 for a single case, 1, 2, 4 or 8 while that is enough, else more.
+
+    Codes of those widths can be read into arrays.
+    """
     if count == 1:
         return 0
     width = ((count - 1).bit_length() + 7) // 8
@@ -244,7 +268,8 @@ class _Builder:
 
     def __init__(self, definitions: Mapping[str, Type]) -> None:
         self._definitions = definitions
-        self._open: list[str] = []  # references being written out around the current place
+        #: names of the references that are being written out around the current place
+        self._open: list[str] = []
         self.leaves: list[Leaf] = []
         self.nodes: dict[Path, Node] = {}
 

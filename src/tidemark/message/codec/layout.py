@@ -2,10 +2,10 @@
 
     code | fixed | ends | optional fixed | optional ends | bytes
 
-Everything before `bytes` is the header, of a size that is constant for the code. Fields that every case has
-come before those that only some have, so a field outside variants lies at the same offset whatever the
-code. A variable-width field has no bytes in the header but a slot of two numbers, its start and its end in
-the message; neighbours share them, so n such fields take n + 1 numbers. Any field is reached with one
+Everything before `bytes` is the header, whose size is constant for the code. Fields that every case has
+come before fields that only some cases have, so a field outside variants lies at the same offset whatever
+the code. A variable-width field has no bytes in the header but a slot of two numbers, its start and its end
+in the message. Neighbours share a number, so n such fields take n + 1 numbers. Any field is reached with one
 read, or two for a variable one. All numbers are little-endian.
 """
 
@@ -36,18 +36,18 @@ FORMAT: dict[Kind, str] = {
 
 
 class CaseLayout:
-    """Where each leaf of one case lies, and how to put a message of that case together and apart."""
+    """Where each leaf of one case lies, and how messages of that case are packed and unpacked."""
 
     def __init__(self, code: int, code_width: int, leaves: Sequence[Leaf]) -> None:
-        """`leaves` are the case's own, in natural order."""
+        """`leaves` are the leaves that the case has, in natural order."""
         self.code = code
         self.leaves = tuple(leaves)
-        #: Leaf index to its byte offset: of the value, or of the (start, end) pair when it is variable.
+        #: index of a leaf -> byte offset of its value, or of its (start, end) pair when its width is variable
         self.slots: dict[int, int] = {}
         self._prefix = (code.to_bytes(code_width, "little"),) if code_width else ()
         self._groups = groups = _Groups(self.leaves)
         self._header = Struct("<" + f"{code_width}s" * (code_width > 0) + self._assign(code_width))
-        #: Bytes of the header: where the first variable field starts.
+        #: bytes of the header, which is where the first variable field starts
         self.size = self._header.size
         place = {leaf.index: at for at, leaf in enumerate(self.leaves)}
         self._pick_fixed = _picker([place[leaf.index] for leaf in groups.fixed])
@@ -58,7 +58,7 @@ class CaseLayout:
         self._pick_natural = _picker([order[leaf.index] for leaf in self.leaves])
 
     def pack(self, values: Sequence[Any]) -> bytes:
-        """A message from leaf values in natural order: struct arguments, or bytes if variable."""
+        """The message of stored leaf values in natural order: arguments of struct, or bytes if variable."""
         variable = self._pick_variable(values)
         marks = list(accumulate(map(len, variable), initial=self.size))
         groups = self._groups
@@ -73,7 +73,10 @@ class CaseLayout:
         return header + b"".join(variable) if variable else header
 
     def unpack(self, data: bytes) -> Sequence[Any]:
-        """The inverse of `pack`; DecodeError unless the header fits the bytes exactly."""
+        """The stored leaf values of a message, as `pack` takes them.
+
+        DecodeError unless the header fits the bytes exactly.
+        """
         try:
             header = self._header.unpack_from(data)
         except error:
@@ -94,7 +97,7 @@ class CaseLayout:
         return self._pick_natural([*fixed, *pieces[:ends], *optional_fixed, *pieces[ends:]])
 
     def _assign(self, at: int) -> str:
-        """Give every leaf its slot from offset `at` on; returns the header's struct letters."""
+        """Give every leaf its slot from offset `at` on, and return the letters of the header's struct."""
         letters: list[str] = []
         groups = self._groups
         for fixed, ends in ((groups.fixed, groups.ends), (groups.optional_fixed, groups.optional_ends)):
@@ -114,7 +117,7 @@ class CaseLayout:
 
 
 class _Taker:
-    """Takes a tuple apart from the left."""
+    """Takes values off a tuple, from the left."""
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self._values = values
@@ -126,7 +129,7 @@ class _Taker:
 
 
 class _Groups:
-    """The leaves of a case in the order the bytes take them."""
+    """The leaves of a case in the four groups that the header has, in its order."""
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         self.fixed = [leaf for leaf in leaves if leaf.width is not None and not leaf.optional]
@@ -136,7 +139,7 @@ class _Groups:
 
 
 def _picker(places: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A function that takes these places of a sequence, in this order, in one call."""
+    """A function that returns the items at these places of a sequence, in this order, in one call."""
     if not places:
         return lambda _: ()
     if len(places) == 1:

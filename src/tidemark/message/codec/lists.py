@@ -5,7 +5,7 @@ end of each, so that any item is reached in constant time:
 
     count u32 | ends u32[count] | bytes
 
-A list of lists is a list of variable items. Counts are believed only as far as the bytes reach.
+A list of lists is a list of variable items. A count that the bytes have no room for is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from tidemark.errors import DecodeError
 
 
 def pack_list(items: Sequence[Any], letter: str | None, depth: int) -> bytes:
-    """Stored values nested `depth` lists deep; `letter` is struct's for fixed items, None for bytes."""
+    """The bytes of stored values that are nested `depth` lists deep.
+
+    `letter` is struct's letter for items of fixed width, None for items that are bytes.
+    """
     if depth > 1:
         return _pack_variable([pack_list(item, letter, depth - 1) for item in items])
     if letter is None:
@@ -30,7 +33,10 @@ def pack_list(items: Sequence[Any], letter: str | None, depth: int) -> bytes:
 
 
 def unpack_list(data: bytes, letter: str | None, width: int, depth: int) -> list[Any]:
-    """The inverse of `pack_list`."""
+    """The stored values that `pack_list` packed; DecodeError if `data` is no such list.
+
+    `width` is the bytes of an item of fixed width; it is not used when `letter` is None.
+    """
     if depth > 1:
         return [unpack_list(item, letter, width, depth - 1) for item in _unpack_variable(data)]
     if letter is None:

@@ -1,7 +1,8 @@
-"""Several fields straight from the bytes of a message, with one read of all their places.
+"""Several fields straight from the bytes of a message, with a single read of the header.
 
-For each multi-choice code the places of the fields are constants, so one struct with the right padding reads
-every number that is needed: values of fixed fields, and where the bytes of variable ones start and end.
+For each multi-choice code the offsets of the fields are constants. So one struct with the right padding reads
+every number that is needed: the values of fixed-width fields, and where the bytes of variable ones start and
+end.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from struct import Struct, error, pack
 from typing import Any
 
 from tidemark.errors import DecodeError
+from tidemark.message.codec.access import CODES_KEPT_MAX, PLAIN_KINDS
 from tidemark.message.codec.flat import Flat, Leaf
 from tidemark.message.codec.layout import FORMAT, CaseLayout
 from tidemark.message.codec.scalars import load_string
@@ -20,13 +22,12 @@ from tidemark.message.types import Atomic, Kind, path_text
 Values = tuple[Any, ...]
 Load = Callable[[Any], Any]
 
-#: Codes whose reading is remembered at a time.
-CODES_KEPT_MAX = 4_096
-_PLAIN = (Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE)
-
 
 def many_accessor(flat: Flat, leaves: Sequence[Leaf], loads: Sequence[Load]) -> Callable[[bytes], Values]:
-    """A function from a message to the values of these leaves; None for one that its case does not have."""
+    """A function from a message to the values of these leaves, None for a leaf that its case does not have.
+
+    `loads[n]` turns the stored form of `leaves[n]` into its value.
+    """
     width = flat.code_width
     plans: dict[bytes, Callable[[bytes], Values]] = {}
 
@@ -36,17 +37,10 @@ def many_accessor(flat: Flat, leaves: Sequence[Leaf], loads: Sequence[Load]) -> 
         if plan is None:
             if len(plans) == CODES_KEPT_MAX:
                 plans.clear()
-            plan = plans[code] = _plan(_layout(flat, code), leaves, loads)
+            plan = plans[code] = _plan(flat.layout_of(message), leaves, loads)
         return plan(message)
 
     return get
-
-
-def _layout(flat: Flat, code: bytes) -> CaseLayout:
-    number = int.from_bytes(code, "little")
-    if len(code) < flat.code_width or number >= flat.count:
-        raise DecodeError(f"no case has the multi-choice code {number}")
-    return flat.layout(number)
 
 
 def _plan(layout: CaseLayout, leaves: Sequence[Leaf], loads: Sequence[Load]) -> Callable[[bytes], Values]:
@@ -62,7 +56,7 @@ def _plan(layout: CaseLayout, leaves: Sequence[Leaf], loads: Sequence[Load]) -> 
     slots = [layout.slots.get(leaf.index) for leaf in leaves]
     present = [leaf for leaf, slot in zip(leaves, slots, strict=True) if slot is not None]
     if all(_is_plain(leaf) for leaf in present) and len(leaves) > 1:
-        absent = len(place)  # behind all that is read stands one None
+        absent = len(place)  # one None is put behind the values that are read
         pick = itemgetter(*(absent if slot is None else place[slot] for slot in slots))
         if len(present) == len(leaves):
             return lambda message: pick(_unpack(read, message))
@@ -82,7 +76,7 @@ def _plan(layout: CaseLayout, leaves: Sequence[Leaf], loads: Sequence[Load]) -> 
 
 
 def _strings(read: Struct, ends: Sequence[tuple[int, int] | None]) -> Callable[[bytes], Values]:
-    """Only strings, None for an absent one: no call for each of them."""
+    """A function that reads strings only, None for an absent one, without a call for each of them."""
 
     def get(message: bytes) -> Values:
         numbers, size = _unpack(read, message), len(message)
@@ -104,7 +98,7 @@ def _strings(read: Struct, ends: Sequence[tuple[int, int] | None]) -> Callable[[
 
 
 def _struct(letters: dict[int, str]) -> Struct:
-    """A struct that reads at these offsets and skips what lies between."""
+    """A struct that reads the numbers at these offsets and skips the bytes between them."""
     parts, at = ["<"], 0
     for slot in sorted(letters):
         parts.append(f"{slot - at}x{letters[slot]}")
@@ -148,4 +142,4 @@ def _is_string(leaf: Leaf) -> bool:
 
 
 def _is_plain(leaf: Leaf) -> bool:
-    return leaf.width is not None and isinstance(leaf.basic, Atomic) and leaf.basic.kind in _PLAIN
+    return leaf.width is not None and isinstance(leaf.basic, Atomic) and leaf.basic.kind in PLAIN_KINDS

@@ -1,8 +1,8 @@
-"""Atomic values to what a message stores of them, and back.
+"""Atomic values to their stored form in a message, and back.
 
-A stored value is an argument of struct for fixed kinds and bytes for variable ones. Storing checks type and
-range and raises EncodeError; loading checks what bytes could get wrong and raises DecodeError. Neither
-rounds, truncates or guesses, with one exception that its name announces: `float` keeps 32 bits.
+The stored form is an argument of struct for kinds of fixed width and bytes for the others. Storing checks
+type and range and raises EncodeError; loading checks what damaged bytes could get wrong and raises
+DecodeError. Neither rounds, truncates or guesses, with one exception: `float` keeps 32 bits.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def load_timestamp(stored: int) -> datetime:
 
 
 def load_string(stored: bytes) -> str:
-    """The text of UTF-8 bytes."""
+    """The text of UTF-8 bytes; DecodeError if they are not UTF-8."""
     try:
         return str(stored, "utf-8")
     except UnicodeDecodeError as error:
@@ -89,7 +89,7 @@ def load_string(stored: bytes) -> str:
 
 
 def load_boolean(stored: int) -> bool:
-    """0 is false, 1 is true, anything else is damage."""
+    """False for 0, True for 1; DecodeError for any other byte."""
     try:
         return _BOOLEANS[stored]
     except IndexError:
@@ -110,7 +110,7 @@ def _int_storer(bits: int, name: str) -> Store:
 
 
 def _index(value: Any, name: str) -> int:
-    """An integer of another class (numpy's, say), but never a bool."""
+    """An integer of another class, numpy's for example, as int; EncodeError for a bool or anything else."""
     if not isinstance(value, bool) and hasattr(value, "__index__"):
         return int(value.__index__())
     raise _wrong(value, name)

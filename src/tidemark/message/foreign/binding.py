@@ -1,8 +1,9 @@
 """How Python annotations and message values correspond: one binding for each kind of annotation.
 
-A binding knows the type of its annotation, `dump`s an attribute to a value of that type (the table in
-`message.types`) and `load`s it back. Both check what they are given; a misfit is an error, never a wrong
-value. Class bindings find their fields when first asked, so that classes may contain each other.
+A binding knows the type of its annotation. `dump` converts an attribute to a value of that type (the table in
+`message.types`), `load` converts it back. Both check what they are given and raise an error for a value that
+does not fit. The binding of a class finds its fields when they are first needed, so that classes may contain
+each other.
 """
 
 from __future__ import annotations
@@ -21,35 +22,35 @@ from tidemark.message.types import EMPTY, Atomic, Dynamic, Field, List, Tuple, T
 
 
 class Binding(Protocol):
-    """What every kind of annotation can do."""
+    """What the binding of every kind of annotation offers."""
 
     def shape(self, named: RecurringSchemas) -> Type:
-        """The type of the annotation; classes that recur are left in `named`."""
+        """The type of the annotation; definitions of classes that recur are added to `named`."""
 
     def dump(self, value: Any) -> Any:
-        """Attribute to message value; EncodeError."""
+        """The message value of an attribute; EncodeError if the attribute is not what the annotation says."""
 
     def load(self, value: Any) -> Any:
-        """Message value to attribute; DecodeError."""
+        """The attribute of a message value; DecodeError if the value does not fit the annotation."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtomBinding:
-    """bool, int, float, Decimal, str, bytes, datetime: the value is the attribute."""
+    """bool, int, float, Decimal, str, bytes, datetime: the message value is the attribute itself."""
 
     atomic: Atomic
     python: type
 
     def shape(self, named: RecurringSchemas) -> Type:  # noqa: ARG002
-        """Always the atomic."""
+        """The atomic type."""
         return self.atomic
 
     def dump(self, value: Any) -> Any:
-        """Only checks."""
+        """The attribute itself, after a check."""
         return self._checked(value, EncodeError)
 
     def load(self, value: Any) -> Any:
-        """Only checks."""
+        """The value itself, after a check."""
         return self._checked(value, DecodeError)
 
     def _checked(self, value: Any, error: type[MessageError]) -> Any:
@@ -64,20 +65,20 @@ class AtomBinding:
 
 @dataclass(frozen=True, slots=True)
 class AnyBinding:
-    """Any: whatever it holds, as `dynamic`. A dataclass instance loses its class."""
+    """Any: a `dynamic` value. A dataclass instance becomes a dict and is loaded as one."""
 
     to_value: Callable[[Any], Any]
 
     def shape(self, named: RecurringSchemas) -> Type:  # noqa: ARG002
-        """Always `dynamic`."""
+        """`dynamic`."""
         return Dynamic()
 
     def dump(self, value: Any) -> Any:
-        """A dataclass instance as its dict, anything else as it is."""
+        """The dict of a dataclass instance; anything else unchanged."""
         return self.to_value(value)
 
     def load(self, value: Any) -> Any:
-        """As it is."""
+        """The value, unchanged."""
         return value
 
 
@@ -92,17 +93,17 @@ class OptionalBinding:
         return optional(self.item.shape(named))
 
     def dump(self, value: Any) -> Any:
-        """None stays None."""
+        """None for None, else what the item's binding returns."""
         return None if value is None else self.item.dump(value)
 
     def load(self, value: Any) -> Any:
-        """None stays None."""
+        """None for None, else what the item's binding returns."""
         return None if value is None else self.item.load(value)
 
 
 @dataclass(frozen=True, slots=True)
 class ListBinding:
-    """list[X], and tuple[X, ...] which loads as a tuple."""
+    """list[X], or tuple[X, ...]."""
 
     item: Binding
     python: type[list[Any]] | type[tuple[Any, ...]]
@@ -112,11 +113,11 @@ class ListBinding:
         return List(self.item.shape(named))
 
     def dump(self, value: Any) -> Any:
-        """A list of dumped items."""
+        """The list of the items' message values."""
         return each(self.item.dump, value, EncodeError)
 
     def load(self, value: Any) -> Any:
-        """The items in a list, or a tuple."""
+        """The loaded items, in a list or a tuple as annotated."""
         return self.python(each(self.item.load, value, DecodeError))
 
 
@@ -127,11 +128,11 @@ class TupleBinding:
     items: tuple[Binding, ...]
 
     def shape(self, named: RecurringSchemas) -> Type:
-        """RecurringSchemas by position, so that tuples inside are not spliced."""
+        """A tuple whose fields are named by position, so that tuples inside it are not spliced."""
         return Tuple(tuple(Field(f"_{index}", item.shape(named)) for index, item in enumerate(self.items)))
 
     def dump(self, value: Any) -> Any:
-        """A dict by position."""
+        """A dict with the position of each item as its key."""
         if not isinstance(value, tuple) or len(value) != len(self.items):
             raise EncodeError(f"expected a tuple of {len(self.items)}, found {_what(value)}")
         return {
@@ -139,7 +140,7 @@ class TupleBinding:
         }
 
     def load(self, value: Any) -> Any:
-        """A tuple from the dict."""
+        """The tuple of the dict's values."""
         fields = _a_dict(value)
         return tuple(
             _load_field(f"_{index}", item, fields.get(f"_{index}")) for index, item in enumerate(self.items)
@@ -148,16 +149,17 @@ class TupleBinding:
 
 @dataclass(frozen=True, slots=True)
 class EnumerationBinding:
-    """An Enum of strings, or a Literal of strings: the value is the string."""
+    """An Enum of strings, or a Literal of strings: the message value is the string."""
 
+    #: string -> member
     members: Mapping[str, Any]
 
     def shape(self, named: RecurringSchemas) -> Type:  # noqa: ARG002
-        """One empty case a member."""
+        """A variant with an empty case for each member."""
         return Variant(tuple(Field(name, EMPTY) for name in self.members))
 
     def dump(self, value: Any) -> Any:
-        """The member's string."""
+        """The string of the member."""
         for name, member in self.members.items():
             if member == value:
                 return name
@@ -172,23 +174,23 @@ class EnumerationBinding:
 
 @dataclass(frozen=True, slots=True)
 class UnionBinding:
-    """A | B, of dataclasses: a variant whose cases are called as the classes are."""
+    """A | B, of dataclasses: a variant with a case for each class, named as the class."""
 
     classes: Mapping[str, ClassBinding]
 
     def shape(self, named: RecurringSchemas) -> Type:
-        """One case a class."""
+        """A variant with a case for each class."""
         return Variant(tuple(Field(name, item.shape(named)) for name, item in self.classes.items()))
 
     def dump(self, value: Any) -> Any:
-        """{class name: its fields}."""
+        """{name of the class: dict of its fields}."""
         for name, item in self.classes.items():
             if type(value) is item.python:
                 return {name: _dump_field(name, item, value)}
         raise EncodeError(f"expected one of {', '.join(self.classes)}, found {_what(value)}")
 
     def load(self, value: Any) -> Any:
-        """An instance of the class that the one key names."""
+        """An instance of the class that the dict's only key names."""
         fields = _a_dict(value)
         known = [name for name in self.classes if name in fields]
         if len(known) != 1 or len(fields) != 1:
@@ -197,7 +199,7 @@ class UnionBinding:
 
 
 class ClassBinding:
-    """A dataclass: a tuple of its fields. Fields outside `__init__` are derived and not sent."""
+    """A dataclass: a tuple of its fields. Fields that are not in `__init__` are derived and not sent."""
 
     def __init__(self, python: type, bind_fields: Callable[[type], dict[str, Binding]]) -> None:
         self.python = python
@@ -205,7 +207,7 @@ class ClassBinding:
 
     @cached_property
     def fields(self) -> dict[str, Binding]:
-        """Each field's binding, in the class's order."""
+        """The binding of each field, in the order of the class."""
         return self._bind_fields(self.python)
 
     @cached_property
@@ -218,17 +220,17 @@ class ClassBinding:
         )
 
     def shape(self, named: RecurringSchemas) -> Type:
-        """The tuple, or a reference where the class contains itself."""
+        """The tuple of the fields' types, or a reference where the class contains itself."""
         return named.visit(self.python, self.python.__name__, lambda: self._tuple(named))
 
     def dump(self, value: Any) -> Any:
-        """A dict of the fields."""
+        """The dict of the fields' message values."""
         if type(value) is not self.python:
             raise EncodeError(f"expected {self.python.__name__}, found {_what(value)}")
         return {name: _dump_field(name, item, getattr(value, name)) for name, item in self.fields.items()}
 
     def load(self, value: Any) -> Any:
-        """An instance. Keys that are no field are ignored; a field that is absent takes its default."""
+        """An instance of the class. Unknown keys are ignored; a field that is absent takes its default."""
         found = _a_dict(value)
         arguments = {
             name: _load_field(name, item, found.get(name))
@@ -237,7 +239,7 @@ class ClassBinding:
         }
         try:
             return self.python(**arguments)
-        except (TypeError, ValueError) as error:  # what a class's own checks raise
+        except (TypeError, ValueError) as error:  # raised by checks in the class itself
             raise DecodeError(f"{self.python.__name__} refused its fields: {error}") from error
 
     def _takes_default(self, name: str, item: Binding, found: dict[Any, Any]) -> bool:
@@ -250,7 +252,7 @@ class ClassBinding:
 
 
 def each(convert: Callable[[Any], Any], value: Any, error: type[MessageError]) -> list[Any]:
-    """Every item converted; errors carry its index."""
+    """The list of the converted items; an error of `convert` gets the item's index into its path."""
     if not isinstance(value, list | tuple):
         raise error(f"expected a list, found {_what(value)}")
     items: list[Any] = []

@@ -61,7 +61,8 @@ from tidemark.message.validate import validate
 Int32 = Annotated[int, "int"]
 Float32 = Annotated[float, "float"]
 
-CLASSES_MAX = 1_024  # bindings kept; the least recently used class is read again
+#: Class bindings that are kept; beyond that the least recently used class is read again when needed.
+CLASSES_MAX = 1_024
 
 _Instance = TypeVar("_Instance")
 
@@ -84,7 +85,8 @@ _KINDS: dict[Any, tuple[Kind, ...]] = {
 def from_dataclass(cls: type) -> tuple[Type, dict[str, Type]]:
     """The type of `cls`, and the definitions of the classes in it that contain themselves.
 
-    Other classes are written out where they stand. SchemaError names the class and the attribute.
+    Other classes are written out where they stand. SchemaError, with the class and the attribute, for an
+    annotation that has no type.
     """
     named = RecurringSchemas()
     root = _class_binding(cls).shape(named)
@@ -93,9 +95,10 @@ def from_dataclass(cls: type) -> tuple[Type, dict[str, Type]]:
 
 
 def to_value(instance: Any) -> Any:
-    """The message value of a dataclass instance, also of those in dicts and lists; others as they are.
+    """The message value of a dataclass instance; in dicts and lists, of every instance in them.
 
-    EncodeError names the path of an attribute that is not what its annotation says.
+    Any other value is returned unchanged. EncodeError, with the path, for an attribute that is not what its
+    annotation says.
     """
     try:
         return _plain(instance)
@@ -104,9 +107,9 @@ def to_value(instance: Any) -> Any:
 
 
 def from_value(cls: type[_Instance], value: Any) -> _Instance:
-    """An instance of `cls` from a message value; DecodeError names the path of what does not fit.
+    """An instance of `cls` from a message value; DecodeError, with the path, if the value does not fit.
 
-    Fields that the value lacks take the class's defaults, keys that the class lacks are ignored.
+    Fields that the value lacks take the defaults of the class; keys that the class lacks are ignored.
     """
     try:
         instance = _class_binding(cls).load(value)
@@ -158,7 +161,7 @@ def _bind_fields(cls: type) -> dict[str, Binding]:
 
 
 class _Annotation:
-    """Reads the annotation of one attribute; `where` names it in errors."""
+    """Reads the annotation of one attribute; `where` names the attribute in errors."""
 
     def __init__(self, where: str) -> None:
         self._where = where

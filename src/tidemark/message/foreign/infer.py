@@ -1,8 +1,8 @@
 """Types from samples: the shape of a Python value, and the least type that two shapes fit.
 
-`infer` gives every value of the table in `message.types` a type that it fits; `merge` is commutative (but
+`infer` gives every value of the table in `message.types` a type that it fits. `merge` is commutative (but
 for the order of fields), associative and idempotent, so a type inferred from many samples does not
-depend on their order. What it cannot reconcile becomes `dynamic`, never an error.
+depend on their order. Types that `merge` cannot reconcile become `dynamic`; it never raises.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ from tidemark.message.types import (
 
 DECIMAL_DIGITS_MAX = 38
 
-#: No sample seen yet: the type without values, below every other. It becomes `dynamic` on the way out.
+#: The type of a value that no sample has shown yet: it has no values and merges with every other type. It is
+#: used within this module only: `_settle` replaces it by `dynamic`.
 _NOTHING: Type = Variant(())
 _TOO_DEEP = f"nested deeper than {NESTING_MAX} levels"
 
 _BY_CLASS: dict[type, Type] = {bool: BOOLEAN, float: DOUBLE, str: STRING, bytes: BYTES}
 _NUMBERS = (Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE)
 
-#: What to do instead, for those who hand over a value that has no type.
+#: class of a value that has no type -> what the error advises instead
 _HINTS: tuple[tuple[type, str], ...] = (
     (tuple, "use a list"),
     (set, "use a list"),
@@ -66,23 +67,24 @@ _HINTS: tuple[tuple[type, str], ...] = (
 
 
 def infer(value: Any) -> Type:
-    """The type of one sample; EncodeError names the path of what has none."""
+    """The type of one sample; EncodeError, with the path, for a part that has no type."""
     return _settle(_shape(value, 0), 0)
 
 
 def infer_many(values: Iterable[Any]) -> Type:
     """The least type that all samples fit; `dynamic` when there are none.
 
-    Better than merging what `infer` says of each: None and [] say nothing of what they could have held.
+    This is better than merging the `infer` of each sample, since None and [] do not show what type they could
+    have held.
     """
     shapes: Iterator[Type] = (_shape(value, 0) for value in values)
     return _settle(reduce(merge, shapes, _NOTHING), 0)
 
 
 def merge_shapes(shapes: Iterable[Type]) -> Type:
-    """The least type that all events of these shapes fit, each the `infer` of one event.
+    """The least type that all events of these shapes fit; each shape is the `infer` of one event.
 
-    A field that was None in one event says nothing of what it holds in others.
+    A field that was None in one event takes the type that it has in others.
     """
     return _settle(reduce(merge, map(_unsettled, shapes), _NOTHING), 0)
 
@@ -90,8 +92,9 @@ def merge_shapes(shapes: Iterable[Type]) -> Type:
 def merge(a: Type, b: Type) -> Type:
     """The least type that values of both fit; `dynamic` when no other does.
 
-    Numbers widen (int, long, then double; a long beyond 2**53 is then rounded), decimals keep all digits
-    after the point and, up to 38 in all, those before it. A field that one side lacks becomes optional.
+    Numbers widen: int to long to double (a long beyond 2**53 is then rounded). Decimals keep all digits after
+    the point and, up to 38 in all, the digits before it. A field that one of the types lacks becomes
+    optional.
     """
     if a == b or b == _NOTHING:
         return a
@@ -141,7 +144,7 @@ def _merge_field(a: Type | None, b: Type | None) -> Type:
 def _merge_variants(a: Variant, b: Variant) -> Type:
     left = {case.name: case.type for case in a.cases}
     right = {case.name: case.type for case in b.cases}
-    # An enumeration's value is a name, another variant's is a dict: no variant takes both.
+    # The value of an enumeration is a string, that of another variant a dict: no variant takes both.
     if "" in left or "" in right or is_enumeration(a) != is_enumeration(b):
         return Dynamic()
     both = {name: merge(left[name], right[name]) for name in left if name in right}
@@ -149,7 +152,7 @@ def _merge_variants(a: Variant, b: Variant) -> Type:
 
 
 def or_absent(item: Type) -> Type:
-    """`item`, and None if it was not a value of it yet."""
+    """`item` if None is a value of it, else the option of `item`."""
     if isinstance(item, Variant) and absent_case(item) is not None:
         return item
     return optional(item)
@@ -237,7 +240,7 @@ def _no_type(value: object) -> str:
 
 
 def _settle(item: Type, depth: int) -> Type:
-    """What is sent out into the world: no `_NOTHING`, no list of what holds nothing, not too deep."""
+    """The type without `_NOTHING` and without lists of items that hold nothing; EncodeError if too deep."""
     if depth > NESTING_MAX:
         raise EncodeError(_TOO_DEEP + ", what may be missing counting as one")
     match item:
@@ -261,7 +264,10 @@ def _settle_field(field: Field, depth: int) -> Field:
 
 
 def _unsettled(item: Type) -> Type:
-    """`dynamic?` outside lists can only have come from None; in a list it may be a conflict."""
+    """The inverse of `_settle`, as far as it is known.
+
+    Outside lists, `dynamic?` can only have come from None; in a list it may have come from a conflict.
+    """
     if item == optional(Dynamic()):
         return optional(_NOTHING)
     if isinstance(item, Tuple):
@@ -270,5 +276,5 @@ def _unsettled(item: Type) -> Type:
 
 
 def _is_hollow(item: Type) -> bool:
-    """True of a tuple that is empty all the way down: a list has nowhere to keep how many there are."""
+    """Is this a tuple without any value in it? A list of such tuples would have nothing to store."""
     return isinstance(item, Tuple) and all(_is_hollow(field.type) for field in item.fields)

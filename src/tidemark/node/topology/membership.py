@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from tidemark.broker.effects import PubendState
+from tidemark.broker.effects import RecoveredPubend
 from tidemark.errors import StaleTopologyError, TidemarkError
 from tidemark.node.config.units import SocketAddress
 from tidemark.node.logs import Log
@@ -24,8 +24,8 @@ from tidemark.wire.frames import Overlay
 log = Log("membership")
 
 #: Puts a topology on disk; what the logs know of the pubends that are new here.
-Save = Callable[[Topology], Awaitable[Mapping[str, PubendState]]]
-Adopt = Callable[[Topology, Mapping[str, PubendState]], None]
+Save = Callable[[Topology], Awaitable[Mapping[str, RecoveredPubend]]]
+Adopt = Callable[[Topology, Mapping[str, RecoveredPubend]], None]
 
 
 class Membership:

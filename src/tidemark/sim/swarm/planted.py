@@ -196,11 +196,11 @@ def _start_at_a_moment() -> list[Patch]:
 def _change_at_a_moment() -> list[Patch]:
     into_force = Host._come_into_force
 
-    def careless(self: Host, pubend: str, stream: Any, subscription: Any, desire: Any, tick: int) -> None:
-        into_force(self, pubend, stream, subscription, desire, tick)
-        at = subscription.desires.index(desire)
-        for other in subscription.desires[:at]:
-            subscription.desires.remove(other)
+    def careless(self: Host, pubend: str, stream: Any, subscription: Any, period: Any, tick: int) -> None:
+        into_force(self, pubend, stream, subscription, period, tick)
+        at = subscription.periods.index(period)
+        for other in subscription.periods[:at]:
+            subscription.periods.remove(other)
             self._forget(other)
         self._interests.note_change()
 

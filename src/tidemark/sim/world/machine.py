@@ -22,8 +22,8 @@ from tidemark.broker.effects import (
     LogSynced,
     LoseLog,
     PeerFrameReceived,
-    PubendState,
     ReadLog,
+    RecoveredPubend,
     ResumeLog,
     RoutesChanged,
     SendClient,
@@ -274,7 +274,7 @@ class Machine:
         self._world.crash(self.name)
         self._engine.after(START_AGAIN_US, lambda: self._world.restart(self.name))
 
-    def _logged(self, pubend: str, state: PubendState) -> tuple[list[EventBatch], list[Range]]:
+    def _logged(self, pubend: str, state: RecoveredPubend) -> tuple[list[EventBatch], list[Range]]:
         """Returns all events of a recovered log, and the ranges that the log reports as damaged."""
         batches: list[EventBatch] = []
         damaged: list[Range] = []

@@ -205,6 +205,8 @@ class Pipeline:
         for row, tick in enumerate(batch.ticks.tolist()):
             key = world.key_of(batch, row)
             held = (each for each in lines if each.base < tick <= each.upto)
-            if any(world.ground_truth.matches(each.pattern, each.selector, key) for each in held):
+            if any(
+                world.ground_truth.matches(each.wanted.pattern, each.wanted.selector, key) for each in held
+            ):
                 rows.append(row)
         return batch.take(np.array(rows, np.int64)) if rows else None

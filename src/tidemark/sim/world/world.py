@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.effects import DrainNotice, PubendState
+from tidemark.broker.effects import DrainNotice, RecoveredPubend
 from tidemark.broker.overlay.layout import Layout, pair
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
@@ -312,7 +312,7 @@ class World:
     def recovered(
         self,
         pubend: str,
-        state: PubendState,
+        state: RecoveredPubend,
         batches: Iterable[EventBatch],
         damaged: Iterable[Range],
         *,

@@ -18,9 +18,9 @@ from tidemark.matching.topics import ONE, REST, TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.scan import WantedRange, merged, scan
-from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, joined_ranges, load_state, load_topics
+from tidemark.spark.archive.state import ArchiveState, ArchiveTopics, load_state, load_topics
 from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of, roots_in
-from tidemark.ticks import TICK_MIN, CheckpointToken
+from tidemark.ticks import TICK_MIN, CheckpointToken, union, within
 from tidemark.ticks.tick import Range
 
 #: A reader that finds the archive compacted meanwhile tries again, so many times.
@@ -81,7 +81,7 @@ def gaps(path: str | Path, pubend: str, base: int, upto: int) -> list[Range]:
 def gaps_in(state: ArchiveState, pubend: str, base: int, upto: int) -> list[Range]:
     """The ranges of `(base, upto]` that an archive in this state lacks."""
     absent = [*state.absent(pubend), (state.covered.get(pubend, TICK_MIN), upto)]
-    return joined_ranges((max(low, base), min(high, upto)) for low, high in absent)
+    return union(within(absent, base, upto))
 
 
 def read(

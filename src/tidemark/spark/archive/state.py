@@ -9,7 +9,7 @@ tables, whose commits repeat it: see `spark.archive.recovery`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
 from tidemark.storage.disk.atomic_file import replace_file
 from tidemark.storage.disk.real_disk import RealDisk
-from tidemark.ticks import TICK_MIN, CheckpointToken
+from tidemark.ticks import TICK_MIN, CheckpointToken, union
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import TopicStatus
 from tidemark.wire.json_objects import read_json
@@ -77,7 +77,7 @@ class ArchiveState:
 
     def without(self, pubend: str, base: int, upto: int) -> ArchiveState:
         """The state with the knowledge that `(base, upto]` of the pubend is gone for good."""
-        ranges = joined_ranges([*self.missing.get(pubend, ()), (base, upto)])
+        ranges = union([*self.missing.get(pubend, ()), (base, upto)])
         return replace(self, missing={**self.missing, pubend: tuple(ranges)})
 
     def absent(self, pubend: str) -> list[Range]:
@@ -88,7 +88,7 @@ class ArchiveState:
         ranges = list(self.missing.get(pubend, ()))
         if self.released is not None:
             ranges.append((TICK_MIN, min(self.released, self.covered.get(pubend, TICK_MIN))))
-        return joined_ranges(ranges)
+        return union(ranges)
 
     def to_json(self) -> dict[str, Any]:
         """The state as a JSON object."""
@@ -116,17 +116,6 @@ class ArchiveState:
             bytes=found["bytes"],
             rounds=tuple(Round(**each) for each in found["rounds"]),
         )
-
-
-def joined_ranges(ranges: Iterable[Range]) -> list[Range]:
-    """The same ticks in as few ranges as possible, in order."""
-    joined: list[Range] = []
-    for low, high in sorted(each for each in ranges if each[0] < each[1]):
-        if joined and low <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
-        else:
-            joined.append((low, high))
-    return joined
 
 
 def has_state(path: Path) -> bool:

@@ -17,7 +17,7 @@ from tidemark.spark.archive.reader import Snapshot, could_have, gaps_in, snapsho
 from tidemark.spark.archive.state import load_state
 from tidemark.spark.archive.table import DataFile, disk_errors
 from tidemark.spark.deep.tasks import Slice
-from tidemark.ticks import TICK_MIN, RangeSet
+from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 
 #: About how much of files a slice reads.
@@ -84,8 +84,3 @@ def _ends(archived: Snapshot, file: DataFile) -> list[Range]:
             for group in range(parquet.num_row_groups)
         ]
     return [(int(each.max), share) for each in stats if each is not None and each.has_min_max]
-
-
-def union(ranges: Iterable[Range]) -> list[Range]:
-    """The ticks of all ranges, each once, in as few ranges as possible."""
-    return list(RangeSet(sorted(ranges)))

@@ -18,8 +18,8 @@ import numpy as np
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Ints
 from tidemark.spark.deep.spool import SliceReader, Spool
-from tidemark.spark.deep.tasks import WantedLine, within
-from tidemark.ticks.tick import Range
+from tidemark.spark.deep.tasks import WantedLine
+from tidemark.ticks import Range, within
 from tidemark.wire.frames import Line
 
 #: Gaps in one part of an answer; a frame holds some more.
@@ -103,7 +103,11 @@ class Request:
         """What the subscriber still wants, beyond the position that it has reached."""
         rest = (
             WantedLine(
-                self.pubend, each.pattern, each.selector, max(each.base, self.recall.position), each.upto
+                self.pubend,
+                each.wanted.pattern,
+                each.wanted.selector,
+                max(each.base, self.recall.position),
+                each.upto,
             )
             for each in self.recall.lines
         )

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from tidemark.matching.topics import TopicPattern
 from tidemark.spark.archive.reader import Snapshot
-from tidemark.spark.deep.plan import SLICE_BYTES, slices, union
+from tidemark.spark.deep.plan import SLICE_BYTES, slices
 from tidemark.spark.deep.request import ReadRange, Request
 from tidemark.spark.deep.spool import SliceReader
 from tidemark.spark.deep.tasks import ScanWork, Slice, WantedLine
 from tidemark.spark.reports import ScanEnded
-from tidemark.ticks import TICK_MIN
+from tidemark.ticks import TICK_MIN, union
 from tidemark.ticks.tick import Range
 
 #: About how much of files the first wave reads, and any wave at most.
@@ -93,7 +93,7 @@ class SharedScan:
             for each, goal in self._goals.items()
             if each.pubend == pubend
         )
-        return union((base, upto) for base, upto in wanted if base < upto)
+        return union(wanted)
 
     def _patterns(self, pubend: str) -> list[TopicPattern]:
         texts = {each.pattern for each in self._lines if each.pubend == pubend}

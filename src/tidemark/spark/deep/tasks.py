@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
@@ -97,9 +97,3 @@ class SliceResult:
     def from_json(cls, text: str) -> SliceResult:
         """The result that `to_json` made the text of."""
         return cls(**json.loads(text))
-
-
-def within(ranges: Sequence[Range], base: int, upto: int) -> list[Range]:
-    """Ranges, which are in order, cut to what lies in `(base, upto]`."""
-    cut = ((max(low, base), min(high, upto)) for low, high in ranges)
-    return [(low, high) for low, high in cut if low < high]

@@ -35,7 +35,7 @@ from tidemark.spark.options import RETRY_SECONDS, SourceOptions
 from tidemark.spark.source.scan import Planner, SourceScan, archive_beside
 from tidemark.spark.topic_columns import TopicColumnReader, arrow_columns, make_topic_columns
 from tidemark.spark.types import spark_fields
-from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken, within
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import PubendStatus
 
@@ -190,10 +190,7 @@ def gaps_of(
         absent = [] if archived is None else archived.state.absent(name)
         if lost.get(name, TICK_MIN) > reach:
             absent = [*absent, (reach, lost[name])]
-        for low, high in absent:
-            cut = max(low, base), min(high, upto)
-            if cut[0] < cut[1] and cut[0] > TICK_MIN:
-                found.append((name, cut))
+        found += [(name, cut) for cut in within(absent, base, upto) if cut[0] > TICK_MIN]
     return found
 
 

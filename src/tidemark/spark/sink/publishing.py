@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import blake2b
 from itertools import islice
 from typing import Protocol
 from uuid import uuid4
@@ -20,6 +19,7 @@ from tidemark.message.schema import Schema
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, RetryingClient
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink.staging import BatchRecord, StagedFile, Staging, in_order
+from tidemark.wire import rendezvous
 
 #: Batches of at most `row_encoder.PUBLISH_BYTES` that are published together; a client has room for all of
 #: them.
@@ -102,7 +102,7 @@ class BrokerPublisher:
             hosted: list[str] = [each.pubend for each in broker.pubends()]
         if not hosted:
             raise ConfigError("the broker hosts no pubend: name another one", key="broker")
-        return max(hosted, key=lambda each: blake2b(f"{publisher}\0{each}".encode()).digest())
+        return rendezvous.chosen(publisher, hosted)
 
     def publish(self, staging: Staging, record: BatchRecord) -> None:
         """Publish every event of the record, once, however often this is called with it."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tidemark.ticks import union
+
 #: About how much one task reads.
 PARTITION_BYTES = 64 << 20
 PARTITIONS_PER_PUBEND_MAX = 64
@@ -61,13 +63,7 @@ def _without_silence(whole: Range, probe: Probe) -> list[Range]:
     if upto - base < _PROBES:
         return [whole]
     marks = [base + (upto - base) * step // _PROBES for step in range(_PROBES + 1)]
-    parts: list[Range] = []
-    for start, end in pairwise(marks):
-        reached = probe(start, end)
-        if reached < end and parts and parts[-1][1] == start:
-            parts[-1] = (parts[-1][0], end)
-        elif reached < end:
-            parts.append((start, end))
+    parts = union((start, end) for start, end in pairwise(marks) if probe(start, end) < end)
     return parts or [whole]
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from zlib import crc32
 
-from tidemark.storage.tables.subscription import SelectorVersion, Subscription
+from tidemark.message.topic_selector import TopicSelector
+from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
 from tidemark.storage.tables.tables import PfsMark, Positions, TableRows, TopicRow
 from tidemark.ticks import CheckpointToken
 
@@ -76,10 +77,10 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
     """The reverse; KeyError, ValueError or TokenError when the rows do not belong together."""
     history: dict[int, list[SelectorVersion]] = {}
     for subscriber, version, pattern, selector, since in sorted(rows["selectors"]):
-        of_token = CheckpointToken.parse(since)
-        history.setdefault(subscriber, []).append(SelectorVersion(version, pattern, selector, of_token))
+        wanted, of_token = TopicSelector(pattern, selector), CheckpointToken.parse(since)
+        history.setdefault(subscriber, []).append(SelectorVersion(version, wanted, of_token))
     subscriptions = {
-        number: Subscription(
+        number: SubscriptionRow(
             number, name, principal, epoch, CheckpointToken.parse(start), created, tuple(history[number])
         )
         for number, name, principal, epoch, start, created in rows["subscriptions"]
@@ -99,12 +100,12 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
     )
 
 
-def _subscription_row(each: Subscription) -> Row:
+def _subscription_row(each: SubscriptionRow) -> Row:
     return each.id, each.name, each.principal, each.epoch, each.start.text(), each.created
 
 
 def _selector_row(subscriber: int, each: SelectorVersion) -> Row:
-    return subscriber, each.version, each.pattern, each.selector, each.since.text()
+    return subscriber, each.version, each.wanted.pattern, each.wanted.selector, each.since.text()
 
 
 def _topic_row(each: TopicRow) -> Row:

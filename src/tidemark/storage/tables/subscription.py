@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken, Tick
 
 SUBSCRIBER_MAX = 2**32 - 1
@@ -15,17 +16,16 @@ SUBSCRIBER_MAX = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class SelectorVersion:
-    """A topic pattern and a selector. In pubend p they hold for the ticks beyond since[p]."""
+    """A selector and its number. In pubend p it holds for the ticks beyond since[p]."""
 
     version: int
-    pattern: str
-    selector: str
+    wanted: TopicSelector
     #: a pubend that has not applied this version yet is not in it
     since: CheckpointToken
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class SubscriptionRow:
     """A row of the table of subscriptions. Never changed; the methods make changed ones."""
 
     #: given out once: the PFS names subscribers by it
@@ -52,12 +52,12 @@ class Subscription:
                 return version
         return None
 
-    def with_selector(self, pattern: str, selector: str, since: CheckpointToken) -> Subscription:
+    def with_selector(self, wanted: TopicSelector, since: CheckpointToken) -> SubscriptionRow:
         """It wants something else now, in the pubends that have said so from their tick on."""
-        new = SelectorVersion(self.current.version + 1, pattern, selector, since)
+        new = SelectorVersion(self.current.version + 1, wanted, since)
         return replace(self, history=(*self.history, new))
 
-    def applied(self, version: int, pubend: str, tick: Tick) -> Subscription:
+    def applied(self, version: int, pubend: str, tick: Tick) -> SubscriptionRow:
         """A pubend has said from which tick on this version holds. The first answer stands."""
         history = tuple(
             replace(each, since=each.since.advance(pubend, tick))
@@ -67,7 +67,7 @@ class Subscription:
         )
         return replace(self, history=history)
 
-    def with_epoch(self, epoch: int) -> Subscription:
+    def with_epoch(self, epoch: int) -> SubscriptionRow:
         """It has moved here."""
         assert epoch >= self.epoch
         return replace(self, epoch=epoch)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidemark.storage.tables.subscription import SUBSCRIBER_MAX, Subscription
+from tidemark.storage.tables.subscription import SUBSCRIBER_MAX, SubscriptionRow
 from tidemark.ticks import TICK_MIN, CheckpointToken, Tick
 
 #: subscriber -> {pubend: tick}
@@ -47,7 +47,7 @@ class TableRows:
 
     # Nothing: a subscriber's number is committed before any matcher or PFS hears of it, or a later subscriber
     # would inherit its number and its matches; a selector's `since` before an event is filtered with it.
-    subscriptions: dict[int, Subscription] = field(default_factory=dict)
+    subscriptions: dict[int, SubscriptionRow] = field(default_factory=dict)
     # The latest acknowledgements: released goes back a little, so the pubend keeps its events a little
     # longer. Nothing is redelivered for it, because the subscriber's own token decides.
     released: Positions = field(default_factory=dict)
@@ -119,11 +119,11 @@ class Tables(ABC):
     def close(self) -> None:  # noqa: B027  (most kinds have nothing to close)
         """Give up what is not committed."""
 
-    def subscriptions(self) -> list[Subscription]:
+    def subscriptions(self) -> list[SubscriptionRow]:
         """All of them, in the order of their numbers."""
         return [self._contents.subscriptions[number] for number in sorted(self._contents.subscriptions)]
 
-    def subscription(self, name: str) -> Subscription | None:
+    def subscription(self, name: str) -> SubscriptionRow | None:
         """The one of this name."""
         return self._by_name.get(name)
 
@@ -138,7 +138,7 @@ class Tables(ABC):
         if number > self.counter(SUBSCRIBERS):
             self._contents.counters[SUBSCRIBERS] = self._changes.counters[SUBSCRIBERS] = number
 
-    def put_subscription(self, row: Subscription) -> None:
+    def put_subscription(self, row: SubscriptionRow) -> None:
         """Add a subscription, or change the one of the same number. Names are unique and never change."""
         assert row.history
         assert 0 < row.id <= self.counter(SUBSCRIBERS), "its number was given out before"

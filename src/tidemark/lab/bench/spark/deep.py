@@ -21,6 +21,7 @@ from tidemark.lab.bench.spark.archiving import archive_of
 from tidemark.lab.bench.spark.testbed import SparkTestbed
 from tidemark.lab.bench.system.load import TOPIC, Expected, Load, numbers_of, squares
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.deep.service import DeepService
 from tidemark.ticks import TICK_MIN
@@ -51,7 +52,7 @@ class ReturningSubscriber:
         self.last = self.first + width - 1
         self.pubend = pubend
         self.position, self.upto = TICK_MIN, upto
-        self.lines = (Line(TOPIC, self.selector, TICK_MIN, upto),)
+        self.lines = (Line(TopicSelector(TOPIC, self.selector), TICK_MIN, upto),)
         self.is_over = False
         self.events = 0
         self._total = self._squares = 0

@@ -1,11 +1,11 @@
-"""The cells that hold something: (probe, cell) -> number, asked for a whole batch at a time.
+"""The cells that hold something: (probe, cell) -> number, looked up for a whole batch at a time.
 
-A cuckoo table: an entry lies in one of two places that its hash names, so asking for any number of cells is
-always the same handful of array operations, hit or miss. A hash only says where to look: cells of one probe
+This is a cuckoo hash table: an entry lies in one of the two places that its hash names, so looking up any
+number of cells takes the same handful of array operations, hit or miss. A hit is certain: cells of one probe
 have different marks, and the probe is compared too.
 
-Whoever chooses constants could choose them to fall on the same two places. Then an insertion fails and the
-table is laid out anew under another seed, which depends on all that is in the table.
+Subscribers choose the constants, and could choose them so that they fall on the same two places. Then an
+insertion fails and the table is laid out anew under another seed, which depends on all that is in the table.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import numpy as np
 
 from tidemark.matching.index.arrays import Ids, Index, Words
 
-#: Probes are numbered below this: it marks the empty places.
+#: Marks an empty place; all probes have lower numbers.
 NO_PROBE = 2**32 - 1
 
 _MASK = 2**64 - 1
 _SALT, _MIX, _PLACE = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _SMALLEST_BITS = 4
-#: An insertion that has pushed out this many others has met a cycle.
+#: An insertion that has displaced this many other entries is taken to be in a cycle.
 _PUSHES_MAX = 64
-#: Rounds of laying out everything at once; a layout that needs more has a cycle.
+#: Rounds of laying out all entries at once; a layout that needs more is taken to have a cycle.
 _ROUNDS_MAX = 500
 _TRIES_PER_SIZE = 4
 
 
 class Cells:
-    """At most two fifths full, so that nearly every insertion finds a place at once."""
+    """The table. It is at most two fifths full, so that nearly every insertion finds a free place at once."""
 
     def __init__(self) -> None:
         self._seed = _SALT
@@ -44,7 +44,10 @@ class Cells:
         return self._marks.nbytes + self._probes.nbytes + self._numbers.nbytes
 
     def find(self, probes: Words, cells: Words) -> tuple[Index, Ids]:
-        """probes[n], cells[n], or probes[n, 1], cells[n, row] -> where[hit] in flat cells, number[hit]."""
+        """The cells that are in the table: where[hit], the index in `cells` flattened, and number[hit].
+
+        The shapes are probes[n] and cells[n], or probes[n, 1] and cells[n, row].
+        """
         marks = _marks(probes, cells)
         first, second = _places(marks, probes, self._seed, self._bits)
         at_first = np.flatnonzero(self._marks.take(first) == marks)
@@ -87,7 +90,10 @@ class Cells:
         return None
 
     def _settle(self, mark: int, probe: int, number: int) -> tuple[int, int, int] | None:
-        """Find a place, pushing others to their second; the entry left over when that goes in circles."""
+        """Insert an entry, moving others to their second place.
+
+        Returns None, or the entry that is left without a place when that goes in circles.
+        """
         place = _two_places(mark, probe, self._seed, self._bits)[0]
         for _ in range(_PUSHES_MAX):
             pushed = int(self._marks[place]), int(self._probes[place]), int(self._numbers[place])
@@ -106,7 +112,7 @@ class Cells:
         self._numbers: Ids = np.zeros(1 << bits, np.uint32)
 
     def _lay_out(self, bits: int) -> None:
-        """Move everything into a table of this size, or larger, under one new seed after the other."""
+        """Move all entries into a table of this size or larger, trying one new seed after the other."""
         held = np.flatnonzero(self._probes != NO_PROBE)
         marks, probes, numbers = self._marks[held], self._probes[held], self._numbers[held]
         self._seed = (self._seed + int(marks.sum(dtype=np.uint64)) + _SALT) & _MASK
@@ -120,7 +126,7 @@ class Cells:
 
 
 def _marks(probes: Words, cells: Words) -> Words:
-    """One to one for the cells of a probe."""
+    """The mark of each cell: different for different cells of one probe."""
     marks = cells ^ (probes * np.uint64(_SALT))
     marks ^= marks >> np.uint64(32)
     marks *= np.uint64(_MIX)
@@ -129,11 +135,11 @@ def _marks(probes: Words, cells: Words) -> Words:
 
 
 def _places(marks: Words, probes: Words, seed: int, bits: int) -> tuple[Index, Index]:
-    """The two places of each mark, never the same."""
+    """The two places of each mark, which are never equal."""
     spun = marks ^ np.uint64(seed)
     spun *= np.uint64(_PLACE)
     spun ^= spun >> np.uint64(31)
-    # Cells of two probes may have the same mark; no seed could part them if the probe were left out.
+    # Cells of two probes may have the same mark; without the probe no seed could separate them.
     spun += probes * np.uint64(_MIX)
     first = (spun >> np.uint64(64 - bits)).view(np.int64)
     spun >>= np.uint64(20)
@@ -156,7 +162,7 @@ def _two_places(mark: int, probe: int, seed: int, bits: int) -> tuple[int, int]:
 
 
 def _layout(marks: Words, probes: Words, seed: int, bits: int) -> Index | None:
-    """A place for each mark, none taken twice; None when there seems to be no such layout."""
+    """A place for each mark, no place taken twice; None when no such layout was found."""
     first, second = _places(marks, probes, seed, bits)
     places = first.copy()
     owner = np.full(1 << bits, -1)

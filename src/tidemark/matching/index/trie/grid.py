@@ -1,9 +1,9 @@
 """The grid over the key space: every bounded range of keys lies in one cell.
 
 Cells of level L are 2**L keys wide. Each level has two grids, the second moved by half a cell: a range that
-straddles an edge of the one lies inside a cell of the other, as long as a cell is twice as wide as the range.
-Level 0 has one key a cell. Only every LEVEL_STEP-th level is used: fewer cells to ask for an event, and a
-few more ranges in each.
+straddles an edge of one grid lies inside a cell of the other, as long as a cell is twice as wide as the
+range. At level 0 a cell has one key. Only every LEVEL_STEP-th level is used, so that fewer cells are looked
+up for an event, at the price of a few more ranges in each.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import NamedTuple
 from tidemark.matching.index.ranges import HIGHEST, LOWEST
 
 LEVEL_STEP = 2
-#: Wider cells tell nothing, but for one: in the moved grid of level 63 half of all keys surround the middle.
-#: For doubles the middle is 0.0 and the cell goes from -2.0 to 2.0, where ranges like -1.0 to 1.0 lie.
+#: Wider cells do not select, with one exception: in the moved grid of level 63 one cell is the half of all
+#: keys around the middle. For doubles the middle is 0.0 and the cell goes from -2.0 to 2.0, where ranges like
+#: -1.0 to 1.0 lie.
 LEVEL_MAX = 62
 
 
@@ -29,13 +30,16 @@ class Grid(NamedTuple):
         return ((key >> self.level - 1) + self.moved) >> 1 if self.level else key
 
     def fills(self, low: int, high: int) -> bool:
-        """Are low and high the first and the last key of their cell, which they share?"""
+        """Are low and high the first and the last key of the cell that they share?"""
         before, inside, after = self.cell(low - 1), self.cell(low), self.cell(high + 1)
         return self.level == 0 or before != inside != after
 
 
 def grid_for(low: int, high: int) -> Grid | None:
-    """The finest grid with a cell that holds low to high; None when an end is open, or they are far apart."""
+    """The finest grid with a cell that holds low to high.
+
+    None when an end has no bound, or for wide ranges.
+    """
     if low == high:
         return Grid(0, 0)
     if low <= LOWEST or high == HIGHEST:

@@ -1,7 +1,8 @@
-"""Ladders: the half-open sides of a column, in a node of the trie, by threshold.
+"""Ladders: the boxes in a node of the trie that are filed by a half-open side, sorted by its threshold.
 
-A ladder goes up (`x >= 5`, filed at 5 and asked with x) or down (`x <= 5`, filed at the complement of 5 and
-asked with the complement of x). Either way those that hold for a value are its first rungs.
+A ladder is for one column and one direction. It goes up (`x >= 5` is filed at 5 and looked up with x) or down
+(`x <= 5` is filed at the complement of 5 and looked up with the complement of x). Either way the sides that
+hold for a value are the first rungs of the ladder.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ class Ladders:
         self.column: Index = np.zeros(16, np.int64)
         #: all ones for a ladder that goes down
         self._flip: Words = np.zeros(16, np.uint64)
-        #: number -> (node, column, goes down), and back
+        #: ladder -> (node, column, goes down), and back
         self._keys: dict[int, tuple[int, int, bool]] = {}
         self._numbers: dict[tuple[int, int, bool], int] = {}
 
     def file(self, node: int, side: Side, box: int, head: Head) -> int:
-        """Add a box; the ladder it is on now."""
+        """Add a box by one of its sides. Returns the ladder that it is on."""
         key = node, side.column, _goes_down(side)
         ladder = self._numbers.get(key)
         if ladder is None:
@@ -42,7 +43,7 @@ class Ladders:
         return ladder
 
     def withdraw(self, ladder: int, side: Side, box: int) -> None:
-        """Take a box off; an empty ladder goes too."""
+        """Remove a box from a ladder, and the ladder if it is empty then."""
         if self.rungs.withdraw(ladder, _level(side), box) == 0:
             key = self._keys.pop(ladder)
             del self._numbers[key]
@@ -54,14 +55,14 @@ class Ladders:
         return self._keys[ladder][0]
 
     def reached(self, ladders: Index, keys: Words) -> Index:
-        """ladders[n], keys[n] of its column -> how many of its first boxes may hold."""
+        """ladders[n], keys[n] of its column -> how many of the ladder's first boxes may hold the key."""
         asked = keys ^ self._flip.take(ladders)
-        asked *= keys != 0  # no value reaches nothing, up or down
+        asked *= keys != 0  # key 0, no value, reaches no rung in either direction
         return self.rungs.reached(ladders, asked)
 
     @property
     def nbytes(self) -> int:
-        """Memory, of what is not an array roughly."""
+        """Memory: exact for arrays, an estimate for the rest."""
         return 2 * self.column.nbytes + self.of_node.nbytes + self.rungs.nbytes + 400 * len(self._keys)
 
     def _create(self, key: tuple[int, int, bool]) -> int:
@@ -78,7 +79,8 @@ class Ladders:
 def _goes_down(side: Side) -> bool:
     if side.low <= LOWEST or side.high == HIGHEST:
         return side.high < HIGHEST
-    # Of two ends the one nearer to the middle, zero for numbers, is often just where the values start.
+    # A side with two ends is filed by the one further from the middle, which is zero for numbers: the nearer
+    # one is often just where the values start.
     return side.high - _MIDDLE > _MIDDLE - side.low
 
 

@@ -1,7 +1,7 @@
-"""Probes: the grids of a column that have cells in a node of the trie.
+"""Probes: which grids of which columns have cells in a node of the trie.
 
-An event that reaches a node is looked up once for every probe of it, so a probe lives only as long as it has
-a cell that holds something.
+An event that reaches a node is looked up once for every probe of the node, so a probe is removed when it has
+no cell that holds something.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Probes:
         self._before: Words = np.zeros(16, np.uint64)
         self._moved: Words = np.zeros(16, np.uint64)
         self._after: Words = np.zeros(16, np.uint64)
-        #: number -> node and cells in use
+        #: probe -> its node, and the number of its cells in use
         self._nodes: list[int] = []
         self._cells: list[int] = []
         self._numbers: dict[tuple[int, int, Grid], int] = {}
         self._unused: list[int] = []
 
     def get(self, node: int, column: int, grid: Grid) -> int | None:
-        """The probe, if there is one."""
+        """The probe of this grid and column in this node; None if there is none."""
         return self._numbers.get((node, column, grid))
 
     def node(self, probe: int) -> int:
@@ -44,11 +44,11 @@ class Probes:
         return Grid(int(self._before[probe]) + after, int(self._moved[probe]))
 
     def cells_in_use(self, probe: int) -> int:
-        """How many cells hold something."""
+        """The number of the probe's cells that hold something."""
         return self._cells[probe]
 
     def add_cell(self, node: int, column: int, grid: Grid) -> int:
-        """One more cell; the probe it belongs to."""
+        """Count one more cell in use. Returns its probe, a new one if need be."""
         probe = self._numbers.get((node, column, grid))
         if probe is None:
             probe = self._numbers[node, column, grid] = self._create(node, column, grid)
@@ -57,7 +57,7 @@ class Probes:
         return probe
 
     def remove_cell(self, probe: int) -> None:
-        """One cell less."""
+        """Count one cell in use less; a probe without any is removed."""
         self._cells[probe] -= 1
         if self._cells[probe] == 0:
             node = self._nodes[probe]
@@ -66,7 +66,7 @@ class Probes:
             self._unused.append(probe)
 
     def cells(self, probes: Index, keys: Words) -> Words:
-        """probes[...] (it broadcasts), keys[...] of the probe's column -> cell[...]."""
+        """probes[...], keys[...] of the probe's column -> cell[...]; `probes` is broadcast to `keys`."""
         cells = keys >> self._before.take(probes)
         cells += self._moved.take(probes)
         cells >>= self._after.take(probes)
@@ -74,7 +74,7 @@ class Probes:
 
     @property
     def nbytes(self) -> int:
-        """Memory, of what is not an array roughly."""
+        """Memory: exact for arrays, an estimate for the rest."""
         return 4 * self.column.nbytes + self.of_node.nbytes + 300 * len(self._numbers)
 
     def _create(self, node: int, column: int, grid: Grid) -> int:

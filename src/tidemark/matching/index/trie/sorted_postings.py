@@ -1,7 +1,7 @@
-"""Lists in ascending order, asked for the items up to a level.
+"""Postings in ascending order of a level, which can be read up to a given level.
 
-A list is a region of a pool, as in `postings`, with the level of each item beside it. Adding and removing
-move what lies behind, which is a copy of at most the list.
+A list is a region of a pool, as in `postings`, with the level of each item beside it. Adding and removing an
+item moves the items behind it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WHOLE_LENGTH_MAX = 16
 
 
 class SortedPostings(Postings):
-    """Lists of uint32, each ascending by level, which is the first thing beside an item."""
+    """Lists of uint32, each ascending by level; the level is the first number beside an item."""
 
     def __init__(self, *beside: type[np.uint64]) -> None:
         super().__init__(np.uint64, *beside)
@@ -27,7 +27,7 @@ class SortedPostings(Postings):
         return self.beside[0]
 
     def insert(self, which: int, level: int, item: int, *beside: int) -> None:
-        """Add to the list at its place."""
+        """Add an item to the list, at the place of its level."""
         length = self._make_room(which)
         start = int(self.start[which])
         at = start + int(self.levels[start : start + length - 1].searchsorted(np.uint64(level)))
@@ -35,7 +35,7 @@ class SortedPostings(Postings):
         self._put(at, item, (level, *beside))
 
     def withdraw(self, which: int, level: int, item: int) -> int:
-        """Take out what was inserted so; the list's new length."""
+        """Remove an item that was inserted with this level. Returns the list's new length."""
         start, length = int(self.start[which]), int(self.count[which])
         end = start + length
         at = start + int(self.levels[start:end].searchsorted(np.uint64(level)))
@@ -45,7 +45,10 @@ class SortedPostings(Postings):
         return length - 1
 
     def reached(self, lists: Index, asked: Words) -> Index:
-        """lists[n], asked[n] -> how many of the list's first items may hold; exact for long lists."""
+        """lists[n], asked[n] -> how many of the list's first items have a level of at most asked[n].
+
+        It may be too many for short lists (WHOLE_LENGTH_MAX).
+        """
         counts = self.count.take(lists)
         longest = int(counts.max(initial=0))
         if longest <= WHOLE_LENGTH_MAX:
@@ -56,7 +59,7 @@ class SortedPostings(Postings):
         while step := step >> 1:
             tried = found + step
             inside = tried <= counts
-            # A step beyond the end reads some other list's level, and `inside` rejects what comes of it.
+            # A step beyond the end reads the level of another list; `inside` rejects the result.
             level = self.levels.take(starts + tried - 1, mode="clip")
             np.copyto(found, tried, where=inside & (level <= asked))
         return found

@@ -1,13 +1,13 @@
 """The trie: where boxes are filed so that an event finds the few that may hold it.
 
-A box is filed in the cell (`grid`) of one of its sides: the one whose cell seems to be met by the fewest
-events. When a cell holds more than SPLIT_BOXES_MAX boxes it becomes a node, and its boxes are filed again by
-another of their sides. So what an event costs grows with how alike subscriptions are, hardly with how many
-there are, and not at all with how many combinations of fields they use.
+A box is filed in the cell (`grid`) of one of its sides: the side whose cell the fewest events seem to lie in.
+When a cell holds more than SPLIT_BOXES_MAX boxes it becomes a node, and its boxes are filed again by another
+of their sides. So the cost of an event grows with how alike subscriptions are, hardly with their number, and
+not with the number of combinations of fields that they use.
 
-A node knows its probes: which grids of which columns have cells in it. Sides too wide for a cell, half-open
-ones, are filed by threshold (`ladders`). Boxes that have no side left stay in a list where they are.
-All is done in place, box by box.
+A node knows its probes: which grids of which columns have cells in it. A half-open side, which is too wide
+for a cell, is filed by its threshold (`ladders`). A box that has no side left stays in the list where it is.
+Boxes are added and removed in place, one at a time.
 """
 
 from __future__ import annotations
@@ -28,34 +28,39 @@ from tidemark.matching.index.trie.grid import Grid, grid_for
 from tidemark.matching.index.trie.ladders import Ladders
 from tidemark.matching.index.trie.probes import Probes
 
-#: A longer list is split, if its boxes have sides left to split by. The root's may be longer: checking every
-#: event against a few boxes side by side (`dense`) costs less than going down a trie at all.
+#: A longer list is split, if its boxes have sides left to split by. The root's list may be longer: checking
+#: every event against a few boxes at once (`dense`) costs less than descending a trie.
 SPLIT_BOXES_MAX = 16
 ROOT_BOXES_MAX = 32
 
 ROOT = 0
 NO_NODE = 0
-#: Marks the home of a box that is on a ladder; all others are in the list of a slot.
+#: Marks the home of a box on a ladder; the home of any other box is the slot in whose list it is.
 _ON_LADDER = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The columns that lead to a slot, and those of them that need no check: the box fills their cell."""
+    """The columns through which an event finds a box."""
 
     used: frozenset[int] = frozenset()
+    #: those of `used` whose cell the box fills, so that they need no check
     known: frozenset[int] = frozenset()
 
     def through(self, side: Side, grid: Grid | None) -> _Way:
-        """The way on through a cell of this grid, or by threshold."""
+        """This way and then one side, filed in a cell of `grid`, or by threshold if that is None."""
         is_known = grid is not None and grid.fills(side.low, side.high)
         return _Way(self.used | {side.column}, self.known | {side.column} if is_known else self.known)
 
 
 class Trie:
-    """Slots hold boxes: ROOT those that every event is checked against, each other slot those of a cell."""
+    """The trie. A slot holds the boxes of a cell; ROOT holds those that every event is checked against.
+
+    `descent.Descent` reads the public attributes; only the trie changes them.
+    """
 
     def __init__(self, boxes: Boxes) -> None:
+        #: shared with BoxIndex, which adds and removes boxes; the trie arranges their sides and writes `home`
         self._boxes = boxes
         self.probes = Probes()
         self.ladders = Ladders()
@@ -80,7 +85,7 @@ class Trie:
         self._file(box, ROOT, _Way())
 
     def remove(self, box: int) -> None:
-        """Take out a box, and the cells and nodes that are empty without it."""
+        """Remove a box, and the cells and nodes that are empty without it."""
         home = int(self._boxes.home[box])
         if home & _ON_LADDER:
             ladder = home ^ _ON_LADDER
@@ -103,7 +108,8 @@ class Trie:
     def way_to(self, box: int) -> list[int]:
         """The columns through which an event finds the box, from the root on.
 
-        A box that is checked against every event is answered for as if there were too many of them.
+        For a box that every event is checked against: the column that it would be filed by if there were too
+        many such boxes.
         """
         home = int(self._boxes.home[box])
         if home == ROOT:
@@ -119,7 +125,7 @@ class Trie:
 
     @property
     def nbytes(self) -> int:
-        """Memory, of what is not an array roughly."""
+        """Memory: exact for arrays, an estimate for the rest."""
         parts = self.probes, self.ladders, self.cells, self.lists
         return 4 * self.node.nbytes + sum(part.nbytes for part in parts) + 40 * len(self._slots)
 
@@ -177,10 +183,11 @@ class Trie:
             slot = self._slots[self.probes.node(probe)]
 
     def _best(self, node: int, sides: Sequence[Side]) -> tuple[Side, Grid | None]:
-        """The side to file by: the one in whose cell an event is least likely to be.
+        """The side to file a box by, and its grid: the side in whose cell an event is least likely to be.
 
-        A grid with many cells in use splits events into many; a cell with many boxes is a popular value. If
-        that says nothing yet, the narrowest. Thresholds are for boxes without any cell.
+        A grid with many cells in use splits events into many; a cell with many boxes is a popular value. Of
+        equal sides the one with the finest grid is taken. Only a box without any cell is filed by threshold,
+        with the grid None.
         """
         best, best_grid, least = sides[0], None, (math.inf, 0)
         for side in sides:
@@ -200,7 +207,7 @@ class Trie:
         return (held + 1) / (self.probes.cells_in_use(probe) + 1)
 
     def _slot(self, node: int, column: int, grid: Grid, cell: int) -> int:
-        """The slot of a cell, a new one if need be."""
+        """The slot of a cell; a new one if the cell has none."""
         probe = self.probes.get(node, column, grid)
         slot = None if probe is None else self.cells.get(probe, cell)
         if slot is not None:
@@ -213,7 +220,7 @@ class Trie:
         return slot
 
     def _forget(self, slot: int) -> None:
-        """One box less under `slot`."""
+        """Count one box less in `slot` and in the slots above it, and remove those that are empty."""
         while True:
             self._under[slot] -= 1
             is_empty = self._under[slot] == 0

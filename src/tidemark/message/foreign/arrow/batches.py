@@ -1,7 +1,7 @@
 """Event batches to Arrow record batches and back.
 
-Fields move as arrays: gathered, joined, or scattered for all rows at once. Nested ones do so, too, when all
-rows are of the reader's own schema; else they are converted value by value, by the same rules, those of
+Fields are converted as arrays, for all rows at once. Nested fields are, too, when all rows are written in the
+reader's own schema; otherwise they are converted value by value. Both ways follow the rules of
 `message.foreign.arrow.types`.
 """
 
@@ -42,17 +42,17 @@ from tidemark.message.types import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Headers that a record batch carries beside the fields.
+#: Columns of headers that a record batch has after the fields.
 HEADER_COLUMNS = ("_topic", "_tick", "_priority", "_publisher")
 
 
 def as_read(item: Type) -> Type:
-    """The type of what a reader may see: any field can be absent in a message of another version."""
+    """The type of the values that a reader may see: messages of another version may lack any field."""
     match item:
         case Tuple():
             return Tuple(
                 tuple(
-                    # What is spliced stays so: its own fields may be absent.
+                    # A spliced field stays spliced; the fields inside it become optional.
                     Field(field.name, as_read(field.type) if is_spliced(field) else _maybe(field.type))
                     for field in item.fields
                 )
@@ -68,7 +68,7 @@ def as_read(item: Type) -> Type:
 def to_record_batch(
     columns: BatchColumns, names: Sequence[str] | None = None, *, headers: Sequence[str] = HEADER_COLUMNS
 ) -> pa.RecordBatch:
-    """The events' fields (all, or those named), each nullable, and then their headers."""
+    """A record batch of the events' fields (all, or those named), each nullable, and of their headers."""
     import pyarrow as pa
 
     root = columns.reader.schema.flat.root.type
@@ -89,7 +89,7 @@ def to_record_batch(
 def from_record_batch(
     records: pa.RecordBatch, schema: Schema, topic: str, *, publisher: str = "", keys: pa.Array | None = None
 ) -> EventBatch:
-    """The rows as events of `schema`, ticks not yet given; EncodeError if a row does not fit."""
+    """The rows as events of `schema` with ticks 0; EncodeError if a row does not fit."""
     shape = Shape(topic, schema.fingerprint)
     spans = None if keys is None else cast(Spans, array_column(keys, BYTES, ("key",)).values)
     if is_flat_record(schema):
@@ -111,7 +111,7 @@ def _field_array(columns: BatchColumns, name: str, item: Type) -> pa.Array:
 
 
 def _nested(records: pa.RecordBatch, schema: Schema) -> Spans:
-    """For schemas whose fields are more than columns."""
+    """The messages of rows of a schema that is no flat record."""
     import pyarrow as pa
 
     if is_columnar(schema):
@@ -119,13 +119,13 @@ def _nested(records: pa.RecordBatch, schema: Schema) -> Spans:
         try:
             return encode_arrays(schema, arrays, records.num_rows)
         except (MessageError, pa.ArrowException):
-            # Value by value it is found out which one does not fit, and why; or that it does after all.
+            # Value by value the error names the one that does not fit; or it turns out that all do.
             return _one_by_one(records, schema)
     return _one_by_one(records, schema)
 
 
 def _one_by_one(records: pa.RecordBatch, schema: Schema) -> Spans:
-    """A row at a time."""
+    """The messages of the rows, encoded one at a time."""
     root = schema.flat.root.type
     assert isinstance(root, Tuple)
     wanted = records.select([member.name for member in members(root) if member.name in records.schema.names])

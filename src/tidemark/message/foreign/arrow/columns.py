@@ -1,4 +1,4 @@
-"""One field of many events between our columns and Arrow arrays: a copy of whole arrays, never of values."""
+"""One atomic field of many events, from a Column to an Arrow array and back, as whole arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NARROW: dict[Kind, str] = {Kind.INT: "i4", Kind.FLOAT: "f4"}
 
 
 def column_array(column: Column) -> pa.Array:
-    """A column of atomic values as Arrow has it."""
+    """The Arrow array of a column of atomic values."""
     import pyarrow as pa
 
     core = column.type
@@ -39,7 +39,7 @@ def column_array(column: Column) -> pa.Array:
 
 
 def array_column(array: pa.Array, item: Atomic, path: Path) -> Column:
-    """An Arrow array of a like type as a column; EncodeError if a value does not fit without loss."""
+    """The column of an Arrow array of a like type; EncodeError if a value does not fit without loss."""
     import pyarrow as pa
 
     where = path_text(path)
@@ -60,7 +60,8 @@ def array_column(array: pa.Array, item: Atomic, path: Path) -> Column:
     return Column(item, filled.to_numpy(zero_copy_only=False), valid)
 
 
-#: Kinds that an Arrow column may be cast to, checked value by value; Arrow itself would cast more.
+#: kind of an Arrow column -> kinds it may be cast to, with a check of each value; Arrow itself would cast
+#: more
 _LIKE: dict[Kind, tuple[Kind, ...]] = {
     Kind.INT: (Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.DECIMAL),
     Kind.LONG: (Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.DECIMAL),
@@ -116,7 +117,7 @@ def _from_decimals(values: Decimals, valid: Bools | None, item: pa.DataType) -> 
 
 
 def bitmap(valid: Bools | None) -> pa.Buffer | None:
-    """As Arrow says which rows are there; None if all are."""
+    """Arrow's bitmap of the valid rows; None if all are valid."""
     import pyarrow as pa
 
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))

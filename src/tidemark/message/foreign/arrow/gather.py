@@ -1,22 +1,22 @@
 """Messages of one schema as Arrow arrays, nested fields too, without a step for each value.
 
-What lies outside lists is gathered by the multi-choice codes, as `message.batches.gather` does it, and put
-together to structs. A list is opened for all rows at once: its lengths become offsets, its items arrays. A
-variant under a list is a message of its own: all of them are read as one more set of messages. Only dynamic
-values, and references that recur, are converted one by one, to JSON text.
+Fields outside lists are gathered by the multi-choice codes, as in `message.batches.gather`, and put together
+to structs. A list is opened for all rows at once: its lengths become offsets, its items arrays. A variant
+under a list is a nested message: those of all rows are read as one more set of messages. Only dynamic values,
+and references that recur, are converted one by one, to JSON text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from tidemark.errors import DecodeError
-from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
-from tidemark.message.batches.gather import DTYPE, Messages, is_text
+from tidemark.message.batches.columns import STORED_DTYPES, Bools, Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.batches.gather import Messages, is_text
 from tidemark.message.batches.spans import joined
 from tidemark.message.codec.flat import (
     Basic,
@@ -32,6 +32,7 @@ from tidemark.message.codec.flat import (
     code_finder,
     held,
 )
+from tidemark.message.codec.node_members import NodeMember, case_members, node_members
 from tidemark.message.foreign.arrow.columns import bitmap, column_array
 from tidemark.message.foreign.json.text import to_json_text
 from tidemark.message.members import cases, members, split_option
@@ -56,79 +57,46 @@ _COUNT_BYTES = 4
 
 
 class NotColumnarError(Exception):
-    """This field is only to be had value by value: never seen outside of `message.foreign`."""
+    """The field can only be converted value by value. `arrow.batches` catches this error."""
 
 
 def field_array(messages: Messages, name: str, item: Type, kind: pa.DataType) -> pa.Array:
-    """The member `name` of the messages' tuple, which readers see as `item` and Arrow as `kind`.
+    """The array of the member `name` of the messages' tuple.
 
-    NotColumnarError if there is no way but to convert the values; DecodeError if the bytes are no messages.
+    `item` is the member's type as readers see it, `kind` its Arrow type. NotColumnarError if only single
+    values can be converted; DecodeError if the bytes are no messages.
     """
     root = messages.schema.flat.root
     assert isinstance(root, TupleNode)
     gather = _Gather(messages, messages.schema)
-    for member in _members(root):
+    for member in node_members(root):
         if member.name == name:
             return gather.member(member, item, kind)
     raise NotColumnarError
 
 
-@dataclass(frozen=True, slots=True)
-class _NodeMember:
-    """A key of a tuple's dict: the node that holds it; of which box, if it is a case of one in a list."""
-
-    name: str
-    node: Node
-    #: a case of a spliced variant
-    chosen: bool = False
-    box: Leaf | None = None
-
-
-def _members(node: TupleNode) -> Iterator[_NodeMember]:
-    """In the order of `message.members.members`."""
-    for name, child, spliced in zip(node.names, node.nodes, node.spliced, strict=True):
-        if not spliced:
-            yield _NodeMember(name, child)
-        elif isinstance(child, TupleNode):
-            yield from _members(child)
-        elif isinstance(child, VariantNode):
-            yield from _case_members(child, None)
-        else:
-            assert isinstance(child, LeafNode)
-            assert isinstance(child.leaf.basic, Box)
-            inner = child.leaf.basic.flat.root
-            assert isinstance(inner, VariantNode)
-            yield from _case_members(inner, child.leaf)
-
-
-def _case_members(node: VariantNode, box: Leaf | None) -> Iterator[_NodeMember]:
-    for at, (name, case) in enumerate(zip(node.names, node.nodes, strict=True)):
-        if at != node.absent:
-            yield _NodeMember(name, case, chosen=True, box=box)
-
-
-#: leaf -> its items, of all lists of one level end to end: bytes of fixed width, or spans
+#: index of a leaf -> its items of all lists of one level, end to end: bytes of fixed width, or spans
 _Items = Mapping[int, Bytes | Spans]
 
 
 class _Gather:
-    """Arrays out of messages, a row each."""
+    """Makes arrays out of messages; each message is a row."""
 
     def __init__(self, messages: Messages, nested: Schema) -> None:
         self._messages = messages
         #: decodes what lies in dynamic values and references
         self._nested = nested
 
-    def member(self, member: _NodeMember, item: Type, kind: pa.DataType) -> pa.Array:
-        """A key of a tuple, or of a variant's cases."""
+    def member(self, member: NodeMember, item: Type, kind: pa.DataType) -> pa.Array:
+        """The array of a key of a tuple, or of a case of a variant."""
         if member.chosen and split_option(item)[1]:
-            # Its own value may be None: a struct around it shows that it was chosen.
+            # The value of the case may be None: a struct around it shows that the case was chosen.
             inner = self.array(member.node, item, kind.field("value").type)
             return _struct([inner], kind, self._entered(member.node))
         return self.array(member.node, item, kind)
 
     def array(self, node: Node, item: Type, kind: pa.DataType) -> pa.Array:
-        """What a node holds, null where it is not there."""
+        """The array of a node's values, null where the node is absent."""
         core, _ = split_option(item)
         node = held(node)
         if isinstance(core, Dynamic | Reference) != _is_text_leaf(node):
@@ -141,7 +109,7 @@ class _Gather:
             case VariantNode():
                 assert isinstance(core, Variant)
                 types = [case.type for case in cases(core)]
-                children = zip(_case_members(node, None), types, kind, strict=True)
+                children = zip(case_members(node), types, kind, strict=True)
                 arrays = [self.member(member, each, field.type) for member, each, field in children]
                 return _struct(arrays, kind, self._messages.reached(node))
             case TupleNode():
@@ -161,7 +129,7 @@ class _Gather:
 
     def _tuple(self, node: TupleNode, item: Tuple, kind: pa.DataType) -> pa.Array:
         valid = self._messages.reached(node)
-        found = list(zip(_members(node), members(item), strict=True))
+        found = list(zip(node_members(node), members(item), strict=True))
         if not found:
             return _always(len(self._messages), valid)
         arrays = [self.member(member, each.type, kind.field(each.name).type) for member, each in found]
@@ -187,7 +155,10 @@ class _Gather:
         valid: Bools | None,
         level: int,
     ) -> pa.Array:
-        """contents[leaf]: the bytes of each list; all leaves of a list have as many items."""
+        """The array of lists of one level; contents[leaf] has the bytes of each list.
+
+        DecodeError if the leaves of a list differ in their number of items.
+        """
         import pyarrow as pa
 
         counts: Ints | None = None
@@ -207,7 +178,7 @@ class _Gather:
     def _items(
         self, node: Node, item: Type, kind: pa.DataType, items: _Items, count: int, level: int
     ) -> pa.Array:
-        """The items of all lists, end to end."""
+        """The array of the items of all lists, end to end."""
         core, _ = split_option(item)
         is_box = isinstance(node, LeafNode) and isinstance(node.leaf.basic, Box)
         if not is_box and isinstance(core, Dynamic | Reference) != _is_text_leaf(node):
@@ -223,7 +194,7 @@ class _Gather:
                 return self._lists(node, core, kind, inner, None, level + 1)
             case TupleNode():
                 assert isinstance(core, Tuple)
-                found = list(zip(_members(node), members(core), strict=True))
+                found = list(zip(node_members(node), members(core), strict=True))
                 if not found:
                     return _always(count, None)
                 arrays = []
@@ -255,7 +226,7 @@ class _Gather:
         return _Gather(messages, self._nested)
 
     def _entered(self, node: Node) -> Bools | None:
-        """The rows whose case has `node`, be it as its absent case."""
+        """The rows whose case has `node`, also as its absent case (None: all rows)."""
         find = code_finder(self._messages.schema.flat.root, node)
         valid = self._messages.per_code(lambda code: int(find(code) is not None)).astype(np.bool_)
         return None if valid.all() else valid
@@ -263,7 +234,7 @@ class _Gather:
 
 @dataclass(frozen=True, slots=True)
 class _Boxed:
-    """All that messages in a box need of a schema."""
+    """The part of a Schema that `Messages` uses, for the nested messages of a variant box."""
 
     flat: Flat
 
@@ -273,7 +244,10 @@ def _is_text_leaf(node: Node) -> bool:
 
 
 def _texts(leaf: Leaf, item: Type, spans: Spans, valid: Bools | None, nested: Schema) -> list[str | None]:
-    """JSON for values whose types are known value by value only; None is null where it may be."""
+    """The JSON texts of values whose types are known per value.
+
+    None for absent ones, and for None in options.
+    """
     load, nullable = _loader(leaf.basic, nested), split_option(item)[1]
     found: list[str | None] = []
     present = [True] * len(spans) if valid is None else valid.tolist()
@@ -291,7 +265,7 @@ def _loader(basic: Basic, nested: Schema) -> Callable[[bytes], Any]:
 
 
 def _opened(leaf: Leaf, lists: Spans, deeper: int, valid: Bools | None) -> tuple[Ints, Bytes | Spans]:
-    """counts[list] and the items of all lists; `deeper` lists are left inside each item."""
+    """counts[list], and the items of all lists; each item still has `deeper` levels of lists in it."""
     width = FIXED_WIDTH.get(leaf.basic.kind) if isinstance(leaf.basic, Atomic) else None
     if deeper or width is None:
         return _opened_variable(leaf, lists, valid)
@@ -302,7 +276,10 @@ def _opened(leaf: Leaf, lists: Spans, deeper: int, valid: Bools | None) -> tuple
 
 
 def _opened_variable(leaf: Leaf, lists: Spans, valid: Bools | None) -> tuple[Ints, Spans]:
-    """`count u32 | ends u32[count] | bytes` of every list that is there; the others have no items."""
+    """counts[list], and the items of lists stored as `count u32 | ends u32[count] | bytes`.
+
+    A list that is absent has no items. DecodeError if a list is damaged.
+    """
     there = np.ones(len(lists), np.bool_) if valid is None else valid
     where = path_text(leaf.path)
     if (lists.lengths[there] < _COUNT_BYTES).any():
@@ -324,7 +301,7 @@ def _opened_variable(leaf: Leaf, lists: Spans, valid: Bools | None) -> tuple[Int
 
 
 def _numbers(body: Bytes, at: Ints) -> Ints:
-    """The little-endian u32 at each place; what would reach over the end is not there for any row."""
+    """The little-endian u32 at each offset; of an offset too near the end the value is arbitrary."""
     if len(body) < _COUNT_BYTES or not len(at):
         return np.zeros(len(at), np.int64)
     view = np.ndarray((len(body) - 3,), "<u4", body, strides=(1,))
@@ -339,7 +316,7 @@ def _item_column(leaf: Leaf, item: Atomic, data: Bytes | Spans) -> Column:
     if item.kind is Kind.DECIMAL:
         halves = data.view("<u8").reshape(-1, 2)
         return Column(item, Decimals(halves[:, 0].copy(), halves[:, 1].copy().view(np.int64), item.scale))
-    values = data.view(DTYPE[item.kind])
+    values = data.view(STORED_DTYPES[item.kind])
     if item.kind is Kind.BOOLEAN:
         if (values > 1).any():
             raise DecodeError("a byte is neither false nor true", path=path_text(leaf.path))
@@ -360,7 +337,7 @@ def _from_children(
 
 
 def _always(count: int, valid: Bools | None) -> pa.Array:
-    """A tuple without fields: true where it is there."""
+    """The array of a tuple without fields: true where the tuple is present."""
     import pyarrow as pa
 
     return pa.array(np.ones(count, np.bool_), mask=None if valid is None else ~valid)

@@ -1,8 +1,8 @@
-"""Messages of one schema out of Arrow arrays, nested fields too: the inverse of `arrow_gather`.
+"""Messages of one schema out of Arrow arrays, nested fields too: the inverse of `arrow.gather`.
 
-The arrays say for all rows which cases are chosen, which makes the multi-choice codes, and what each leaf
-has; `message.batches.scatter` writes them. Lists are packed for all rows at once, from the innermost out. The
-arrays are of the types that `arrow_gather` gives, or of like ones; anything may be nullable.
+The arrays tell for all rows which cases are chosen, which gives the multi-choice codes, and the values of
+each leaf; `message.batches.scatter` writes the messages. Lists are packed for all rows at once, the innermost
+first. The arrays have the types that `arrow.gather` makes, or like ones; all of them may be nullable.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def _is_columnar(flat: Flat) -> bool:
 
 
 def _is_plain(node: Node) -> bool:
-    """No list without leaves, whose length is nowhere; no reference that Arrow has as text but we do not."""
+    """True if no list is without leaves, and no reference is text in Arrow but written out in messages.
+
+    The length of a list without leaves would be stored nowhere.
+    """
     match node:
         case LeafNode():
             return True
@@ -78,16 +81,16 @@ def _is_reference(item: Type, node: Node) -> bool:
 
 
 def encode_arrays(schema: Schema, arrays: Mapping[str, pa.Array], count: int) -> Spans:
-    """The messages of `count` rows; a member that is not among the arrays is absent.
+    """The messages of `count` rows; a member without an array is absent in all of them.
 
-    EncodeError if a row does not fit. Only for schemas that `is_columnar`.
+    EncodeError if a row does not fit. The schema must be one that `is_columnar`.
     """
     assert is_columnar(schema)
     return _Scatter(schema.flat, schema, count).encode(_Keys(arrays, count))
 
 
 class _Keys:
-    """The keys of the tuples or cases of all rows."""
+    """The arrays of a tuple's fields or a variant's cases, by key; a key without an array is all null."""
 
     def __init__(self, arrays: Mapping[str, pa.Array], count: int) -> None:
         self._arrays = arrays
@@ -95,7 +98,7 @@ class _Keys:
 
     @classmethod
     def of(cls, array: pa.Array) -> _Keys:
-        """Of a struct array; what a null one holds is null."""
+        """The fields of a struct array; they are null where the struct is."""
         names = [array.type.field(at).name for at in range(array.type.num_fields)]
         return cls(dict(zip(names, array.flatten(), strict=True)), len(array))
 
@@ -107,7 +110,7 @@ class _Keys:
 
 
 class _Scatter:
-    """One flat form's messages in the making."""
+    """Makes messages of one flat form: the codes, and a column for each leaf."""
 
     def __init__(self, flat: Flat, nested: Schema, count: int) -> None:
         self._flat = flat
@@ -116,13 +119,16 @@ class _Scatter:
         self._columns: dict[int, Column] = {}
 
     def encode(self, source: pa.Array | _Keys) -> Spans:
-        """`source` is what the root holds."""
+        """The messages of the rows of `source`, the array or the keys of the root node."""
         everyone = np.ones(self._count, np.bool_)
         codes = self._codes(self._flat.root, source, everyone)
         return write_messages(self._flat, codes, self._columns, self._count)
 
     def _codes(self, node: Node, source: pa.Array | _Keys, present: Bools) -> Ints:
-        """codes[row] of the node, and its leaves' columns; rows that are not present do not matter."""
+        """codes[row] of the node; the columns of its leaves are added to `_columns`.
+
+        Only rows that are present matter. EncodeError if a mandatory value is null in one of them.
+        """
         match node:
             case TupleNode():
                 return self._tuple_codes(node, source, present)
@@ -162,7 +168,7 @@ class _Scatter:
         if node.style == "option":
             assert node.absent is not None
             some = 1 - node.absent
-            # Spliced, an option of a tuple: never, its name is its own.
+            # An option is never spliced, so `source` is an array.
             array = cast("pa.Array", source)
             valid = _valid(array) & present
             codes = node.starts[some] + self._codes(node.nodes[some], array, valid)
@@ -209,7 +215,7 @@ class _Scatter:
         return Column(Dynamic(), cast(Any, self._dynamic(leaf, array)))
 
     def _dynamic(self, leaf: Leaf, array: pa.Array) -> Spans:
-        """Values whose schema travels with them, and references that recur: from JSON, one by one."""
+        """The messages of dynamic values and of references that recur, made from JSON texts one by one."""
         basic, nested = leaf.basic, self._nested
         made = []
         for text in array.to_pylist():
@@ -226,7 +232,7 @@ class _Scatter:
     # Lists.
 
     def _lists(self, node: ListNode, array: pa.Array) -> dict[int, Spans]:
-        """leaf -> the packed list of each row; a null is packed like an empty one."""
+        """index of a leaf -> the packed list of each row; null is packed like an empty list."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -237,7 +243,7 @@ class _Scatter:
         return {index: _packed(counts, data) for index, data in items.items()}
 
     def _items(self, node: Node, source: pa.Array | _Keys, count: int) -> dict[int, Bytes | Spans]:
-        """leaf -> its items of all lists: rows of bytes if they are of fixed width, else spans."""
+        """index of a leaf -> its items of all lists: rows of bytes if of fixed width, else spans."""
         match node:
             case LeafNode():
                 return {node.leaf.index: self._item(node.leaf, source, count)}
@@ -268,12 +274,12 @@ class _Scatter:
 
 
 def _is_boxed(node: VariantNode, at: int) -> bool:
-    """The case's own value may be None: it is in a struct, so that choosing it shows."""
+    """May the case's own value be None? Then Arrow has it in a struct, which shows that it is chosen."""
     return split_option(node.type.cases[at].type)[1]
 
 
 def _packed(counts: Ints, items: Bytes | Spans) -> Spans:
-    """The list of each row, of items that lie end to end."""
+    """The packed list of each row; `items` are the items of all rows, end to end, counts[row] for each."""
     ends = np.cumsum(counts)
     if not isinstance(items, Spans):
         width = items.shape[1]

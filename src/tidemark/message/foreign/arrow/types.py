@@ -1,4 +1,4 @@
-"""Arrow types of natural types. Values are in `message.foreign.arrow.values`, whose functions are here too.
+"""Natural types as Arrow types, and back. `message.foreign.arrow.values` converts the values.
 
 | type                         | Arrow                                                                 |
 |------------------------------|-----------------------------------------------------------------------|
@@ -9,14 +9,14 @@
 | a tuple                      | struct of the keys of its dict, spliced ones included                 |
 | a tuple without fields       | bool, always true: Parquet and Spark have no struct without fields    |
 | a list                       | list of `element`                                                     |
-| T?                           | T, nullable; nothing else is nullable but what is said here           |
+| T?                           | T, nullable; only this and the variants below are nullable            |
 | an enumeration               | string                                                                |
 | another variant              | struct of one nullable child for each case but the absent one; nullable |
 |                              | if it has that. A case whose own value may be None is a struct of one  |
 |                              | field `value`, so that choosing it shows                               |
 | dynamic, a reference         | string of JSON text as `message.foreign.json.text` writes it |
 
-References are JSON text because only those that recur should be left: `references.write_out` replaces the
+References are JSON text because only references that recur are left: `references.write_out` replaces the
 others. These are exactly the types that Spark's own conversion gives (`tidemark.spark.types`).
 """
 
@@ -62,7 +62,7 @@ __all__ = ["arrow_schema", "arrow_type", "from_arrow_schema", "from_arrow_value"
 
 
 def arrow_type(item: Type) -> pa.DataType:
-    """The Arrow type of `item`. Whether it is nullable is the matter of the field that holds it."""
+    """The Arrow type of `item`. Whether it is nullable is a property of the Arrow field that holds it."""
     import pyarrow as pa
 
     core, _ = split_option(item)
@@ -83,9 +83,9 @@ def arrow_type(item: Type) -> pa.DataType:
 
 
 def arrow_schema(item: Type) -> pa.Schema:
-    """The columns of events of type `item`: the members of a tuple, or the cases of a variant.
+    """The Arrow schema of events of type `item`: the members of a tuple, or the cases of a variant.
 
-    Their rows are what `to_arrow_value` gives. Any other root is one column called `_0`.
+    The rows are what `to_arrow_value` returns. Any other type is one column called `_0`.
     """
     import pyarrow as pa
 
@@ -97,7 +97,7 @@ def arrow_schema(item: Type) -> pa.Schema:
 
 
 def from_arrow_schema(schema: pa.Schema) -> Type:
-    """The tuple whose events have these columns; SchemaError names the column that has no type here."""
+    """The tuple whose events have these columns; SchemaError, with the column, if one has no type here."""
     return Tuple(_from_fields(list(schema), ()))
 
 
@@ -178,7 +178,7 @@ def _from_type(item: pa.DataType, path: Path) -> Type:
 
 
 def _plain_types() -> list[tuple[Type, list[Callable[[Any], bool]]]]:
-    """Which Arrow types fit which atomic without loss."""
+    """For each atomic type, tests for the Arrow types whose values fit it without loss."""
     import pyarrow.types as kinds
 
     return [

@@ -1,9 +1,9 @@
 """Decoded values as Arrow holds them in Python (`to_pylist`, `pa.array`), and back.
 
-The types are those of `message.foreign.arrow.types`. Values are as `decode` gives them; both directions keep
-every value that the table in `message.types` has. What differs from the message's own value: a variant has
-all its cases as keys, a tuple without fields is True, a dynamic value is JSON text. Only a case that the
-reader's schema does not know goes one way: no child is set.
+The types are those of `message.foreign.arrow.types`. Values are as `decode` returns them, and both directions
+keep every value that the table in `message.types` has. Arrow's value differs from the message's own in three
+ways: a variant has all its cases as keys, a tuple without fields is True, a dynamic value is JSON text. A
+case that the reader's schema does not know (UnknownCase) cannot be converted back: no child is set.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _Convert = Callable[[Type, Any], Any]
 
 
 def case_type(item: Type) -> Type:
-    """What the child of a case holds: its value, in a struct of its own if that may be None."""
+    """The type of the child of a case: the case's type, in a struct of its own if its value may be None."""
     return Tuple((Field("value", item),)) if split_option(item)[1] else item
 
 
 def to_arrow_value(item: Type, value: Any) -> Any:
-    """A decoded value as the Arrow type of `item` takes it; EncodeError with the path if it does not fit."""
+    """A decoded value as the Arrow type of `item` has it; EncodeError, with the path, if it does not fit."""
     core, nullable = split_option(item)
     if value is None and (nullable or not isinstance(core, Dynamic | Reference)):
         return _none(nullable, EncodeError)
@@ -58,7 +58,7 @@ def to_arrow_value(item: Type, value: Any) -> Any:
 
 
 def from_arrow_value(item: Type, value: Any) -> Any:
-    """The reverse; DecodeError with the path if Arrow's value is not of the Arrow type of `item`."""
+    """The decoded value of Arrow's value; DecodeError, with the path, if it is not of `item`'s Arrow type."""
     core, nullable = split_option(item)
     if value is None:
         return _none(nullable, DecodeError)

@@ -1,7 +1,7 @@
-"""Reading JSON Schema (2020-12). The module `message.foreign.json.schema` says what becomes what.
+"""Reading JSON Schema (2020-12). The table in `message.foreign.json.schema` says what becomes what.
 
-Keywords that only narrow a value are read past; those that would change its shape and are not supported are
-a SchemaError with their JSON pointer. A document of any size costs bounded time.
+Keywords that only restrict values are ignored. Unsupported keywords that would change the shape of a value
+raise SchemaError with their JSON pointer. Any document, however large, takes bounded time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tidemark.message.types import (
 )
 from tidemark.message.validate import validate
 
-#: Keywords that change what a value looks like in ways a schema here cannot say.
+#: Keywords that change the shape of a value in ways that a natural schema cannot express.
 UNSUPPORTED = (
     "allOf",
     "not",
@@ -52,14 +52,19 @@ UNSUPPORTED = (
     "prefixItems",
     "$dynamicRef",
 )
-#: Subschemas inside each other, references followed: options and references nest without adding levels.
+#: Subschemas within each other, along references. More than NESTING_MAX, because options and references add a
+#: subschema but no level to the type.
 SUBSCHEMA_DEPTH_MAX = 4 * NESTING_MAX
-#: Subschemas read, those that are referred to each time: guards against documents that explode.
+#: Subschemas read in all, counted again for each reference to them, since nested references can multiply a
+#: small document without end.
 SUBSCHEMAS_MAX = 65_536
 
 
 def from_json_schema(document: Mapping[str, Any] | bool) -> tuple[Type, dict[str, Type]]:
-    """The type that a JSON Schema document describes, and the definitions of schemas that recur in it."""
+    """The type that a JSON Schema document describes, and the definitions of schemas that recur in it.
+
+    SchemaError, with the JSON pointer, for a part that has no type here.
+    """
     reader = _DocumentReader(document)
     root = reader.named.visit("#", _root_name(document), lambda: reader.read(document, "#"))
     validate(root, reader.named.definitions)
@@ -67,7 +72,10 @@ def from_json_schema(document: Mapping[str, Any] | bool) -> tuple[Type, dict[str
 
 
 class _DocumentReader:
-    """Reads one document. `pointer` is where a subschema lies, for errors and for the end of recursion."""
+    """Reads one document.
+
+    `pointer` is the JSON pointer of a subschema, for errors and to notice recursion.
+    """
 
     def __init__(self, document: Any) -> None:
         self._document = document
@@ -105,7 +113,7 @@ class _DocumentReader:
         return self._typed(schema, pointer)
 
     def _one_of(self, schema: Mapping[str, Any], pointer: str) -> Type:
-        """enum and const: strings make an enumeration, other values have their own type."""
+        """The type of enum or const: strings make an enumeration, other values have their own type."""
         values = schema["enum"] if "enum" in schema else [schema["const"]]
         if not isinstance(values, list) or not values:
             _fail(f"{pointer}/enum", "expected a list of values")
@@ -157,7 +165,7 @@ class _DocumentReader:
     def _object(self, schema: Mapping[str, Any], pointer: str) -> Type:
         properties, required = schema.get("properties"), schema.get("required", [])
         if properties is None and not required:
-            return Dynamic()  # a free map: its keys are not known here
+            return Dynamic()  # the schema does not name the keys
         if not isinstance(properties, Mapping | None) or not isinstance(required, list):
             _fail(pointer, "expected properties to be an object and required to be a list")
         known = dict(properties or {})
@@ -204,7 +212,7 @@ class _DocumentReader:
         return or_absent(item) if len(rest) < len(schemas) else item
 
     def _tagged(self, tags: list[str], rest: list[tuple[Any, str]]) -> Type:
-        """Objects of one property each: the property is the case."""
+        """The variant of objects with one property each: the property is the case."""
         return Variant(
             tuple(
                 Field(tag, self.read(schema["properties"][tag], f"{where}/properties/{_escaped(tag)}"))
@@ -225,7 +233,7 @@ class _DocumentReader:
 
 
 def _implied(schema: Mapping[str, Any]) -> str | None:
-    """The type of a schema that does not say it."""
+    """The `type` of a schema without that keyword, as its other keywords imply it; None if they do not."""
     if "properties" in schema or "required" in schema:
         return "object"
     return "array" if "items" in schema else None
@@ -256,14 +264,14 @@ def _is_int32(schema: Mapping[str, Any]) -> bool:
 
 
 def _enumeration(names: list[str]) -> Type:
-    """The strings as cases; a plain string where one of them cannot be the name of a case."""
+    """An enumeration of the strings; the type string if one of them cannot be the name of a case."""
     if ABSENT in names or any(name_problem(name) for name in names):
         return STRING
     return Variant(tuple(Field(name, EMPTY) for name in dict.fromkeys(names)))
 
 
 def _tag(schema: Any) -> str | None:
-    """The only property that an object has, and must have; None if it may look otherwise."""
+    """The property of an object that must have it and can have no other; None for any other schema."""
     if not isinstance(schema, Mapping) or schema.get("additionalProperties") is not False:
         return None
     properties, required = schema.get("properties"), schema.get("required")
@@ -273,7 +281,7 @@ def _tag(schema: Any) -> str | None:
 
 
 def _case_name(schema: Any) -> str:
-    """What an alternative is called; "" when it has no name."""
+    """The name of an alternative's case, from its $ref or title; "" when it has none."""
     if not isinstance(schema, Mapping):
         return ""
     name = _last(unquote(schema["$ref"])) if "$ref" in schema else schema.get("title")

@@ -1,4 +1,4 @@
-"""JSON Schema (2020-12) and natural schemas: what becomes what, and writing.
+"""JSON Schema (2020-12) and natural schemas: the table of what becomes what, and the writer.
 
 | JSON Schema                                       | type                                              |
 |---------------------------------------------------|---------------------------------------------------|
@@ -22,8 +22,9 @@
 | `$ref`                                            | what it refers to; a reference where that recurs  |
 | `{}`, true                                        | dynamic                                           |
 
-Writing is the reverse, and describes the values of the table in `message.types` as JSON has them. The cases
-of a spliced variant are written as optional properties: that only one may be set is not said.
+Writing goes from right to left, and describes the values of the table in `message.types` as JSON has them.
+The cases of a spliced variant are written as optional properties; the document does not express that only one
+of them may be set.
 """
 
 from __future__ import annotations

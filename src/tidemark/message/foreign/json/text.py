@@ -1,8 +1,8 @@
 """Any message value as JSON text, and back to the same value.
 
-Plain values look as anyone would write them. What JSON lacks is an object of one key that starts with `$`:
-{"$bytes": base64}, {"$decimal": digits}, {"$timestamp": ISO 8601 in UTC}, {"$double": "NaN"}; a dict that
-would look like one of these is wrapped in {"$object": ...}.
+Values that JSON has are written plainly. A value that JSON lacks is an object with one key that starts with
+`$`: {"$bytes": base64}, {"$decimal": digits}, {"$timestamp": ISO 8601 in UTC}, {"$double": "NaN"}. A dict
+that looks like one of these is wrapped in {"$object": ...}.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tidemark.message.types import NESTING_MAX
 
 
 def to_json_text(value: Any) -> str:
-    """One line of JSON; EncodeError for what is no message value."""
+    """The value as one line of JSON; EncodeError if it is no message value."""
     return json.dumps(_plain(value, 0), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def from_json_text(text: str) -> Any:
-    """The value that `to_json_text` was given; DecodeError if the text is not of its making."""
+    """The value that `to_json_text` was given; DecodeError for a text that it does not write."""
     try:
         return _restored(json.loads(text), 0)
     except (ValueError, RecursionError, InvalidOperation, TypeError) as error:

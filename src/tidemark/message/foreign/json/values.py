@@ -1,8 +1,8 @@
-"""Events as people write them in JSON lines, read by the topic's schema.
+"""Events that people write as lines of JSON, read by the topic's schema.
 
-JSON has fewer types than messages, so the schema decides: a timestamp is an ISO 8601 string, bytes are
-base64, a decimal is a number or a string of digits, and numbers keep their digits until their type is known.
-In a dynamic field JSON speaks for itself.
+JSON has fewer types than messages, so the schema decides what a JSON value means: a timestamp is an ISO 8601
+string, bytes are base64, a decimal is a number or a string of digits. Numbers keep their digits until their
+type is known. In a dynamic field the value has the type that JSON gives it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidemark.message.types import Atomic, Dynamic, Kind, List, Reference, Tuple
 
 
 def values_of_lines(text: str, schema: Schema) -> list[Any]:
-    """The event of every line that is not blank; EncodeError with the line's number for one that is none."""
+    """The event of every line that is not blank; EncodeError, with the line's number, if one does not fit."""
     values: list[Any] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -35,7 +35,7 @@ def values_of_lines(text: str, schema: Schema) -> list[Any]:
 
 
 def value_of_json(text: str, schema: Schema) -> Any:
-    """The value that a JSON text stands for; EncodeError with the path if it does not fit the schema."""
+    """The value that a JSON text stands for; EncodeError, with the path, if it does not fit the schema."""
     try:
         plain = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
@@ -68,7 +68,7 @@ def _typed(item: Type, plain: Any, schema: Schema) -> Any:
 
 
 def _fields(types: dict[str, Type], plain: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """A key that is not in the schema stays as it is: encoding will say what is wrong with it."""
+    """The fields by their types. A key that is not in the schema is kept: encoding will report it."""
     return {
         name: _part(name, types[name], part, schema) if name in types else part
         for name, part in plain.items()

@@ -1,10 +1,10 @@
 """LIKE over a whole batch of strings, on their UTF-8 bytes.
 
 A pattern without `_` is pieces of literal bytes: the first at the start of a row, the last at its end, and
-each one between at its leftmost place after the one before (see `matching.selectors.like`). Every place of
-a piece in the body is found at once, by array comparisons, and each row then takes the first that is its
-own. A pattern with `_` counts characters, not bytes: its literal ends choose rows by array, and those that
-remain are decoded and asked one by one, each distinct value once.
+each one between at its leftmost place after the one before (see `matching.selectors.like`). All places of a
+piece in the body are found at once, by array comparisons, and each row then takes the first place within it.
+A pattern with `_` counts characters, not bytes: rows are chosen by its literal ends with arrays, and the rows
+that remain are decoded and matched one by one, each distinct value once.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tidemark.matching.selectors.like import Pattern
 from tidemark.matching.vectors import strings
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 
-#: Bytes of a piece compared densely, over the whole body, to choose the places where the rest is compared.
+#: Bytes of a piece that are compared at every place of the body; the rest is compared where they are equal.
 DENSE_BYTES_MAX = 4
-#: More bytes than this to compare at the chosen places, and rows are searched one by one in linear time.
+#: If more bytes than this had to be compared at those places, rows are searched one by one in linear time.
 SEARCH_BYTES_MAX = 1 << 24
 
 
@@ -32,7 +32,7 @@ class SpanPattern:
         self._prefix = strings.encode(self._pattern.prefix)
         last = segments[-1]
         self._suffix = strings.encode(last.text[last.wild[-1] + 1 :] if last.wild else last.text)
-        # A hole stands as one byte in its piece, and no character is shorter.
+        # A `_` is one byte in its piece, and no character has fewer bytes.
         self._bytes_min = sum(map(len, self._pieces))
 
     def matches(self, spans: Spans, wanted: Bools | None = None) -> Bools:
@@ -52,14 +52,14 @@ class SpanPattern:
         return matched
 
     def _match_middle(self, spans: Spans) -> Bools:
-        """Rows that are known to start and end as they should."""
+        """matched[row] by the pieces between the first and the last, which are known to match."""
         spans = strings.compacted(spans)
         begin, stop = spans.starts + len(self._pieces[0]), spans.ends - len(self._pieces[-1])
         matched = np.ones(len(spans), np.bool_)
         for piece in self._pieces[1:-1]:
             places = find(spans.body, begin, stop, piece)
             matched &= places >= 0
-            # A row without this piece is lost; from its end on it finds no other either.
+            # A row without this piece does not match; from its end on no other piece is found in it either.
             begin = np.where(places < 0, stop, places + len(piece))
         return matched
 
@@ -70,7 +70,7 @@ class SpanPattern:
 
 
 def find(body: Bytes, begin: Ints, stop: Ints, piece: bytes) -> Ints:
-    """piece in body[begin[row]:stop[row]] -> its leftmost place[row], -1 where there is none."""
+    """place[row]: the leftmost place of `piece` in body[begin[row]:stop[row]]; -1 where there is none."""
     candidates = _candidates(body, piece)
     if len(candidates) * len(piece) > SEARCH_BYTES_MAX:
         return _find_each(body, begin, stop, piece)
@@ -84,7 +84,7 @@ def find(body: Bytes, begin: Ints, stop: Ints, piece: bytes) -> Ints:
 
 
 def _candidates(body: Bytes, piece: bytes) -> Ints:
-    """Places with room for the piece where its first bytes stand, ascending."""
+    """The places in the body, ascending, that have room for the piece and begin with its first bytes."""
     room = max(0, len(body) - len(piece) + 1)
     found = body[:room] == piece[0]
     for offset in range(1, min(len(piece), DENSE_BYTES_MAX)):
