@@ -53,15 +53,15 @@ class _AskedBroker:
         pass
 
     def pubends(self) -> list[PubendStatus]:
-        return [PubendStatus(each, 1, None, None, None, None, 0, 0) for each in PUBENDS]
+        return [PubendStatus(each, 0, None, None, None, None, 0, 0) for each in PUBENDS]
 
 
 def test_the_pipeline_chooses_the_pubend_that_a_client_of_the_same_name_would(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(publishing, "RetryingClient", _AskedBroker)
-    choose = publishing.BrokerPublisher(SinkOptions("tidemark://x", "t")).pubend_of
+    publisher = publishing.BrokerPublisher(SinkOptions("tidemark://x", "t"))
     link = SimpleNamespace(welcome=SimpleNamespace(pubends=PUBENDS, broker="b"))
     for name in (f"publisher-{n}" for n in range(50)):
         client: Any = SimpleNamespace(_link=link, _pinned=None, _publisher=name)
-        assert choose(name, None) == Publisher._choose_pubend(client)
+        assert publisher.pubend_of(name, None) == Publisher._choose_pubend(client)

@@ -39,10 +39,7 @@ class EventColumns:
         return column
 
     def field(self, column: Path) -> Path | None:
-        """The field that `column` holds, for `from_spark_filters(..., field=...)`;
-
-        None if it holds no field.
-        """
+        """The field that `column` holds, or None; for `from_spark_filters(..., field=...)`."""
         if _is_header(column):
             return column
         names: Path = ()

@@ -15,8 +15,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol, TypeVar
 
@@ -24,6 +23,7 @@ from tidemark import sync
 from tidemark.client.connecting.addresses import SCHEME, parse_url
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, TidemarkError, TimedOutError
+from tidemark.spark.broker_answers import HostedPubend, merged_pubends, merged_topics
 from tidemark.wire.answers import (
     ARCHIVE,
     PUBENDS,
@@ -104,13 +104,13 @@ class RetryingClient:
         """The pubends that the broker hosts."""
         return self.run(lambda client: client.ask(PUBENDS))
 
-    def topics(self) -> tuple[TopicStatus, ...]:
+    def topics(self) -> Sequence[TopicStatus]:
         """The topics that the broker knows."""
         return self.run(lambda client: client.ask(TOPICS))
 
-    def archives(self) -> list[str]:
-        """The directories of the archives that have what the broker lets go."""
-        return self.run(lambda client: list(client.ask(ARCHIVE)))
+    def archives(self) -> Sequence[str]:
+        """The paths of the archives that the broker knows of."""
+        return self.run(lambda client: client.ask(ARCHIVE))
 
     def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
@@ -149,54 +149,17 @@ def urls_of(text: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(urls))
 
 
-@dataclass(frozen=True, slots=True)
-class HostedPubend:
-    """A pubend as its broker answers, and the broker's URL."""
-
-    status: PubendStatus
-    broker: str
-
-
-def merged_pubends(answers: Iterable[tuple[str, Sequence[PubendStatus]]]) -> list[HostedPubend]:
-    """The pubends of several brokers in one list by name.
-
-    Raises ConfigError if two brokers host a pubend of the same name.
-    """
-    found: dict[str, HostedPubend] = {}
-    for url, pubends in answers:
-        for each in pubends:
-            name = each.pubend
-            if name in found:
-                raise ConfigError(
-                    f"the pubend {name!r} is hosted by {found[name].broker} and by {url}: these are no "
-                    "brokers of one overlay, or one broker twice; read them one by one",
-                    key="broker",
-                )
-            found[name] = HostedPubend(each, url)
-    return [found[name] for name in sorted(found)]
-
-
-def merged_topics(answers: Iterable[Sequence[TopicStatus]]) -> tuple[TopicStatus, ...]:
-    """The topics of several brokers by name, each with all versions of its schema."""
-    found: dict[str, TopicStatus] = {}
-    for answer in answers:
-        for each in answer:
-            before = found[each.topic].schemas if each.topic in found else ()
-            found[each.topic] = replace(each, schemas=tuple(dict.fromkeys([*before, *each.schemas])))
-    return tuple(found[name] for name in sorted(found))
-
-
 class BrokerReader(Protocol):
     """A connection to one broker or several, as readers need it."""
 
     def pubends(self) -> Sequence[PubendStatus]:
-        """The pubends that the brokers host."""
+        """All pubends."""
 
-    def topics(self) -> tuple[TopicStatus, ...]:
-        """The topics that the brokers know."""
+    def topics(self) -> Sequence[TopicStatus]:
+        """All topics."""
 
-    def archives(self) -> list[str]:
-        """The directories of the archives that have what the brokers let go."""
+    def archives(self) -> Sequence[str]:
+        """The paths of the archives that the brokers know of."""
 
     def fetch(
         self, pubend: str, base: int, upto: int, pattern: str, selector: str, *, bytes_max: int
@@ -239,18 +202,18 @@ class RetryingClients:
         for each in self._brokers.values():
             each.close()
 
-    def pubends(self) -> Sequence[PubendStatus]:
-        """The pubends of all brokers. Raises ConfigError if two brokers host one of the same name."""
-        found = merged_pubends((url, broker.pubends()) for url, broker in self._brokers.items())
-        self._hosts = {each.status.pubend: each.broker for each in found}
-        return [each.status for each in found]
+    def pubends(self) -> Sequence[HostedPubend]:
+        """The pubends of all brokers, by name."""
+        found = merged_pubends([(url, broker.pubends()) for url, broker in self._brokers.items()])
+        self._hosts = {each.pubend: each.broker for each in found}
+        return found
 
-    def topics(self) -> tuple[TopicStatus, ...]:
-        """The topics of all brokers, each with all versions of its schema."""
+    def topics(self) -> Sequence[TopicStatus]:
+        """The topics of all brokers, by name."""
         return merged_topics([broker.topics() for broker in self._brokers.values()])
 
-    def archives(self) -> list[str]:
-        """The directories of the archives of all brokers."""
+    def archives(self) -> Sequence[str]:
+        """The paths of the archives that the brokers know of."""
         return [path for broker in self._brokers.values() for path in broker.archives()]
 
     def fetch(
@@ -301,7 +264,7 @@ class ArchiveBrokers:
     def pubends(self) -> list[HostedPubend]:
         """The pubends of all brokers that answer. Raises NotConnectedError if none does."""
         found = merged_pubends(self._answers(PUBENDS).items())
-        self._warn_of_others({each.status.pubend for each in found})
+        self._warn_of_others({each.pubend for each in found})
         return found
 
     def topics(self) -> tuple[TopicStatus, ...]:
@@ -317,7 +280,7 @@ class ArchiveBrokers:
         return self._clients[url]
 
     def _answers(self, question: Question[Answered]) -> dict[str, Answered]:
-        """url -> what the broker answers, of those that do; NotConnectedError if none does."""
+        """url -> the answer of each broker that answers. Raises NotConnectedError if none does."""
         answers: dict[str, Answered] = {}
         for url in self.urls:
             if url in self._away and len(self.urls) > 1 and self._clock() < self._away[url][1] + AWAY_SECONDS:

@@ -42,9 +42,6 @@ HEADERS = ("_pubend", "_tick", "_topic", "_publisher", "_time")
 #: The column that tells gaps from events: a struct of base and upto in the row of a gap, NULL for events.
 GAP = "_gap"
 
-#: Topics as a broker answers the question `topics`.
-TopicDescriptions = Sequence[TopicStatus]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicColumns:
@@ -56,12 +53,12 @@ class TopicColumns:
     schema: str
     #: of the columns, in their order
     names: tuple[str, ...]
-    #: name, is it open, schemas as text: the topics that matched when the columns were chosen
-    topics: tuple[tuple[str, bool, tuple[str, ...]], ...]
+    #: the topics that matched when the columns were chosen
+    topics: tuple[TopicStatus, ...]
 
 
 def make_topic_columns(
-    topics: TopicDescriptions, pattern: str, selector: str, columns: Sequence[str] | None, *, gaps: bool
+    topics: Sequence[TopicStatus], pattern: str, selector: str, columns: Sequence[str] | None, *, gaps: bool
 ) -> TopicColumns:
     """The columns of those of `topics` (as a broker lists them) that match the pattern.
 
@@ -73,7 +70,7 @@ def make_topic_columns(
     if not chosen:
         raise ConfigError(f"no topic matches {pattern!r}: create it first, or correct it", key="topic")
     registry = _registry(chosen)
-    found = [registry.topics[name] for name, _, _ in chosen]
+    found = [registry.topics[each.topic] for each in chosen]
     _check_selector(found, selector)
     schema = found[0].reader.schema if len(found) == 1 else _merged(found)
     names = _checked_columns(schema, columns, gaps=gaps)
@@ -83,7 +80,7 @@ def make_topic_columns(
 class TopicColumnReader:
     """Turns event batches into record batches that have the columns of one `TopicColumns`."""
 
-    def __init__(self, topic_columns: TopicColumns, ask: Callable[[], TopicDescriptions]) -> None:
+    def __init__(self, topic_columns: TopicColumns, ask: Callable[[], Sequence[TopicStatus]]) -> None:
         """`ask` returns the broker's current topics; an event whose schema is unknown here calls for it."""
         self.topic_columns = topic_columns
         self._ask = ask
@@ -164,7 +161,7 @@ class TopicColumnReader:
     def _learn(self, batch: EventBatch) -> None:
         if not self._unknown_topics(batch):
             return
-        _register(self._registry, _plain(self._ask()))
+        _register(self._registry, self._ask())
         for topic in self._unknown_topics(batch):
             raise DecodeError(
                 f"the broker does not know the schema of some events of {topic!r}: declare the topic again "
@@ -228,27 +225,23 @@ def _gap_type() -> pa.DataType:
     return pa.struct([pa.field("base", pa.int64(), False), pa.field("upto", pa.int64(), False)])
 
 
-def _plain(topics: TopicDescriptions) -> Iterable[tuple[str, bool, tuple[str, ...]]]:
-    return ((each.topic, each.open, each.schemas) for each in topics)
-
-
-def _matching(topics: TopicDescriptions, pattern: str) -> tuple[tuple[str, bool, tuple[str, ...]], ...]:
+def _matching(topics: Sequence[TopicStatus], pattern: str) -> tuple[TopicStatus, ...]:
     """The topics of the pattern that have a schema; an open topic has none before its first event."""
     parsed = TopicPattern.parse(pattern)
-    return tuple(each for each in _plain(topics) if each[2] and parsed.matches(each[0]))
+    return tuple(each for each in topics if each.schemas and parsed.matches(each.topic))
 
 
-def _registry(topics: Iterable[tuple[str, bool, tuple[str, ...]]]) -> Registry:
+def _registry(topics: Iterable[TopicStatus]) -> Registry:
     registry = Registry()
     _register(registry, topics)
     return registry
 
 
-def _register(registry: Registry, topics: Iterable[tuple[str, bool, tuple[str, ...]]]) -> None:
-    for name, is_open, texts in topics:
-        for text in texts:
+def _register(registry: Registry, topics: Iterable[TopicStatus]) -> None:
+    for each in topics:
+        for text in each.schemas:
             schema = Schema.parse(text)
-            _ = registry.open(name, schema) if is_open else registry.declare(name, schema)
+            _ = registry.open(each.topic, schema) if each.open else registry.declare(each.topic, schema)
 
 
 def _check_selector(found: list[TopicSchemas], selector: str) -> None:

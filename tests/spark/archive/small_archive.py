@@ -34,7 +34,8 @@ class SmallArchive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._topics = ArchiveTopics(tuple(TopicStatus(name, False, (SCHEMA.text,)) for name in TOPICS))
+        described = [TopicStatus(name, False, (SCHEMA.text,)) for name in TOPICS]
+        self._topics = ArchiveTopics(described)
         self._layout = ArchiveLayout().extended(fields_of(SCHEMA).items())
         roots = sorted({root_of(name) for name in TOPICS})
         self._tables = {root: ArchiveTable.to_write(path, root, self._layout) for root in roots}

@@ -15,12 +15,10 @@ from tidemark.spark import connections
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.status import status
+from tidemark.spark.broker_answers import HostedPubend, merged_pubends, merged_topics
 from tidemark.spark.connections import (
-    HostedPubend,
     RetryingClient,
     RetryingClients,
-    merged_pubends,
-    merged_topics,
     retrying_client,
     urls_of,
 )
@@ -106,10 +104,6 @@ def test_brokers_with_pubends_of_one_name_are_no_overlay(tmp_path: Path) -> None
         archive.round()
 
 
-def pubend(name: str) -> PubendStatus:
-    return PubendStatus(name, 100, 90, None, None, None, 0, 1)
-
-
 def test_pubends_that_nobody_archives_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with live_node(tmp_path / "one") as one:
         asked = connections.ArchiveBrokers([one.url])
@@ -118,7 +112,11 @@ def test_pubends_that_nobody_archives_are_told_of(tmp_path: Path, caplog: pytest
             assert not caplog.records
             asked._hosted = None
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(connections, "merged_pubends", lambda _: [HostedPubend(pubend("other"), "u")])
+                patch.setattr(
+                    connections,
+                    "merged_pubends",
+                    lambda _: [HostedPubend("other", 0, None, None, None, None, 0, 0)],
+                )
                 asked.pubends()
                 asked.pubends()
         finally:
@@ -161,9 +159,10 @@ def test_urls_are_told_from_addresses_that_stand_in_for_each_other() -> None:
 
 
 def test_answers_of_several_brokers_become_one() -> None:
-    assert merged_pubends([("u", [pubend("b")]), ("v", [pubend("a")])]) == [
-        HostedPubend(pubend("a"), "v"),
-        HostedPubend(pubend("b"), "u"),
+    numbers = (7, 6, None, 5, 4, 3, 2)
+    assert merged_pubends([("u", [PubendStatus("b", *numbers)]), ("v", [PubendStatus("a", *numbers)])]) == [
+        HostedPubend("a", *numbers, broker="v"),
+        HostedPubend("b", *numbers, broker="u"),
     ]
-    one, two = TopicStatus("t", True, ("x", "y")), TopicStatus("t", True, ("z", "x"))
-    assert merged_topics([[one], [two]]) == (TopicStatus("t", True, ("x", "y", "z")),)
+    one, other = TopicStatus("t", True, ("x", "y")), TopicStatus("t", True, ("z", "x"))
+    assert merged_topics([[one], [other]]) == (TopicStatus("t", True, ("x", "y", "z")),)

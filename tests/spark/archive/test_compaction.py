@@ -26,7 +26,6 @@ from tidemark.spark.history_frames.frame import gaps_of
 from tidemark.spark.source.offsets import check_gaps, pubend_extents
 from tidemark.spark.source.reading import archive_at
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
-from tidemark.wire.answers import PUBENDS
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_what_goes_over_the_size_is_an_explicit_gap_for_every_reader(
     gap = (rounds[0][0], released)
     assert archive_reader.gaps(path, "main", rounds[0][0], TICK_MAX - 1)[0] == gap
     # The source: with the whole range, and with a gap's row if it is wanted.
-    there = pubend_extents(tm.ask(PUBENDS))
+    there = pubend_extents(tm.ask("pubends"))
     with pytest.raises(EventsLostError) as lost:
         check_gaps(
             CheckpointToken({"main": gap[0]}),
@@ -106,8 +105,8 @@ def test_what_goes_over_the_size_is_an_explicit_gap_for_every_reader(
     assert (lost.value.base, lost.value.upto) == gap
     # History: from a time on, not from what there is.
     taken = snapshot(path)
-    assert gaps_of(taken, tm.ask(PUBENDS), gap[0], TICK_MAX) == [("main", gap)]
-    assert gaps_of(taken, tm.ask(PUBENDS), TICK_MIN, TICK_MAX) == []
+    assert gaps_of(taken, tm.ask("pubends"), gap[0], TICK_MAX) == [("main", gap)]
+    assert gaps_of(taken, tm.ask("pubends"), TICK_MIN, TICK_MAX) == []
     assert gaps_of(taken, [], rounds[2][0], TICK_MAX) == []
 
 

@@ -28,11 +28,10 @@ from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.archive.plan import FetchTask, backlog, divided, lost_before
 from tidemark.spark.archive.status import status
-from tidemark.spark.connections import HostedPubend
+from tidemark.spark.broker_answers import HostedPubend
 from tidemark.spark.pipeline import run_archive
 from tidemark.spark.reports import PipelineReport, RoundEnded, Waiting
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
-from tidemark.wire.answers import PubendStatus
 
 COMMAND = (sys.executable, "-c", "from tidemark.cli import main; main()", "pipeline", "archive")
 
@@ -199,8 +198,7 @@ def test_a_large_round_is_written_by_tasks_of_spark(
 
 
 def pubend(**more: Any) -> HostedPubend:
-    status = PubendStatus("a", 100, 90, None, None, None, 1000, 1)
-    return HostedPubend(replace(status, **more), "")
+    return replace(HostedPubend("a", 100, 90, None, None, None, 1000, 0), **more)
 
 
 def test_only_pubends_with_new_events_are_read() -> None:

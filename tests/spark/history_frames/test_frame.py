@@ -135,7 +135,7 @@ def test_files_that_cannot_have_it_are_passed_over(place: Place) -> None:
 
 def test_the_tail_begins_where_the_archive_ends() -> None:
     def pubend(name: str, lost: int | None = None) -> PubendStatus:
-        return PubendStatus(name, 100, 90, lost, None, None, 0, 1)
+        return PubendStatus(name, 100, 90, lost, None, None, 0, 0)
 
     start, end = tail([pubend("a"), pubend("b"), pubend("c", lost=7)], CheckpointToken({"a": 40}), 5, 95)
     assert dict(start) == {"a": 40, "b": 5, "c": 7}

@@ -25,7 +25,7 @@ NOTHING_ARCHIVED = NoArchive().gaps
 def pubend(
     name: str = "p", position: int = 100, last: int | None = 90, lost: int | None = None
 ) -> PubendStatus:
-    return PubendStatus(name, position, last, lost, None, None, 0, 1)
+    return PubendStatus(name, position, last, lost, None, None, 0, 0)
 
 
 def archived(upto: int) -> Any:

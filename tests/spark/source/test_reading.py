@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import EventsLostError, TimedOutError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.source import reading
 from tidemark.spark.source.partitions import TickRange
 from tidemark.spark.source.reading import LostRange, NoArchive, RangeReader, ReleasedHistory
@@ -82,7 +83,7 @@ class FakeArchive:
 
 
 def reader(broker: FakeBroker, archive: ReleasedHistory) -> RangeReader:
-    return RangeReader(broker, archive, "t", "x > 1", lambda each: each)
+    return RangeReader(broker, archive, TopicSelector("t", "x > 1"), lambda each: each)
 
 
 def read(broker: FakeBroker, archive: ReleasedHistory, base: int, upto: int) -> tuple[list[int], list[Range]]:

@@ -55,7 +55,8 @@ from tidemark.spark.archive.table import (
     root_of,
     roots_in,
 )
-from tidemark.spark.connections import ArchiveBrokers, HostedPubend, urls_of
+from tidemark.spark.broker_answers import HostedPubend
+from tidemark.spark.connections import ArchiveBrokers, urls_of
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
@@ -171,7 +172,7 @@ class Archive:
         self.save(state.after(self._batch, covered, versions, ended))
         return ended
 
-    def _learn(self, described: tuple[TopicStatus, ...]) -> None:
+    def _learn(self, described: Sequence[TopicStatus]) -> None:
         """Save new schemas and give the tables columns for their fields, before any event needs them."""
         topics = self._topics.merged(described)
         if topics is not self._topics:
@@ -236,10 +237,9 @@ class Archive:
         """Tell how far the archive has got to those pubends that do not know it."""
         behind: dict[str, dict[str, int]] = {}
         for each in pubends:
-            found = each.status
-            covered = self.state.covered.get(found.pubend, TICK_MIN)
-            if found.archived is not None and found.archived < min(covered, found.position):
-                behind.setdefault(each.broker, {})[found.pubend] = covered
+            covered = self.state.covered.get(each.pubend, TICK_MIN)
+            if each.archived is not None and each.archived < min(covered, each.position):
+                behind.setdefault(each.broker, {})[each.pubend] = covered
         for url, token in behind.items():
             self._brokers.client(url).ask("archived", token=CheckpointToken(token).text())
 

@@ -42,10 +42,7 @@ SWEEP_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ArchiveRetention:
-    """What is kept: the events of the last so many seconds, and about so many bytes of files;
-
-    None for all.
-    """
+    """How much is kept: the events of so many seconds, and so many bytes of files; None for all."""
 
     seconds: float | None = None
     bytes: int | None = None

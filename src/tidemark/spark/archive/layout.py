@@ -155,10 +155,7 @@ def columns_of(table: pa.Table, fields: Mapping[str, pa.DataType], layout: Archi
 
 
 def laid_out(arrays: Mapping[str, pa.Array], rows: int, layout: ArchiveLayout) -> pa.Table:
-    """A table with all columns of the layout:
-
-    `arrays` by column name, null for the columns not among them.
-    """
+    """A table with all columns of the layout: those in `arrays`, by name, and the others as nulls."""
     columns = []
     for field in layout.schema:
         found = arrays.get(field.name)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from tidemark.spark.connections import HostedPubend
+from tidemark.spark.broker_answers import HostedPubend
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.wire.answers import TopicStatus
 
@@ -55,20 +55,19 @@ def backlog(pubends: Sequence[HostedPubend], covered: CheckpointToken) -> list[F
     """What the brokers have and the archive does not have; pubends without new events are left out."""
     tasks: list[FetchTask] = []
     for each in pubends:
-        found = each.status
-        base = max(covered.get(found.pubend, TICK_MIN), _or_min(found.lost))
-        if _or_min(found.last_event) > base and found.position > base:
-            tasks.append(FetchTask(found.pubend, base, found.position, found.bytes, each.broker))
+        base = max(covered.get(each.pubend, TICK_MIN), _or_min(each.lost))
+        if _or_min(each.last_event) > base and each.position > base:
+            tasks.append(FetchTask(each.pubend, base, each.position, each.bytes, each.broker))
     return sorted(tasks, key=lambda task: task.pubend)
 
 
 def lost_before(pubends: Sequence[HostedPubend], covered: CheckpointToken) -> list[FetchTask]:
     """What brokers have let go, or never had, before it was archived; silence is no loss."""
     tasks: list[FetchTask] = []
-    for found in (each.status for each in pubends):
-        base, lost = covered.get(found.pubend, TICK_MIN), _or_min(found.lost)
-        if lost > base and _or_min(found.last_event) > base:
-            tasks.append(FetchTask(found.pubend, base, lost))
+    for each in pubends:
+        base, lost = covered.get(each.pubend, TICK_MIN), _or_min(each.lost)
+        if lost > base and _or_min(each.last_event) > base:
+            tasks.append(FetchTask(each.pubend, base, lost))
     return tasks
 
 

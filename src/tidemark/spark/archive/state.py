@@ -9,7 +9,7 @@ tables, whose commits repeat it: see `spark.archive.recovery`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,12 +18,12 @@ from typing import Any
 from tidemark.errors import DamagedError, StorageError, UnknownFormatError, WireError
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
+from tidemark.spark.broker_answers import merged_topics
 from tidemark.storage.disk.atomic_file import replace_file
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken, union
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import TopicStatus
-from tidemark.wire.json_objects import read_json
 
 FORMAT = 1
 FOLDER = "_archive"
@@ -148,9 +148,9 @@ def set_aside(path: Path) -> None:
 class ArchiveTopics:
     """The topics of archived events, with every version of their schemas."""
 
-    def __init__(self, described: tuple[TopicStatus, ...]) -> None:
+    def __init__(self, described: Sequence[TopicStatus]) -> None:
         """`described` is what a broker answers to the question `topics`."""
-        self.described = described
+        self.described = tuple(described)
         self._registry = Registry()
         for each in described:
             topic = TopicSchemas(self._registry, each.topic, is_open=each.open)
@@ -176,16 +176,11 @@ class ArchiveTopics:
         """The names of all topics, sorted."""
         return sorted(self._registry.topics)
 
-    def merged(self, described: tuple[TopicStatus, ...]) -> ArchiveTopics:
+    def merged(self, described: Sequence[TopicStatus]) -> ArchiveTopics:
         """These topics and those described; a topic that the broker has dropped stays in the archive."""
-        if described == self.described:
+        if tuple(described) == self.described:
             return self
-        found = {each.topic: each for each in self.described}
-        for each in described:
-            before = found.get(each.topic, each)
-            texts = tuple(dict.fromkeys([*before.schemas, *each.schemas]))
-            found[each.topic] = replace(each, schemas=texts)
-        return ArchiveTopics(tuple(found[name] for name in sorted(found)))
+        return ArchiveTopics(merged_topics([self.described, described]))
 
 
 def load_topics(path: Path) -> ArchiveTopics:
@@ -196,11 +191,9 @@ def load_topics(path: Path) -> ArchiveTopics:
         if not (path / FOLDER / _TOPICS_COPY).exists():
             raise
         found = _load(path, _TOPICS_COPY)
-    if found is None:
-        return ArchiveTopics(())
     try:
-        return ArchiveTopics(read_json(tuple[TopicStatus, ...], found["topics"]))
-    except WireError as error:
+        return ArchiveTopics([TopicStatus.from_json(each) for each in found["topics"]] if found else [])
+    except (KeyError, TypeError, WireError) as error:
         raise _damaged(path, _TOPICS) from error
 
 

@@ -16,11 +16,11 @@ from tidemark import sync
 from tidemark.errors import NotConnectedError
 from tidemark.spark.archive.reader import Snapshot, snapshot
 from tidemark.spark.archive.state import FOLDER, Round
-from tidemark.spark.connections import ArchiveBrokers, HostedPubend, urls_of
+from tidemark.spark.broker_answers import HostedPubend
+from tidemark.spark.connections import ArchiveBrokers, urls_of
 from tidemark.storage.disk.real_disk import LOCK
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
-from tidemark.wire.answers import PubendStatus
 
 #: A person waits for the status, so a broker that is away is given up this soon.
 CONNECT_SECONDS = 3.0
@@ -149,7 +149,7 @@ def _pubends(
         return [_offline(archived, name) for name in sorted(archived.state.covered)], {}
     brokers = ArchiveBrokers(urls_of(broker), patience=CONNECT_SECONDS)
     try:
-        hosted = {each.status.pubend: each for each in _answered(brokers)}
+        hosted = {each.pubend: each for each in _answered(brokers)}
         found = [
             _compared(archived, hosted[name], brokers) if name in hosted else _offline(archived, name)
             for name in sorted({*hosted, *archived.state.covered})
@@ -176,18 +176,18 @@ def _offline(archived: Snapshot, name: str) -> ArchivedPubend:
 
 def _compared(archived: Snapshot, hosted: HostedPubend, brokers: ArchiveBrokers) -> ArchivedPubend:
     """A pubend in the archive compared with what its broker answered."""
-    name, last_event = hosted.status.pubend, hosted.status.last_event
+    name, last_event = hosted.pubend, hosted.last_event
     covered = archived.state.covered.get(name)
-    known = [tick for tick in (covered, hosted.status.lost) if tick is not None]
+    known = [tick for tick in (covered, hosted.lost) if tick is not None]
     client = brokers.client(hosted.broker)
     return ArchivedPubend(
         pubend=name,
         broker=hosted.broker,
         covered=covered,
         last_event=last_event,
-        archived=hosted.status.archived,
+        archived=hosted.archived,
         lag_seconds=_lag(known, last_event),
-        lag_events=_count(client, name, max(known, default=TICK_MIN), hosted.status),
+        lag_events=_count(client, name, max(known, default=TICK_MIN), hosted),
         missing=archived.state.missing.get(name, ()),
     )
 
@@ -204,7 +204,7 @@ def _lag(known: Sequence[int], last_event: int | None) -> float | None:
     return max(0.0, (last_event - max(known)) / 1e6) if known else None
 
 
-def _count(client: sync.Client, pubend: str, base: int, hosted: PubendStatus) -> int:
+def _count(client: sync.Client, pubend: str, base: int, hosted: HostedPubend) -> int:
     """About how many events lie beyond `base`: counted if they are few, else estimated from the first."""
     last = hosted.last_event
     if last is None or last <= base:

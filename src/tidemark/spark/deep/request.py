@@ -104,8 +104,7 @@ class Request:
         rest = (
             WantedLine(
                 self.pubend,
-                each.wanted.pattern,
-                each.wanted.selector,
+                each.wanted,
                 max(each.base, self.recall.position),
                 each.upto,
             )

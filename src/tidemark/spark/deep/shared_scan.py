@@ -96,7 +96,7 @@ class SharedScan:
         return union(wanted)
 
     def _patterns(self, pubend: str) -> list[TopicPattern]:
-        texts = {each.pattern for each in self._lines if each.pubend == pubend}
+        texts = {each.wanted.pattern for each in self._lines if each.pubend == pubend}
         return [TopicPattern.parse(text) for text in sorted(texts)]
 
     def work(self, found: Snapshot, spool: str) -> ScanWork:

@@ -39,10 +39,12 @@ class CompiledLines:
     def __init__(self, work: ScanWork, pubend: str) -> None:
         self.topics = ArchiveTopics(work.topics)
         self.audience = Audience(self.topics.registry)
-        self.patterns = {TopicPattern.parse(each.pattern) for each in work.lines if each.pubend == pubend}
+        self.patterns = {
+            TopicPattern.parse(each.wanted.pattern) for each in work.lines if each.pubend == pubend
+        }
         for number, line in enumerate(work.lines):
             if line.pubend == pubend:
-                self.audience.add(number, line.pattern, line.selector)
+                self.audience.add(number, line.wanted.pattern, line.wanted.selector)
         #: only one thread at a time may use a matcher
         self.lock = Lock()
 

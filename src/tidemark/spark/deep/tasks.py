@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks.tick import Range
 from tidemark.wire.answers import TopicStatus
 from tidemark.wire.json_objects import dumps
@@ -22,11 +23,10 @@ from tidemark.wire.json_objects import dumps
 
 @dataclass(frozen=True, slots=True)
 class WantedLine:
-    """A line of a request: the topics and the selector that it wants of `(base, upto]` of a pubend."""
+    """A line of a request: what is wanted of `(base, upto]` of a pubend."""
 
     pubend: str
-    pattern: str
-    selector: str
+    wanted: TopicSelector
     base: int
     upto: int
 

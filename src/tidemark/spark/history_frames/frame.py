@@ -76,7 +76,7 @@ def history(
     base = TICK_MIN if since is None else to_tick(since) - 1
     upto = TICK_MAX if until is None else to_tick(until) - 1
     archived = None if archive is None else snapshot(archive)
-    topics, pubends = _topics_and_pubends(broker, ArchiveTopics(()) if archived is None else archived.topics)
+    topics, pubends = _topics_and_pubends(broker, ArchiveTopics([]) if archived is None else archived.topics)
     topic_columns = make_topic_columns(topics.described, topic, selector, columns, gaps=False)
     query = HistoryQuery(topic_columns, base, upto)
     _report_gaps(gaps_of(archived, pubends, base, upto), fail_on_gap)

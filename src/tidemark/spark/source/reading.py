@@ -17,6 +17,7 @@ import numpy as np
 
 from tidemark.errors import EventsLostError, TimedOutError
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.source.partitions import TickRange
 from tidemark.ticks.tick import Range
 from tidemark.wire.frames import Fetched
@@ -47,7 +48,7 @@ class ReleasedHistory(Protocol):
     """History that brokers have released."""
 
     def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
-        """What it does not have of `(base, upto]`, in order."""
+        """The ranges of `(base, upto]` that the archive lacks, in order."""
 
     def read(self, pubend: str, base: int, upto: int, pattern: str) -> Iterator[EventBatch]:
         """The events of `(base, upto]`, byte for byte, in the order of their ticks."""
@@ -72,7 +73,7 @@ class DeltaArchive:
         self._path = path
 
     def gaps(self, pubend: str, base: int, upto: int) -> list[Range]:
-        """What it does not have of `(base, upto]`, in order."""
+        """The ranges of `(base, upto]` that the archive lacks, in order."""
         from tidemark.spark.archive.reader import gaps
 
         return gaps(self._path, pubend, base, upto)
@@ -111,15 +112,13 @@ class RangeReader:
         self,
         broker: RangeFetcher,
         archive: ReleasedHistory,
-        pattern: str,
-        selector: str,
+        wanted: TopicSelector,
         choose: EventFilter,
     ) -> None:
         """`choose` filters events of the archive by pattern and selector, as the broker filters its own."""
         self._broker = broker
         self._archive = archive
-        self._pattern = pattern
-        self._selector = selector
+        self._wanted = wanted
         self._choose = choose
 
     def read(self, part: TickRange) -> Iterator[EventBatch | LostRange]:
@@ -171,7 +170,7 @@ class RangeReader:
         deadline = time.monotonic() + _STALLED_SECONDS_MAX
         while True:
             fetched = self._broker.fetch(
-                part.pubend, at, part.upto, self._pattern, self._selector, bytes_max=bytes_max
+                part.pubend, at, part.upto, self._wanted.pattern, self._wanted.selector, bytes_max=bytes_max
             )
             if fetched.upto > at or at >= part.upto:
                 return fetched
@@ -206,7 +205,7 @@ class RangeReader:
             at = gap[1]
 
     def _archived(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch]:
-        for batch in self._archive.read(pubend, base, upto, self._pattern):
+        for batch in self._archive.read(pubend, base, upto, self._wanted.pattern):
             chosen = self._choose(batch)
             if chosen is not None:
                 yield chosen

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.errors import ConfigError
+from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, retrying_client
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.source.offsets import PubendExtent, check_gaps, initial, latest, lost, pubend_extents
@@ -86,7 +87,7 @@ class SourceScan:
     def read(self, part: TickRange) -> Iterator[pa.RecordBatch]:
         """The rows of a range. Raises EventsLostError if some events are gone, unless gaps are rows."""
         with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
-            column_reader = TopicColumnReader(self.topic_columns, lambda: broker.topics())
+            column_reader = TopicColumnReader(self.topic_columns, broker.topics)
             for item in self.reader(broker, archive_at(self.options.archive), column_reader).read(part):
                 if not isinstance(item, LostRange):
                     yield column_reader.records(part.pubend, item)
@@ -99,9 +100,8 @@ class SourceScan:
         self, broker: BrokerReader, archive: ReleasedHistory, column_reader: TopicColumnReader
     ) -> RangeReader:
         """What reads the ranges of the scan."""
-        return RangeReader(
-            broker, archive, self.topic_columns.pattern, self.topic_columns.selector, column_reader.chosen
-        )
+        wanted = TopicSelector(self.topic_columns.pattern, self.topic_columns.selector)
+        return RangeReader(broker, archive, wanted, column_reader.chosen)
 
 
 class Planner:
@@ -111,7 +111,7 @@ class Planner:
         self._options = scan.options
         self._broker = retrying_client(scan.options.broker, scan.options.retry_seconds)
         self._archive = archive_at(scan.options.archive)
-        column_reader = TopicColumnReader(scan.topic_columns, lambda: self._broker.topics())
+        column_reader = TopicColumnReader(scan.topic_columns, self._broker.topics)
         self._reader = scan.reader(self._broker, self._archive, column_reader)
         #: the token beyond which nothing is read, in a query that reads only what was there when it started
         self._ceiling: CheckpointToken | None = None
