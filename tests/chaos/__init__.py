@@ -1,1 +1,1 @@
-"""Tests of `chaos`."""
+"""Real processes are killed, stopped, starved and cut off, and their ledgers are audited."""

@@ -1,4 +1,4 @@
-"""SIGKILL and SIGSTOP on real processes, judged by the ledgers of those who were there."""
+"""SIGKILL and SIGSTOP on real processes; their ledgers are audited afterwards."""
 
 from __future__ import annotations
 

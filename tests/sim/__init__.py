@@ -1,1 +1,1 @@
-"""Tests of `sim`."""
+"""Tests of the simulator, and of the broker core in it."""

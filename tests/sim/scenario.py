@@ -1,8 +1,8 @@
-"""Scenario: a small simulated world, driven by hand, so that a test reads as the story it tells.
+"""Scenario: a small simulated world that a test drives by hand, so that the test reads as a story.
 
 One pubend `p` lives at the first broker of the tree. Events are letters: `publish("ab")` publishes two, whose
 `kind` is a and b, and `got(subscriber)` says which arrived, in order. Links take a millisecond and lose
-nothing unless told to; subscribers commit every 20 ms unless told to stop. Times are in seconds.
+nothing unless a test says so; subscribers commit every 20 ms unless they are stopped. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 STEADY = LinkFaults(delay_min=1_000, delay_max=1_000)
 COMMIT_US = 20_000
-#: A story comes to its end within this, or never does.
+#: Seconds within which a scenario must come to rest at the end.
 REST_S = 30
 
 
 class Script(Random):
-    """Not chance at all: the kinds of events as a story says them, of everything else the first choice."""
+    """No chance at all: events have the kinds that the test gave, and every other choice is the first one."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -100,7 +100,7 @@ class Loss:
     lost: int = 0
 
     def takes(self, sender: str, receiver: str, frame: PeerFrame) -> bool:
-        """One more is lost."""
+        """Whether this frame is lost; counts it."""
         if self.left <= self.lost or not self.matches(sender, receiver, frame):
             return False
         self.lost += 1
@@ -121,7 +121,7 @@ class Pace:
 
 @dataclass
 class Scenario:
-    """See above. `tree` is like "phb - relay - shb1, relay - shb2"; `settings` are those of a Plan.
+    """`tree` is like "phb - relay - shb1, relay - shb2"; `settings` are fields of a WorldPlan.
 
     With "{b1 b2}" for a name it is a tree of cells: every broker of one is linked to every one of the next.
     """
@@ -170,10 +170,10 @@ class Scenario:
         self.world.network.send = observed  # type: ignore[method-assign]  # a hook
         self.world.to_client = heard  # type: ignore[method-assign]  # a hook
 
-    # What people do.
+    # Clients.
 
     def publish(self, kinds: str, *, validity_ms: int = 0) -> list[str]:
-        """Publish one batch, an event for each letter; their keys."""
+        """Publish one batch, an event for each letter; returns their keys."""
         self.script.kinds.extend(kinds)
         self.script.validity_ms = validity_ms
         first, self._published = self._published, self._published + len(kinds)
@@ -191,7 +191,7 @@ class Scenario:
     def subscriber(
         self, name: str, at: str, selector: str = "", *, kind: Kind = "holds", credit: int = 1 << 20
     ) -> SimSubscriber:
-        """A subscriber that comes now and commits at its pace; a name of one that passes begins with pass."""
+        """Returns a subscriber that comes now; the name of one that is not durable must begin with "pass"."""
         made = SimSubscriber(self.world, name, at, "t.>", selector, Random(1), credit, kind)
         self.world.subscribers.append(made)
         pace = self._paces[name] = Pace(made)
@@ -206,14 +206,14 @@ class Scenario:
         return made
 
     def stop_reading(self, subscriber: SimSubscriber) -> None:
-        """It stays connected, and neither commits nor grants credit."""
+        """Let a subscriber stay connected without committing or granting credit."""
         self._paces[subscriber.name].is_reading = False
 
     def go_on_reading(self, subscriber: SimSubscriber) -> None:
-        """It does again."""
+        """Let the subscriber commit again."""
         self._paces[subscriber.name].is_reading = True
 
-    # What the world does.
+    # The world.
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -228,7 +228,7 @@ class Scenario:
         times: int = 1 << 30,
         where: Callable[[Any], bool] = lambda _: True,
     ) -> Loss:
-        """Frames of this kind are lost from now on, so many of them."""
+        """Lose the next `times` frames of this kind."""
 
         def matches(source: str, target: str, frame: PeerFrame) -> bool:
             on_the_way = sender in (None, source) and receiver in (None, target)
@@ -248,12 +248,12 @@ class Scenario:
         self.world.restart(name)
 
     def rot(self, name: str, disk: str, at: int) -> None:
-        """A record on a machine's disk (log or pfs) rots; that history may be gone is then allowed."""
+        """Damage a record on a machine's disk (log or pfs), and allow gaps from now on."""
         assert self.machine(name).rot(Aim(disk, at))
         self.world.gaps_allowed = True
 
     def end(self) -> None:
-        """Mend everything, come to rest, and be judged."""
+        """Mend everything, let the world rest, and check it."""
         for loss in self._losses:
             loss.stop()
         for name in self.world.machines:
@@ -276,7 +276,7 @@ class Scenario:
         self.wait(1.0)
         assert len(list(self.frames(Nack))) == before, "everyone has everything, and still somebody asks"
 
-    # What can be seen.
+    # Observations.
 
     def machine(self, name: str) -> Machine:
         """One of the machines."""
@@ -289,17 +289,17 @@ class Scenario:
         return broker
 
     def alarms(self, name: str) -> tuple[str, ...]:
-        """What a machine's store thinks somebody should look at."""
+        """Returns the alarms of a machine's store."""
         store = self.machine(name)._disk._store
         assert store is not None
         return store.alarms
 
     def count(self, name: str, counter: str) -> int:
-        """What a broker has counted in its present life."""
+        """Returns a counter of a broker in its present life."""
         return self.broker(name).counters[counter]
 
     def counted(self, counter: str) -> int:
-        """What all lives of all brokers have counted."""
+        """Returns the sum of a counter over all lives of all brokers."""
         return self.world.coverage()[counter]
 
     def frames(self, kind: type[T], sender: str | None = None, receiver: str | None = None) -> Iterator[T]:
@@ -320,11 +320,11 @@ class Scenario:
         return "".join(self.kind(key) for key in keys)
 
     def nacked(self, sender: str, receiver: str) -> list[Range]:
-        """Every range that was asked for over a link, as often as it was."""
+        """Returns every range that was nacked over a link, with repetitions."""
         return [each for frame in self.frames(Nack, sender, receiver) for each in frame.ranges]
 
     def interests(self, sender: str, receiver: str) -> list[Interest]:
-        """What a broker has told a neighbour that it wants."""
+        """Returns the interests that a broker has sent to a neighbour."""
         return list(self.frames(Interest, sender, receiver))
 
     def kind(self, key: str) -> str:
@@ -341,16 +341,16 @@ class Scenario:
         return "".join(self.kind(key) for ledger in ledgers for _, key in ledger.events)
 
     def gaps(self, subscriber: SimSubscriber) -> list[Range]:
-        """The gaps that it was told."""
+        """Returns the gaps that a subscriber was told of."""
         return [gap for life in subscriber.lives if "p" in life.ledger for gap in life.ledger["p"].gaps]
 
     def upto(self, subscriber: SimSubscriber) -> int:
-        """How far it has got."""
+        """Returns the tick up to which a subscriber has consumed everything."""
         return subscriber.life.ledger["p"].upto
 
     @property
     def lost(self) -> int:
-        """Up to where the pubend has let history go."""
+        """The tick up to which the pubend has released its history."""
         return self.world.checks.lost.get("p", 0)
 
 

@@ -1,4 +1,4 @@
-"""A scenario for each fault the system must survive and no trap is about: what must happen, happens.
+"""A scenario for each fault that the system must survive and that is no trap: docs/faults.md lists them.
 
 Frames of former lives, slow subscribers, crashes around a sync and crashes of a subscriber hosting broker are
 in test_traps. Stale blocks and mixed versions are the storage's and the wire's to test.

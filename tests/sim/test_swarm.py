@@ -1,4 +1,4 @@
-"""Whole simulated networks under faults, and the oracle that judges them; `./run sim` runs more."""
+"""Whole simulated networks under faults, and the oracle that checks them; `./run sim` runs more."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A scenario for each place where the protocol goes wrong if one is not careful, numbered as in TRAPS.
+"""A scenario for each trap of the protocol, numbered as in docs/traps.md.
 
-Each is a small tree of brokers driven by hand, ends in the oracle's judgement, and asserts that what it is
-about really happened. Not here: trap 9, because a subscriber cannot move to another host yet; and of trap 1
-that a subscriber from elsewhere asks with its selector, for the same reason.
+Each scenario is a small tree of brokers driven by hand; it ends with the checks of the oracle, and asserts
+that what it is about really happened. Trap 9, a subscriber that moves, is tested elsewhere: docs/traps.md
+says where.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The lab: benchmarks, the demo, and later the papers' experiments."""
+"""The lab: benchmarks, the demo, and the experiments of the papers."""

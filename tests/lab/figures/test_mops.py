@@ -1,4 +1,4 @@
-"""Mobile subscribers: queues do what the paper says of them, and both sides serve all on one itinerary."""
+"""Mobile subscribers: queues do what the paper says, and both approaches serve everyone."""
 
 from __future__ import annotations
 

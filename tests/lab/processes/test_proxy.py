@@ -1,4 +1,4 @@
-"""The faulty proxy does what it is told, and nothing else, to the bytes between two parties."""
+"""The faulty proxy does what it is told, and nothing else, to the bytes between two processes."""
 
 from __future__ import annotations
 

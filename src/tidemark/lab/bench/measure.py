@@ -1,8 +1,8 @@
 """Timing what runs in this process, and checking that it is right.
 
-Other programs can only make a repetition slower, never faster; so cases that are compared run in turns, many
-short repetitions spread over the whole run, and the best of each is what it costs. The garbage collector
-runs between repetitions, not in them.
+Other programs can only make a repetition slower, never faster. So cases that are compared run in turns, in
+many short repetitions spread over the whole run, and the best repetition of a case is its cost. The garbage
+collector runs between repetitions, not in them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 #: A repetition calls its case as often as it takes to fill this time: short, to fit between disturbances.
 REPETITION_NS = 1_500_000
-#: A case that takes longer than all its repetitions should has fewer of them.
+#: A case whose repetitions would take longer than this together has fewer of them.
 CASE_NS = 600_000_000
 REPETITIONS_MIN = 3
 
@@ -33,14 +33,14 @@ class Timing:
 
     @classmethod
     def of(cls, nanoseconds: Sequence[float]) -> Timing:
-        """From one number a repetition."""
+        """From one number for each repetition."""
         return cls(min(nanoseconds), median(nanoseconds))
 
 
 def race(cases: Mapping[Key, Callable[[], object]], rounds: int) -> dict[Key, Timing]:
-    """The cases in turns, so that those that are compared meet the same good and bad moments.
+    """Time the cases in turns, so that they meet the same good and bad moments; returns a timing for each.
 
-    A slow case sits out most rounds, evenly.
+    A slow case skips most rounds, evenly.
     """
     taken: dict[Key, list[float]] = {key: [] for key in cases}
     with heap_frozen():
@@ -59,7 +59,7 @@ def _warm(case: Callable[[], object]) -> float:
 
 
 def _stride(call_ns: float, rounds: int) -> int:
-    """Every how many rounds a case takes part."""
+    """Returns every how many rounds a case takes part."""
     repetitions = max(REPETITIONS_MIN, int(CASE_NS / max(call_ns, REPETITION_NS)))
     return max(1, rounds // repetitions)
 
@@ -97,7 +97,7 @@ def collector_off() -> Iterator[None]:
 
 @contextmanager
 def heap_frozen() -> Iterator[None]:
-    """Collections inside do not visit what is there already: it would take longer than many a case."""
+    """Collections inside do not visit objects that exist already, which would take longer than many cases."""
     gc.collect()
     gc.freeze()
     try:
@@ -107,6 +107,6 @@ def heap_frozen() -> Iterator[None]:
 
 
 def check_exact(found: object, expected: object, what: str) -> None:
-    """A measurement of something wrong is worth nothing: stop the run."""
+    """Raise AssertionError unless the two are equal and of one type: wrong results are not measured."""
     if found != expected or type(found) is not type(expected):
         raise AssertionError(f"{what}: found {found!r}, expected {expected!r}")

@@ -24,7 +24,7 @@ class Goal:
     bound: float
 
     def met_by(self, value: float) -> bool:
-        """Is the goal reached?"""
+        """Whether the value reaches the goal."""
         return _SENSE[self.sense](value, self.bound)
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Measurement:
 
     @property
     def ok(self) -> bool | None:
-        """Is the goal reached; None when there is none."""
+        """Whether the goal is reached; None when there is no goal."""
         return None if self.goal is None else self.goal.met_by(self.value)
 
 
@@ -62,7 +62,7 @@ class Section:
 
     title: str
     measurements: Sequence[Measurement]
-    #: what programs read before each metric, to tell it from the same one elsewhere
+    #: put before each metric in JSON, to tell it from the same metric of other sections
     prefix: str = ""
     grid: bool = False
     notes: Sequence[str] = ()
@@ -94,7 +94,7 @@ class TableReport:
     """A table a section."""
 
     def __init__(self, bench: str, out: IO[str] | None = None) -> None:
-        # Output that is no terminal would be wrapped at 80 columns; a terminal's colours stay its own matter.
+        # With a fixed width, since output to a file would be wrapped at 80 columns.
         self._console = Console(file=out or sys.stdout, width=WIDTH, highlight=False)
         self._console.print(f"[bold]bench {bench}[/bold]")
 

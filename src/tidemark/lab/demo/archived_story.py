@@ -1,8 +1,9 @@
-"""The story with an archive: a broker lets go what is archived, and one who was away gets it from there.
+"""The story with an archive: a broker releases what is archived, and a subscriber gets it from the archive.
 
-Nothing is archived at first, so the broker keeps all that somebody who is away has not got. Then the archive
-runs beside it, and the broker, which may hold little, lets go what the archive has. Who comes back after that
-is healed from the archive: no gap and nothing twice, as the same ledgers show at the end.
+Nothing is archived at first, so the broker keeps every event that an absent subscriber has not got. Then the
+archive runs beside the broker, which may hold little, and the broker releases what the archive has. A
+subscriber that returns after that gets the released events from the archive, without a gap and without
+repetition, as the ledgers show at the end.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from tidemark.wire.answers import PUBENDS, SUBSCRIPTION, Answered, PubendStatus,
 if TYPE_CHECKING:
     from tidemark.spark.archive.status import ArchiveStatus
 
-#: How often the broker is asked while something is waited for.
+#: Seconds between questions to the broker while the story waits for something.
 ASK_SECONDS = 0.25
-#: Who is away while the broker lets go what it has not got.
+#: The subscriber that is away while the broker releases events.
 LATE = "letters"
 
 
 class ArchivedStory(Story):
-    """One telling of it."""
+    """The story with an archive."""
 
-    #: The least that there is, for a log file goes as a whole.
+    #: the smallest possible values: a log file is removed only as a whole
     settings: Mapping[str, str] = {
         "retention__archive": "true",
         "retention__max_bytes": "64KiB",
@@ -42,14 +43,13 @@ class ArchivedStory(Story):
     def __init__(self, harness: ProcessHarness, console: Console, events: int, rate: float) -> None:
         super().__init__(harness, console, events, rate)
         self._archive: ManagedArchive | None = None
-        #: the broker's only pubend as the broker last answered, and as it was when the archive began; None
-        #: before the broker was asked
+        #: the broker's only pubend: as last asked for, and when the archive began; bytes on disk then
         self._pubend: PubendStatus | None = None
         self._before: PubendStatus | None = None
         self._disk_before = 0
 
     def acts(self) -> list[Act]:
-        """In their order."""
+        """Returns the acts in their order."""
         opening, leaving, killing, crashing, quiet = super().acts()
         return [
             *(opening, leaving, killing),
@@ -63,15 +63,14 @@ class ArchivedStory(Story):
     def _begin_the_archive(self) -> None:
         self._at(0.52, self._ask)
         self._before, self._disk_before = self._pubend, self._disk_bytes
-        self._say(
-            f"the broker holds {decimal(_known(self._before).bytes)} of trades: [cyan]{LATE}[/] is away"
-        )
+        held = decimal(_known(self._before).bytes)
+        self._say(f"the broker holds {held} of trades: [cyan]{LATE}[/] is away")
         self._archive = self._harness.archive(self._broker.url)
         self._archive.start()
         self._say("[bold]archive[/] runs beside it: tidemark pipeline archive")
 
     def _let_go(self) -> None:
-        """All that it held when the archive began."""
+        """Wait until the broker has released everything that it held when the archive began."""
         self._at(0.8, self._ask)
         self._wait_and_ask(lambda: (_known(self._pubend).lost or 0) >= (_known(self._before).last_event or 0))
         found = self._archived()
@@ -97,10 +96,10 @@ class ArchivedStory(Story):
             "the broker had let go before it came"
         )
 
-    # What they need to know.
+    # What the acts need to know.
 
     def _wait_and_ask(self, condition: Callable[[], bool]) -> None:
-        """Wait until it holds of what the broker says."""
+        """Wait until the condition holds, asking the broker before each look."""
         asked_at = 0.0
 
         def holds() -> bool:
@@ -117,14 +116,14 @@ class ArchivedStory(Story):
         (self._pubend,) = asyncio.run(_asked(self._broker.url, PUBENDS))
 
     def _is_level(self) -> bool:
-        """Whoever was late is neither given anything from the archive any more nor catching up."""
+        """Whether the subscriber that was late is connected, not catching up, and has no recall open."""
         found = asyncio.run(_asked(self._broker.url, SUBSCRIPTION, name=LATE))
         (at,) = found.pubends.values()
         return found.connected and not at.catching_up and at.recall is None
 
     def _archived(self) -> ArchiveStatus:
         """As `tidemark pipeline status --offline` says it."""
-        # Only here: the story without an archive needs none of it.
+        # Imported only here: the story without an archive does not need it.
         from tidemark.spark.archive.status import status
 
         assert self._archive is not None
@@ -132,12 +131,12 @@ class ArchivedStory(Story):
 
     @property
     def _disk_bytes(self) -> int:
-        """What the broker's log takes."""
+        """Bytes of all files of the broker's log."""
         sizes = []
         for path in (self._harness.directory / self._broker.name / "log").rglob("*"):
             try:
                 sizes.append(path.stat().st_size if path.is_file() else 0)
-            except FileNotFoundError:  # it was just let go
+            except FileNotFoundError:  # the file was just removed
                 continue
         return sum(sizes)
 
@@ -150,7 +149,7 @@ class ArchivedStory(Story):
 
 
 def _known(pubend: PubendStatus | None) -> PubendStatus:
-    assert pubend is not None, "the broker was not asked yet"
+    assert pubend is not None, "the broker has not been asked yet"
     return pubend
 
 

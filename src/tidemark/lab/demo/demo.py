@@ -1,7 +1,7 @@
-"""`./run demo`: a story on real processes, and the verdict at its end, from nothing but their ledgers.
+"""`./run demo`: a story on real processes, and an audit of their ledgers at the end.
 
-The audit on Spark gives the verdict, the table and a page with plots. Without Spark there is no archive in
-the story, and the single-process audit gives the verdict and the table. The exit code is the verdict's.
+The audit on Spark makes a table and a page with plots. Without Spark the story has no archive, and the audit
+in one process makes the table. The exit code is 0 only if the audit finds no fault.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COMPARING = "Spark compares the ledgers ..."
 
 
 def run(*, as_json: bool = False, with_spark: bool = True, events: int = EVENTS, rate: float = RATE) -> int:
-    """Tell the story; 0 when the ledgers agree that everything arrived exactly once and in order."""
+    """Play the story; returns 0 when the ledgers show that everything arrived exactly once and in order."""
     console = Console(stderr=as_json, highlight=False)
     if with_spark:
         _expect_spark()
@@ -50,7 +50,7 @@ def run(*, as_json: bool = False, with_spark: bool = True, events: int = EVENTS,
     except (KeyboardInterrupt, SystemExit):
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    # What the broker lets go the archive has, so nobody may be told of a gap either.
+    # The archive has everything that the broker releases, so no subscriber may be told of a gap either.
     is_right = (
         report.is_clean and report.published == report.acknowledged == events and not report.total("gaps")
     )
@@ -68,9 +68,9 @@ def run(*, as_json: bool = False, with_spark: bool = True, events: int = EVENTS,
 
 
 def _told(directory: Path, console: Console, with_spark: bool, events: int, rate: float) -> AuditReport:
-    """The story, and what the ledgers say of it."""
+    """Play the story; returns the audit of its ledgers."""
     with ExitStack() as ends:
-        # Spark starts while the story is told.
+        # Spark starts while the story is played.
         audit_process = (
             ends.enter_context(SparkAuditProcess(directory / "audit_process.log")) if with_spark else None
         )
@@ -86,13 +86,13 @@ def _told(directory: Path, console: Console, with_spark: bool, events: int, rate
 
 
 def _still(console: Console) -> None:
-    """A terminal shows by itself that something happens."""
+    """Say that the audit still runs; on a terminal a spinner shows that already."""
     if not console.is_terminal:
         console.print(COMPARING)
 
 
 def _expect_spark() -> None:
-    """Before anything starts: is there what the end needs?"""
+    """Raise TidemarkError before anything starts if Spark or Java is missing."""
     from tidemark.spark.engine.java import java_home
 
     if find_spec("pyspark") is None:
@@ -103,7 +103,7 @@ def _expect_spark() -> None:
 
 
 def _leave_ledgers(directory: Path) -> None:
-    """Of a story that went well only the ledgers and the page are worth keeping."""
+    """Remove everything but the ledgers and the page."""
     for path in directory.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -120,7 +120,7 @@ def _say_what_is_left(directory: Path, console: Console) -> None:
 
 
 def _drawn(story: Story, console: Console) -> Live | nullcontext[None]:
-    """On a terminal the picture stays below the story, and is drawn again all the time."""
+    """On a terminal, a picture below the story that is drawn again all the time; otherwise nothing."""
     if not console.is_terminal:
         return nullcontext()
     return Live(
@@ -133,7 +133,7 @@ def _drawn(story: Story, console: Console) -> Live | nullcontext[None]:
 
 @contextmanager
 def _ended_by_signal() -> Iterator[None]:
-    """SIGTERM ends it like Ctrl-C does: with all its processes."""
+    """Within this context SIGTERM raises SystemExit, so that all processes are ended."""
 
     def stop(_: int, __: FrameType | None) -> None:
         raise SystemExit(128 + signal.SIGTERM)

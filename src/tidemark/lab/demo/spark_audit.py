@@ -1,8 +1,8 @@
-"""Judge: the audit on Spark as a process of its own, started before it is needed.
+"""SparkAuditProcess: the audit on Spark as a process of its own, started before it is needed.
 
-A JVM takes seconds to start, and says things on the way that nobody wants on the screen: so it starts while
-the story is told, with its own log. The judge sees nothing but the directory of the ledgers, as
-`tidemark pipeline audit --ledgers DIR` would.
+A JVM takes seconds to start and writes messages that do not belong on the screen. So the process starts while
+the story is played, and has its own log. It sees nothing but the directory of the ledgers, as
+`tidemark pipeline audit --ledgers DIR` does.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tidemark.spark.audit.report import AuditReport
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: How long it has for an audit, a cold start included.
+#: The longest time for an audit, a cold start included.
 VERDICT_SECONDS_MAX = 600.0
-#: How often it is said that it is not finished.
+#: Seconds between calls of `meanwhile` while the audit runs.
 NEWS_SECONDS = 5.0
 GOODBYE_SECONDS = 10.0
 
 
 class SparkAuditProcess:
-    """`with SparkJudge(log) as judge:` ends its process, and Spark's with it."""
+    """`with SparkAuditProcess(log) as process:` ends the process, and Spark with it."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -48,7 +48,7 @@ class SparkAuditProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # It takes the end of the pipe as a goodbye.
+        # The process ends when the pipe does.
         self._ours.close()
         self._process.join(GOODBYE_SECONDS)
         if self._process.is_alive():
@@ -56,9 +56,9 @@ class SparkAuditProcess:
             self._process.join()
 
     def audit(self, ledgers: Path, html: Path, meanwhile: Callable[[], None] = lambda: None) -> AuditReport:
-        """Of the ledgers in a directory, with a page of it; AssertionError if it comes to none.
+        """Audit the ledgers in a directory and write a page; returns the report.
 
-        `meanwhile` is called now and then while it takes its time.
+        Raises AssertionError if there is no report. `meanwhile` is called now and then until there is one.
         """
         with suppress(BrokenPipeError, ConnectionResetError):
             self._ours.send((ledgers, html))
@@ -71,7 +71,7 @@ class SparkAuditProcess:
         return answer
 
     def _waited(self, meanwhile: Callable[[], None]) -> bool:
-        """Whether there is an answer, or an end."""
+        """Wait; returns False if the process neither answers nor ends in time."""
         until = monotonic() + VERDICT_SECONDS_MAX
         while not self._ours.poll(NEWS_SECONDS):
             if monotonic() > until:
@@ -81,12 +81,12 @@ class SparkAuditProcess:
 
 
 def _sit(connection: Connection, log: Path) -> None:
-    """The judge's process."""
+    """The body of the process: start Spark, then audit once when asked."""
     end_with_parent(signal.SIGKILL)
     with log.open("ab") as said:
         os.dup2(said.fileno(), 1)
         os.dup2(said.fileno(), 2)
-    # Only here: the one who starts it need not have Spark loaded.
+    # Imported only here: the parent process need not load Spark.
     from tidemark.errors import TidemarkError
     from tidemark.spark.audit.audit import audit
     from tidemark.spark.audit.html import page
@@ -95,7 +95,7 @@ def _sit(connection: Connection, log: Path) -> None:
 
     try:
         spark = session("tidemark demo")
-        # The first job in Python is slow, whatever it is.
+        # The first job with Python workers is slow, whatever it does.
         spark.range(1).mapInArrow(_same, "id bigint").count()
         with suppress(EOFError):
             ledgers, html = connection.recv()

@@ -1,9 +1,9 @@
-"""The story that `./run demo` tells, act by act, on real processes.
+"""The story that `./run demo` plays, act by act, on real processes.
 
-A broker, a publisher at a visible rate, and durable subscribers with different selectors, each a process of
-its own. Subscribers leave, crash and return; the publisher crashes; the broker is killed with SIGKILL. All of
-them write ledgers; what is on screen comes from these, and so does the verdict at the end. An act more is a
-method, and a line in `acts`; with an archive the story has more of them (`archivedstory`).
+A broker, a publisher at a visible rate, and durable subscribers with different selectors are processes of
+their own. Subscribers leave, crash and return; the publisher crashes; the broker is killed with SIGKILL.
+The screen and the audit at the end are made from the ledgers of publisher and subscribers. Another act is a
+method and a line in `acts`; `archived_story.py` adds acts with an archive.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SELECTORS = {
     "blocks": "qty * price > 40000 AND NOT symbol LIKE 'D%'",
     "letters": "symbol IN ('AXLE', 'BOLT') AND price BETWEEN 10 AND 60",
 }
-#: Makes a trade large enough for its bytes to be worth a look.
+#: Extra bytes of a trade, so that sizes on disk are worth showing.
 PADDING_BYTES = 100
-#: How long the broker stays dead.
+#: How long the broker stays down after it was killed.
 DEAD_SECONDS = 1.0
-#: Without a terminal to draw on, how often a line says how far it is.
+#: Seconds between lines of progress where there is no terminal.
 NEWS_SECONDS = 2.0
 LOOK_SECONDS = 0.05
 BAR_CHARS = 30
@@ -48,16 +48,16 @@ BAR_CHARS = 30
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A part of the story. It finds what the acts before it left."""
+    """A part of the story, played on the processes that earlier acts started."""
 
     title: str
     play: Callable[[], None]
 
 
 class Story:
-    """One telling of the story."""
+    """The story without an archive."""
 
-    #: of its broker, `section__key`
+    #: settings of the broker, as `section__key`
     settings: Mapping[str, str] = {}
 
     def __init__(self, harness: ProcessHarness, console: Console, events: int, rate: float) -> None:
@@ -66,16 +66,16 @@ class Story:
         self._rate = rate
         self._began = monotonic()
         self._news_at = 0.0
-        #: what all publishers together have to publish, once the story is over
+        #: number of events that are published by the end of the story
         self.events = events
-        #: what became of whoever is not there
+        #: name of a process that is not running -> why: away, crashed or killed
         self._absent: dict[str, str] = {}
         self._broker: ManagedBroker = harness.broker(**self.settings)
         self._subscribers: dict[str, ManagedSubscriber] = {}
         self._desk: ManagedPublisher | None = None
 
     def tell(self) -> None:
-        """All acts. Then everything that will ever be delivered is in the ledgers, and nobody is left."""
+        """Play all acts. Afterwards the ledgers are complete and no client is running."""
         for act in self.acts():
             self._console.print(f"\n[bold]{act.title}[/]")
             act.play()
@@ -83,7 +83,7 @@ class Story:
     # The acts.
 
     def acts(self) -> list[Act]:
-        """In their order."""
+        """Returns the acts in their order."""
         return [
             Act("A broker, five durable subscribers, a publisher", self._open),
             Act("Subscribers leave, and one crashes", self._come_and_go),
@@ -132,10 +132,10 @@ class Story:
         for part in self._harness.subscribers:
             part.stop()
 
-    # What happens in them.
+    # What happens in the acts.
 
     def _at(self, share: float, happens: Callable[[], None]) -> None:
-        """As soon as this share of the trades is acknowledged."""
+        """Do something as soon as this share of the trades is acknowledged."""
         desk = self._publisher
         self._until(lambda: desk.acknowledged >= share * desk.count)
         happens()
@@ -205,7 +205,7 @@ class Story:
         self._say(f"published: {published}; consumed: {consumed}")
 
     def picture(self) -> Table:
-        """Everybody, and how far they are, as their ledgers say just now."""
+        """Returns a table of all processes with their numbers of events, from the ledgers as they are now."""
         table = Table(box=None, padding=(0, 2))
         for name in ("", "", "events", "selector"):
             table.add_column(name, justify="right" if name == "events" else "left")
@@ -222,7 +222,7 @@ class Story:
         return table
 
     def _servers(self) -> list[tuple[ManagedProcess, str, str]]:
-        """Who serves them all, with how many events, and what else there is to say."""
+        """Returns (process, number of events, remark) for each process that serves the clients."""
         return [(self._broker, "", "")]
 
     def _state(self, part: ManagedProcess) -> str:

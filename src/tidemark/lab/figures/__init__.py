@@ -1,1 +1,1 @@
-"""Figures: the papers' experiments, run here; what the papers found beside what is found here."""
+"""Figures: the experiments of the papers, run here, with the papers' findings beside ours."""

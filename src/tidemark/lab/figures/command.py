@@ -1,4 +1,4 @@
-"""What `tidemark lab` does, and prints."""
+"""The command `tidemark lab`: lists, runs and collects experiments, and prints their findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCS = Path("docs")
 
 
 def run(name: str, out: Path, *, real: bool, quick: bool, as_json: bool) -> int:
-    """List, collect or run; the exit code."""
+    """List, collect or run experiments; returns the exit code."""
     if name == "list":
         return _list(as_json)
     if name == "docs":

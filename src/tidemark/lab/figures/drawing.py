@@ -1,4 +1,4 @@
-"""Drawing: panels as a PNG, with matplotlib; without it (the extra `lab`) everything else still works."""
+"""Drawing: panels as a PNG, with matplotlib from the extra `lab`. Everything else works without it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ HINT = "there is no picture without matplotlib: pip install 'tidemark[lab]'"
 
 
 def can_draw() -> bool:
-    """Whether pictures can be made here."""
+    """Whether matplotlib is installed."""
     try:
-        import matplotlib  # noqa: F401  (only to see whether it is there)
+        import matplotlib  # noqa: F401  (only to see whether it is installed)
     except ModuleNotFoundError:
         return False
     return True
 
 
 def draw(panels: Sequence[Panel], title: str, path: Path) -> None:
-    """One picture, the panels below each other. Equal panels make equal files."""
-    # Not pyplot: it keeps state of its own and looks for a screen.
+    """Write one picture with the panels below each other. Equal panels make equal files."""
+    # Not pyplot, which keeps global state and looks for a screen.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

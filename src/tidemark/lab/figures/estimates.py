@@ -1,4 +1,4 @@
-"""Judging: the few statistics that findings are made of."""
+"""Estimates: the few statistics from which findings are computed."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from tidemark.lab.figures.table import Numbers
 
 @dataclass(frozen=True, slots=True)
 class FittedLine:
-    """y = at_zero + slope * x, and how much of the variance of y that explains."""
+    """y = at_zero + slope * x, and the share of the variance of y that it explains."""
 
     slope: float
     at_zero: float
     explained: float
 
     def reaches(self, y: float) -> float | None:
-        """The x at which it has this value; None if it never gets there."""
+        """Returns the x at which the line reaches y; None if it does not rise."""
         return (y - self.at_zero) / self.slope if self.slope > 0 else None
 
 
 def fitted(x: Numbers, y: Numbers) -> FittedLine:
-    """The line nearest to the points."""
+    """Returns the line with the least squared error."""
     slope, at_zero = np.polyfit(x, y, 1)
     rest, total = ((y - at_zero - slope * x) ** 2).sum(), ((y - y.mean()) ** 2).sum()
     return FittedLine(float(slope), float(at_zero), float(1 - rest / total) if total else 1.0)
 
 
 def rates(time: Numbers, value: Numbers) -> Numbers:
-    """How fast a value grows between each sample and the next."""
+    """Returns how fast a value grows between each sample and the next."""
     return np.diff(value) / np.diff(time)
 
 
 def slope_between(time: Numbers, value: Numbers, begin: float, end: float) -> float:
-    """How fast a value grew over a time, from its values at both ends."""
+    """Returns how fast a value grew from `begin` to `end`; 0 if that is no time."""
     if end <= begin:
         return 0.0
     low, high = np.interp([begin, end], time, value)
@@ -44,9 +44,9 @@ def slope_between(time: Numbers, value: Numbers, begin: float, end: float) -> fl
 
 
 def median_interval(values: Numbers, doubt: float = 0.05) -> tuple[float, float]:
-    """Where the median of what was sampled lies, but for this much doubt; from minus to plus infinity if few.
+    """Returns an interval that contains the median with probability 1 - `doubt`; infinite for few values.
 
-    By the ranks of the values: nothing is assumed of how they are distributed.
+    The interval follows from the ranks of the values: no distribution is assumed.
     """
     ordered, count = np.sort(values), len(values)
     below, rank = 0.0, 0
@@ -59,5 +59,5 @@ def median_interval(values: Numbers, doubt: float = 0.05) -> tuple[float, float]
 
 
 def quantile(values: Numbers, part: float) -> float:
-    """NaN without values."""
+    """Returns the quantile; NaN without values."""
     return float(np.quantile(values, part)) if len(values) else float("nan")

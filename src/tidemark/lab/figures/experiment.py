@@ -1,8 +1,8 @@
-"""Experiment: one run of the laboratory, and the figures that are drawn from its tables and judged by them.
+"""Experiment: a measurement that writes tables, and the figures that are made from the tables.
 
-A run measures and writes tables; that is all it does. What a figure shows, what it says was found here and
-whether the paper's finding holds is computed from the tables as they were read back from their files: a
-page can be made again from its CSV, and nothing in it was typed in.
+A run only measures and writes tables. What a figure shows, what was found here and whether the paper's
+finding holds is computed from the tables as they are read back from their files. So a page can be made again
+from its CSV files, and nothing in it was typed in.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Literal
 
 from tidemark.lab.figures.table import Numbers, Table
 
-#: The table in which a run says how it was set: what, value.
+#: Name of the table with the settings of a run: what, value.
 SETTING = "setting"
-#: Everything that a run has measured, by name.
+#: name of a table -> table: everything that a run has measured
 Tables = Mapping[str, Table]
-#: Measure, in full or (True) with less effort, and say now and then how it goes.
+#: Measures, quickly if the first argument is True, and reports progress through the second.
 Measure = Callable[[bool, Callable[[str], None]], Sequence[Table]]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One thing that the paper found or we promise, what was found here, and whether that bears it out.
+    """A finding of the paper, or a promise of ours, beside what was found here, and whether it holds.
 
-    None: what was measured varies too much to say.
+    `holds` is None if the measurements vary too much to tell.
     """
 
     paper: str
@@ -34,7 +34,7 @@ class Comparison:
 
     @property
     def word(self) -> str:
-        """In a word or three."""
+        """The result in a few words."""
         return {True: "holds", False: "does not hold", None: "cannot be told"}[self.holds]
 
 
@@ -56,7 +56,7 @@ class Panel:
     x: str
     y: str
     series: Sequence[PlotSeries]
-    #: spans of x that are shaded, with what they are
+    #: (from x, to x, label) of spans that are shaded
     spans: Sequence[tuple[float, float, str]] = ()
 
 
@@ -64,14 +64,14 @@ class Panel:
 class Figure:
     """A figure of a paper, or one of our own."""
 
-    #: of its files
+    #: name of its files
     name: str
     title: str
-    #: which paper, which figure
+    #: paper and number of the figure
     source: str
     draw: Callable[[Tables], Sequence[Panel]]
     compare: Callable[[Tables], Sequence[Comparison]]
-    #: no paper has it: what is judged is what we promise
+    #: the figure is of no paper, and compares with what we promise
     is_ours: bool = False
 
 
@@ -81,23 +81,23 @@ class Experiment:
 
     name: str
     about: str
-    #: how the experiment is like the paper's, and how it is not
+    #: how the experiment resembles the paper's, and how it differs
     method: str
     figures: Sequence[Figure]
-    #: on simulated time, on real processes; None where it makes no sense
+    #: the measurement on simulated time, and on real processes; None where there is none
     simulated: Measure | None
     real: Measure | None = None
-    #: where the real one is done in another way
+    #: the method on real processes, where it differs
     real_method: str = ""
 
 
 def prose(text: str) -> str:
-    """A text that was written over several lines, as one."""
+    """Returns a text of several lines as one line."""
     return " ".join(text.split())
 
 
 def verdict(findings: Sequence[Comparison]) -> str:
-    """Does what the paper found hold here?"""
+    """Returns in a few words whether the findings hold."""
     words = [each.word for each in findings]
     if len(set(words)) == 1:
         return words[0]
@@ -107,13 +107,13 @@ def verdict(findings: Sequence[Comparison]) -> str:
 
 
 def settings(tables: Tables) -> dict[str, str]:
-    """How the run was set."""
+    """Returns the settings of a run."""
     table = tables[SETTING]
     return dict(zip(table.words("what"), table.words("value"), strict=True))
 
 
 def setting(**values: object) -> Table:
-    """The table that says how a run was set; underscores in names become spaces."""
+    """Returns the table of settings; underscores in names become spaces."""
     table = Table(SETTING, ("what", "value"))
     for name, value in values.items():
         table.add(name.replace("_", " "), str(value))

@@ -1,8 +1,8 @@
-"""Idle links: what brokers say to each other while nothing happens, link by link, and what bounds it.
+"""Idle links: what brokers send each other while there are no events, link by link, and its bound.
 
-Silence of a pubend goes down its way once a beat, of which there are ever fewer while nothing happens; each
-host answers with how far it is. So for each pubend a link carries no more than one frame a beat down and one
-for each host up, however many subscribers there are.
+A pubend sends silence down its tree once a heartbeat; heartbeats get rarer while there are no events. Each
+host answers with its release. So for each pubend a link carries at most one frame a heartbeat downstream and
+one for each host upstream, however many subscribers there are.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ each side asks when it has heard nothing for links.ping, and is answered.
 PUBENDS = ("q1", "q2", "q3")
 HOSTS = ("s1", "s2", "s3")
 LINKS = "links"
-#: A silence, or a release with the row of a host.
+#: The largest frame of silence, or of a release with the row of a host.
 FRAME_BYTES_MAX = 64
-#: After the last event beats become rare within this.
+#: Seconds after the last event until heartbeats are at their rarest.
 CALM_S = 15.0
 
 
 class IdleOverlay:
-    """An overlay on which something has happened, and nothing does any more."""
+    """A simulated overlay that has had events and is idle now."""
 
     def __init__(self, subscribers_a_host: int) -> None:
         self._overlay = SimulatedOverlay(
@@ -65,7 +65,7 @@ class IdleOverlay:
         self._bytes[which] += size_of(encode(frame))
 
     def counted(self, seconds: float) -> list[tuple[str, str, str, float, float]]:
-        """Sender, receiver, kind, frames and bytes a second, from now on for so long."""
+        """Run for `seconds`; returns (sender, receiver, kind, frames a second, bytes a second)."""
         self._frames.clear()
         self._bytes.clear()
         self._overlay.run(self._overlay.now + seconds)
@@ -75,12 +75,12 @@ class IdleOverlay:
         ]
 
     def finish(self) -> None:
-        """Everyone had everything, once and in order, or it is an error."""
+        """Check that every subscriber got everything once and in order."""
         self._overlay.finish()
 
 
 def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
-    """With few subscribers and with more."""
+    """Measure an idle overlay with few subscribers and one with more."""
     seconds, numbers = (20.0, (1, 4)) if quick else (60.0, (1, 20))
     table = Table(LINKS, ("subscribers", "sender", "receiver", "kind", "frames_a_second", "bytes_a_second"))
     for number in numbers:
@@ -89,7 +89,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
         for row in overlay.counted(seconds):
             table.add(number, *row)
         overlay.finish()
-    # Both sides may ask.
+    # Both sides of a link may ping.
     pings = 2 * SECOND / LinksSection().ping
     ping_bytes = size_of(encode(Ping(SECOND))) + size_of(encode(Pong(SECOND)))
     said = setting(
@@ -104,7 +104,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
 
 
 def _by_link(tables: Tables, subscribers: int, column: str) -> dict[str, float]:
-    """Of each link, both ways together."""
+    """Returns link -> the sum of a column over both directions."""
     table = tables[LINKS].where(subscribers=subscribers)
     found: dict[str, float] = {}
     for a, b, value in zip(
@@ -116,13 +116,13 @@ def _by_link(tables: Tables, subscribers: int, column: str) -> dict[str, float]:
 
 
 def _numbers(tables: Tables) -> tuple[int, int]:
-    """Subscribers at each host: few, more."""
+    """Returns the smaller and the larger number of subscribers at each host."""
     found = tables[LINKS].numbers("subscribers")
     return int(found.min()), int(found.max())
 
 
 def _bound(tables: Tables) -> float:
-    """Frames a second."""
+    """Returns the bound of a link in frames a second."""
     said = settings(tables)
     return int(said["pubends"]) * (1 + int(said["hosts"])) / float(said["beat seconds"])
 

@@ -1,4 +1,4 @@
-"""Laboratory: runs an experiment and leaves tables, pictures and pages in a directory of its own."""
+"""Laboratory: runs experiments, and writes their tables, pictures and pages to a directory each."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ OUT = Path("out")
 
 @dataclass(frozen=True, slots=True)
 class FigureOutcome:
-    """A figure as it came out."""
+    """A figure that was made, with its findings and files."""
 
     figure: Figure
     findings: Sequence[Comparison]
     page: Path
-    #: None where pictures cannot be made
+    #: None without matplotlib
     picture: Path | None
 
     @property
     def verdict(self) -> str:
-        """In a few words."""
+        """Whether the findings hold, in a few words."""
         return verdict(self.findings)
 
 
 def directory_of(experiment: Experiment, out: Path, *, real: bool) -> Path:
-    """Where the files of a run go."""
+    """Returns the directory for the files of a run."""
     return out / (f"{experiment.name}-real" if real else experiment.name)
 
 
 def run(
     experiment: Experiment, out: Path, say: Callable[[str], None], *, real: bool = False, quick: bool = False
 ) -> list[FigureOutcome]:
-    """Measure, write the tables, and make the figures from what was written."""
+    """Measure, write the tables, and make the figures from the written tables; returns the figures."""
     measure = experiment.real if real else experiment.simulated
     assert measure is not None
     circumstances = _circumstances(real=real, quick=quick)
@@ -57,7 +57,7 @@ def run(
 
 
 def _circumstances(*, real: bool, quick: bool) -> list[tuple[str, str]]:
-    """What a reader has to know besides: how much of the machine was left, whether it was only a try."""
+    """Returns settings that a reader must know: a quick run, the cores and load of the machine."""
     found = [("effort", "quick")] if quick else []
     if real:
         found += [("cores", str(os.cpu_count())), ("load average before", f"{os.getloadavg()[0]:.1f}")]
@@ -65,7 +65,7 @@ def _circumstances(*, real: bool, quick: bool) -> list[tuple[str, str]]:
 
 
 def make(experiment: Experiment, directory: Path, *, real: bool) -> list[FigureOutcome]:
-    """Pictures and pages from the tables in a directory."""
+    """Make pictures and pages from the tables in a directory; returns the figures."""
     tables = read_all(directory)
     return [_make(experiment, figure, tables, directory, real=real) for figure in experiment.figures]
 
@@ -83,7 +83,7 @@ def _make(
 
 
 def collect(experiments: Sequence[Experiment], out: Path, docs: Path) -> int:
-    """All runs that are there, as one page with its pictures beside it; how many figures that are."""
+    """Write all runs in `out` as the one page docs/figures.md with its pictures; returns how many figures."""
     runs = [
         (each, real, read_all(place))
         for each in experiments

@@ -1,4 +1,4 @@
-"""Page: what a figure says, as markdown: its picture, the paper's findings beside ours, how it was run."""
+"""Pages: a figure as markdown, with its picture, the paper's findings beside ours, and how it was run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tidemark.lab.figures.experiment import Experiment, Figure, Tables, settings, verdict
 
 INTRODUCTION = (
-    "Every verdict is computed from the CSV files of the run. `./run lab NAME [--real]` makes them anew in "
-    "`out/`, `./run lab docs` this page from what is there."
+    "Every verdict on this page is computed from the CSV files of a run. `./run lab NAME [--real]` runs an "
+    "experiment again and writes its files to `out/`; `./run lab docs` makes this page from them."
 )
 GENERATED = "<!-- Made by `tidemark lab` from the CSV files of a run; do not edit. -->"
 
@@ -16,7 +16,7 @@ GENERATED = "<!-- Made by `tidemark lab` from the CSV files of a run; do not edi
 def page_of(
     experiment: Experiment, figure: Figure, tables: Tables, picture: str | None, *, real: bool
 ) -> str:
-    """The page of one figure."""
+    """Returns the page of one figure."""
     lines = [GENERATED, f"# {figure.title}", "", *section_of(experiment, figure, tables, picture, real=real)]
     lines += ["", "## How it was run", "", *method_of(experiment, tables, real=real), ""]
     lines += [f"Data: {', '.join(f'`{name}.csv`' for name in sorted(tables))}."]
@@ -26,7 +26,7 @@ def page_of(
 def section_of(
     experiment: Experiment, figure: Figure, tables: Tables, picture: str | None, *, real: bool
 ) -> list[str]:
-    """Verdict, findings and picture."""
+    """Returns the lines with verdict, findings and picture of a figure."""
     findings = figure.compare(tables)
     where = "real processes" if real else "simulated"
     command = f"./run lab {experiment.name}{' --real' if real else ''}"
@@ -42,13 +42,13 @@ def section_of(
 
 
 def method_of(experiment: Experiment, tables: Tables, *, real: bool) -> list[str]:
-    """How the run was like the paper's, and its setting."""
+    """Returns the lines with the method of a run and its settings."""
     said = ", ".join(f"{what} {value}" for what, value in settings(tables).items())
     return [(experiment.real_method if real else "") or experiment.method, "", f"Setting: {said}."]
 
 
 def collected(sections: Sequence[tuple[Experiment, bool, Tables, dict[str, str | None]]]) -> str:
-    """One page with all figures of all runs; `sections`: experiment, real, tables, figure -> picture."""
+    """Returns the page of all runs; `sections` has (experiment, real, tables, figure -> picture) of each."""
     lines = [GENERATED, "# The papers' figures, run here", "", INTRODUCTION, ""]
     lines += ["| figure | | where | verdict |", "|---|---|---|---|"]
     for experiment, real, tables, _ in sections:

@@ -1,7 +1,7 @@
-"""RealStage: two broker processes, and publishers and subscribers of them in this one.
+"""RealOverlay: two broker processes, and their publishers and subscribers in this process.
 
-Every subscriber has a connection of its own, holds its token, and checks as it goes: the events of a pubend
-are numbered, and it must get the ones it wants once and in order.
+Every subscriber has a connection of its own, holds its token, and checks what it gets: the events of a pubend
+are numbered, and a subscriber must get the ones it wants once and in order.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ TOPIC = "lab.load"
 SCHEMA = "[n: long, kind: string, payload: bytes]"
 PAYLOAD = bytes(222)
 KINDS = "abcd"
-#: How often a publisher has its turn, and a subscriber acknowledges.
+#: Seconds between the bursts of a publisher, and between acknowledgements of a subscriber.
 TURN_SECONDS, ACK_SECONDS = 0.01, 0.1
 ASK_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0
 
 
 class LoadPublisher:
-    """Publishes to one pubend at a rate, until told to stop; event n has the kind n modulo 4."""
+    """Publishes to one pubend at a rate until `stop`; event n has the kind n modulo 4."""
 
     def __init__(self, client: Client, rate: float) -> None:
         self._client = client
@@ -45,7 +45,7 @@ class LoadPublisher:
         self._is_over = False
 
     async def run(self) -> None:
-        """Until `stop`; returns when all is acknowledged."""
+        """Publish until `stop`; returns when every event is acknowledged."""
         loop, under_way = asyncio.get_running_loop(), set[asyncio.Future[int | None]]()
         begin = loop.time()
         while not self._is_over:
@@ -60,12 +60,12 @@ class LoadPublisher:
         await asyncio.gather(*under_way)
 
     def stop(self) -> None:
-        """No more events."""
+        """Publish no more events."""
         self._is_over = True
 
 
 class LoadSubscriber:
-    """A subscriber of one kind of event, in all pubends; one that is not durable must not leave."""
+    """A subscriber of one kind of event in all pubends; one that is not durable must not leave."""
 
     def __init__(
         self, name: str, kind: str, url: str, pubends: Sequence[str], *, is_durable: bool = True
@@ -78,21 +78,21 @@ class LoadSubscriber:
         self._token: CheckpointToken | None = None
         self._client: Client | None = None
         self._task: asyncio.Task[None] | None = None
-        #: pubend -> number of the last event, and tick of the last event on this connection
+        #: pubend -> number of the last event; and pubend -> tick of the last event on this connection
         self.last = dict.fromkeys(pubends, KINDS.index(kind) - len(KINDS))
         self._told: dict[str, int] = {}
-        #: when it left and returned (time of day), while it has not caught up
+        #: time of day at which it left; and (left, returned) while it has not caught up
         self._left = 0.0
         self._absence: tuple[float, float] | None = None
         self.caught_up: Callable[[str, float, float, float], None] = lambda *_: None
 
     @property
     def is_catching_up(self) -> bool:
-        """It was away, and has not been told all up to its return."""
+        """Whether it was away and has not yet got everything up to its return."""
         return self._absence is not None
 
     async def come(self) -> None:
-        """Connect, and go on from its token."""
+        """Connect and go on from the token."""
         if self._left:
             self._absence = self._left, time()
         self._told.clear()
@@ -105,12 +105,12 @@ class LoadSubscriber:
         self._task = asyncio.create_task(self._read(await made))
 
     async def started(self) -> None:
-        """Wait until it has started in every pubend."""
+        """Wait until the subscription has started in every pubend."""
         while self._token is None or not set(self._pubends) <= set(self._token):
             await asyncio.sleep(TURN_SECONDS)
 
     async def leave(self) -> None:
-        """Disconnect; what was not acknowledged is still in its token."""
+        """Disconnect; the token is kept."""
         self._left = time()
         if self._task is not None:
             self._task.cancel()
@@ -147,16 +147,16 @@ class LoadSubscriber:
                 self.caught_up(self.name, left, returned, time() - returned)
 
     def failure(self) -> BaseException | None:
-        """What ended its reading, if something did."""
+        """Returns the exception that ended its reading, if there is one."""
         done = self._task is not None and self._task.done() and not self._task.cancelled()
         return self._task.exception() if done and self._task is not None else None
 
 
 class RealOverlay:
-    """phb - shb as processes; `async with` starts them and ends everything."""
+    """The processes phb, which hosts publishers, and shb, which hosts subscribers, in an `async with`."""
 
     def __init__(self, pubends: Sequence[str], **settings: str) -> None:
-        """`settings` are those of both brokers, as `storage__durability="os"`."""
+        """`settings` are settings of both brokers, as `storage__durability="os"`."""
         self._pubends = tuple(pubends)
         self._settings = {name.replace("__", "."): value for name, value in settings.items()}
         self.publishers: list[LoadPublisher] = []
@@ -181,7 +181,7 @@ class RealOverlay:
 
     @property
     def brokers(self) -> tuple[ManagedBroker, ManagedBroker]:
-        """Publisher hosting, subscriber hosting."""
+        """The publisher hosting and the subscriber hosting broker."""
         return self.phb, self.shb
 
     async def __aexit__(self, *_: object) -> None:
@@ -202,13 +202,13 @@ class RealOverlay:
         return "\n".join(lines) + "\n"
 
     async def client(self, broker: ManagedBroker, **more: Any) -> Client:
-        """A client that is closed in the end."""
+        """Returns a connected client that is closed at the end."""
         made = await connect(broker.url, timeout=PATIENCE_SECONDS, **more)
         self._clients.append(made)
         return made
 
     async def populate(self, subscribers: int, events_a_second: float, *, are_durable: bool = True) -> None:
-        """Subscribers come and start, then publishers begin, one at each pubend."""
+        """Start the subscribers, then a publisher at each pubend."""
         makers = [await self.client(self.phb, pubend=pubend) for pubend in self._pubends]
         await makers[0].create_topic(TOPIC, SCHEMA)
         for number in range(subscribers):
@@ -225,14 +225,14 @@ class RealOverlay:
         self._tasks += [asyncio.create_task(each.run()) for each in self.publishers]
 
     async def ask(self, client: Client, question: Question[Answered]) -> Answered | None:
-        """An administrator's question; None if the broker does not answer."""
+        """Ask an administrator's question; returns None if the broker does not answer."""
         try:
             return await client.ask(question, timeout=ASK_SECONDS)
         except ClientError:
             return None
 
     async def finish(self) -> None:
-        """No more events; AssertionError unless everyone has got all of its own, once and in order."""
+        """Stop publishing; AssertionError unless every subscriber gets its events once and in order."""
         for publisher in self.publishers:
             publisher.stop()
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -252,5 +252,5 @@ class RealOverlay:
 
 
 def _next_of(kind: int, number: int) -> int:
-    """The first event of a kind from this number on."""
+    """Returns the number of the first event of a kind from `number` on."""
     return number + (kind - number) % len(KINDS)

@@ -1,7 +1,7 @@
-"""SimStage: a simulated overlay for an experiment, with publishers at a steady pace, subscribers and probes.
+"""SimulatedOverlay: an overlay in the simulator for an experiment, with steady publishers and subscribers.
 
-Everything that an experiment does to the simulator, or learns from it, goes through here. The simulator's own
-checks are on: an experiment in which something is lost, repeated or out of order ends with a ViolationError.
+Experiments use the simulator only through this module. The checks of the simulator are on: an experiment in
+which an event is lost, repeated or out of order ends with a ViolationError.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from tidemark.sim.world.world import World
 from tidemark.wire.answers import Answered, Question
 from tidemark.wire.frames import Answer, Ask, ClientFrame, Deliver, PeerFrame
 
-#: Links take this long, in microseconds, and lose nothing unless an experiment says so.
+#: Links delay frames by 1 ms and lose nothing.
 STEADY = LinkFaults(delay_min=1_000, delay_max=1_000)
-#: Before anything is measured: topics are declared, subscribers have started.
+#: Seconds until topics are declared and subscribers have started, before anything is measured.
 SETTLE_S = 2.0
 COMMIT_S = 0.1
 CREDIT_BYTES = 1 << 20
-#: At the end everybody has everything within this, or never will.
+#: Seconds within which every subscriber must have got everything at the end.
 REST_S = 60.0
 
 
 @dataclass
 class ObservedSubscriber(SimSubscriber):
-    """A subscriber that says what it hears, when it hears it."""
+    """A subscriber of the simulator that calls `on_deliver` for every delivery."""
 
     on_deliver: Callable[[ObservedSubscriber, Deliver], None] = lambda _, __: None
-    #: pubend -> the tick up to which it was told, also before it has committed
+    #: pubend -> the tick up to which it got everything, committed or not
     told: dict[str, int] = field(default_factory=dict)
 
     def come_to(self, machine: str) -> None:
-        """Come to this broker, wherever it was before."""
+        """Connect to this broker, wherever the subscriber was before."""
         self._move(machine)
         self.come()
 
     def receive(self, frame: ClientFrame) -> None:
-        """As a subscriber does; then say so."""
+        """Handle a frame, then report a delivery."""
         super().receive(frame)
         if isinstance(frame, Deliver):
             self.told[frame.pubend] = frame.upto
@@ -53,12 +53,12 @@ class ObservedSubscriber(SimSubscriber):
 
 
 class SimulatedOverlay:
-    """See above. Times are seconds since the start, ticks are turned into such times by `time_of`."""
+    """A simulated overlay. Times are seconds since its start; `time_of` converts ticks to them."""
 
     def __init__(self, plan: WorldPlan, seed: int = 1) -> None:
         self.world = World(plan, seed)
         self._start = self.world.engine.now
-        #: key of an event -> when its publisher made it
+        #: key of an event -> the time at which it was published
         self.published: dict[str, float] = {}
         self.subscribers: list[ObservedSubscriber] = []
         self._is_publishing = True
@@ -69,15 +69,15 @@ class SimulatedOverlay:
         return (self.world.engine.now - self._start) / SECOND
 
     def time_of(self, tick: int) -> float:
-        """When a tick was, in seconds since the start."""
+        """Returns the time of a tick in seconds since the start."""
         return (tick - self._start) / SECOND
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do it at this time."""
+        """Schedule an action."""
         self.world.engine.at(self._start + round(seconds * SECOND), action)
 
     def every(self, seconds: float, action: Callable[[], None], first: float = 0.0) -> None:
-        """Do it again and again, for as long as the world runs."""
+        """Repeat an action for as long as the world runs."""
 
         def again() -> None:
             action()
@@ -86,16 +86,16 @@ class SimulatedOverlay:
         self.at(max(first, self.now), again)
 
     def run(self, until: float) -> None:
-        """Let time pass up to then."""
+        """Let simulated time pass until then."""
         self.world.engine.run(self._start + round(until * SECOND))
 
-    # People.
+    # Clients.
 
     def publisher(self, pubend: str, machine: str, every: float, first: float = SETTLE_S / 2) -> SimPublisher:
-        """A publisher of an event every so many seconds, until `stop_publishing`."""
+        """Start a publisher of an event every `every` seconds, until `stop_publishing`."""
         world = self.world
         name = f"pub{len(world.publishers)}"
-        # Its events are its own: another publisher more or less does not change them.
+        # A generator of its own: its events do not depend on other publishers.
         made = SimPublisher(world, name, pubend, machine, Random(name), world.plan.validities)
         world.publishers.append(made)
         made.connect()
@@ -109,22 +109,22 @@ class SimulatedOverlay:
         return made
 
     def stop_publishing(self) -> None:
-        """No more events from now on."""
+        """Publish no more events."""
         self._is_publishing = False
 
     def subscriber(
         self, name: str, machine: str, selector: str = "", *, credit: int = CREDIT_BYTES
     ) -> ObservedSubscriber:
-        """A durable subscriber that holds its token and commits ten times a second; it has not come yet."""
+        """Returns a durable subscriber that holds its token, commits every COMMIT_S, and has not come yet."""
         made = ObservedSubscriber(self.world, name, machine, "t.>", selector, Random(name), credit)
         self.world.subscribers.append(made)
         self.subscribers.append(made)
-        # Not all in the same instant.
+        # Spread over time, so that not all commit in the same instant.
         self.every(COMMIT_S, made.commit, self.now + COMMIT_S * (len(self.subscribers) % 10) / 10)
         return made
 
     def latencies(self, frame: Deliver) -> list[tuple[float, float]]:
-        """(published, latency) of each event of a frame that arrives now, in seconds."""
+        """Returns (time of publishing, latency) in seconds of each event of a frame that arrives now."""
         if frame.batch is None:
             return []
         keys = [self.world.key_of(frame.batch, row) for row in range(frame.batch.count)]
@@ -139,10 +139,10 @@ class SimulatedOverlay:
         every: float,
         heard: Callable[[float, Answered], None],
     ) -> None:
-        """Ask a broker an administrator's question again and again, while it is up; `heard(time, answer)`."""
+        """Ask a broker an administrator's question repeatedly while it is up; calls `heard(time, answer)`."""
         RepeatedQuery(self, machine, question, heard).begin(every)
 
-    # What passes, and what is kept.
+    # Frames on the way, and stored events.
 
     def listen(
         self,
@@ -150,7 +150,7 @@ class SimulatedOverlay:
         to_client: Callable[[str, ClientFrame], None],
         from_client: Callable[[str, ClientFrame], None],
     ) -> None:
-        """Hear of every frame that is sent: from broker to broker, and between a broker and its clients."""
+        """Call the functions for every frame between brokers, from a broker to a client, and back."""
         world, places = self.world, dict[int, str]()
         send, connect, tell, say = world.network.send, world.connect, world.to_client, world.to_broker
 
@@ -177,7 +177,7 @@ class SimulatedOverlay:
         world.to_broker = on_say  # type: ignore[method-assign]  # a hook
 
     def logged(self, machine: str) -> int:
-        """Events in the logs of the pubends of a machine that were not let go."""
+        """Returns the number of events in the logs of a machine's pubends that are not released."""
         world, far = self.world, self.world.latest
         here = [pubend for pubend, host in world.plan.pubends.items() if host == machine]
         return sum(
@@ -185,11 +185,11 @@ class SimulatedOverlay:
         )
 
     def remembered_bytes(self, machine: str) -> int:
-        """What a machine's broker remembers of all streams."""
+        """Returns the bytes in the windows of a machine's broker."""
         return sum(size for _, size in self.world.machines[machine].window_bytes())
 
     def finish(self) -> None:
-        """Come to rest and be judged: everyone has everything, once and in order."""
+        """Stop publishing, let the world rest, and check it; ViolationError if a promise was broken."""
         self.stop_publishing()
         for subscriber in self.subscribers:
             subscriber.come()
@@ -206,7 +206,7 @@ class SimulatedOverlay:
 
 
 class RepeatedQuery(Generic[Answered]):
-    """An administrator who keeps asking one broker the same."""
+    """Asks one broker the same administrator's question again and again."""
 
     def __init__(
         self,
@@ -221,11 +221,11 @@ class RepeatedQuery(Generic[Answered]):
         self._heard = heard
         self._client: int | None = None
         self._ticket = 0
-        #: ticket -> when it was asked; answers come in the order of questions, some after further ones
+        #: ticket -> the time of the question; several questions may be unanswered
         self._asked: dict[int, float] = {}
 
     def begin(self, every: float) -> None:
-        """From now on."""
+        """Begin to ask, every `every` seconds."""
         self._overlay.every(every, self._ask, self._overlay.now)
 
     def _ask(self) -> None:

@@ -1,4 +1,4 @@
-"""Table: rows of numbers and words under named columns, written as CSV and read back the same."""
+"""Table: rows of numbers and words under named columns, written as CSV files and read from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Cell = str | float | int | None
 
 @dataclass(slots=True)
 class Table:
-    """A cell without a value is empty in the file, and NaN as a number."""
+    """Named columns. A cell without a value is empty in the file, and NaN as a number."""
 
     name: str
     columns: tuple[str, ...]
@@ -36,7 +36,7 @@ class Table:
         return [str(cell) for cell in self._cells(column)]
 
     def where(self, **wanted: Any) -> Table:
-        """The rows that have these values; numbers compare as numbers."""
+        """Returns a table of the rows that have these values; numbers compare as numbers."""
         places = [(self.columns.index(name), value) for name, value in wanted.items()]
         rows = [row for row in self.rows if all(_same(row[at], value) for at, value in places)]
         return Table(self.name, self.columns, rows)
@@ -46,7 +46,7 @@ class Table:
         return [row[at] for row in self.rows]
 
     def write(self, directory: Path) -> Path:
-        """As CSV; numbers with six digits after the point at the most, so that equal runs are equal files."""
+        """Write the CSV file; numbers have at most six decimals, so that equal runs make equal files."""
         path = directory / f"{self.name}.csv"
         with path.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -56,7 +56,7 @@ class Table:
 
 
 def read(path: Path) -> Table:
-    """A table as it was written; what was a number can be read as one."""
+    """Read a table; `numbers` converts its cells."""
     with path.open(newline="") as file:
         reader = csv.reader(file)
         columns = tuple(next(reader))
@@ -69,7 +69,7 @@ def read_all(directory: Path) -> dict[str, Table]:
 
 
 def mean_by(table: Table, key: str, value: str) -> tuple[Numbers, Numbers]:
-    """Distinct keys in order, and the mean value of each."""
+    """Returns the distinct keys in order, and the mean value of each."""
     keys, values = table.numbers(key), table.numbers(value)
     distinct = np.unique(keys)
     return distinct, np.array([values[keys == each].mean() for each in distinct])

@@ -1,13 +1,14 @@
-"""Parties: a broker, a publisher, a subscriber, each a process that may be killed and started again.
+"""Client processes: a publisher, a subscriber or a broker that may be killed and started again.
 
-    python -m tidemark.lab.processes.client_processes publish --url URL --name desk --ledger desk.jsonl
-    --count 5000 --rate 400 python -m tidemark.lab.processes.client_processes subscribe --url URL --name audit
-    --ledger audit.sqlite --where "price > 10" python -m tidemark.lab.processes.client_processes broker --set
-    storage.data_dir=data
+    python -m tidemark.lab.processes.client_processes publish --url URL --name desk \\
+        --ledger desk.jsonl --count 5000 --rate 400
+    python -m tidemark.lab.processes.client_processes subscribe --url URL --name audit \\
+        --ledger audit.sqlite --where "price > 10"
+    python -m tidemark.lab.processes.client_processes broker --set storage.data_dir=data
 
 A publisher that is started again first publishes, under their old numbers, the events whose outcome its
-ledger does not know; a durable subscriber goes on from the token in its ledger. `--die` is SIGKILL from the
-inside, for moments that nobody could hit from the outside. Each ends when the process that started it does.
+ledger does not know. A durable subscriber goes on from the token in its ledger. With `--die` a process sends
+itself SIGKILL at a moment that could not be hit from outside. Every process ends when its parent does.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ SCHEMA = "[symbol: string, price: double, qty: int, note: string]"
 SYMBOLS = ("ACME", "AXLE", "BOLT", "CRAB", "DUNE")
 PUBEND = "main"
 
-#: Published and not acknowledged.
+#: Events that may be published and not yet acknowledged.
 UNDER_WAY_EVENTS_MAX = 200
-#: How often a publisher with a rate has its turn; how many events go at once without one.
+#: Seconds between the bursts of a publisher with a rate; events in a burst of one without a rate.
 TURN_SECONDS = 0.05
 BURST_EVENTS = 100
 POLL_SECONDS = 0.01
 
-#: Where a party can be told to die.
+#: Places at which a process can be told to kill itself.
 INTENDED = "intended"  # in the publisher's ledger, not sent
 ACKNOWLEDGED = "acknowledged"  # on the broker's disk, not in the publisher's ledger
 CONSUMED = "consumed"  # in the subscriber's transaction, not committed
@@ -57,20 +58,20 @@ COMMITTED = "committed"  # committed, not acknowledged to the broker
 
 
 class SelfKill:
-    """SIGKILL by one's own hand, at a place, at the first event from a number on; `N:PLACE`."""
+    """Parses `N:PLACE`: the process kills itself at the place, at the first event numbered N or higher."""
 
     def __init__(self, text: str) -> None:
         number, _, self._place = text.partition(":")
         self._number = int(number or 0)
 
     def at(self, place: str, number: int) -> None:
-        """This place is reached with this event."""
+        """The process has reached this place with this event."""
         if place == self._place and number >= self._number:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def trade(publisher: str, number: int, padding: int = 0) -> Line:
-    """The fields of a publisher's nth event, the same each time; `padding` bytes larger than it must be."""
+    """Returns the fields of a publisher's nth event, the same each time, with `padding` extra bytes."""
     chance = Random(f"{publisher}-{number}")
     return {
         "symbol": chance.choice(SYMBOLS),
@@ -81,7 +82,7 @@ def trade(publisher: str, number: int, padding: int = 0) -> Line:
 
 
 class LedgerPublisher:
-    """Publishes up to a number of events, at a rate; what its ledger leaves open comes first."""
+    """Publishes up to a number of events, at a rate; events without an outcome in the ledger come first."""
 
     def __init__(self, given: argparse.Namespace, client: Client, ledger: PublisherLedger) -> None:
         self._given = given
@@ -92,7 +93,7 @@ class LedgerPublisher:
         self._problem = ""
 
     async def run(self) -> int:
-        """0 when everything is acknowledged, 1 when something is not known: start it again."""
+        """Returns 0 when every event is acknowledged, 1 when an outcome is unknown and it must run again."""
         self._send(self._ledger.unsettled)
         while self._ledger.next_sequence <= self._given.count and not self._problem:
             self._turn()
@@ -115,7 +116,7 @@ class LedgerPublisher:
 
     def _send(self, publications: Iterable[Publication]) -> None:
         for each in publications:
-            # Once one has failed the numbers behind it cannot be taken: they wait for the next life.
+            # Once an event has failed, later numbers would be refused: they wait for the next life.
             if self._problem:
                 return
             try:
@@ -142,7 +143,7 @@ class LedgerPublisher:
 
 
 class LedgerSubscriber:
-    """Consumes until it is told to leave."""
+    """Consumes until its task is cancelled."""
 
     def __init__(
         self, given: argparse.Namespace, ledger: DurableSubscriberLedger | PlainSubscriberLedger
@@ -153,7 +154,7 @@ class LedgerSubscriber:
         self._events = 0
 
     async def run(self, client: Client) -> None:
-        """Subscribe, and write down what comes."""
+        """Subscribe, and write every event and gap to the ledger."""
         given, ledger = self._given, self._ledger
         async with client.subscribe(
             given.topic,
@@ -184,7 +185,7 @@ class LedgerSubscriber:
 
 
 async def publish(given: argparse.Namespace) -> int:
-    """The publisher's process."""
+    """Run the publisher; returns the exit code."""
     ledger = PublisherLedger(given.ledger, given.name, given.pubend, given.topic)
     try:
         client = await connect(
@@ -198,7 +199,7 @@ async def publish(given: argparse.Namespace) -> int:
         )
         await client.create_topic(given.topic, SCHEMA)
         code = await LedgerPublisher(given, client, ledger).run()
-        # Whatever did not go out in the time it had is left to the next life.
+        # Events that were not sent in time are left to the next life.
         await client.close(timeout=0)
     finally:
         ledger.close()
@@ -206,7 +207,7 @@ async def publish(given: argparse.Namespace) -> int:
 
 
 async def subscribe(given: argparse.Namespace) -> int:
-    """The subscriber's process."""
+    """Run the subscriber until SIGTERM; returns the exit code."""
     is_durable = given.ledger.suffix == SQLITE
     kind = DurableSubscriberLedger if is_durable else PlainSubscriberLedger
     ledger = kind(given.ledger, given.name)
@@ -229,7 +230,7 @@ async def subscribe(given: argparse.Namespace) -> int:
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    """The arguments of a publisher or a subscriber."""
+    """Parses the arguments of a publisher or a subscriber."""
     parser = argparse.ArgumentParser(prog="python -m tidemark.lab.processes.client_processes")
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--url", required=True)
@@ -254,10 +255,10 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str]) -> int:
-    """Be one of them; the exit code."""
+    """Run the process that the arguments name; returns the exit code."""
     end_with_parent(signal.SIGKILL)
     if arguments[:1] == ["broker"]:
-        # The others start in half the time without it.
+        # Imported only here: publishers and subscribers start in half the time without it.
         from tidemark.node.__main__ import main as node_main
 
         return node_main(arguments[1:])

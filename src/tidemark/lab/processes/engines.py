@@ -1,7 +1,7 @@
 """Engines for Spark from the pip package, on this machine: a standalone cluster, a Spark Connect server.
 
-For trying a job where it will not run in one process. Everything listens on the loopback address, on ports
-that are free, and ends with the `with` that has started it, executors included, or with this process.
+They serve to try a job that must not run in one process. Every process listens on a free port of the loopback
+address, and ends, executors included, with the `with` block that started it or with this process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidemark.errors import TidemarkError
 from tidemark.node.process.parent import end_with_parent
 from tidemark.spark.engine.java import java_home
 
-#: A Java virtual machine takes seconds to start, and many of them where several start at once.
+#: A Java virtual machine takes seconds to start, and much longer where several start at once.
 START_SECONDS_MAX = 300.0
 STOP_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.05
@@ -30,13 +30,13 @@ _LAST_LINES = 5
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _WORKER = re.compile(r"Successfully registered with master (\S+)")
 _CONNECT = re.compile(r"Spark Connect server started at: \S*?:(\d+)")
-#: No page in a browser and no second way to submit jobs: nothing that would need a port of its own.
+#: Without the REST server, which would need a port of its own.
 _MASTER_OPTIONS = "-Dspark.master.rest.enabled=false"
 
 
 @contextmanager
 def standalone(path: Path, workers: int = 1, cores: int = 2, memory: str = "1g") -> Iterator[str]:
-    """A standalone cluster with its files under `path`; the master's URL."""
+    """Starts a standalone cluster with its files under `path`; yields the URL of the master."""
     here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with ExitStack() as stack:
         master = _Daemon(path / "master.log", "org.apache.spark.deploy.master.Master", here)
@@ -59,7 +59,7 @@ def standalone(path: Path, workers: int = 1, cores: int = 2, memory: str = "1g")
 
 @contextmanager
 def connect_server(path: Path, master: str = "local[2]", **conf: str) -> Iterator[str]:
-    """A Spark Connect server whose jobs run on `master`; its URL, for `--remote`."""
+    """Starts a Spark Connect server whose jobs run on `master`; yields its URL, for `--remote`."""
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
@@ -80,9 +80,9 @@ def connect_server(path: Path, master: str = "local[2]", **conf: str) -> Iterato
 
 @contextmanager
 def local_cluster(workers: int = 2, cores: int = 1, memory_mb: int = 1024) -> Iterator[str]:
-    """The master of a cluster that a driver starts itself, a process an executor.
+    """Yields the master URL of a cluster that the driver starts itself, with one process for each executor.
 
-    Such a cluster leaves the logs of its executors in the installed package; they are removed here.
+    Such a cluster leaves the logs of its executors in the installed package; they are removed at the end.
     """
     import pyspark
 
@@ -109,7 +109,7 @@ class _Daemon:
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_MASTER_OPTS": _MASTER_OPTIONS,
-            # Its start script looks for a Python to ask where Spark is.
+            # Otherwise the start script looks for a Python to ask where Spark is.
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
         }
         start = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
@@ -137,7 +137,10 @@ class _Daemon:
             self._process.wait()
 
     def said(self, pattern: re.Pattern[str]) -> str:
-        """What its log says, once it does; TidemarkError with its last words if it ends before."""
+        """Waits until the log matches and returns the first group.
+
+        Raises TidemarkError with the last lines of the log if the process ends before.
+        """
         deadline = monotonic() + START_SECONDS_MAX
         while monotonic() < deadline and self._process.poll() is None:
             found = pattern.search(self._log.read_text(errors="replace"))
@@ -148,7 +151,7 @@ class _Daemon:
         raise TidemarkError(f"{self._process.args!r} does not start: {' | '.join(last)}")
 
     def _signal(self, number: signal.Signals) -> None:
-        # The group: a worker's executors are in it too.
+        # The whole process group: it contains the executors of a worker.
         try:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:

@@ -1,14 +1,14 @@
-"""Ledger: what publishers and subscribers wrote down, read back, and the audit that compares the two.
+"""Reading the ledgers of publishers and subscribers, and the audit in one process that compares them.
 
-Publishers and subscribers are processes of their own that may be killed at any moment. The audit trusts
-nothing but their files: whatever was acknowledged to a publisher and matches a subscriber's selector, by the
-reference evaluator, must be in that subscriber's file exactly once and in order, or in a gap that it was
-told of. The files are JSON lines, in docs/proof.md, so that other programs can do the same sums.
+Publishers and subscribers are processes that may be killed at any moment. The audit trusts nothing but their
+ledgers: every event that was acknowledged to a publisher and matches a subscriber's selector, by the
+reference evaluator, must be in that subscriber's ledger exactly once and in order, or in a gap that the
+subscriber was told of. docs/proof.md defines the lines of a ledger, so that other programs can compute the
+same sums.
 
-`tidemark.spark.audit.audit` does them on ledgers of any size. Both have the definitions of docs/proof.md,
-share what is counted and when two values are the same, and are held against each other by a test. This one
-reads everything into memory, takes a moment and names every event: it is the one to wait with and to debug
-with.
+`tidemark.spark.audit.audit` does the same on ledgers of any size. Both follow docs/proof.md, share what is
+counted and when two values are equal, and a test compares their results. This audit reads all ledgers into
+memory and names every event, which suits small ledgers and debugging.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNKNOWN = "unknown"
 
 
 def read(path: Path) -> Iterator[Line]:
-    """The lines of a ledger, in order. A last line that a crash cut short was never written."""
+    """Yields the lines of a ledger in order; an incomplete last line, which a crash cut short, is ignored."""
     if path.suffix == SQLITE:
         with closing(sqlite3.connect(path)) as database:
             for (text,) in database.execute("SELECT line FROM ledger ORDER BY n"):
@@ -49,7 +49,7 @@ def read(path: Path) -> Iterator[Line]:
 
 
 def export(path: Path, to: Path) -> None:
-    """A ledger as a file of JSON lines."""
+    """Write a ledger, SQLite or not, as a file of JSON lines."""
     with to.open("w") as file:
         for line in read(path):
             file.write(json.dumps(line) + "\n")
@@ -57,7 +57,7 @@ def export(path: Path, to: Path) -> None:
 
 @dataclass(slots=True)
 class Publication:
-    """An event that a publisher was about to publish, and what became of it."""
+    """An event that a publisher was about to publish, and its outcome."""
 
     key: str
     publisher: str
@@ -66,41 +66,41 @@ class Publication:
     topic: str
     fields: Line
     is_acked: bool = False
-    #: None when no acknowledgement and no delivery has said it
+    #: None when neither an acknowledgement nor a delivery tells it
     tick: int | None = None
-    #: it lies in `(after, upto]`, by its own tick or those of its publisher's events around it
+    #: the event lies in `(after, upto]`, by its own tick or by those of its publisher's events around it
     after: int = TICK_MIN
     upto: int = TICK_MAX
 
 
 @dataclass(slots=True)
 class DetailedAccount:
-    """How one subscriber fared."""
+    """The audit of one subscriber, with the keys of all faulty events."""
 
     subscriber: str
     topic: str
     where: str
-    #: logged events that it was to get
+    #: logged events that the subscriber should get
     matched: int = 0
-    #: events in its ledger that it was to get, each counted once
+    #: events in its ledger that it should get, each counted once
     delivered: int = 0
-    #: keys of what it was to get and neither got nor was told to be gone
+    #: keys of events that it should get and that are neither in its ledger nor in a gap
     lost: list[str] = field(default_factory=list)
     duplicated: list[str] = field(default_factory=list)
     out_of_order: list[str] = field(default_factory=list)
-    #: never published, altered on the way, not matching, or from before its start
+    #: keys of events that were never published, were altered, do not match, or precede its start
     wrong: list[str] = field(default_factory=list)
-    #: gaps it was told of, and matched events that lay in them
+    #: gaps that the subscriber was told of, and matched events that lie in them
     gaps: int = 0
     in_gaps: int = 0
 
     @property
     def is_clean(self) -> bool:
-        """Exactly once and in order; gaps are told, so they are not a fault."""
+        """Whether there is no fault. A gap is none: the subscriber was told of it."""
         return not any(getattr(self, fault) for fault in FAULTS)
 
     def summary(self) -> SubscriberAccount:
-        """In numbers, with a few keys."""
+        """Returns the account in numbers, with at most KEYS_SHOWN_MAX keys of each fault."""
         found = SubscriberAccount(self.subscriber, self.topic, self.where)
         for name in COUNTS:
             setattr(found, name, _count(getattr(self, name)))
@@ -112,7 +112,7 @@ class DetailedAccount:
 
 @dataclass(slots=True)
 class Audit:
-    """What publishers and subscribers say, taken together."""
+    """The result of an audit over all publishers and subscribers."""
 
     published: int
     acknowledged: int
@@ -120,25 +120,25 @@ class Audit:
 
     @property
     def is_clean(self) -> bool:
-        """Every subscriber got what it should."""
+        """Whether every subscriber's account is clean."""
         return all(account.is_clean for account in self.accounts)
 
     def total(self, what: str) -> int:
-        """Of one of an account's counts or lists, over all subscribers."""
+        """Sums one count, or the length of one list, over all subscribers."""
         return sum(_count(getattr(account, what)) for account in self.accounts)
 
     def report(self) -> AuditReport:
-        """In the form of the audit on Spark; without latency and the reasons of gaps."""
+        """Returns the result in the form of the audit on Spark, without latency and reasons of gaps."""
         accounts = [account.summary() for account in self.accounts]
         return AuditReport(self.published, self.acknowledged, accounts, [], None, None, None)
 
     def as_dict(self) -> Line:
-        """For scripts."""
+        """Returns the result as values that JSON can express."""
         return self.report().as_dict()
 
 
 def audit(publishers: Iterable[Path], subscribers: Iterable[Path]) -> Audit:
-    """Compare the ledgers. Call it when everybody has finished: what is still under way counts as lost."""
+    """Compare the ledgers. Call this when every process has finished: events under way count as lost."""
     publications = read_publishers(publishers)
     received = [list(read(path)) for path in subscribers]
     _learn_ticks(publications, received)
@@ -150,7 +150,7 @@ def audit(publishers: Iterable[Path], subscribers: Iterable[Path]) -> Audit:
 
 
 def read_publishers(paths: Iterable[Path]) -> dict[str, Publication]:
-    """key -> what was to be published, in the order of each ledger."""
+    """Returns key -> publication, in the order of each ledger."""
     found: dict[str, Publication] = {}
     for path in paths:
         found |= _read_publisher(path)
@@ -159,7 +159,7 @@ def read_publishers(paths: Iterable[Path]) -> dict[str, Publication]:
         if each.is_acked:
             last[each.publisher] = max(each.sequence, last.get(each.publisher, 0))
     for each in found.values():
-        # Numbers have no gaps, so an acknowledgement is one of all before it too.
+        # Sequence numbers have no holes, so an acknowledgement covers all numbers before it.
         each.is_acked = each.sequence <= last.get(each.publisher, 0)
     return found
 
@@ -179,7 +179,7 @@ def _read_publisher(path: Path) -> dict[str, Publication]:
 
 
 def _learn_ticks(publications: dict[str, Publication], received: Iterable[list[Line]]) -> None:
-    """A delivery proves that an event is logged, and where; what is said of one then bounds the next."""
+    """Take ticks of publications from deliveries, which prove that an event is logged, and bound the rest."""
     for lines in received:
         for line in lines:
             if line["what"] == "event" and (known := publications.get(line["key"])) is not None:
@@ -198,7 +198,7 @@ def _learn_ticks(publications: dict[str, Publication], received: Iterable[list[L
 
 
 def _account(lines: list[Line], publications: Mapping[str, Publication]) -> DetailedAccount | None:
-    """The account of one subscriber; None of one that never got as far as subscribing."""
+    """Returns the account of one subscriber, or None if its ledger has no start of a subscription."""
     opened = next((line for line in lines if line["what"] == "subscriber"), None)
     if opened is None:
         return None
@@ -216,7 +216,7 @@ def _account(lines: list[Line], publications: Mapping[str, Publication]) -> Deta
 
 
 def _expected(opened: Line, publications: Mapping[str, Publication]) -> dict[str, Publication]:
-    """What matches a subscription, from where it started."""
+    """Returns the publications that match a subscription and lie after its start."""
     tree, pattern = parse(opened["where"]), TopicPattern.parse(opened["topic"])
     start: dict[str, int] = opened["start"]
     return {
@@ -234,7 +234,7 @@ def _check_events(
     expected: Mapping[str, Publication],
     publications: Mapping[str, Publication],
 ) -> set[str]:
-    """Put each event of the ledger where it belongs; the keys of those that are right."""
+    """Add the faulty events of a ledger to its account; returns the keys of the right ones."""
     got: set[str] = set()
     ticks: dict[str, int] = {}
     sequences: dict[tuple[str, str], int] = {}
@@ -259,7 +259,7 @@ def _check_events(
 
 
 def _is_same(line: Line, published: Publication) -> bool:
-    """What arrived is what was published, at the tick that was acknowledged."""
+    """Whether a delivered event equals its publication, at the acknowledged tick."""
     return (line["topic"], line["pubend"], line["tick"], line["fields"]) == (
         published.topic,
         published.pubend,
@@ -269,7 +269,7 @@ def _is_same(line: Line, published: Publication) -> bool:
 
 
 def _in_gap(each: Publication, gaps: Iterable[Line]) -> bool:
-    """All of where it can be was told to be gone."""
+    """Whether one gap covers the whole range in which the event can lie."""
     return any(
         gap["pubend"] == each.pubend and gap["base"] <= each.after and each.upto <= gap["upto"]
         for gap in gaps

@@ -1,8 +1,8 @@
-"""Books: how a party keeps its ledger so that SIGKILL at any moment leaves it right.
+"""Ledger writers: ledgers of client processes that stay right if SIGKILL comes at any moment.
 
-A publisher writes what it is about to publish before it does, and what became of it after. A durable
-subscriber writes what it consumed and its checkpoint token in one transaction. Nothing is synced: the ledgers
-outlive their process, not the machine.
+A publisher writes an event to its ledger before publishing it, and the outcome afterwards. A durable
+subscriber writes what it consumed and its checkpoint token in one transaction. Nothing is synced: a ledger
+outlives its process, not the machine.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from tidemark.ticks import CheckpointToken
 
 
 class _LineFile:
-    """A file of JSON lines that is only ever added to."""
+    """A file of JSON lines to which lines are only added."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         data = path.read_bytes()
-        # A former life may have been cut short in the middle of a line: that was not written.
+        # An earlier life may have been killed in the middle of a line, which does not count.
         os.ftruncate(self._descriptor, data.rfind(b"\n") + 1)
 
     def write(self, lines: Iterable[Line]) -> None:
-        """Add all of them in one system call, after which no SIGKILL takes them back."""
+        """Add the lines in one system call, after which SIGKILL cannot undo them."""
         os.write(self._descriptor, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
     def close(self) -> None:
-        """Done."""
+        """Close the ledger."""
         os.close(self._descriptor)
 
 
 class PublisherLedger:
-    """A publisher's ledger, over all its lives."""
+    """A publisher's ledger over all its lives."""
 
     def __init__(self, path: Path, publisher: str, pubend: str, topic: str) -> None:
         self._file = _LineFile(path)
@@ -47,14 +47,14 @@ class PublisherLedger:
         self._pubend = pubend
         self._topic = topic
         known = list(read_publishers([path]).values())
-        #: the number that the next new event gets
+        #: the sequence number of the next new event
         self.next_sequence = len(known) + 1
         acked = max((each.sequence for each in known if each.is_acked), default=0)
-        #: published by a former life with an outcome that it did not learn; in order
+        #: events of earlier lives without a known outcome, in order
         self.unsettled: list[Publication] = known[acked:]
 
     def intend(self, values: Iterable[Line]) -> list[Publication]:
-        """These are about to be published."""
+        """Number new events and write that they are about to be published; returns them."""
         made: list[Publication] = []
         time = now()
         for fields in values:
@@ -78,18 +78,18 @@ class PublisherLedger:
         return made
 
     def settle(self, each: Publication, tick: int | None, reason: str = "") -> None:
-        """It is acknowledged; or, with a reason, nobody knows."""
+        """Write the outcome of an event: acknowledged at `tick`, or unknown if there is a `reason`."""
         outcome = {"outcome": UNKNOWN, "reason": reason} if reason else {"outcome": ACKED, "tick": tick}
         identity = {"publisher": each.publisher, "sequence": each.sequence, "key": each.key}
         self._file.write([{"what": "outcome", **identity, **outcome}])
 
     def close(self) -> None:
-        """Done."""
+        """Close the ledger."""
         self._file.close()
 
 
 class DurableSubscriberLedger:
-    """In SQLite: what was consumed, and how far that goes, in one transaction."""
+    """A durable subscriber's ledger in SQLite: events and checkpoint token in one transaction."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._name = name
@@ -107,19 +107,19 @@ class DurableSubscriberLedger:
         self.is_new = self._last == 0
 
     def opened(self, topic: str, where: str, start: CheckpointToken) -> None:
-        """The subscription has started, or goes on, at this token."""
+        """Write that the subscription has started, or goes on, at this token."""
         with self._database:
             self._add([opening(self._name, topic, where, start, is_new=self.is_new, is_durable=True)])
             self._store.save(self._name, start)
         self.is_new = False
 
     def stage(self, item: Batch | Gap, checkpoint: CheckpointToken) -> None:
-        """It is consumed, as soon as this is committed."""
+        """Add an item and the token after it to the open transaction."""
         self._add(lines_of(self._name, item))
         self._store.save(self._name, checkpoint)
 
     def commit(self) -> None:
-        """What was staged is certain when this returns."""
+        """Commit the open transaction."""
         self._database.commit()
 
     def _add(self, lines: Sequence[Line]) -> None:
@@ -130,12 +130,12 @@ class DurableSubscriberLedger:
         self._last += len(lines)
 
     def close(self) -> None:
-        """Done."""
+        """Close the ledger."""
         self._database.close()
 
 
 class PlainSubscriberLedger:
-    """JSON lines, of a subscriber that is not durable: what it misses while it is away are gaps."""
+    """The ledger of a subscriber that is not durable, as JSON lines; its absences are written as gaps."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._name = name
@@ -143,7 +143,7 @@ class PlainSubscriberLedger:
         former = list(read(path))
         self._last = len(former)
         self.is_new = not former
-        #: pubend -> the last tick of a former life
+        #: pubend -> the last tick of the life before
         self._left_at: dict[str, int] = {}
         for line in former:
             if line["what"] in ("subscriber", "returned"):
@@ -152,7 +152,7 @@ class PlainSubscriberLedger:
                 self._left_at[line["pubend"]] = line.get("tick") or line["upto"]
 
     def opened(self, topic: str, where: str, start: CheckpointToken) -> None:
-        """The subscription has started at this token; what there was since the life before is a gap."""
+        """Write that the subscription has started at this token, and a gap since the life before."""
         lines = [opening(self._name, topic, where, start, is_new=self.is_new, is_durable=False)]
         for pubend, base in self._left_at.items():
             away = {"pubend": pubend, "base": base, "upto": start.get(pubend, base), "reason": "away"}
@@ -161,7 +161,7 @@ class PlainSubscriberLedger:
         self.is_new = False
 
     def record(self, item: Batch | Gap) -> None:
-        """It is consumed; certain when this returns."""
+        """Write an item; SIGKILL cannot undo that once this has returned."""
         self._add(lines_of(self._name, item))
 
     def _add(self, lines: Sequence[Line]) -> None:
@@ -169,14 +169,14 @@ class PlainSubscriberLedger:
         self._last += len(lines)
 
     def close(self) -> None:
-        """Done."""
+        """Close the ledger."""
         self._file.close()
 
 
 def opening(
     name: str, topic: str, where: str, start: CheckpointToken, *, is_new: bool, is_durable: bool
 ) -> Line:
-    """The line of a subscription that begins, or goes on."""
+    """Returns the line for a subscription that begins, or goes on after an absence."""
     if not is_new:
         return {"what": "returned", "subscriber": name, "checkpoint": dict(start)}
     return {
@@ -190,7 +190,7 @@ def opening(
 
 
 def lines_of(name: str, item: Batch | Gap) -> list[Line]:
-    """What a subscriber writes of what it was given."""
+    """Returns the lines for a batch, one for each event, or for a gap."""
     if isinstance(item, Gap):
         gap = {"pubend": item.pubend, "base": item.base, "upto": item.upto, "reason": item.reason}
         return [{"what": "gap", "subscriber": name, **gap}]

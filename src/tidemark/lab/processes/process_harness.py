@@ -1,7 +1,7 @@
-"""Stage: a broker, publishers and subscribers as processes of their own, with their ledgers, in a directory.
+"""ProcessHarness: brokers, publishers and subscribers as processes, with their ledgers, in one directory.
 
-Everything that was started on a stage ends with it. A part that is killed can be started again and finds what
-it left: the broker its data directory and its port, a publisher and a subscriber their ledgers.
+Every process that a harness started ends with the harness. A process that was killed can be started again and
+finds its state: a broker its data directory and its port, a publisher and a subscriber their ledgers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidemark.lab.processes.broker_start import listening_address, set_arguments
 from tidemark.lab.processes.ledger import Audit, audit
 from tidemark.spark.audit.ledgers import SQLITE
 
-#: The longest that anything here waits.
+#: The longest that any method here waits.
 PATIENCE_SECONDS = 60.0
 GOODBYE_SECONDS = 10.0
 POLL_SECONDS = 0.02
@@ -31,35 +31,35 @@ ARCHIVE_INTERVAL = "500ms"
 
 
 class ManagedProcess:
-    """A process that may be killed, paused and started again."""
+    """A process that may be killed, paused and started again. A start begins a new life."""
 
-    #: what Python runs, and what it reads
+    #: the module that Python runs, and its standard input
     module = "tidemark.lab.processes.client_processes"
     stdin = subprocess.DEVNULL
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path) -> None:
         self.name = name
         self.log = log
-        #: what every life of it is told
+        #: arguments of every life
         self.arguments = list(arguments)
-        #: put before the command, to run it elsewhere than in this process's world
+        #: a command that runs the command, such as one that changes the clock or the network
         self.wrapper: list[str] = []
         self.environment: Mapping[str, str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def is_running(self) -> bool:
-        """It was started and has not ended."""
+        """Whether the process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Of its last life."""
+        """The process id of the last life."""
         assert self._process is not None
         return self._process.pid
 
     def start(self, *more: str) -> None:
-        """Begin a life, with these arguments besides those of every life."""
+        """Start a life, with additional arguments."""
         assert not self.is_running
         command = [*self.wrapper, sys.executable, "-m", self.module, *self.arguments, *more]
         with self.log.open("ab") as said:
@@ -68,7 +68,7 @@ class ManagedProcess:
             )
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
-        """Wait until it has ended by itself; its exit code."""
+        """Wait until the process ends by itself; returns its exit code, or raises AssertionError."""
         assert self._process is not None
         try:
             return self._process.wait(seconds)
@@ -76,30 +76,30 @@ class ManagedProcess:
             raise AssertionError(f"{self.name} does not end: {self.last_line}") from None
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL and wait for the end."""
         self.signal(signal.SIGKILL)
         self.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: alive, and as good as dead to everyone else."""
+        """Send SIGSTOP: the process stands still."""
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT: the process goes on."""
         self.signal(signal.SIGCONT)
 
     def stop(self) -> int:
-        """SIGTERM; its exit code."""
+        """Send SIGTERM; returns the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(GOODBYE_SECONDS)
 
     def end(self) -> None:
-        """Make sure that it has ended."""
+        """Make sure that the process has ended, by SIGKILL if it must be."""
         if self.is_running:
             with suppress(ProcessLookupError):
                 self.signal(signal.SIGCONT)
@@ -111,27 +111,27 @@ class ManagedProcess:
 
     @property
     def last_line(self) -> str:
-        """The last line that it said."""
+        """The last line of the log, or an empty text."""
         lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
         return lines[-1] if lines else ""
 
 
 class ManagedBroker(ManagedProcess):
-    """A broker. Its port is the same in every life."""
+    """A broker process. Its address is the same in every life."""
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path, *, has_port: bool = False) -> None:
-        """`has_port`: the arguments say where it listens; otherwise it finds a port in its first life."""
+        """`has_port`: the arguments have the address; otherwise the first life finds a free port."""
         super().__init__(name, ["broker", *arguments], log)
         self.address = ""
         self._has_port = has_port
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The URL for clients."""
         return f"tidemark://{self.address}"
 
     def start(self, *more: str) -> None:
-        """Begin a life; returns when it listens."""
+        """Start a life and wait until the broker listens."""
         heard = self.log.stat().st_size if self.log.exists() else 0
         listen = [] if self._has_port else ["--set", f"broker.listen={self.address or '127.0.0.1:0'}"]
         super().start(*listen, *more)
@@ -146,27 +146,27 @@ class ManagedBroker(ManagedProcess):
 
 
 class ManagedPublisher(ManagedProcess):
-    """A publisher and its ledger."""
+    """A publisher process and its ledger."""
 
     def __init__(self, name: str, ledger: Path, count: int, arguments: Sequence[str]) -> None:
         told = ["publish", "--name", name, "--ledger", str(ledger), "--count", str(count), *arguments]
         super().__init__(name, told, ledger.with_suffix(".log"))
         self.ledger = ledger
-        #: how many events it has to publish, over all its lives
+        #: number of events that all its lives together publish
         self.count = count
 
     @property
     def acknowledged(self) -> int:
-        """Events whose acknowledgement is in the ledger."""
+        """Number of events whose acknowledgement is in the ledger."""
         return self._count(b'"outcome": "acked"')
 
     @property
     def intended(self) -> int:
-        """Events that are in the ledger, published or about to be."""
+        """Number of events in the ledger, published or about to be."""
         return self._count(b'"what": "publish"')
 
     def reached(self, acknowledged: int) -> None:
-        """Wait until so many are acknowledged."""
+        """Wait until this many events are acknowledged."""
         wait_for(lambda: self.acknowledged >= acknowledged, self._problem_text)
 
     def _problem_text(self) -> str:
@@ -177,7 +177,7 @@ class ManagedPublisher(ManagedProcess):
 
 
 class ManagedSubscriber(ManagedProcess):
-    """A subscriber and its ledger."""
+    """A subscriber process and its ledger."""
 
     def __init__(self, name: str, ledger: Path, where: str, arguments: Sequence[str]) -> None:
         told = ["subscribe", "--name", name, "--ledger", str(ledger), "--where", where, *arguments]
@@ -188,12 +188,12 @@ class ManagedSubscriber(ManagedProcess):
         self._lives = 0
 
     def start(self, *more: str) -> None:
-        """Begin a life; returns at once, see `ready`."""
+        """Start a life; `ready` waits for its subscription."""
         self._lives = self._count("subscriber") + self._count("returned")
         super().start(*more)
 
     def ready(self) -> None:
-        """Wait until the subscription has started."""
+        """Wait until the subscription of the last life has started."""
         wait_for(
             lambda: self._count("subscriber") + self._count("returned") > self._lives, self._problem_text
         )
@@ -203,11 +203,11 @@ class ManagedSubscriber(ManagedProcess):
 
     @property
     def consumed(self) -> int:
-        """Events in the ledger."""
+        """Number of events in the ledger."""
         return self._count("event")
 
     def consumed_upto(self, tick: int) -> int:
-        """Events in the ledger of a durable subscriber, up to a tick."""
+        """Number of events up to a tick in the ledger of a durable subscriber."""
         assert self.ledger.suffix == SQLITE
         with closing(sqlite3.connect(self.ledger)) as database:
             rows = database.execute("SELECT line FROM ledger")
@@ -224,15 +224,15 @@ class ManagedSubscriber(ManagedProcess):
             try:
                 rows = database.execute("SELECT count(*) FROM ledger WHERE instr(line, ?)", (text,))
                 return int(rows.fetchone()[0])
-            except sqlite3.OperationalError:  # it is just being made
+            except sqlite3.OperationalError:  # the table does not exist yet
                 return 0
 
 
 class ManagedArchive(ManagedProcess):
-    """`tidemark pipeline archive`: it archives, and gives back what brokers have let go. Its log is JSON."""
+    """`tidemark pipeline archive` as a process: it archives and answers recalls. Its log is JSON."""
 
     module = "tidemark"
-    #: it ends when this is closed, and so with the one who started it
+    #: the archive ends when this pipe is closed, and so with its parent
     stdin = subprocess.PIPE
 
     def __init__(self, name: str, path: Path, url: str, log: Path) -> None:
@@ -241,7 +241,7 @@ class ManagedArchive(ManagedProcess):
         self.path = path
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
-        """Wait until it has ended; its exit code."""
+        """Wait until the archive has ended; returns its exit code."""
         code = super().wait(seconds)
         assert self._process is not None
         assert self._process.stdin is not None
@@ -250,12 +250,12 @@ class ManagedArchive(ManagedProcess):
 
     @property
     def archived(self) -> int:
-        """Events, in all rounds that it told of."""
+        """Number of events in all rounds that the log tells of."""
         return sum(said["events"] for said in self._said() if "covered" in said)
 
     @property
     def recalled(self) -> int:
-        """How often a subscriber was given back what its broker had let go."""
+        """Number of recalls that were answered."""
         return sum(said["recalled"] for said in self._said() if "recalled" in said)
 
     def _said(self) -> list[dict[str, Any]]:
@@ -264,7 +264,7 @@ class ManagedArchive(ManagedProcess):
 
 
 class ProcessHarness:
-    """`with Stage(directory) as stage:` ends every process that was started on it."""
+    """`with ProcessHarness(directory) as harness:` ends every process that the harness started."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -283,7 +283,7 @@ class ProcessHarness:
             part.end()
 
     def broker(self, name: str = "broker", **settings: str) -> ManagedBroker:
-        """A broker with these settings (`limits__ping="1s"`); not started yet."""
+        """Returns a broker with these settings (`limits__ping="1s"`), not started yet."""
         given = {
             "broker.name": name,
             "storage.data_dir": str(self.directory / name),
@@ -299,20 +299,20 @@ class ProcessHarness:
         return part
 
     def placed_broker(self, name: str, topology: Path) -> ManagedBroker:
-        """A broker of a topology file."""
+        """Returns a broker of a topology file, not started yet."""
         arguments = ["--config", str(topology), "--broker", name, "--set", "log.format=json"]
         part = ManagedBroker(name, arguments, self.directory / f"{name}.log", has_port=True)
         self._brokers.append(part)
         return part
 
     def archive(self, url: str, name: str = "archive") -> ManagedArchive:
-        """The archive of a broker; not started yet."""
+        """Returns the archive of a broker, not started yet."""
         part = ManagedArchive(name, self.directory / name, url, self.directory / f"{name}.log")
         self._archives.append(part)
         return part
 
     def publisher(self, name: str, url: str, count: int, *arguments: str) -> ManagedPublisher:
-        """A publisher of so many events; not started yet."""
+        """Returns a publisher of `count` events, not started yet."""
         ledger = self.directory / f"{name}.publisher.jsonl"
         part = ManagedPublisher(name, ledger, count, ["--url", url, *arguments])
         self.publishers.append(part)
@@ -321,26 +321,26 @@ class ProcessHarness:
     def subscriber(
         self, name: str, url: str, where: str = "", *arguments: str, durable: bool = True
     ) -> ManagedSubscriber:
-        """A subscriber; not started yet."""
+        """Returns a subscriber, not started yet."""
         ledger = self.directory / f"{name}.subscriber{SQLITE if durable else '.jsonl'}"
         part = ManagedSubscriber(name, ledger, where, ["--url", url, *arguments])
         self.subscribers.append(part)
         return part
 
     def subscribe(self) -> None:
-        """Start all subscribers that were made, together, and wait until they are ready."""
+        """Start all subscribers together and wait until their subscriptions have started."""
         for part in self.subscribers:
             part.start()
         for part in self.subscribers:
             part.ready()
 
     def audit(self) -> Audit:
-        """The ledgers as they are now."""
+        """Returns the audit of the ledgers as they are now."""
         publishers = [part.ledger for part in self.publishers if part.ledger.exists()]
         return audit(publishers, [part.ledger for part in self.subscribers])
 
     def settled(self, seconds: float = PATIENCE_SECONDS) -> Audit:
-        """The audit once nothing is missing any more; as it is when the time is over."""
+        """Returns the audit as soon as nothing is lost in it, or the last one when the time is over."""
         until = monotonic() + seconds
         while (found := self.audit()).total("lost") and monotonic() < until:
             sleep(10 * POLL_SECONDS)
@@ -350,6 +350,6 @@ class ProcessHarness:
 def wait_for(
     condition: Callable[[], bool], problem: Callable[[], str], seconds: float = PATIENCE_SECONDS
 ) -> None:
-    """Wait until it holds; AssertionError with the problem if it does not in time."""
+    """Wait until the condition holds; raises AssertionError with the problem if it does not in time."""
     if not wait_until(condition, seconds, POLL_SECONDS):
         raise AssertionError(problem())

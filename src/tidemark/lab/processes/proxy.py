@@ -1,9 +1,9 @@
-"""Proxy: a TCP connection between two parties that can be made to fail.
+"""Proxy: TCP connections between two processes that can be made to fail.
 
-It runs on a thread of its own, so that whoever holds it can say from plain code what goes wrong next: resets,
-also in the middle of a frame, delay, refused calls, and silence without an end (half-open: each side believes
-that the other is there). What was taken from one side and not given to the other when a connection is reset
-is lost, as on a real network.
+The proxy runs on a thread of its own, so that plain code can decide what fails next: resets, also in the
+middle of a frame, delays, refused connections, and half-open connections, on which nothing passes while each
+side believes that the other is there. Bytes that were read from one side and not yet written to the other
+when a connection is reset are lost, as on a real network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 READ_BYTES_MAX = 64 << 10
-#: Read from one side and, being delayed, not given to the other yet.
+#: Pieces that may be read from one side and, being delayed, not yet written to the other.
 HELD_PIECES_MAX = 64
 #: Closing a socket with this set sends a reset.
 _LINGER_NOT = struct.pack("ii", 1, 0)
@@ -37,16 +37,16 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._connections: set[_Pair] = set()
         self.address = ""
-        #: set while bytes pass
+        #: cleared while nothing may pass
         self._open = asyncio.Event()
         self._open.set()
         self._delay_seconds = 0.0
         self._refuses = False
-        #: bytes that may still pass before a reset; None without a limit
+        #: bytes that may still pass before a reset; None if there is no limit
         self._bytes_left: int | None = None
-        #: connections that were reset
+        #: number of connections that were reset
         self.resets = 0
-        #: connections that were made
+        #: number of connections that were made to the proxy
         self.calls = 0
 
     def __enter__(self) -> Proxy:
@@ -65,11 +65,11 @@ class Proxy:
     # What goes wrong.
 
     def reset(self) -> None:
-        """Reset every connection; the next is as good as ever."""
+        """Reset every connection; new ones work."""
         self._call(self._reset)
 
     def reset_after(self, count: int) -> None:
-        """Reset every connection once this many bytes have passed, counted from now, both ways."""
+        """Reset every connection after `count` more bytes, counted in both directions together."""
 
         def limit() -> None:
             self._bytes_left = count
@@ -77,7 +77,7 @@ class Proxy:
         self._call(limit)
 
     def delay(self, seconds: float) -> None:
-        """What comes from now on arrives this much later."""
+        """Delay all bytes that arrive from now on by this many seconds."""
 
         def slow() -> None:
             self._delay_seconds = seconds
@@ -85,11 +85,11 @@ class Proxy:
         self._call(slow)
 
     def hold(self) -> None:
-        """Half-open: nothing passes, nobody is told. Calls are taken, and not answered either."""
+        """Make connections half-open: nothing passes and nobody is told. New connections are accepted too."""
         self._call(self._open.clear)
 
     def refuse(self) -> None:
-        """Reset every connection, and every new one at once."""
+        """Reset every connection, and every new one immediately."""
 
         def refuse() -> None:
             self._refuses = True
@@ -98,7 +98,7 @@ class Proxy:
         self._call(refuse)
 
     def heal(self) -> None:
-        """Everything passes again; connections that were held are reset, as a network that returns would."""
+        """Let everything pass again; connections that were half-open are reset, as by a real network."""
 
         def heal() -> None:
             if not self._open.is_set():
@@ -142,7 +142,7 @@ class Proxy:
             if not self._refuses and not pair.is_reset:
                 await self._connect(pair, reader)
         except asyncio.CancelledError:
-            return  # the proxy is closed; asyncio's servers complain of handlers that end otherwise
+            return  # the proxy is closed; asyncio complains of handlers that end with an exception
         finally:
             pair.reset()
             self._connections.discard(pair)
@@ -151,7 +151,7 @@ class Proxy:
         try:
             other, writer = await asyncio.open_connection(*self._target)
         except OSError:
-            return  # the caller is reset: nobody is there
+            return  # nothing listens at the target: the caller is reset
         pair.add(writer)
         ways = [self._pass(pair, reader, writer), self._pass(pair, other, pair.writers[0])]
         tasks = [asyncio.ensure_future(way) for way in ways]
@@ -161,7 +161,7 @@ class Proxy:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pass(self, pair: _Pair, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One direction, until either side ends or it is reset."""
+        """Pass one direction on until a side ends or the connection is reset."""
         held: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(HELD_PIECES_MAX)
         give = asyncio.ensure_future(self._give(pair, held, writer))
         try:
@@ -194,7 +194,7 @@ class Proxy:
                 return
 
     def _counted(self, data: bytes) -> bytes:
-        """As much of it as may pass."""
+        """Returns the part of `data` that may pass before the limit."""
         if self._bytes_left is None:
             return data
         passed = data[: self._bytes_left]
@@ -209,20 +209,20 @@ class Proxy:
 
 
 class _Pair:
-    """The two sockets of one connection."""
+    """The two sockets of one proxied connection."""
 
     def __init__(self, caller: asyncio.StreamWriter) -> None:
         self.writers = [caller]
         self.is_reset = False
 
     def add(self, called: asyncio.StreamWriter) -> None:
-        """The other side is there."""
+        """Add the socket to the target."""
         self.writers.append(called)
         if self.is_reset:
             self._abort(called)
 
     def reset(self) -> None:
-        """Both sides get a reset."""
+        """Reset both sockets."""
         self.is_reset = True
         for writer in self.writers:
             self._abort(writer)

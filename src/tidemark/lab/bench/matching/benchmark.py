@@ -1,8 +1,9 @@
 """How many events a second the matcher takes, by number of selectors, and a single selector's scan.
 
-Two series: ranges get narrower as the selectors get more, so that an event always matches about 10; and the
-same distribution throughout, so that matches grow with the selectors. The matchers of a series are all built
-first and then take turns, each on events it has not met: sets of subscribers it knows already would be cheap.
+There are two series. In the first, ranges get narrower as the selectors get more, so that an event always
+matches about 10. In the second, the distribution stays the same, so that matches grow with the selectors. The
+matchers of a series are all built first and then measured in turns, each on events that are new to it: match
+sets that a matcher knows already would be cheap.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from tidemark.message.batches.columns import Bools
 
 BATCH_EVENTS = 256
 SCAN = "price > 10 AND qty < 5"
-#: Adding and removing is measured among this many selectors, or as near below as there are.
+#: Adding and removing is measured among this many selectors, or the largest smaller number there is.
 CHANGES_AMONG = 100_000
-#: Events whose every match is compared with the reference evaluator, for each matcher.
+#: Events of each matcher whose matches are compared with the reference evaluator.
 CHECKED_EVENTS = 5
 
 
@@ -44,12 +45,12 @@ class MatchingEffort:
     """How much is measured."""
 
     sizes: tuple[int, ...]
-    #: turns of every matcher, and batches in a turn
+    #: rounds of measurement of every matcher, and batches in a round
     rounds: int
     batches: int
     #: selectors added and removed one by one
     changes: int
-    #: selectors that the reference evaluator is asked about, for each checked event
+    #: selectors that the reference evaluator evaluates for each checked event
     checked: int
     #: events in the larger batch of the scan
     scanned: int
@@ -61,7 +62,7 @@ QUICK = MatchingEffort((1_000, 10_000, 100_000), 4, 16, 200, 20_000, 10_000)
 
 
 def sections(effort: MatchingEffort) -> Iterator[Section]:
-    """The sections of the bench; AssertionError when the matcher, or the scan, is wrong."""
+    """Yields the sections; AssertionError when the matcher or the scan is wrong."""
     yield _scan(effort)
     ten = _measured_matchers(effort, lambda size: size / MATCHING_TEN)
     yield from _sections("about 10 matches", ten)
@@ -71,7 +72,7 @@ def sections(effort: MatchingEffort) -> Iterator[Section]:
 
 
 def _measured_matchers(effort: MatchingEffort, narrow: Callable[[int], float]) -> list[MeasuredMatcher]:
-    """Built, measured in turns, and checked."""
+    """Build a matcher of each size, measure them in turns, and check them."""
     random = Random(effort.seed)
     matchers = [MeasuredMatcher.build(size, effort.seed, narrow(size)) for size in effort.sizes]
     with heap_frozen():
@@ -127,7 +128,7 @@ def _rate(batch_ns: Sequence[float]) -> float:
 
 
 def _changes(matchers: Sequence[MeasuredMatcher], effort: MatchingEffort) -> Section:
-    """One selector more, one selector less; then the matcher is checked again."""
+    """Time adding and removing one selector; then check the matcher again."""
     random = Random(effort.seed + 1)
     among = max((one for one in matchers if one.size <= CHANGES_AMONG), key=lambda one: one.size)
     new = list(selectors(effort.changes, random, narrow=among.size / MATCHING_TEN))
@@ -145,7 +146,7 @@ def _changes(matchers: Sequence[MeasuredMatcher], effort: MatchingEffort) -> Sec
 
 
 def _scan(effort: MatchingEffort) -> Section:
-    """One selector over batches of two sizes, columns included."""
+    """Time one selector over batches of two sizes, including making the columns."""
     random = Random(effort.seed)
     cases = {size: _scanner(_events(random, size)) for size in (effort.scanned, BATCH_EVENTS)}
     times = race(cases, 20 * effort.rounds)
@@ -158,7 +159,7 @@ def _scan(effort: MatchingEffort) -> Section:
 
 
 def _scanner(events: Sequence[Event]) -> Callable[[], object]:
-    """Scans a batch of the events; checked."""
+    """Returns a function that scans a batch of the events; its result is checked here."""
     selector = Selector.parse(SCAN, SCHEMA)
     condition = compile_condition(selector.tree, SCHEMA)
     data = batch_of(events)

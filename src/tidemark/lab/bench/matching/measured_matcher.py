@@ -16,28 +16,28 @@ from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
 from tidemark.message.batches.batch import EventBatch
 
-#: Selectors whose tree, which the workload builds by itself, is compared with what their text parses to.
+#: Number of selectors whose tree, built by the workload, is compared with what their text parses to.
 PARSED_TOO = 100
 
 
 @dataclass(slots=True)
 class MeasuredMatcher:
-    """A matcher, its selectors, and what was measured of it."""
+    """A matcher, its selectors, and its measurements."""
 
     size: int
     matcher: Matcher
     #: subscriber -> selector
     selectors: dict[int, Selector]
     add_us: float
-    #: nanoseconds of a batch, the median of a round: of matching, and with the sets' subscribers read
+    #: nanoseconds of a batch, the median of each round: of matching; of matching and reading the match sets
     matched_ns: list[float] = field(default_factory=list)
     read_ns: list[float] = field(default_factory=list)
-    #: subscribers an event, one number a batch
+    #: average number of subscribers of an event, one number for each round
     matches: list[float] = field(default_factory=list)
 
     @classmethod
     def build(cls, size: int, seed: int, narrow: float) -> MeasuredMatcher:
-        """A matcher with `size` selectors, added one by one."""
+        """Returns a matcher with `size` selectors, added one by one."""
         matcher = Matcher(SCHEMA)
         wanted = dict(enumerate(selectors(size, Random(seed), narrow=narrow)))
         for number in range(min(size, PARSED_TOO)):
@@ -51,25 +51,29 @@ class MeasuredMatcher:
         return cls(size, matcher, wanted, repeat(add_all, 1) / size / 1_000)
 
     def match(self, data: bytes) -> NDArray[np.uint32]:
-        """A batch's bytes -> set[row]. Nothing is known of the batch before: columns are made anew."""
+        """Bytes of a batch -> set[row]. The columns are made anew, as for a batch that just arrived."""
         return self.matcher.match(READER.columns(EventBatch.parse(data)))
 
     def match_and_read(self, data: bytes) -> int:
-        """The same, and the subscribers of every set, which are counted."""
+        """Match and read the subscribers of every match set; returns the number of matches."""
         sets, rows = np.unique(self.match(data), return_counts=True)
         lengths = [len(self.matcher.members(number)) for number in sets.tolist()]
         return int(np.dot(lengths, rows))
 
     def take_turn(self, batches: Sequence[bytes]) -> None:
-        """Measure the first half of the batches matched, the other half read too. All must be new to it."""
+        """Time matching of the first half of the batches, and matching and reading of the second half.
+
+        The batches must be new to the matcher: match sets that it knows would be cheap.
+        """
         half = len(batches) // 2
         self.matched_ns.append(median(each(self.match, batches[:half])))
         self.read_ns.append(median(each(self.match_and_read, batches[half:])))
         self.matches.append(self.match_and_read(batches[0]) / EventBatch.parse(batches[0]).count)
 
     def check(self, events: Sequence[Event], random: Random, selectors_max: int) -> None:
-        """Ask the reference evaluator about these events: every subscriber that the matcher names, and all
-        others, or `selectors_max` of them by chance.
+        """Compare the matches of these events with the reference evaluator; AssertionError if they differ.
+
+        Compared are all subscribers, or those that the matcher names and `selectors_max` random ones.
         """
         sets = self.match(batch_of(events)).tolist()
         for of_event, number in zip(events, sets, strict=True):
@@ -83,7 +87,7 @@ class MeasuredMatcher:
                 check_exact(subscriber in named, holds(selector, of_event), what)
 
     def add_and_remove(self, new: Sequence[Selector], random: Random) -> tuple[list[int], list[int]]:
-        """Nanoseconds of every single addition of a new selector, and of as many removals of old ones."""
+        """Add the new selectors and remove as many old ones; returns the nanoseconds of each change."""
         first = max(self.selectors) + 1
         added = dict(enumerate(new, start=first))
         removed = random.sample(list(self.selectors), len(new))

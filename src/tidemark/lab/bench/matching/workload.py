@@ -53,12 +53,12 @@ def event(random: Random) -> Event:
 
 
 def holds(selector: Selector, of: Event) -> bool:
-    """Does the event match, by the reference evaluator?"""
+    """Whether the event matches, by the reference evaluator."""
     return evaluate(selector.tree, lambda path: of[path[0]]) is True
 
 
 def batch_of(events: Sequence[Event]) -> bytes:
-    """The bytes of a batch, as they come from a log or a socket."""
+    """Returns the bytes of a batch, as they come from a log or a socket."""
     builder = BatchBuilder()
     for each in events:
         builder.add(Shape("trades", SCHEMA.fingerprint), SCHEMA.encode(each))
@@ -66,9 +66,9 @@ def batch_of(events: Sequence[Event]) -> bytes:
 
 
 def selectors(count: int, random: Random, *, narrow: float = 1.0) -> Iterator[Selector]:
-    """`count` selectors. Ranges that are `narrow` times narrower match that much less.
+    """Yields `count` selectors, with ranges that are `narrow` times narrower than usual.
 
-    The trees are built here, not parsed: a million texts would take longer than all that is measured.
+    The trees are built here, not parsed: parsing a million texts would take longer than the measurement.
     """
     for _ in range(count):
         yield _of_symbol(random, narrow) if random.random() < 0.6 else _of_range(random, narrow)

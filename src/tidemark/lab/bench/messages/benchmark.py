@@ -1,7 +1,7 @@
 """How long it takes to get fields out of a message (gryphon-scalability V-D), and columns out of a batch.
 
-Every format gets the same messages and the same choices of fields, made beforehand; the loop around them is
-the same too, and its own cost is a line of the table.
+Every format gets the same messages and the same choices of fields, made beforehand. The loop around them is
+the same too, and its cost has a line of its own in the table.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOTES = (
 )
 
 Formats = Mapping[str, Callable[[Sample], Format]]
-#: One message after the other, each with what to do with it.
+#: (bytes of a message, function that fetches the chosen fields) for each message
 Pairs = list[tuple[bytes, Fetch]]
 #: (sample, format) -> microseconds a message
 _Best = Mapping[tuple[str, str], float]
@@ -57,7 +57,7 @@ QUICK = MessagesEffort(messages=200, rounds=10)
 
 
 def sections(effort: MessagesEffort, peers: Formats | None = None) -> Iterator[Section]:
-    """The sections of the bench; AssertionError when a format returns a wrong value."""
+    """Yields the sections; AssertionError when a format returns a wrong value."""
     peers = peers or formats()
     one = _measure(1, peers, effort)
     yield _grid(1, one)
@@ -78,7 +78,7 @@ def _measure(size: int, peers: Formats, effort: MessagesEffort) -> _Best:
 
 
 def _prepared(sample: Sample, peers: Formats, effort: MessagesEffort, size: int) -> dict[str, Pairs]:
-    """For each format the same messages and the same fields to fetch, all of them checked."""
+    """Returns for each format the same messages with the same fields to fetch, all of them checked."""
     random = Random(effort.seed)
     values = [sample.message(random) for _ in range(effort.messages)]
     sets = [(path,) for path in sample.paths] if size == 1 else _nines(sample, random)

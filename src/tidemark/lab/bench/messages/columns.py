@@ -18,7 +18,7 @@ FIXED_WIDTH_VALUES_A_SECOND = 20e6
 
 
 def measure_columns(messages: int, rounds: int, seed: int) -> Section:
-    """All sixteen columns of a batch of each sample, from its raw bytes, each time anew."""
+    """Time all sixteen columns of a batch of each sample, made anew from its bytes each time."""
     cases: dict[str, Callable[[], object]] = {}
     present: dict[str, int] = {}
     for sample in samples():
@@ -55,7 +55,7 @@ def _extraction(sample: Sample, values: list[Any]) -> Callable[[], list[Column]]
 
 
 def _check(sample: Sample, values: list[Any], columns: list[Column]) -> int:
-    """Compare every value with its source; how many are present."""
+    """Compare every value with its source; returns how many values are present."""
     present = 0
     for path, column in zip(sample.paths, columns, strict=True):
         found = _listed(column)
@@ -66,7 +66,7 @@ def _check(sample: Sample, values: list[Any], columns: list[Column]) -> int:
 
 
 def _listed(column: Column) -> list[Any]:
-    """The column as Python values, None where absent."""
+    """Returns the column as Python values, None where absent."""
     values: Any = column.values
     found = [item.decode() for item in values.tolist()] if isinstance(values, Spans) else values.tolist()
     if column.valid is None:

@@ -1,6 +1,6 @@
 """The formats that Tidemark's messages are measured beside.
 
-Each does what somebody who cares would do in it: whatever does not depend on the message (paths, types,
+Each format is used as an expert would use it: whatever does not depend on the message (paths, types,
 decoders, accessors) is prepared once. Numbers come back as int, strings as str, an absent field as None.
 """
 
@@ -25,17 +25,17 @@ class Format(Protocol):
     """Messages of one sample schema in one format."""
 
     def encode(self, value: Json) -> bytes:
-        """A message."""
+        """Returns the bytes of a message."""
 
     def one(self, path: Path) -> Fetch:
-        """Prepared to fetch one field."""
+        """Returns a function that fetches one field."""
 
     def several(self, paths: Sequence[Path]) -> FetchSet:
-        """Prepared to fetch these fields."""
+        """Returns a function that fetches these fields in order."""
 
 
 def formats() -> dict[str, Callable[[Sample], Format]]:
-    """Every format by name, Tidemark first. ModuleNotFoundError when a peer is not installed."""
+    """Returns every format by name, Tidemark first; ModuleNotFoundError when one is not installed."""
     import msgspec
 
     from tidemark.lab.bench.messages import xml_peers
@@ -104,7 +104,7 @@ class Msgspec:
         return lambda data: get(decode(data))
 
     def _struct(self, name: str, tree: Json, *, lacking: bool = False) -> Any:
-        """A struct type. One that may lack its fields has None for them, so that no reader need ask."""
+        """Returns a struct type; if it may lack its fields they default to None."""
         from msgspec import defstruct
 
         atom: Any = int if self._sample.kind == "int" else str

@@ -1,8 +1,8 @@
 """The six schemas of gryphon-scalability V-D, and random messages of them.
 
 Sixteen fields, numbers or strings: flat; each at the bottom of four levels of tuples; and the same with every
-fourth field optional. Everything comes from a seed: the same messages and the same choices of fields in every
-run and for every format.
+fourth field optional. A seed decides everything, so that every run and every format gets the same messages
+and the same choices of fields.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Sample:
         return frozenset(path[-2] for path in self.paths[3::4]) if self.optional else frozenset()
 
     def may_lack(self, path: Path) -> bool:
-        """Is the field in an optional piece?"""
+        """Whether the field is in an optional piece."""
         return len(path) > 1 and path[-2] in self.optional_pieces
 
     def message(self, random: Random) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def field_sets(sample: Sample, random: Random, size: int, count: int) -> list[tu
 
 
 def at(value: Any, path: Sequence[str]) -> Any:
-    """What the message has there, None when it has nothing."""
+    """Returns the value at a path of a message, or None if it is absent."""
     for part in path:
         value = value.get(part) if value is not None else None
     return value
@@ -96,7 +96,7 @@ def _nested_path(number: int) -> Path:
 
 
 def tree_of(paths: Sequence[Path]) -> dict[str, Any]:
-    """The fields as nested dicts; None stands for a field."""
+    """Returns the fields as nested dicts, in which None stands for a field."""
     tree: dict[str, Any] = {}
     for path in paths:
         inner = tree

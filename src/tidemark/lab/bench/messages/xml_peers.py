@@ -55,7 +55,7 @@ class _Xml(ABC):
 
     @abstractmethod
     def _walk(self, path: Path) -> Callable[[Any], Any]:
-        """Prepared to find the field from the root."""
+        """Returns a function that finds the field from the root element."""
 
 
 class Dom(_Xml):

@@ -1,8 +1,9 @@
 """The PFS beside logging every event for every subscriber: the paper's microbenchmark (DSN'03 5.1.2).
 
-800 events a second of 418 bytes, each wanted by 25 of 100 subscribers; 100 seconds of that, as fast as it
-goes. All write to a log volume on a real disk, sync every second of the load and keep its last 5 seconds.
-Afterwards, and again when it was opened anew, the PFS must say exactly what each subscriber missed.
+The load is 800 events a second of 418 bytes, each wanted by 25 of 100 subscribers, for 100 seconds, written
+as fast as possible. Every way of writing it uses a log volume on a real disk, syncs after every second of
+load and keeps the last 5 seconds. Afterwards, and again after it was reopened, the PFS must tell exactly what
+each subscriber missed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tidemark.ticks import Ticks
 
 PUBEND = "p1"
 EVENTS_A_SECOND = 800
-#: Events that arrive together: those of 10 ms.
+#: Events that arrive together, in 10 ms.
 TURN_EVENTS = 8
 MESSAGE_BYTES = 418
 SUBSCRIBERS = 100
@@ -47,7 +48,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class PfsEffort:
-    """How many seconds of load, and how often each contender takes them."""
+    """Seconds of load, and how often each way of writing is measured."""
 
     seconds: int
     rounds: int
@@ -68,7 +69,7 @@ class PfsLoad:
     members: list[NDArray[np.uint32]]
 
     def members_of(self, number: int) -> NDArray[np.uint32]:
-        """As a matcher tells them."""
+        """Returns the subscribers of a match set, as a matcher does."""
         return self.members[number]
 
     def wanted(self) -> NDArray[np.bool_]:
@@ -79,24 +80,24 @@ class PfsLoad:
         return wanted
 
     def seconds(self) -> Iterator[range]:
-        """The events of each second."""
+        """Yields the range of event numbers of each second."""
         return (range(first, first + EVENTS_A_SECOND) for first in range(0, len(self.ticks), EVENTS_A_SECOND))
 
 
-#: Takes the load; the PFS, if that is what it has written.
+#: Writes the load to a volume; returns the PFS if it wrote one.
 Writer = Callable[[LogVolume, PfsLoad], PersistentFiltering | None]
 
 
 @dataclass(frozen=True, slots=True)
 class WriteCost:
-    """What one contender took for the load."""
+    """What one way of writing the load cost."""
 
     seconds: float
     bytes_written: int
 
 
 def sections(effort: PfsEffort) -> Iterator[Section]:
-    """The sections of the bench; AssertionError when the PFS is wrong."""
+    """Yields the sections; AssertionError when the PFS is wrong."""
     writers: dict[str, Writer] = {
         "PFS": _filter,
         "log each event": _log_events,
@@ -113,7 +114,7 @@ def sections(effort: PfsEffort) -> Iterator[Section]:
 
 
 def _load(effort: PfsEffort, sets: int) -> PfsLoad:
-    """Four sets share the subscribers among them; more are chosen by chance."""
+    """Returns the load: four match sets that share the subscribers, or many random ones."""
     random = Random(effort.seed)
     count = effort.seconds * EVENTS_A_SECOND
     ticks = FIRST_TICK + np.arange(1, count + 1) * (TICKS_A_SECOND // EVENTS_A_SECOND)
@@ -143,7 +144,7 @@ def _run(write: Writer, load: PfsLoad) -> WriteCost:
 
 
 def _filter(volume: LogVolume, load: PfsLoad) -> PersistentFiltering:
-    """What the constream does."""
+    """Write the load to the PFS, as the constream does."""
     pfs = PersistentFiltering(volume)
     upto = FIRST_TICK
     for second in load.seconds():
@@ -158,7 +159,7 @@ def _filter(volume: LogVolume, load: PfsLoad) -> PersistentFiltering:
 
 
 def _log_events(volume: LogVolume, load: PfsLoad) -> None:
-    """A record for every event and subscriber."""
+    """Write a record for every event and subscriber."""
     streams = [f"subscriber {number}" for number in range(SUBSCRIBERS)]
     wanted = [[streams[number] for number in who.tolist()] for who in load.members]
     sets = load.sets.tolist()
@@ -172,7 +173,7 @@ def _log_events(volume: LogVolume, load: PfsLoad) -> None:
 
 
 def _log_seconds(volume: LogVolume, load: PfsLoad) -> None:
-    """A record for all events of a second and each subscriber."""
+    """Write a record for each second and subscriber."""
     streams = [f"subscriber {number}" for number in range(SUBSCRIBERS)]
     ends: list[list[int]] = []
     for second in load.seconds():
@@ -186,7 +187,7 @@ def _log_seconds(volume: LogVolume, load: PfsLoad) -> None:
 
 
 def _sync_and_chop(volume: LogVolume, streams: list[str], ends: list[list[int]]) -> None:
-    """`ends` are the last indexes of the streams, a second after the other."""
+    """Sync, and chop what is older than KEPT_SECONDS. `ends[second]` has the last index of each stream."""
     volume.sync()
     ends.append([volume.bounds(stream)[1] for stream in streams])
     if len(ends) > KEPT_SECONDS:
@@ -223,7 +224,7 @@ def _section(effort: PfsEffort, best: dict[str, WriteCost]) -> Section:
 
 
 def _reading(effort: PfsEffort, loads: dict[str, PfsLoad]) -> Section:
-    """How fast those who return learn what they missed, from a PFS just opened."""
+    """Measure how fast a PFS that was just opened tells returning subscribers what they missed."""
     measurements: list[Measurement] = []
     for name, load in loads.items():
         with TemporaryDirectory(prefix="tidemark-bench-") as path:
@@ -240,7 +241,7 @@ def _reading(effort: PfsEffort, loads: dict[str, PfsLoad]) -> Section:
 
 
 def _read_rate(volume: LogVolume, subscribers: int, limit: int) -> float:
-    """Ticks a second."""
+    """Returns how many missed ticks a second are read."""
     pfs = PersistentFiltering(volume)
     bases = dict.fromkeys(range(subscribers), FIRST_TICK)
     with collector_off():

@@ -1,4 +1,4 @@
-"""A disk that counts what is written to it."""
+"""A disk that counts the bytes that are written to it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The processes of a system benchmark: the broker, publishers, subscribers, and what they share."""
+"""The processes of a system benchmark: the broker, publishers, subscribers, and the counters they share."""

@@ -1,4 +1,4 @@
-"""Lean: a subscriber on bare frames, which gives its broker just what it must: credit, acknowledgements."""
+"""BareSubscriber: a subscriber that reads frames directly and sends only credit and acknowledgements."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from tidemark.wire.frames import (
 from tidemark.wire.limits import FRAME_BYTES_MAX
 
 READ_BYTES = 1 << 20
-#: As the client grants by default.
+#: The window that the client grants by default.
 WINDOW_BYTES = 4 << 20
 
-#: All connections of a process read into it: the decoder keeps a copy of what it has to keep.
+#: Shared by all connections of a process: the decoder copies what it has to keep.
 _buffer = memoryview(bytearray(READ_BYTES))
 
 
 class BareSubscriber(asyncio.BufferedProtocol):
-    """One durable subscriber; its ledger survives its connections."""
+    """One durable subscriber; its record survives its connections."""
 
     def __init__(self, record: DeliveryRecord, delivered: Callable[[Any, int], None]) -> None:
         self.record = record
@@ -46,11 +46,11 @@ class BareSubscriber(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._started: asyncio.Future[None] | None = None
         self._pubend = ""
-        #: bytes consumed and not granted again
+        #: bytes that were consumed and not yet granted again
         self._owed = 0
 
     async def come(self, url: str) -> None:
-        """Connect and subscribe."""
+        """Connect and subscribe; returns when the subscription has started."""
         loop = asyncio.get_running_loop()
         self._decoder, self._owed = FrameDecoder(), 0
         self._started = loop.create_future()
@@ -65,31 +65,31 @@ class BareSubscriber(asyncio.BufferedProtocol):
             self._transport.close()
             self._transport = None
 
-    # The transport speaks.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is open."""
+        """The connection is open: introduce the client."""
         self._transport = cast(asyncio.Transport, transport)
         self._send(Connect(self.record.name))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
-        """Only after `leave` may this be."""
+        """The connection is closed, which is a fault unless `leave` closed it."""
         if self._transport is not None:
             self._fail("disconnected")
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
-        """Where to read to."""
+        """The buffer to read into."""
         return _buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have arrived."""
+        """Decode the bytes that have arrived."""
         for frame in self._decoder.feed(_buffer[:nbytes]):
             if type(frame) is Deliver:
                 self._take(frame)
             else:
                 self._hear(frame)
 
-    # What is heard.
+    # Frames from the broker.
 
     def _take(self, frame: Deliver) -> None:
         self.record.take(frame.base, frame.upto, frame.batch)
@@ -129,7 +129,7 @@ class BareSubscriber(asyncio.BufferedProtocol):
         if self._started is not None and not self._started.done():
             self._started.set_exception(AssertionError(self.record.problem))
 
-    # What is said.
+    # Frames to the broker.
 
     def _acknowledge(self) -> None:
         if self.record.upto is not None and self._pubend:

@@ -1,6 +1,6 @@
-"""The broker process of a bench: `python -m tidemark.node`, which ends with whoever has started it.
+"""The broker process of a bench: `python -m tidemark.node`, which ends with its parent process.
 
-With TIDEMARK_BENCH_PROFILE=FILE its main thread is profiled, and FILE is what `python -m pstats` reads.
+With TIDEMARK_BENCH_PROFILE=FILE the main thread is profiled into FILE, for `python -m pstats`.
 """
 
 from __future__ import annotations

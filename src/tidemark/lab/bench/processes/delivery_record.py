@@ -1,4 +1,4 @@
-"""Ledger: what one subscriber got, kept so that every event counts and none is looked at by itself."""
+"""DeliveryRecord: checks what one subscriber got with sums over whole batches, without Python per event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidemark.message.batches.batch import EventBatch
 
 
 class DeliveryRecord:
-    """Numbers must grow from event to event, and ticks from piece to piece; then the sums tell the rest."""
+    """Checks that numbers and ticks grow; count, sum and sum of squares then identify the events."""
 
     def __init__(self, name: str, kind: Kind) -> None:
         self.name = name
@@ -20,13 +20,13 @@ class DeliveryRecord:
         self._total = 0
         self._squares = 0
         self._last = -1
-        #: told up to this tick; None before the start
+        #: the subscriber was told everything up to this tick; None before the start
         self.upto: int | None = None
-        #: the first thing that was wrong
+        #: the first fault that was found
         self.problem: str | None = None
 
     def take(self, base: int, upto: int, batch: EventBatch | None) -> None:
-        """A piece `(base, upto]` of the stream has come."""
+        """Record a delivery of the range `(base, upto]`."""
         if self.upto is not None and base != self.upto:
             self._wrong(f"told up to {self.upto}, then from {base}")
         self.upto = upto
@@ -38,7 +38,7 @@ class DeliveryRecord:
         self.add(numbers_of(batch), kinds_in(batch))
 
     def add(self, numbers: NDArray[np.int64], kinds: NDArray[np.int32]) -> None:
-        """n[event] and kind[event] of what came together."""
+        """Record the events of one batch: numbers[event], kinds[event]."""
         if numbers[0] <= self._last or (numbers[1:] <= numbers[:-1]).any():
             self._wrong(
                 f"event {numbers[0]} and those after it, after {self._last}: repeated or out of order"
@@ -52,11 +52,11 @@ class DeliveryRecord:
         self._squares = (self._squares + squares(numbers) + 2**63) % 2**64 - 2**63
 
     def gap(self, base: int, upto: int) -> None:
-        """Something was let go: never in a bench."""
+        """Record a gap, which is always a fault in a benchmark."""
         self._wrong(f"a gap in ({base}, {upto}]")
 
     def check(self, expected: Expected) -> str | None:
-        """What is wrong, if anything."""
+        """Returns the first fault, or None if exactly the expected events came."""
         found = Expected(self.count, self._total, self._squares)
         if self.problem is None and found != expected:
             self._wrong(f"got {found}, should have got {expected}")

@@ -1,6 +1,6 @@
-"""The processes of a system bench: a broker, workers that publish or subscribe, and a directory for them.
+"""The processes of a system benchmark: a broker, workers that publish or subscribe, and their directory.
 
-Everything that a bench starts ends with it, on any exit. Numbers about a process come from /proc.
+Every process that a benchmark starts ends with it, on any exit. Numbers about a process come from /proc.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tidemark.lab.processes import broker_start
 from tidemark.lab.processes.broker_start import listening_address, set_arguments
 from tidemark.lab.processes.process_numbers import ProcessStat, resident_bytes
 
-#: Where the data directories go; the working directory if it is not set. Must not be in memory.
+#: Environment variable: where data directories are made, by default the working directory. Not in memory.
 DIRECTORY = "TIDEMARK_BENCH_DIR"
-#: The longest that anything here waits.
+#: The longest that any method here waits.
 PATIENCE_SECONDS = 50.0
 GOODBYE_SECONDS = 5.0
 POLL_SECONDS = 0.002
 
 
 class BenchProcess:
-    """A process of ours."""
+    """A Python process with a pipe to its standard input and from its standard output."""
 
     def __init__(self, module: str, arguments: list[str], said: Path) -> None:
-        """`said` is where its standard error goes."""
+        """`said` is the file for its standard error."""
         self.said = said
         with said.open("ab") as stderr:
             self.process = subprocess.Popen(
@@ -49,16 +49,16 @@ class BenchProcess:
 
     @property
     def cpu_seconds(self) -> float:
-        """Of all its threads, in the kernel too."""
+        """CPU time of all threads, in the kernel too."""
         return ProcessStat(self.process.pid).cpu_seconds
 
     @property
     def rss_bytes(self) -> int:
-        """Memory that is resident."""
+        """Resident memory."""
         return resident_bytes(self.process.pid)
 
     def end(self) -> None:
-        """Ask it to end; make it."""
+        """Send SIGTERM, then SIGKILL if the process does not end in time."""
         self.process.terminate()
         try:
             self.process.wait(GOODBYE_SECONDS)
@@ -67,20 +67,20 @@ class BenchProcess:
         self.forget()
 
     def forget(self) -> None:
-        """It has been told to end, or killed: leave nothing of it."""
+        """Close the pipes of a process that was told to end or killed, and wait for its end."""
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
             stream.close()
         self.process.wait()
 
     def fail(self, what: str) -> AssertionError:
-        """What to raise when it does not do what it should."""
+        """Returns the error to raise when the process fails, with the last line of its standard error."""
         last = self.said.read_text(errors="replace").strip().splitlines()[-1:]
         return AssertionError(f"{what} {' '.join(last)}".strip())
 
 
 class BenchBroker(BenchProcess):
-    """A broker that listens; `url` is where."""
+    """A broker process; `url` is set once it listens."""
 
     def __init__(self, directory: Path, durability: str, **more: str) -> None:
         """`more` are settings, as `**{"retention.archive": "true"}`."""
@@ -99,7 +99,7 @@ class BenchBroker(BenchProcess):
         self.url = ""
 
     def wait(self) -> None:
-        """Until it listens."""
+        """Wait until the broker listens; AssertionError if it does not."""
         if not wait_until(self._is_ready):
             raise self.fail("the broker does not start:")
 
@@ -113,13 +113,13 @@ class BenchBroker(BenchProcess):
 
     @property
     def disk_bytes(self) -> int:
-        """Of all files of the data directory: what is in them, or what the file system sets aside if more."""
+        """Bytes of all files of the data directory: of each its size or its blocks, whichever is more."""
         stats = [path.stat() for path in self.directory.rglob("*") if path.is_file()]
         return sum(max(stat.st_size, stat.st_blocks * 512) for stat in stats)
 
 
 class WorkerProcess(BenchProcess):
-    """A process that publishes or subscribes, on request: see `worker`."""
+    """A process that carries out requests, to publish or subscribe; `worker.py` is its other end."""
 
     def __init__(self, role: str, arguments: dict[str, Any], said: Path) -> None:
         super().__init__("tidemark.lab.bench.processes.worker", [role, json.dumps(arguments)], said)
@@ -127,12 +127,12 @@ class WorkerProcess(BenchProcess):
         self._is_ready = False
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """Request something and wait until it is done; the answer."""
+        """Send a request and wait; returns the answer."""
         self.request(what, **arguments)
         return self.answer()
 
     def request(self, what: str, **arguments: Any) -> None:
-        """Request something; `hear` the answer later."""
+        """Send a request; `answer` returns its result later."""
         if not self._is_ready:
             self._is_ready = True
             self.answer()
@@ -141,7 +141,7 @@ class WorkerProcess(BenchProcess):
         self.process.stdin.flush()
 
     def answer(self, seconds: float = PATIENCE_SECONDS) -> Any:
-        """The answer; AssertionError if something was wrong, or it does not come."""
+        """Returns the next answer; AssertionError if the worker reports a fault, ends, or does not answer."""
         assert self.process.stdout is not None
         descriptor, until = self.process.stdout.fileno(), monotonic() + seconds
         while b"\n" not in self._heard:
@@ -159,7 +159,7 @@ class WorkerProcess(BenchProcess):
 
 
 class BenchTestbed:
-    """What a case runs in: `with BenchTestbed() as testbed:` ends all its processes and removes its files."""
+    """What a case runs in: `with BenchTestbed() as testbed:` ends its processes and removes its files."""
 
     def __init__(self) -> None:
         self.path = Path(mkdtemp(prefix="tidemark-bench-", dir=os.environ.get(DIRECTORY, ".")))
@@ -175,7 +175,7 @@ class BenchTestbed:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for process in self._processes:
-            # What they would put in order now is removed with the directory; a profile is not.
+            # Killed: their files are removed anyway. Only a profile is written when a process ends in order.
             if PROFILE in os.environ:
                 process.end()
             else:
@@ -186,14 +186,14 @@ class BenchTestbed:
         signal.signal(signal.SIGTERM, self._before)
 
     def broker(self, durability: str, **settings: str) -> BenchBroker:
-        """A broker; the same data directory each time."""
+        """Start a broker on the data directory of this testbed and wait until it listens."""
         broker = BenchBroker(self.path / "data", durability, **settings)
         self._processes.append(broker)
         broker.wait()
         return broker
 
     def worker(self, role: str, **arguments: Any) -> WorkerProcess:
-        """A worker; it is ready by the time that something is asked of it."""
+        """Start a worker with a role; the first request waits until the worker is ready."""
         number = len(self._processes)
         given = {"counters": str(self.path / "counters"), **arguments}
         worker = WorkerProcess(role, given, self.path / f"worker-{number}.log")
@@ -201,7 +201,7 @@ class BenchTestbed:
         return worker
 
     def end(self, process: BenchProcess) -> None:
-        """End one of the processes now."""
+        """End one process now."""
         self._processes.remove(process)
         process.end()
 
@@ -212,20 +212,20 @@ def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS)
 
 
 def all_of(workers: list[WorkerProcess], what: str, **arguments: Any) -> list[Any]:
-    """Request the same of several at once; their answers."""
+    """Send one request to several workers at once; returns their answers."""
     for worker in workers:
         worker.request(what, **arguments)
     return [worker.answer() for worker in workers]
 
 
 def events_a_frame(checked: list[Any]) -> float:
-    """How many events came in a delivery frame, over what several subscribing workers answered to `check`."""
+    """Returns the average number of events in a delivery frame, from the answers of workers to `check`."""
     frames = sum(each["frames"] for each in checked)
     return float(sum(each["deliveries"] for each in checked) / frames) if frames else 0.0
 
 
 def filesystem() -> str:
-    """The kind of file system that data directories are on."""
+    """Returns the type of the file system of the data directories."""
     path = os.path.realpath(os.environ.get(DIRECTORY, "."))
     found = ("", "unknown")
     for line in Path("/proc/self/mounts").read_text().splitlines():
@@ -237,5 +237,5 @@ def filesystem() -> str:
 
 
 def _stop(_: int, __: FrameType | None) -> None:
-    """SIGTERM ends a bench as Ctrl-C does: with all that belongs to it."""
+    """SIGTERM ends a benchmark as Ctrl-C does: with all its processes and files."""
     raise SystemExit(143)

@@ -1,6 +1,7 @@
-"""Parked: a lean subscriber that leaves at once, and is called when there is something for it.
+"""ParkedSubscriber: a bare subscriber that holds a lease instead of a connection.
 
-All of a process listen at one address; the key that a broker shows says whom it calls.
+The broker calls the subscriber when there are events for it. All subscribers of a process listen at one
+address; the key in the broker's Pushing frame says which subscriber is called.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ BACKLOG = 1_024
 
 
 class ParkedSubscriber(BareSubscriber):
-    """See above."""
+    """A durable subscriber with a lease."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -28,7 +29,7 @@ class ParkedSubscriber(BareSubscriber):
         self._parked: asyncio.Future[None] | None = None
 
     async def come(self, url: str) -> None:
-        """Connect, subscribe, and be parked."""
+        """Connect, subscribe, take a lease and disconnect; returns when the broker has agreed."""
         self._parked = asyncio.get_running_loop().create_future()
         _by_key[self._key] = self
         port = await _listening_port()
@@ -37,7 +38,7 @@ class ParkedSubscriber(BareSubscriber):
         await self._parked
 
     def called(self, transport: asyncio.Transport) -> None:
-        """The broker is there."""
+        """The broker has opened a connection to this subscriber."""
         self._decoder, self._transport = FrameDecoder(), transport
         transport.set_protocol(self)
         self._send(Resume(self._ticket))
@@ -56,16 +57,16 @@ class ParkedSubscriber(BareSubscriber):
 
     def _rest(self, frame: Rest) -> None:
         assert self._parked is not None
-        if self._parked.done():  # the broker has begun
+        if self._parked.done():  # the broker ended its delivery
             self._acknowledge()
             self._send(frame)
         else:
             self._parked.set_result(None)
-        self._transport = None  # that it is closed now is no loss
+        self._transport = None  # the connection is closed now, which is no fault
 
 
 class _IncomingCall(asyncio.Protocol):
-    """Whoever calls, until it is known for whom."""
+    """A connection from a broker until its first frame says which subscriber is called."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -82,7 +83,7 @@ _listening: list[asyncio.Task[asyncio.Server]] = []
 
 
 async def _listening_port() -> int:
-    """The port at which this process listens."""
+    """Returns the port at which this process listens; listens first if need be."""
     if not _listening:
         loop = asyncio.get_running_loop()
         _listening.append(loop.create_task(_listen(loop)))

@@ -1,4 +1,4 @@
-"""Publishers of a bench: one client in a process of its own, publishing in the ways that are measured."""
+"""PublisherRole: a worker that publishes through the client in the ways that benchmarks measure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tidemark.client.client import Client, connect
 from tidemark.lab.bench.processes.shared_counters import SharedCounters
 from tidemark.lab.bench.system.load import PAYLOAD, SCHEMA, TOPIC, Batches, Load
 
-#: Calls of publish() in a turn of the loop, and events that may be under way.
+#: Calls of publish() in a turn of the event loop, and events that may be unacknowledged.
 TURN_EVENTS = 500
 UNDER_WAY_EVENTS_MAX = 30_000
-#: Batches under way when batches are published as such.
+#: Batches that may be unacknowledged when whole batches are published.
 UNDER_WAY_BATCHES_MAX = 16
-#: How often the board is looked at while there is no room; the loop's timers are no finer.
+#: Seconds between looks at the shared counters while there is no room; timers are no finer.
 LOOK_SECONDS = 0.001
-#: What a sync writes when nothing else does: about what an event takes in a log.
+#: Bytes written before a bare sync: about what an event takes in a log.
 BARE_BYTES = 330
 
 
 class PublisherRole:
-    """The role of a worker. Events are numbered on from call to call."""
+    """The role of a worker that publishes. Events are numbered on from request to request."""
 
     def __init__(self, counters: str, url: str, kinds: int = 4) -> None:
         self._counters = SharedCounters(counters)
@@ -34,27 +34,28 @@ class PublisherRole:
         self._next = 0
 
     async def open(self) -> None:
-        """Connect, declare the topic."""
+        """Connect and declare the topic."""
         self._client: Client = await connect(self._url, client="bench publisher")
         await self._client.create_topic(TOPIC, SCHEMA)
 
     async def reopen(self, url: str) -> None:
-        """The broker has moved."""
+        """Connect to a broker at another address."""
         await self._client.close(0)
         self._url = url
         await self.open()
 
     async def fixed(self, events: int, batch_events: int) -> int:
-        """So many events in batches, as fast as they are acknowledged; the number of the next one."""
+        """Publish `events` events in batches as fast as they are acknowledged; returns the next number."""
         batches = Batches(self._load, batch_events)
         last = self._next + events
         await self._pipeline(batches, lambda: self._next < last, lambda: True)
         return self._next
 
     async def fan_out(self, batch_events: int, share: int, workers: int, window_events: int) -> int:
-        """Until told to stop, each event for `share` subscribers; at most so many are under way to some.
+        """Publish batches until the counters say stop; each event goes to `share` subscribers.
 
-        The slowest worker counts: nobody should be so far behind that it has to catch up.
+        At most `window_events` are on their way to the slowest worker, so that no subscriber falls so far
+        behind that it has to catch up. Returns the number of the next event.
         """
         counters = self._counters
 
@@ -92,7 +93,7 @@ class PublisherRole:
         self._counters.published += events
 
     async def flood(self, way: str, batch_events: int, warm: float, seconds: float) -> dict[str, float]:
-        """As fast as it goes; events acknowledged a second after `warm` seconds, and CPU of this process."""
+        """Publish as fast as possible; returns events a second after `warm` seconds, and CPU use."""
         self._counters.stop(is_over=False)
         flow = asyncio.ensure_future(self._flows(way, batch_events))
         await asyncio.sleep(warm)
@@ -111,7 +112,7 @@ class PublisherRole:
         return self._many(batch_events) if way == "publish_many" else self._each()
 
     async def _many(self, events: int) -> None:
-        """publish_many, two calls under way."""
+        """Call publish_many, two calls at a time."""
 
         async def lane() -> None:
             while not self._counters.is_over:
@@ -121,7 +122,7 @@ class PublisherRole:
         await asyncio.gather(lane(), lane())
 
     async def _each(self) -> None:
-        """publish() event by event, without waiting for each."""
+        """Call publish() for each event, without waiting for each acknowledgement."""
         waiting: list[asyncio.Future[int | None]] = []
         while not self._counters.is_over:
             events = self._events(self._next, TURN_EVENTS)
@@ -143,7 +144,7 @@ class PublisherRole:
         ]
 
     async def one_by_one(self, events: int, directory: str) -> dict[str, list[int]]:
-        """Each event waits for its acknowledgement; then as many bare syncs. Nanoseconds of each."""
+        """Publish events one at a time, then make as many bare syncs; returns nanoseconds of each."""
         descriptor = os.open(Path(directory) / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             return {"publish": await self._round(events), "bare": _bare_round(descriptor, events)}
@@ -160,7 +161,7 @@ class PublisherRole:
         return taken
 
     async def paced(self, rate: float, events: int | None = None) -> int:
-        """So many events a second, each by itself, until there were so many, or told to stop."""
+        """Publish `rate` single events a second, until there were `events` or the counters say stop."""
         self._counters.stop(is_over=False)
         waiting: set[asyncio.Future[int | None]] = set()
         begin, first = monotonic(), self._next

@@ -1,8 +1,9 @@
-"""The floor: what Python can do here at all, without any of Tidemark.
+"""The Python baseline: how fast a server of this shape can be in Python, without any of Tidemark.
 
-A server on the same loop that appends what a publisher sends to a file, syncs it on a thread, and then
-answers the publisher and passes the bytes on to whoever listens. No format, no numbers, no selector, nothing
-is kept. What a broker takes beyond this is its own doing; what this takes is Python's and the machine's.
+The server appends what a publisher sends to a file, syncs the file on a thread, and then answers the
+publisher and passes the bytes on to listeners. It has no format, no numbering, no selectors and no memory.
+The time of the baseline is that of Python and the machine; what a broker takes beyond it is the broker's own.
+Reports call the baseline "floor".
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from struct import Struct
 from time import monotonic, monotonic_ns, perf_counter_ns
 from typing import cast
 
-#: An event: its number, when it was sent, and as many bytes as an event takes in a log.
+#: An event has its number, the time it was sent, and as many bytes as an event takes in a log.
 EVENT_BYTES = 330
 _HEAD = Struct("<qq")
 _REST = bytes(EVENT_BYTES - _HEAD.size)
 _ANSWER_BYTES = 8
-#: What a listener says, once, in place of an event.
+#: What a listener sends once, in place of an event.
 _LISTEN = bytes(1)
 _READ_BYTES = 64 << 10
 
 
 class BaselineServer:
-    """The role of a worker: the server and its disk thread."""
+    """The role of a worker that is the server, with a disk thread."""
 
     def __init__(self, counters: str, path: str, durability: str) -> None:  # noqa: ARG002  (told to every worker)
         self._descriptor = os.open(Path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -44,12 +45,12 @@ class BaselineServer:
         threading.Thread(target=self._run, name="disk", daemon=True).start()
 
     async def port(self) -> int:
-        """Where."""
+        """Returns the port."""
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     def heard(self, publisher: _Served, data: bytes) -> None:
-        """An event has arrived."""
+        """Queue an event for the disk thread."""
         self._work.put((publisher, data))
 
     def _run(self) -> None:
@@ -67,9 +68,9 @@ class BaselineServer:
 
 
 class _Socket(asyncio.BufferedProtocol, ABC):
-    """One end of a connection, through which things of one size come."""
+    """One end of a connection on which messages of one size arrive."""
 
-    #: bytes of one of them
+    #: bytes of a message
     size = EVENT_BYTES
 
     def __init__(self) -> None:
@@ -95,7 +96,7 @@ class _Socket(asyncio.BufferedProtocol, ABC):
 
     @abstractmethod
     def heard(self, data: bytes) -> None:
-        """One whole thing."""
+        """Handle one whole message."""
 
 
 class _Served(_Socket):
@@ -131,7 +132,7 @@ class _Publisher(_Socket):
 
 
 class BaselinePublisher:
-    """The role of a worker: publishes as `Publishing` does."""
+    """The role of a worker that publishes as `PublisherRole` does."""
 
     def __init__(self, counters: str, port: int) -> None:  # noqa: ARG002  (told to every worker)
         self._port = port
@@ -143,7 +144,7 @@ class BaselinePublisher:
         _, self._socket = await loop.create_connection(_Publisher, "127.0.0.1", self._port)
 
     async def one_by_one(self, events: int) -> list[int]:
-        """Nanoseconds of each event until its answer."""
+        """Publish events one at a time; returns nanoseconds until the answer of each."""
         taken = []
         for _ in range(events):
             begin = perf_counter_ns()
@@ -153,7 +154,7 @@ class BaselinePublisher:
         return taken
 
     async def paced(self, rate: float, events: int) -> None:
-        """So many events a second, each by itself."""
+        """Publish `rate` single events a second."""
         begin = monotonic()
         for number in range(events):
             wait = begin + number / rate - monotonic()
@@ -182,7 +183,7 @@ class _Listener(_Socket):
             self.waiter.set_result(None)
 
     async def next(self) -> bytes:
-        """The next event, as a subscription gives it: at once if it is there, or when it wakes us."""
+        """Returns the next event, at once if it has arrived already."""
         while not self.events:
             self.waiter = asyncio.get_running_loop().create_future()
             await self.waiter
@@ -190,7 +191,7 @@ class _Listener(_Socket):
 
 
 class BaselineStopwatch:
-    """The role of a worker: takes the time of each event as `Stopwatch` does."""
+    """The role of a worker that measures latency as `StopwatchRole` does."""
 
     def __init__(self, counters: str, port: int) -> None:  # noqa: ARG002  (told to every worker)
         self._port = port
@@ -203,7 +204,7 @@ class BaselineStopwatch:
         await self._listener.next()
 
     async def measure(self, events: int) -> list[int]:
-        """Nanoseconds from publishing to here, of each of so many events."""
+        """Returns nanoseconds from publishing to arrival, for each of the next `events` events."""
         taken: list[int] = []
         for number in range(self._next, self._next + events):
             found, sent = _HEAD.unpack_from(await self._listener.next())

@@ -1,7 +1,7 @@
-"""Board: a few numbers that all processes of a bench see, in a file that is mapped into each.
+"""SharedCounters: a few numbers that all processes of a benchmark see, in a file mapped into each.
 
-Who waits for a number looks at it every so often: nothing is sent, so measuring costs those who are measured
-nothing.
+A process that waits for a number polls it. No messages are sent, so measuring does not slow the measured
+processes down.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ _SLOTS = 2 + 2 * WORKERS_MAX
 
 
 class SharedCounters:
-    """One writer a number."""
+    """Numbers in a mapped file; each number has one writer."""
 
     def __init__(self, path: str | Path) -> None:
-        """The board in this file, which is made if it is not there."""
+        """Map the counters of a file, which is created if it does not exist."""
         if not Path(path).exists():
             Path(path).write_bytes(bytes(8 * _SLOTS))
         self._slots = np.memmap(path, np.int64, "r+", shape=(_SLOTS,))
 
     @property
     def is_over(self) -> bool:
-        """Publishers should stop."""
+        """Whether publishers should stop."""
         return bool(self._slots[_STOP])
 
     def stop(self, *, is_over: bool = True) -> None:
-        """Publishers stop, or may start again."""
+        """Tell publishers to stop, or allow them to start again."""
         self._slots[_STOP] = is_over
 
     @property
@@ -44,22 +44,22 @@ class SharedCounters:
 
     @property
     def delivered(self) -> int:
-        """Deliveries to all subscribers."""
+        """Number of deliveries to all subscribers."""
         return int(self._slots[_DELIVERED : _DELIVERED + WORKERS_MAX].sum())
 
     def delivered_by(self, workers: int) -> int:
-        """As many times the deliveries of the slowest of the first so many workers."""
+        """Returns `workers` times the deliveries of the slowest of the first `workers` workers."""
         return int(self._slots[_DELIVERED : _DELIVERED + workers].min()) * workers
 
     def add_delivered(self, worker: int, events: int) -> None:
-        """A worker's subscribers got more."""
+        """Count more deliveries of a worker's subscribers."""
         self._slots[_DELIVERED + worker] += events
 
     @property
     def caught_up(self) -> int:
-        """Subscribers that have got what they missed."""
+        """Number of subscribers that have caught up."""
         return int(self._slots[_CAUGHT_UP : _CAUGHT_UP + WORKERS_MAX].sum())
 
     def add_caught_up(self, worker: int) -> None:
-        """One more of a worker's."""
+        """Count one more subscriber of a worker that has caught up."""
         self._slots[_CAUGHT_UP + worker] += 1

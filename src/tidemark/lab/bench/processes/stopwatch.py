@@ -1,4 +1,4 @@
-"""Stopwatch: a subscriber that compares the time in each event with its own, which is the same clock."""
+"""StopwatchRole: a subscriber that compares the time in each event with its own, on the same clock."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tidemark.lab.bench.system.load import TOPIC
 
 
 class StopwatchRole:
-    """The role of a worker: the client of applications, one event after the other."""
+    """The role of a worker that measures latency with the client, one event after the other."""
 
-    def __init__(self, counters: str, url: str) -> None:  # noqa: ARG002  (every worker is told of the board)
+    def __init__(self, counters: str, url: str) -> None:  # noqa: ARG002  (every worker is given the counters)
         self._url = url
         self._next = 0
 
@@ -23,7 +23,7 @@ class StopwatchRole:
         self._subscription: Subscription = await self._client.subscribe(TOPIC, durable="stopwatch")
 
     async def measure(self, events: int) -> list[int]:
-        """Nanoseconds from publishing to here, of each of so many events."""
+        """Returns nanoseconds from publishing to arrival, for each of the next `events` events."""
         taken: list[int] = []
         for number in range(self._next, self._next + events):
             event = await anext(self._subscription)

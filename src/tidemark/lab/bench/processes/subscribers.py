@@ -1,8 +1,9 @@
-"""Subscribers of a bench: many in one process, a connection each, every one with its ledger.
+"""SubscriberRole: many subscribers in one process, each with its connection and its delivery record.
 
-Three kinds. "client" is the client of applications, `batches()` and acknowledgements by themselves. "lean"
-reads frames and does no more with them than its ledger needs: where Python at both ends would measure the
-clients, it lets the broker be seen. "parked" is lean too, and has no connection while nothing is for it.
+There are three styles. "client" uses the client of applications, with `batches()` and automatic
+acknowledgements. "lean" (`BareSubscriber`) reads frames and does no more with them than its record needs, so
+that the broker is measured and not Python at the other end. "parked" (`ParkedSubscriber`) is lean too, and
+has a lease instead of a connection while there is no event for it.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from tidemark.lab.bench.system.load import TOPIC, Kind, Load, selector
 
 #: Connections that are being opened at a time.
 OPENING_MAX = 64
-#: For how long after the last event nothing more may come.
+#: Seconds after the last event in which no further event may come.
 QUIET_SECONDS = 0.3
-#: For how long events are waited for, unless the environment says otherwise.
+#: Seconds to wait for events, unless this environment variable says otherwise.
 PATIENCE = "TIDEMARK_BENCH_PATIENCE_SECONDS"
 PATIENCE_SECONDS = 40.0
 
-#: A subscriber got so many events.
+#: Called with a subscriber and the number of events that it has just got.
 Delivered = Callable[["BenchSubscriber", int], None]
 
 
 class BenchSubscriber(Protocol):
-    """One of either kind."""
+    """A subscriber of any style."""
 
     record: DeliveryRecord
 
@@ -41,7 +42,7 @@ class BenchSubscriber(Protocol):
         """Connect and subscribe; returns when the subscription has started, or goes on."""
 
     async def leave(self) -> None:
-        """Disconnect; what was consumed is acknowledged."""
+        """Acknowledge what was consumed, and disconnect."""
 
 
 class ClientSubscriber:
@@ -76,12 +77,12 @@ class ClientSubscriber:
 
 
 class SubscriberRole:
-    """The role of a worker."""
+    """The role of a worker that subscribes."""
 
     def __init__(
         self, counters: str, worker: int, style: str, kinds: int, subscribers: list[tuple[str, Kind]]
     ) -> None:
-        """`worker` tells it from others on the board; `subscribers` are names and what they want."""
+        """`worker` is its slot in the shared counters; `subscribers` has the name and kind of each."""
         self._counters = SharedCounters(counters)
         self._worker = worker
         self._load = Load(kinds)
@@ -89,7 +90,7 @@ class SubscriberRole:
         self._subscribers: list[BenchSubscriber] = [
             make(DeliveryRecord(name, kind), self._delivered) for name, kind in subscribers
         ]
-        #: deliveries at which a subscriber has what it missed, and those that have not
+        #: kind -> deliveries after which a subscriber has caught up; and the subscribers that have not
         self._missed: dict[Kind, int] = {}
         self._behind: set[BenchSubscriber] = set()
 
@@ -100,10 +101,10 @@ class SubscriberRole:
             self._counters.add_caught_up(self._worker)
 
     async def open(self) -> None:
-        """Nothing to do before they are told to come."""
+        """Nothing to do: subscribers connect on the request `come`."""
 
     async def come(self, url: str, missed: int = 0) -> None:
-        """All connect; they have missed the events `n < missed`, and the board says who has got them."""
+        """Connect all; they missed the events `n < missed`, and the counters show how many caught up."""
         if missed:
             kinds = {each.record.kind for each in self._subscribers}
             self._missed = {kind: self._load.expected(kind, 0, missed).count for kind in kinds}
@@ -117,12 +118,12 @@ class SubscriberRole:
         await asyncio.gather(*map(one, self._subscribers))
 
     async def leave(self) -> None:
-        """All disconnect."""
+        """Disconnect all."""
         for subscriber in self._subscribers:
             await subscriber.leave()
 
     async def check(self, events: int) -> dict[str, int]:
-        """Wait for the events `n < events`; AssertionError unless each has got just its own of them."""
+        """Wait for the events `n < events`; AssertionError unless each subscriber got exactly its own."""
         expected = {
             kind: self._load.expected(kind, 0, events)
             for kind in {each.record.kind for each in self._subscribers}

@@ -1,9 +1,8 @@
-"""A process of a bench that publishes or subscribes.
+"""Worker: a process of a benchmark that carries out requests in a role, such as to publish or subscribe.
 
-It is started as `python -m tidemark.lab.bench.processes.worker ROLE ARGUMENTS`.
-
-Requests come in on standard input, one JSON array a line, `[what, arguments]`; each is answered with a line:
-`{"answer": ...}`, or `{"wrong": why}`. It ends with its input, or with whoever has started it.
+It is started as `python -m tidemark.lab.bench.processes.worker ROLE ARGUMENTS`. Requests come on standard
+input, one JSON array a line, `[what, arguments]`. Each is answered with a line `{"answer": ...}`, or
+`{"wrong": why}`. The process ends with its input or with its parent.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from tidemark.node.process.parent import end_with_parent
 
 
 class Role(Protocol):
-    """Its requests are its coroutine methods."""
+    """A role; its coroutine methods are the requests that it takes."""
 
     async def open(self) -> None:
-        """Get ready."""
+        """Prepare for requests."""
 
 
 def role_named(name: str) -> Callable[..., Role]:
-    """The class of a role. Only its own module is loaded: there are many workers, and none waits gladly."""
+    """Returns the class of a role. Only its own module is imported, so that many workers start quickly."""
     match name:
         case "publish":
             from tidemark.lab.bench.processes.publishers import PublisherRole
@@ -51,7 +50,7 @@ def role_named(name: str) -> Callable[..., Role]:
 
 
 async def work(role: str, arguments: dict[str, Any]) -> None:
-    """Carry out requests until there are no more."""
+    """Carry out requests until standard input ends."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

@@ -21,13 +21,13 @@ AGAINST_PARQUET = 0.7
 
 
 def archiving(testbed: SparkTestbed) -> Iterator[Section]:
-    """The sections on the archive; it stays at `archive_of` for those that come after."""
+    """Yields the sections on the archive, which stays at `archive_of` for later cases."""
     yield _written(testbed)
     yield _history(testbed)
 
 
 def archive_of(testbed: SparkTestbed) -> Path:
-    """Where the archive of all events is."""
+    """Returns the directory of the archive of all events."""
     return testbed.path / "archive"
 
 
@@ -87,7 +87,7 @@ def _history(testbed: SparkTestbed) -> Section:
 
 
 def _plain(testbed: SparkTestbed) -> DataFrame:
-    """What an analyst would write without us: the same files, the same columns."""
+    """Returns a plain Parquet scan of the same files with the same columns."""
     taken = snapshot(archive_of(testbed))
     paths = [str(taken.location(each).absolute()) for files in taken.files.values() for each in files]
     columns = ("n", "sent", "kind", "payload", "_pubend", "_tick", "_topic", "_publisher")

@@ -12,7 +12,7 @@ from tidemark.spark.audit.audit import audit
 from tidemark.spark.audit.ledgers import gather
 from tidemark.spark.audit.report import AuditReport
 
-#: Every so many events one is missing, and one is there twice, in the ledger of the first subscriber.
+#: In the ledger of the first subscriber, one event of this many is missing and one is there twice.
 FAULT_EVENTS = 50_000
 LOST_AT, TWICE_AT = 17, 29
 PRICES = 100
@@ -21,7 +21,7 @@ WRITTEN_EVENTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class AuditedSubscriber:
-    """A subscriber: its selector, and the same thing said in Python."""
+    """A subscriber: its selector, and the same condition as a Python function of the price."""
 
     name: str
     where: str
@@ -37,7 +37,7 @@ SUBSCRIBERS = (
 
 
 def auditing(testbed: SparkTestbed) -> Iterator[Section]:
-    """The section on the audit."""
+    """Yields the section on the audit."""
     events = testbed.effort.events // 2
     directory = testbed.path / "ledgers"
     directory.mkdir()
@@ -50,7 +50,7 @@ def auditing(testbed: SparkTestbed) -> Iterator[Section]:
 
 
 def write_ledgers(directory: Path, events: int) -> int:
-    """A publisher of so many events, and READERS; how many lines they are."""
+    """Write the ledgers of a publisher of `events` events and of SUBSCRIBERS; returns the number of lines."""
     lines = 2 * events
     with (directory / "desk.publisher.jsonl").open("w") as file:
         for first in range(1, events + 1, WRITTEN_EVENTS):
@@ -72,7 +72,7 @@ def write_ledgers(directory: Path, events: int) -> int:
 
 
 def check(report: AuditReport, events: int) -> None:
-    """AssertionError unless the audit found what was put there."""
+    """Raise AssertionError unless the audit found exactly the faults that were written."""
     matched = sum(
         subscriber.wants(_price(number)) for subscriber in SUBSCRIBERS for number in range(1, events + 1)
     )
@@ -86,7 +86,7 @@ def check(report: AuditReport, events: int) -> None:
 
 
 def _times(subscriber: AuditedSubscriber, number: int) -> int:
-    """How often an event is in a ledger."""
+    """Returns how often an event is in the ledger of a subscriber."""
     if not subscriber.wants(_price(number)):
         return 0
     if subscriber.name != "all":
@@ -104,7 +104,7 @@ def _fields(number: int) -> str:
 
 
 def _published(number: int) -> str:
-    """Its two lines: about to be published, and acknowledged."""
+    """Returns the two lines of an event: about to be published, and acknowledged."""
     who = f'"publisher": "desk", "sequence": {number}, "key": "desk-{number}"'
     return (
         f'{{"what": "publish", {who}, "pubend": "main", "topic": "trades.equity", '

@@ -1,7 +1,7 @@
 """The data pipeline on Spark: reading from a broker, the archive and history over it, publishing.
 
-A case is a function of the ground to its sections; they run in this order, on one broker and one session, and
-the archive that one has written is there for those that come after it.
+A case is a function that takes the testbed and yields sections. Cases run in the order of CASES on one broker
+and one session, and later cases use the archive that `archiving` has written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CASES: tuple[Callable[[SparkTestbed], Iterator[Section]], ...] = (reading, archi
 
 
 def sections(effort: SparkEffort) -> Iterator[Section]:
-    """The sections of the bench; AssertionError when a row is missing, there twice, or not as published."""
+    """Yields the sections; AssertionError when a row is missing, there twice, or not as published."""
     with spark_testbed(effort) as here:
         for case in CASES:
             yield from case(here)

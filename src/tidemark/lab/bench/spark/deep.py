@@ -1,8 +1,8 @@
 """Spark bench, deep catch-up: a thousand returning subscribers beside one, and beside a Spark job for each.
 
-Subscribers want a thousandth of the events each, by a selector of their own; what one wants others may want,
-too. They take what comes at once: what is measured is the pipeline, from the recalls until the last part of
-each is there, encoded as it goes to a broker. Each must have got exactly what it wanted.
+Each subscriber wants a thousandth of the events by a selector of its own; an event may be wanted by several.
+The subscribers take answers at once, so that the pipeline is measured, from the recalls until the last part
+of each answer is encoded as for a broker. Each subscriber must have got exactly what it wanted.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 SUBSCRIBERS = 1_000
 TIMES_MAX = 3.0
-#: Jobs of one subscriber each that are run, to say how long all of them would take.
+#: Number of Spark jobs for one subscriber each from which the time of all of them is extrapolated.
 JOBS = 3
-#: One of so many events is for a subscriber.
+#: One event of this many is for a subscriber.
 SHARE = 1_000
 
 
@@ -44,7 +44,7 @@ _LOAD = Load()
 
 
 class ReturningSubscriber:
-    """One that takes everything at once, and remembers what it must have got."""
+    """A recall as the deep service sees it, which takes everything at once and checks what it gets."""
 
     def __init__(self, number: int, events: int, pubend: str, upto: int) -> None:
         width = events * _LOAD.kinds // SHARE
@@ -60,26 +60,26 @@ class ReturningSubscriber:
 
     @property
     def selector(self) -> str:
-        """What it wants."""
+        """The selector of this subscriber."""
         return f"kind = {self.kind} AND n BETWEEN {self.first} AND {self.last}"
 
     def check(self) -> None:
-        """AssertionError unless it has got exactly what it wanted."""
+        """Raise AssertionError unless the subscriber got exactly what it wanted."""
         found = Expected(self.events, self._total, self._squares)
         wanted = _LOAD.expected(self.kind, self.first, self.last + 1)
         assert self.is_over, "it waits for something still"
         assert found == wanted, f"{self.selector}: found {found}, expected {wanted}"
 
     def has_room(self, size: int) -> bool:
-        """Always."""
+        """There is always room."""
         del size
         return True
 
     async def granted(self) -> None:
-        """At once."""
+        """Credit is granted at once."""
 
     async def answer(self, upto: int, batch: EventBatch | None = None, gone: Sequence[Range] = ()) -> bool:
-        """Take a part."""
+        """Take the next part of the answer, up to `upto`."""
         assert not gone, f"{gone} is said to be gone"
         assert self.position < upto <= self.upto, "the parts do not go on from each other"
         encode(Recalled(1, self.position, upto, batch))
@@ -97,7 +97,7 @@ class ReturningSubscriber:
 
 
 def deep(testbed: SparkTestbed) -> Iterator[Section]:
-    """The section on deep catch-up; the archive of all events is there."""
+    """Yields the section on deep catch-up; the archive of all events must be there."""
     path, events = archive_of(testbed), testbed.effort.events
     _catch_up(testbed.spark, path, events, 1)
     one = min(_catch_up(testbed.spark, path, events, 1) for _ in range(testbed.effort.repetitions))
@@ -116,7 +116,7 @@ def deep(testbed: SparkTestbed) -> Iterator[Section]:
 
 
 def _catch_up(spark: SparkSession, path: Path, events: int, count: int) -> float:
-    """Seconds until all have got everything."""
+    """Returns the seconds until `count` subscribers have got everything."""
     found = snapshot(path)
     ((pubend, upto),) = found.state.covered.items()
     subscribers = [ReturningSubscriber(number, events, pubend, upto) for number in range(count)]
@@ -148,7 +148,7 @@ def _catch_up(spark: SparkSession, path: Path, events: int, count: int) -> float
 
 
 def _job(spark: SparkSession, path: Path, events: int, number: int) -> float:
-    """Seconds of a job that finds the events of one subscriber, and puts them in order."""
+    """Returns the seconds of a Spark job that finds and sorts the events of one subscriber."""
     found = snapshot(path)
     wanted = ReturningSubscriber(number, events, "", 1)
     files = [str(found.location(each).absolute()) for some in found.files.values() for each in some]

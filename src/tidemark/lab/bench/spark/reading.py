@@ -1,7 +1,7 @@
 """Spark bench, reading from a broker: a batch read, a stream, and what a micro-batch costs beside its rows.
 
-Each is compared with what Spark itself can do here: take the same rows from Python that has them in memory,
-and run micro-batches of a source of its own.
+Each is compared with what Spark itself can do on this machine: take the same rows from Python tasks that have
+them in memory, and run micro-batches of its own source.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 300
 
 
 def reading(testbed: SparkTestbed) -> Iterator[Section]:
-    """The sections on reading."""
+    """Yields the sections on reading."""
     yield _batch(testbed)
     yield _stream(testbed)
     yield _overhead(testbed)
@@ -59,7 +59,7 @@ def _batch(testbed: SparkTestbed) -> Section:
 
 
 def _from_memory(testbed: SparkTestbed) -> DataFrame:
-    """As many rows of the same columns, from tasks that read one range and repeat what they got."""
+    """Returns as many rows of the same columns, from tasks that read one range and repeat it."""
     scan = _scan(testbed)
     planner = Planner(scan)
     try:
@@ -69,7 +69,7 @@ def _from_memory(testbed: SparkTestbed) -> DataFrame:
     rows = -(-testbed.effort.events // count)
 
     def run(numbers: Iterator[Any]) -> Iterator[Any]:
-        # A worker that leaves something unread is thrown away, and the next task waits for a new one.
+        # A Python worker that leaves input unread is discarded, and the next task waits for a new one.
         for _ in numbers:
             pass
         made, left = next(scan.read(first)), rows
@@ -120,7 +120,7 @@ def _overhead(testbed: SparkTestbed) -> Section:
 
 
 def _started(testbed: SparkTestbed, name: str, batches: int | None = None, **options: str) -> Any:
-    """A query over all there is, or over so many batches, that has ended."""
+    """Runs a query over all events, or over `batches` micro-batches; returns it after its end."""
     given = {"broker": testbed.broker.url, "topic": TOPIC, **options}
     frame = testbed.spark.readStream.format("tidemark").options(**given).load()
     return _run(testbed, frame, name, batches)
@@ -157,5 +157,5 @@ def _run(testbed: SparkTestbed, frame: DataFrame, name: str, batches: int | None
 
 
 def _milliseconds(query: Any) -> float:
-    """A batch, without the first, which compiles the plan."""
+    """Returns the median duration of a micro-batch, without the first, which compiles the plan."""
     return float(median(each["durationMs"]["triggerExecution"] for each in query.recentProgress[1:]))

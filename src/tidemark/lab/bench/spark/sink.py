@@ -18,7 +18,7 @@ SCHEMA_COLUMNS = ("n", "sent", "kind", "payload")
 
 
 def sinking(testbed: SparkTestbed) -> Iterator[Section]:
-    """The section on the sink."""
+    """Yields the section on the sink."""
     rows = history(testbed.spark, LOADED, archive=archive_of(testbed), columns=SCHEMA_COLUMNS)
     with sync.connect(testbed.broker.url) as tm:
         tm.create_topic(TOPIC, SCHEMA)

@@ -1,8 +1,8 @@
-"""The ground of the Spark bench: a broker with events, a Spark session on two cores, and a stopwatch.
+"""The testbed of the Spark benchmark: a broker with events, a Spark session on two cores, and timing.
 
-The broker is a process of its own; Spark's driver is this one. Everything that is compared runs in turns in
-one session; the best of a few repetitions counts, and for ratios the median of many pairs. Beside each time
-stands about how much CPU all processes of the run took together.
+The broker is a process of its own; Spark's driver is this process. Cases that are compared run in turns in
+one session. The best of a few repetitions counts, and for ratios the median of many pairs. Beside each time
+the report has the approximate CPU time of all processes of the run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MASTER = "local[2]"
-#: Between looks at how much CPU processes have used.
+#: Seconds between readings of the CPU time of processes.
 LOOK_SECONDS = 0.1
 BATCH_EVENTS = 2_000
 
@@ -42,11 +42,11 @@ class SparkEffort:
 
     events: int
     repetitions: int
-    #: pairs of runs of which a ratio is the median
+    #: number of pairs of runs of whose ratios the median is taken
     pairs: int
-    #: micro-batches of which the overhead is taken
+    #: number of micro-batches for measuring their overhead
     batches: int
-    #: events in one of these
+    #: events in such a micro-batch
     batch_events: int = 1_000
 
 
@@ -56,14 +56,14 @@ QUICK = SparkEffort(200_000, 1, 3, 6)
 
 @dataclass(frozen=True, slots=True)
 class TimeTaken:
-    """What the best repetition took: seconds, and CPU seconds of all processes."""
+    """What a repetition took: seconds, and CPU seconds of all processes."""
 
     seconds: float
     cpu_seconds: float
 
 
 class EventsTotal(NamedTuple):
-    """What tells a set of events from any other that differs by mistake."""
+    """Sums over a set of events that differ whenever events are missing, repeated or altered."""
 
     events: int
     different: int
@@ -73,34 +73,34 @@ class EventsTotal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SparkTestbed:
-    """What cases run on. The broker keeps all it is given: a durable subscriber is away."""
+    """What cases run on. The broker keeps all events, since a durable subscriber is away."""
 
     testbed: BenchTestbed
     broker: BenchBroker
     spark: SparkSession
     effort: SparkEffort
-    #: what all events add up to
+    #: the sums over all published events
     total: EventsTotal
 
     @property
     def path(self) -> Path:
-        """For files of a case; removed with everything else."""
+        """The directory for files of a case, removed at the end."""
         return self.testbed.path.absolute()
 
     def read(self, **options: str) -> DataFrame:
-        """All events, by a batch read."""
+        """Returns all events, by a batch read."""
         given = {"broker": self.broker.url, "topic": TOPIC, **options}
         return self.spark.read.format("tidemark").options(**given).load()
 
     def check(self, frame: DataFrame, what: str) -> None:
-        """AssertionError unless the rows are exactly the events."""
+        """Raise AssertionError unless the rows are exactly the published events."""
         found = summed(frame)
         assert found == self.total, f"{what}: found {found}, expected {self.total}"
 
 
 @contextmanager
 def spark_testbed(effort: SparkEffort) -> Iterator[SparkTestbed]:
-    """A broker with events that nobody lets go, and a session."""
+    """Yields a testbed with a broker that keeps its events, and a Spark session."""
     with BenchTestbed() as testbed:
         broker = testbed.broker("sync", **{"retention.archive": "true"})
         total = publish(broker.url, TOPIC, effort.events)
@@ -110,7 +110,7 @@ def spark_testbed(effort: SparkEffort) -> Iterator[SparkTestbed]:
 
 @contextmanager
 def _session(path: Path) -> Iterator[SparkSession]:
-    """A session with its files under `path`, unless there is one already, which then goes on."""
+    """Yields a session with its files under `path`, or the session that exists already, which stays."""
     from pyspark.sql import SparkSession
 
     is_ours = SparkSession.getActiveSession() is None
@@ -123,7 +123,7 @@ def _session(path: Path) -> Iterator[SparkSession]:
 
 
 def publish(url: str, topic: str, events: int) -> EventsTotal:
-    """Events whose payloads are random bytes, which nothing can pack; what they add up to."""
+    """Publish events whose payloads are random bytes, which do not compress; returns their sums."""
     load, random = Load(), np.random.default_rng(events)
     batches, checksums = Batches(load, BATCH_EVENTS, topic), 0
     with sync.connect(url) as tm:
@@ -141,14 +141,14 @@ def publish(url: str, topic: str, events: int) -> EventsTotal:
 
 
 def summed(frame: DataFrame) -> EventsTotal:
-    """What the rows of a DataFrame add up to."""
+    """Returns the sums over the rows of a DataFrame."""
     row = frame.selectExpr("count(*)", "count(DISTINCT n)", "sum(n)", "sum(crc32(payload))").first()
     assert row is not None
     return EventsTotal(*row)
 
 
 def in_turns(repetitions: int, **cases: Callable[[], object]) -> dict[str, TimeTaken]:
-    """Each case once to get warm, then all of them in turns; the best of each."""
+    """Run each case once to warm up, then all in turns; returns the best repetition of each."""
     taken: dict[str, list[TimeTaken]] = {name: [] for name in cases}
     for case in cases.values():
         case()
@@ -159,7 +159,7 @@ def in_turns(repetitions: int, **cases: Callable[[], object]) -> dict[str, TimeT
 
 
 def timed(case: Callable[[], object]) -> TimeTaken:
-    """What one call takes."""
+    """Returns what one call takes."""
     with CpuMeter() as meter:
         began = monotonic()
         case()
@@ -168,13 +168,13 @@ def timed(case: Callable[[], object]) -> TimeTaken:
 
 
 def in_pairs(pairs: int, ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, TimeTaken]:
-    """How fast ours is against theirs, the median over pairs that run one right after the other; and ours."""
+    """Run pairs of both cases; returns the median of theirs / ours in seconds, and the best of ours."""
     ours()
     theirs()
     ratios: list[float] = []
     taken: list[TimeTaken] = []
     for number in range(pairs):
-        # Whoever is second may find things warmer: take turns at it.
+        # The second of a pair may find warmer caches, so the order alternates.
         if number % 2:
             mine, other = timed(ours), timed(theirs)
         else:
@@ -185,12 +185,12 @@ def in_pairs(pairs: int, ours: Callable[[], object], theirs: Callable[[], object
 
 
 def to_nowhere(frame: DataFrame) -> Callable[[], None]:
-    """Makes every row, with all its columns, and drops it."""
+    """Returns a function that computes every row with all its columns and drops it."""
     return lambda: frame.write.format("noop").mode("overwrite").save()
 
 
 def rate(case: str, events: int, taken: TimeTaken, unit: str, goal: float | None = None) -> list[Measurement]:
-    """Rows or events a second, and the CPU they took."""
+    """Returns the measurements of a rate, and of the CPU time of a million."""
     wanted = None if goal is None else Goal(">=", goal)
     return [
         Measurement(case, unit, events / taken.seconds, "/s", wanted),
@@ -199,10 +199,10 @@ def rate(case: str, events: int, taken: TimeTaken, unit: str, goal: float | None
 
 
 class CpuMeter:
-    """CPU of this process and of all that it starts, while the `with` lasts.
+    """CPU time of this process and of all its descendants, within a `with` block.
 
-    Looked at again and again: Spark's Python workers come and go, and what one has used is in no other
-    process's account once it has gone. What it used after the last look is missing, so this is a lower bound.
+    It is read again and again: Spark's Python workers come and go, and the time of one that has ended is
+    found nowhere else. What a worker used after the last reading is missing, so this is a lower bound.
     """
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ class CpuMeter:
         self._looking = Thread(target=self._look_on, name="cpu meter", daemon=True)
 
     def __enter__(self) -> CpuMeter:
-        # What ran before has used something before; what comes later starts from nothing.
+        # Processes that run already have used CPU time before; later ones start from zero.
         self._look()
         self._first = dict(self._last)
         self._looking.start()
@@ -226,7 +226,7 @@ class CpuMeter:
 
     @property
     def seconds(self) -> float:
-        """So far; it never goes back."""
+        """CPU seconds so far."""
         return sum(used - self._first.get(process, 0.0) for process, used in self._last.items())
 
     def _look_on(self) -> None:

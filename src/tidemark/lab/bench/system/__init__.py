@@ -1,1 +1,1 @@
-"""System benchmarks: a broker process under load, judged by what arrived."""
+"""System benchmarks: a broker process under load, with a check of everything that arrived."""

@@ -1,7 +1,7 @@
 """Catching up: 40 durable subscribers were away for 40,000 events and return together, under live load.
 
-From the broker's memory, and from its disk after it was started again. Nothing may be lost or repeated. What
-lies on disk while they are away is measured too: see `storage`.
+They catch up from the broker's memory, or from its disk after a restart. Nothing may be lost or repeated.
+`storage.py` measures the bytes on disk while they are away.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidemark.lab.bench.system.storage import measured_storage
 
 DELIVERIES_A_SECOND = 1.5e6
 LIVE_EVENTS_A_SECOND = 800
-#: The live load runs for so long before and after.
+#: Seconds of live load before they return and after they have caught up.
 LIVE_SECONDS = 0.3
 BATCH_EVENTS = 400
 NOTES = (
@@ -28,7 +28,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class CatchupCase:
-    """How it is run."""
+    """How one case is run."""
 
     durability: str
     style: str
@@ -47,7 +47,7 @@ class CatchupEffort:
     cases: tuple[CatchupCase, ...]
     subscribers: int
     events: int
-    #: batches of so many events are what is measured on disk, and how many of these
+    #: sizes of the published batches for which the disk is measured, and events in each measurement
     storage_batches: tuple[int, ...]
     storage_events: int
 
@@ -71,7 +71,7 @@ QUICK = CatchupEffort(
 
 
 def sections(effort: CatchupEffort) -> Iterator[Section]:
-    """The sections of the bench; AssertionError when a subscriber got anything else than it should."""
+    """Yields the sections; AssertionError when a subscriber got anything but its events."""
     for batch in effort.storage_batches:
         with BenchTestbed() as testbed:
             events = effort.storage_events if batch > 1 else effort.storage_events // 5

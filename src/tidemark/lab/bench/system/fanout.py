@@ -1,7 +1,7 @@
 """Fan-out: 100 durable subscribers that are all there, each taking a quarter of the events by a selector.
 
-The publisher sends batches, and at most so many events are under way that not everybody has: what is
-measured is live delivery, not catching up. Rate and broker CPU are of the middle of the run; afterwards each
+The publisher sends batches, and limits the events that some subscriber has not got yet, so that live delivery
+is measured and not catching up. Rate and broker CPU are those of the middle of the run; afterwards each
 subscriber must have got exactly its events, once and in order.
 """
 
@@ -25,9 +25,9 @@ from tidemark.lab.bench.system.load import Kind
 DELIVERIES_A_SECOND = 1.5e6
 CPU_SECONDS_A_MILLION = 0.5
 KINDS = 4
-#: Under way to some subscriber: a quarter of them fits well into a subscriber's credit.
+#: Events on their way to some subscriber: a quarter of them fits well into a subscriber's credit.
 WINDOW_EVENTS = 16_000
-#: More than so many subscribers share two processes.
+#: Up to this many subscribers are in one process, more in two.
 SUBSCRIBERS_ALONE_MAX = 10
 NOTES = (
     "250-byte events; subscribers in 2 processes, a connection each; goals are for sync durability",
@@ -37,7 +37,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class FanoutCase:
-    """How it is run."""
+    """How one case is run."""
 
     durability: str
     style: str
@@ -73,7 +73,7 @@ QUICK = FanoutEffort((FanoutCase("sync", "lean", 2_000), FanoutCase("os", "clien
 
 
 def sections(effort: FanoutEffort) -> Iterator[Section]:
-    """The sections of the bench; AssertionError when a subscriber got anything else than it should."""
+    """Yields the sections; AssertionError when a subscriber got anything but its events."""
     for case in effort.cases:
         with BenchTestbed() as testbed:
             title = f"fan-out to {effort.subscribers} durable subscribers, a quarter of the events each"
@@ -113,7 +113,7 @@ def _measured(testbed: BenchTestbed, case: FanoutCase, effort: FanoutEffort) -> 
 def subscribing(
     testbed: BenchTestbed, subscribers: int, style: str, *, quarter: bool, kinds: int = KINDS
 ) -> list[WorkerProcess]:
-    """Workers that have so many subscribers between them, of one kind each or of all: two, or one for few."""
+    """Start one or two workers with `subscribers` subscribers, of one kind each (`quarter`) or of all."""
     wanted: list[tuple[str, Kind]] = [
         (f"subscriber-{number}", number % kinds if quarter else None) for number in range(subscribers)
     ]

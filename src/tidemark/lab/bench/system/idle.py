@@ -19,7 +19,7 @@ NOTES = (
     "memory is what the broker's resident set has grown by; CPU is of one core, after things settled",
     "parked: with a lease in place of a connection; the broker calls them when there is an event",
 )
-#: How subscribers are idle, and what it is called.
+#: style of the subscribers -> its name in the report
 STYLES = {"lean": "connected", "parked": "parked"}
 
 
@@ -37,7 +37,7 @@ QUICK = IdleEffort(500, 1.0, 2.0)
 
 
 def sections(effort: IdleEffort) -> Iterator[Section]:
-    """The section of the bench; AssertionError when a subscriber does not get what it should."""
+    """Yields the section; AssertionError when a subscriber does not get its events afterwards."""
     found: list[Measurement] = []
     for style in STYLES:
         with BenchTestbed() as testbed:

@@ -1,8 +1,8 @@
 """Latency: from the call of publish() to the event in the hands of a durable subscriber, both in Python.
 
 200 events a second, one at a time. Publisher, broker and subscriber are three processes on one clock. The
-subscriber must get every event, once and in order. In turns with the floor, at the same pace: a server in
-Python that appends, syncs and passes on, and nothing else.
+subscriber must get every event, once and in order. The Python baseline (`python_baseline.py`, "floor" in the
+report) is measured in turns with it, at the same pace.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class LatencyEffort:
     """How much is measured."""
 
     durabilities: tuple[str, ...]
-    #: of so many events, and as many of the floor; the first one warms up
+    #: rounds of `events` events, and as many of the baseline; the first round is not counted
     rounds: int
     events: int
-    #: events of which each step in the broker is timed
+    #: number of events whose steps in the broker are timed
     stepped: int
 
 
@@ -42,7 +42,7 @@ QUICK = LatencyEffort(("sync", "os"), 3, 200, 100)
 
 
 def sections(effort: LatencyEffort) -> Iterator[Section]:
-    """The sections of the bench; AssertionError when an event is missing, repeated or out of order."""
+    """Yields the sections; AssertionError when an event is missing, repeated or out of order."""
     for durability in effort.durabilities:
         with BenchTestbed() as testbed:
             yield Section(
@@ -79,7 +79,7 @@ def _measured(testbed: BenchTestbed, durability: str, effort: LatencyEffort) -> 
 
 
 def _round(publisher: WorkerProcess, stopwatch: WorkerProcess, events: int) -> list[int]:
-    """Nanoseconds of each event."""
+    """Returns nanoseconds from publishing to arrival of each event."""
     stopwatch.request("measure", events=events)
     publisher.ask("paced", rate=EVENTS_A_SECOND, events=events)
     taken: list[int] = stopwatch.answer()

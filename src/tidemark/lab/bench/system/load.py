@@ -1,7 +1,7 @@
-"""Load: the events that system benches publish, and what each subscriber must get of them.
+"""Load: the events that system benchmarks publish, and which of them each subscriber must get.
 
-Event `n` of a run has 250 bytes and a kind that follows from `n` alone. So a batch of any size is laid out at
-once, and what a selector should have let through is known without keeping it.
+Event `n` of a run has 250 bytes and a kind that depends on `n` alone. So a batch of any size is filled by a
+few array operations, and the events that a selector should pass can be computed instead of stored.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ TOPIC = "bench.load"
 SCHEMA = Schema.parse("[n: long, sent: long, kind: int, payload: bytes]")
 MESSAGE_BYTES = 250
 PAYLOAD = bytes(range(256))[: MESSAGE_BYTES - 28]
-#: A row of a batch: what every event has besides its message goes before it.
+#: Bytes of a row of a batch: the prelude of the event and its message.
 ROW_BYTES = PRELUDE.size + MESSAGE_BYTES
-#: Kinds repeat after this many events, in an order without a pattern of its own.
+#: The sequence of kinds is random and repeats after this many events.
 PERIOD_EVENTS = 1_000
-#: Anything a subscriber can want: events of one kind, or (None) all.
+#: What a subscriber wants: events of one kind, or (None) all events.
 Kind = int | None
 
-#: Where these fields are in a row.
+#: Offsets of these fields in a row.
 _N, _KIND = PRELUDE.size, PRELUDE.size + 16
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a subscriber gets: how many events, and the sums of their numbers and of the squares of those."""
+    """What a subscriber gets: the number of events, the sum of their numbers, and the sum of the squares."""
 
     count: int
     total: int
@@ -43,7 +43,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Events whose kinds are 0 to `kinds` - 1, each as often as the others."""
+    """Events whose kinds are 0 to `kinds` - 1, equally often."""
 
     kinds: int = 4
 
@@ -52,16 +52,16 @@ class Load:
         return _pattern(self.kinds)[numbers % PERIOD_EVENTS]
 
     def kinds_between(self, first: int, last: int) -> NDArray[np.int32]:
-        """Of the events `first <= n < last`."""
+        """Returns the kinds of the events `first <= n < last`."""
         return self.kinds_of(np.arange(first, last))
 
     def event(self, number: int, sent: int = 0) -> dict[str, Any]:
-        """One event as an application gives it."""
+        """Returns one event as an application would publish it."""
         kind = int(self.kinds_of(np.array([number]))[0])
         return {"n": number, "kind": kind, "sent": sent, "payload": PAYLOAD}
 
     def expected(self, kind: Kind, first: int, last: int) -> Expected:
-        """What is wanted of the events `first <= n < last`."""
+        """Returns what a subscriber of `kind` gets of the events `first <= n < last`."""
         numbers = np.arange(first, last, dtype=np.int64)
         if kind is not None:
             numbers = numbers[self.kinds_of(numbers) == kind]
@@ -76,7 +76,7 @@ def _pattern(kinds: int) -> NDArray[np.int32]:
 
 
 class Batches:
-    """Batches of one size, of consecutive events."""
+    """Makes batches of one size of consecutive events."""
 
     def __init__(self, load: Load, events: int, topic: str = TOPIC) -> None:
         builder = BatchBuilder()
@@ -89,7 +89,7 @@ class Batches:
         self._template = builder.build()
 
     def batch(self, first: int) -> EventBatch:
-        """The events from number `first` on."""
+        """Returns a batch of the events from number `first` on."""
         template = self._template
         batch = EventBatch(bytearray(template.data), template.shapes, template.publishers)
         numbers = np.arange(first, first + self.events)
@@ -99,7 +99,7 @@ class Batches:
 
 
 def column(batch: EventBatch, offset: int, dtype: str) -> NDArray[Any]:
-    """A field at the same place of every row, which are all of one size here."""
+    """Returns a view of one field of every row; all rows have one size."""
     assert len(batch.body) == batch.count * ROW_BYTES
     return np.ndarray((batch.count,), dtype, batch.body.data, offset, (ROW_BYTES,))
 
@@ -120,10 +120,10 @@ def payloads(batch: EventBatch) -> NDArray[np.uint8]:
 
 
 def squares(numbers: NDArray[np.int64]) -> int:
-    """The sum of the squares, as far as 64 bits hold it."""
+    """Returns the sum of the squares, modulo 2**64."""
     return int(np.dot(numbers, numbers))
 
 
 def selector(kind: Kind) -> str:
-    """The selector of those who want this kind."""
+    """Returns the selector of a subscriber that wants this kind."""
     return "kind >= 0" if kind is None else f"kind = {kind}"

@@ -1,7 +1,7 @@
 """Publishing: as fast as one publisher can without waiting for each event, and one event at a time.
 
-A durable subscriber that is away holds everything, and comes at the end to see that all of it is there, once
-and in order.
+The broker keeps everything for a durable subscriber that is away. It returns at the end and checks that every
+event is there, once and in order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidemark.lab.bench.report import Goal, Measurement, Section
 
 EVENTS_A_SECOND = 400_000
 BEYOND_BARE_SYNC_MS = 0.2
-#: Events in a round of those that are compared one at a time.
+#: Events in a round of publishing one at a time.
 ROUND = 50
 NOTES = (
     "250-byte events; publish_batch takes batches that are ready, the other two encode dicts on the way",
@@ -44,7 +44,7 @@ class PublishEffort:
     cases: tuple[PublishCase, ...]
     warm_seconds: float
     seconds: float
-    #: of so many events, bare syncs and events of the floor, one after the other
+    #: rounds of ROUND events, as many bare syncs and events of the baseline; the first is not counted
     rounds: int
 
 
@@ -66,7 +66,7 @@ QUICK = PublishEffort(
 
 
 def sections(effort: PublishEffort) -> Iterator[Section]:
-    """The sections of the bench; AssertionError when an event is missing, or there twice."""
+    """Yields the sections; AssertionError when an event is missing or there twice."""
     for case in effort.cases:
         with BenchTestbed() as testbed:
             yield Section("one publisher, pipelined", _pipelined(testbed, case, effort), notes=NOTES[:1])
@@ -104,7 +104,7 @@ def _pipelined(testbed: BenchTestbed, case: PublishCase, effort: PublishEffort) 
 
 
 def _one_by_one(testbed: BenchTestbed, durability: str, effort: PublishEffort) -> list[Measurement]:
-    """Publishing, bare syncs and the floor in turns, so that they meet the same good and bad moments."""
+    """Measure publishing, bare syncs and the baseline in turns, so that they meet the same moments."""
     broker = testbed.broker(durability)
     publisher = testbed.worker("publish", url=broker.url)
     auditor = _auditor(testbed, broker.url)
@@ -114,7 +114,7 @@ def _one_by_one(testbed: BenchTestbed, durability: str, effort: PublishEffort) -
     for number in range(effort.rounds):
         found = publisher.ask("one_by_one", events=ROUND, directory=str(testbed.path))
         found["floor"] = baseline.ask("one_by_one", events=ROUND)
-        if number:  # the first one warms up
+        if number:  # the first round is a warm-up
             for key, nanoseconds in found.items():
                 taken[key] += nanoseconds
     _audit(auditor, broker.url, ROUND * effort.rounds)
@@ -132,7 +132,7 @@ def _one_by_one(testbed: BenchTestbed, durability: str, effort: PublishEffort) -
 
 
 def _auditor(testbed: BenchTestbed, url: str) -> WorkerProcess:
-    """One durable subscriber to everything, away."""
+    """Start a durable subscriber of everything that connects once and leaves."""
     auditor = testbed.worker("subscribe", worker=0, style="lean", kinds=4, subscribers=[("auditor", None)])
     auditor.ask("come", url=url)
     auditor.ask("leave")
@@ -140,6 +140,6 @@ def _auditor(testbed: BenchTestbed, url: str) -> WorkerProcess:
 
 
 def _audit(auditor: WorkerProcess, url: str, events: int) -> float:
-    """All events are there; how many came in a frame."""
+    """Let the subscriber return and check all events; returns the average events in a delivery frame."""
     auditor.ask("come", url=url)
     return events_a_frame([auditor.ask("check", events=events)])

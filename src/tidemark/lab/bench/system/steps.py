@@ -1,7 +1,7 @@
 """Steps: what one event costs in a broker, step by step, without sockets, threads or a sync.
 
-A broker with its store in this process, on one thread; each step is timed by itself, for events that follow
-each other at once and for events some time apart, when the processor's caches have been used by others.
+The broker and its store run in this process, on one thread. Each step is timed by itself, for events back to
+back, and for events some time apart, when other programs have used the processor's caches.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from tidemark.wire.frames import Publish, Subscribe, Topic
 PUBEND = "main"
 PUBLISHER, SUBSCRIBER = 1, 2
 APART_SECONDS = 0.005
-#: Events before it counts.
+#: Events before the ones that count.
 WARM = 200
-#: Rounds of stimuli in which whatever was asked of the disk has been answered.
+#: More rounds of stimuli than the broker and its disk need to answer each other.
 ROUNDS_MAX = 50
 STARTS = 10
-#: Each step, and whether a publisher's answer waits for it.
+#: step -> whether the answer to the publisher waits for it
 STEPS = {
     "read and decode": True,
     "handle the publish": True,
@@ -56,7 +56,7 @@ STEPS = {
 
 @dataclass
 class BrokerInProcess:
-    """A broker with its store and nothing else, and what its steps took."""
+    """A broker with its store in this process, and the nanoseconds of its steps."""
 
     broker: Broker
     store: Store
@@ -64,7 +64,7 @@ class BrokerInProcess:
     decoder: FrameDecoder = field(default_factory=FrameDecoder)
 
     def pump(self, *stimuli: Stimulus) -> list[Effect]:
-        """Give it stimuli, and all that its disk reports of them; what was said."""
+        """Handle stimuli and everything that the disk reports of them; returns the frames to clients."""
         said: list[Effect] = []
         waiting = list(stimuli)
         for _ in range(ROUNDS_MAX):
@@ -76,14 +76,14 @@ class BrokerInProcess:
         return said
 
     def carry_out(self, effects: list[Effect]) -> list[Stimulus]:
-        """What is for the disk; what it reports."""
+        """Carry out the effects for the disk; returns what the disk reports."""
         reports = [
             self.store.carry_out(each) for each in effects if not isinstance(each, (SendClient, SendPeer))
         ]
         return [each for each in reports if each is not None]
 
     def publish(self, raw: bytes) -> None:
-        """One event, from its bytes to the bytes of what is said of it."""
+        """Handle one event from the bytes of its Publish frame to the bytes of the frames it causes."""
         clock, times = perf_counter_ns, [perf_counter_ns()]
         (frame,) = self.decoder.feed(memoryview(raw))
         times.append(clock())
@@ -110,7 +110,7 @@ class BrokerInProcess:
 
 
 def step_sections(events: int) -> Iterator[Section]:
-    """So many events, back to back and apart."""
+    """Yields a section for events back to back and one for events apart."""
     for case, apart in (("back to back", 0.0), (f"{APART_SECONDS * 1e3:g} ms apart", APART_SECONDS)):
         taken = _measured(events, apart)
         medians = {step: median(found[WARM:]) / 1e3 for step, found in taken.items()}
@@ -150,7 +150,7 @@ def _measured(events: int, apart: float) -> dict[str, list[int]]:
 
 
 def _set_up(in_process: BrokerInProcess) -> None:
-    """A topic, and a durable subscriber that has started and can take everything."""
+    """Declare the topic and start a durable subscriber with unlimited credit."""
     in_process.pump(ClientFrameReceived(PUBLISHER, Topic(TOPIC, False, (SCHEMA.text,))))
     in_process.pump(ClientFrameReceived(SUBSCRIBER, Subscribe("s", TOPIC, "", True, 1 << 40)))
     for _ in range(STARTS):

@@ -1,4 +1,4 @@
-"""Storage: what lies on disk for an event that 40 durable subscribers, all away, have yet to get."""
+"""Storage: bytes on disk for an event that 40 durable subscribers, all away, have not got yet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.system.fanout import KINDS, subscribing
 
 BYTES_AN_EVENT = 300
-#: The PFS and the tables are written at least this often.
+#: Longer than the intervals at which the PFS and the tables are written.
 SETTLE_SECONDS = 0.6
 NOTES = (
     "all files of the data directory, as large as they are or as the blocks set aside for them",
@@ -18,7 +18,7 @@ NOTES = (
 
 
 def measured_storage(testbed: BenchTestbed, batch_events: int, events: int, subscribers: int) -> Section:
-    """Bytes an event; then all subscribers return, and must get everything."""
+    """Measure the bytes of an event; then all subscribers return and must get everything."""
     broker = testbed.broker("os")
     publisher = testbed.worker("publish", url=broker.url, kinds=KINDS)
     workers = subscribing(testbed, subscribers, "lean", quarter=True)

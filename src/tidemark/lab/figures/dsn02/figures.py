@@ -15,11 +15,11 @@ from tidemark.lab.figures.table import Numbers, Table
 from tidemark.ticks import RangeSet
 
 PHASES, RATES = "phases", "rates"
-#: After a failure is known, or a broker is up again, everything is normal within this.
+#: Everything is normal within this many seconds after a failure is noticed or a broker is up again.
 SOON_S = 1.0
-#: Latency is normal up to this many times what it was before.
+#: Latency is normal up to this many times its value before.
 NORMAL = 2.0
-#: Nacks are consolidated when a relay asks for no more than this many times what it must.
+#: Nacks are consolidated when a relay nacks at most this many times what it must.
 CONSOLIDATED = 1.1
 
 
@@ -40,7 +40,7 @@ PUBLISHER = PhaseDurations(100, before=4, stalled=0.5, down=20, after=6)
 
 
 def link_fails(world: FailingOverlay, effort: PhaseDurations) -> Sequence[Table]:
-    """Figure 6: the link b1-s1 carries nothing for a while, then it is gone."""
+    """Figure 6: the link b1-s1 carries nothing for a while, then goes down."""
     phases = _PhaseLog(world)
     world.run(world.now + effort.before)
     phases.begin("stalled")
@@ -61,12 +61,12 @@ def relay_crashes(world: FailingOverlay, effort: PhaseDurations) -> Sequence[Tab
 
 
 def rates_table() -> Table:
-    """What was nacked when a relay crashed, at each rate of events; hosts are an average of one."""
+    """Returns the table of what was nacked when a relay crashed, at each rate; hosts_ms is their average."""
     return Table(RATES, ("events_a_second", "lost_ms", "hosts_ms", "relay_ms", "perfect_ms"))
 
 
 def add_rate(rates: Table, effort: PhaseDurations, found: Sequence[Table]) -> None:
-    """One more run of `relay_crashes`."""
+    """Add a run of `relay_crashes` to the table of rates."""
     tables = {table.name: table for table in found}
     stalled, down, up = (_phase(tables, name) for name in ("stalled", "down", "up"))
     lost = len(set(_nacks(tables, stalled, up, broker="s1").words("pubend"))) * (down - stalled) * 1e3
@@ -78,7 +78,7 @@ def add_rate(rates: Table, effort: PhaseDurations, found: Sequence[Table]) -> No
 def publisher_crashes(
     world: FailingOverlay, effort: PhaseDurations, relays: Sequence[str]
 ) -> Sequence[Table]:
-    """Figure 8: p1 crashes, and is started again; what it logged last it had not been able to send."""
+    """Figure 8: p1 crashes and is started again; it could not send the last events that it had logged."""
 
     def stall() -> None:
         for relay in relays:
@@ -114,7 +114,7 @@ def _crash(
 
 
 class _PhaseLog:
-    """When what began, and all tables in the end."""
+    """Notes when each phase begins, and returns all tables at the end."""
 
     def __init__(self, world: FailingOverlay) -> None:
         self._world = world
@@ -122,11 +122,11 @@ class _PhaseLog:
         self.begin("start")
 
     def begin(self, phase: str) -> None:
-        """It begins now."""
+        """Note that a phase begins now."""
         self._table.add(phase, self._world.now)
 
     def end(self, effort: PhaseDurations) -> Sequence[Table]:
-        """The run is over."""
+        """End the run and check it; returns all tables."""
         self.begin("end")
         self._world.finish()
         said = setting(
@@ -135,7 +135,7 @@ class _PhaseLog:
         return [self._world.latency, self._world.nacks, self._table, said]
 
 
-# What the tables say.
+# Numbers from the tables.
 
 
 def _phase(tables: Tables, name: str) -> float:
@@ -143,26 +143,26 @@ def _phase(tables: Tables, name: str) -> float:
 
 
 def _latency(tables: Tables, host: str, begin: float, end: float) -> Numbers:
-    """latency[event] in ms, of what was published in a time."""
+    """Returns latency[event] in ms of the events published from `begin` to `end`."""
     table = tables[LATENCY].where(host=host)
     published = table.numbers("published_s")
     return table.numbers("latency_ms")[(published >= begin) & (published < end)]
 
 
 def _nacks(tables: Tables, begin: float, end: float, **wanted: str) -> Table:
-    """What was nacked in a time."""
+    """Returns the nacks from `begin` to `end`."""
     table = tables[NACKS].where(**wanted)
     during = [begin <= time < end for time in table.numbers("time_s")]
     return Table(NACKS, table.columns, list(compress(table.rows, during)))
 
 
 def _nacked(tables: Tables, broker: str, begin: float, end: float) -> float:
-    """The ranges that a broker nacked in a time, together, in tick ms."""
+    """Returns the sum of the ranges that a broker nacked from `begin` to `end`, in tick ms."""
     return float(_nacks(tables, begin, end, broker=broker).numbers("range_ms").sum())
 
 
 def _ranges(nacks: Table) -> dict[str, RangeSet]:
-    """pubend -> all ticks that were asked for, in microseconds."""
+    """Returns pubend -> all ticks that were nacked, in microseconds."""
     ranges: dict[str, RangeSet] = {}
     bases, lengths = nacks.numbers("base_ms"), nacks.numbers("range_ms")
     for pubend, base, length in zip(nacks.words("pubend"), bases, lengths, strict=True):
@@ -171,9 +171,9 @@ def _ranges(nacks: Table) -> dict[str, RangeSet]:
 
 
 def _perfect(tables: Tables, relay: str, begin: float, end: float) -> float:
-    """What a relay was asked for and had to ask for itself, every tick once, in tick ms.
+    """Returns the ticks that a relay was asked for and had to nack itself, each tick once, in tick ms.
 
-    What it was asked for and knew does not count: that it need not ask for is no merit of consolidation.
+    Ticks that the relay was asked for and knew are left out: consolidation did not save those nacks.
     """
     wanted = _ranges(_nacks(tables, begin, end, to=relay))
     passed = _ranges(_nacks(tables, begin, end, broker=relay))
@@ -182,7 +182,7 @@ def _perfect(tables: Tables, relay: str, begin: float, end: float) -> float:
 
 
 def _normal(tables: Tables, host: str = "s1") -> float:
-    """Of 99 in 100 events before anything failed, in ms."""
+    """Returns the 99th percentile of the latency before the failure, in ms."""
     return quantile(_latency(tables, host, _phase(tables, "start"), _phase(tables, "stalled")), 0.99)
 
 
@@ -279,7 +279,7 @@ def _compare_relay(tables: Tables) -> Sequence[Comparison]:
 
 
 def _times(tables: Tables) -> tuple[Numbers, Numbers, Numbers]:
-    """rate[run], what a host asked for in times of what it lost[run], and a relay of what is perfect[run]."""
+    """Returns rate[run], nacked by a host / lost[run], and nacked by the relay / perfect[run]."""
     table = tables[RATES]
     lost, hosts, relay, perfect = (
         table.numbers(f"{each}_ms") for each in ("lost", "hosts", "relay", "perfect")

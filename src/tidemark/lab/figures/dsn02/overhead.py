@@ -1,7 +1,7 @@
 """What exactly-once delivery costs a broker in CPU, over best effort (DSN'02): on real processes.
 
-The same load three times over, in turns: best effort, exactly once to those who are there as in DSN'02, and
-exactly once to durable subscribers as in DSN'03. Broker CPU is what the operating system says.
+The same load runs in three modes in turns: best effort, exactly once to connected subscribers as in DSN'02,
+and exactly once to durable subscribers as in DSN'03. The operating system tells the CPU time of the brokers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Tidemark has no mode without a log or without recovery of lost frames, so all mo
 once*: the log is synced before anything is passed on. *durable*: besides, subscribers may leave, which takes
 the PFS and acknowledgements.
 """
-#: mode -> durability of the log, whether subscribers are durable
+#: mode -> (durability of the log, whether subscribers are durable)
 MODES = {"best effort": ("os", False), "exactly once": ("sync", False), "durable": ("sync", True)}
 BASE = "best effort"
-#: The paper's overhead, and how much more counts as the same.
+#: The overhead in the paper, and how much more counts as the same.
 PAPER, ROOM = 0.04, 0.01
 WARM_SECONDS = 1.0
 
@@ -48,7 +48,7 @@ QUICK = OverheadEffort(100, 4, 0.5, 1)
 
 
 def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
-    """All modes, again and again."""
+    """Measure all modes in turns."""
     effort = QUICK if quick else FULL
     table = cpu_table()
     modes = list(MODES)
@@ -66,12 +66,12 @@ def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
 
 
 def cpu_table() -> Table:
-    """What each broker took in each repetition of each mode."""
+    """Returns the table of CPU times of each broker in each repetition of each mode."""
     return Table("cpu", ("mode", "repetition", "broker", "cpu_s", "seconds", "events", "cpu_us_an_event"))
 
 
 async def measured(table: Table, mode: str, repetition: int, effort: OverheadEffort) -> None:
-    """One mode once: a row for each broker."""
+    """Measure one mode once and add a row for each broker."""
     durability, are_durable = MODES[mode]
     async with RealOverlay(["p1"], storage__durability=durability) as overlay:
         await overlay.populate(effort.subscribers, effort.events_a_second, are_durable=are_durable)
@@ -88,7 +88,7 @@ async def measured(table: Table, mode: str, repetition: int, effort: OverheadEff
 
 
 def _costs(tables: Tables, mode: str) -> Numbers:
-    """cost[repetition] of an event at both brokers, in microseconds."""
+    """Returns cost[repetition] of an event at both brokers together, in microseconds."""
     table = tables["cpu"].where(mode=mode)
     repetitions, costs = table.numbers("repetition"), table.numbers("cpu_us_an_event")
     return np.array([costs[repetitions == each].sum() for each in np.unique(repetitions)])

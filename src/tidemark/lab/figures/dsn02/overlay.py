@@ -1,7 +1,7 @@
-"""Overlay: what the experiments of DSN'02 need of a world, and the simulator's one.
+"""The overlay of the experiments of DSN'02, in which links and brokers fail, on simulated time.
 
 p1 hosts the publishers; b1 and b2 are a cell of relays; s1 to s5 host the subscribers, each linked to both
-relays. Measured are the latency of each event at each subscriber, and the ranges that each broker nacks.
+relays. The latency of each event at each subscriber and the ranges that each broker nacks are measured.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tidemark.wire.frames import Deliver, Nack, PeerFrame
 
 RELAYS = ("b1", "b2")
 HOSTS = ("s1", "s2", "s3", "s4", "s5")
-#: By the hash of their names the first two take b1 on all their way to all hosts, the others b2.
+#: By the hash of their names the first two are routed through b1 to all hosts, the others through b2.
 PUBENDS = ("q82", "q181", "q62", "q68")
 LATENCY, NACKS = "latency", "nacks"
 
 
 class FailingOverlay(Protocol):
-    """A world in which things fail. Times are seconds since the start."""
+    """An overlay whose links and brokers can be made to fail. Times are seconds since the start."""
 
     latency: Table
     nacks: Table
@@ -36,29 +36,29 @@ class FailingOverlay(Protocol):
         """Let time pass."""
 
     def stall_link(self, a: str, b: str) -> None:
-        """A link carries nothing, and nobody is told."""
+        """Let a link carry nothing, without telling its ends."""
 
     def fail_link(self, a: str, b: str) -> None:
-        """A link is gone, and both ends know."""
+        """Take a link down; both ends notice."""
 
     def mend_link(self, a: str, b: str) -> None:
-        """It is there again."""
+        """Bring a link up again."""
 
     def stall(self, broker: str, seconds: float) -> None:
-        """A broker does nothing for so long, and nobody is told."""
+        """Stop a broker for some seconds, without telling its neighbours."""
 
     def crash(self, broker: str) -> None:
-        """A broker is gone; its neighbours notice as they do."""
+        """Crash a broker."""
 
     def restart(self, broker: str) -> None:
-        """It is there again."""
+        """Start a broker again."""
 
     def finish(self) -> None:
-        """Everybody has got everything, once and in order, or it is an error."""
+        """Check that every subscriber got everything once and in order; raises an error otherwise."""
 
 
 class SimulatedFailures:
-    """The simulator's."""
+    """A `FailingOverlay` in the simulator."""
 
     def __init__(self, layout: Layout, events_a_second: float) -> None:
         self.latency = Table(LATENCY, ("published_s", "host", "pubend", "latency_ms"))
@@ -95,41 +95,41 @@ class SimulatedFailures:
         self._overlay.run(until)
 
     def stall_link(self, a: str, b: str) -> None:
-        """What is sent from now on does not arrive."""
+        """Let no frame arrive on a link from now on."""
         self._overlay.world.network.clog(a, b)
         self._overlay.world.network.clog(b, a)
 
     def fail_link(self, a: str, b: str) -> None:
-        """The link goes down."""
+        """Take a link down."""
         self._overlay.world.cut(a, b)
 
     def mend_link(self, a: str, b: str) -> None:
-        """The link comes up."""
+        """Bring a link up again."""
         self._overlay.world.network.unclog(a, b)
         self._overlay.world.network.unclog(b, a)
         self._overlay.world.mend(a, b)
 
     def stall(self, broker: str, seconds: float) -> None:
-        """The process stands still."""
+        """Stop the process for some seconds."""
         self._overlay.world.machines[broker].pause(round(seconds * SECOND))
 
     def crash(self, broker: str) -> None:
-        """The machine goes down."""
+        """Crash the machine."""
         self._overlay.world.crash(broker)
 
     def restart(self, broker: str) -> None:
-        """The machine comes up."""
+        """Start the machine again."""
         self._overlay.world.restart(broker)
 
     def finish(self) -> None:
-        """Come to rest and be judged."""
+        """Let the world rest and check it."""
         self._overlay.finish()
 
 
 def layout_of(
     relays: Sequence[str] = RELAYS, pubends: Sequence[str] = PUBENDS, hosts: Sequence[str] = HOSTS
 ) -> Layout:
-    """p1, a cell of relays, and the hosts, each a cell of its own with a link to every relay."""
+    """Returns p1, a cell of relays, and the hosts, each a cell of its own with a link to every relay."""
     outer = ("p1", *hosts)
     links = frozenset(pair(relay, each) for relay in relays for each in outer)
     cells = {"relays": tuple(relays), **{each: (each,) for each in outer}}

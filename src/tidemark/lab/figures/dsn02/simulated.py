@@ -21,7 +21,7 @@ CRASH_OF_PUBLISHER = """
 Just before the crash p1's links are stalled, so that it has logged what it could not send. Publishers stop
 while p1 is down, as in the paper.
 """
-#: Events a second, besides what figure 7 has.
+#: Events a second, besides the rate of figure 7.
 RATES, RATES_QUICK = (20, 40, 100, 200, 400), (40, 100)
 
 

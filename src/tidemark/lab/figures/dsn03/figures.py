@@ -1,8 +1,8 @@
 """Figures 5, 6 and 7 of DSN'03: a subscriber hosting broker while subscribers come and go, and after a crash.
 
-How far each pubend was delivered (latest_delivered) is asked of the subscriber hosting broker, how far it was
-released of the publisher hosting one. A subscriber has caught up when it has been told everything up to the
-moment of its return, in every pubend.
+The subscriber hosting broker is asked how far each pubend was delivered (latest_delivered), the publisher
+hosting broker how far it was released. A subscriber has caught up when it has got everything up to the moment
+of its return, in every pubend.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ PUBENDS = ("p1", "p2", "p3", "p4")
 KINDS = "abcd"
 PROGRESS, RETURNS, PHASES = "progress", "returns", "phases"
 DELIVERED, RELEASED = "latest_delivered", "released"
-#: The paper's: normal is 1,000 tick ms a second; five times that while the constream asks for what it missed.
+#: In the paper: 1,000 tick ms a second normally, five times that while the constream recovers.
 NORMAL, RECOVERY_FACTOR = 1_000.0, 5.0
-#: Acknowledgements are saved, and what that releases is passed on, within this.
+#: Seconds within which acknowledgements are saved and the release is passed on.
 SAVED_S = 1.0
-#: "Close to" and "about" in the paper leave this much room.
+#: The tolerance of "close to" and of "about" in the paper.
 CLOSE, ABOUT = 0.05, 0.2
-#: Catching up took this many times the absence when subscribers left one by one, and all at once.
+#: Catching up took this many times the absence in the paper: one by one, and all at once.
 ALONE_LOW, ALONE_HIGH = 5 / 5, 6 / 5
 TOGETHER = 116 / 37.55
-#: The constream has caught up when it is no further behind than this.
+#: The constream has caught up when it is at most this many seconds behind.
 BEHIND_S = 0.5
 
 
@@ -46,7 +46,7 @@ class Disconnections:
     sample_seconds: float = 1.0
 
     def setting(self) -> Table:
-        """As it is written down."""
+        """Returns the table of these settings."""
         return setting(
             events_a_second=self.events_a_second,
             subscribers=self.subscribers,
@@ -57,7 +57,7 @@ class Disconnections:
         )
 
     def absences(self, begin: float) -> Iterator[tuple[int, float, float]]:
-        """Who leaves when, and returns when: each in its turn, evenly over time."""
+        """Yields (subscriber, leaves, returns); subscribers leave one after the other, evenly over time."""
         for number in range(self.subscribers):
             leaves = begin + self.every_seconds * number / self.subscribers
             while leaves + self.away_seconds < begin + self.seconds - 1:
@@ -77,7 +77,7 @@ class HostCrash:
     sample_seconds: float = 0.25
 
     def setting(self) -> Table:
-        """As it is written down."""
+        """Returns the table of these settings."""
         return setting(
             events_a_second=self.events_a_second,
             subscribers=self.subscribers,
@@ -87,25 +87,25 @@ class HostCrash:
 
 
 def progress_table() -> Table:
-    """Samples of latest_delivered and released, ticks as milliseconds since the start.
+    """Returns the table of samples of latest_delivered and released, in milliseconds since the start.
 
-    While the broker that knows is down, its last word stands.
+    While a broker is down, its last answer is repeated.
     """
     return Table(PROGRESS, ("time_s", "pubend", "what", "tick_ms"))
 
 
 def returns_table() -> Table:
-    """Who was away, from when to when, and how long catching up took; empty if it never did."""
+    """Returns the table of absences, and how long catching up took; empty if it never ended."""
     return Table(RETURNS, ("subscriber", "left_s", "returned_s", "catchup_s"))
 
 
 def phases_table() -> Table:
-    """When a phase of a crash began."""
+    """Returns the table of the times at which the phases of a crash began."""
     return Table(PHASES, ("phase", "time_s"))
 
 
 def _progress(tables: Tables, what: str) -> tuple[Numbers, Numbers]:
-    """time[sample] and tick[sample] of the first pubend."""
+    """Returns time[sample] and tick[sample] of the first pubend."""
     table = tables[PROGRESS].where(pubend=PUBENDS[0], what=what)
     return table.numbers("time_s"), table.numbers("tick_ms")
 
@@ -252,7 +252,7 @@ def _compare_crash(tables: Tables) -> Sequence[Comparison]:
 
 
 def _together(tables: Tables) -> tuple[list[float], float]:
-    """How long each took to catch up, and how long they were away on average."""
+    """Returns how long each subscriber took to catch up, and the average absence."""
     table = tables[RETURNS]
     away = table.numbers("returned_s") - table.numbers("left_s")
     return table.numbers("catchup_s").tolist(), float(away.mean())

@@ -1,4 +1,4 @@
-"""The experiments of DSN'03 on real processes: the same tables as from the simulator."""
+"""The experiments of DSN'03 on real processes; they write the same tables as in the simulator."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from tidemark.client.client import connect
 from tidemark.errors import ClientError
 from tidemark.lab.figures.dsn03.figures import (
     BEHIND_S,
-    DELIVERED,
     PUBENDS,
-    RELEASED,
     Disconnections,
     HostCrash,
     phases_table,
-    progress_table,
-    returns_table,
 )
+from tidemark.lab.figures.dsn03.progress import ProgressSamples
 from tidemark.lab.figures.real_overlay import LoadSubscriber, RealOverlay
 from tidemark.lab.figures.table import Table
 from tidemark.wire import answers
@@ -41,17 +38,14 @@ POLL_SECONDS = 0.02
 WARM_SECONDS = 1.0
 
 
-class ProgressSampler:
-    """Two broker processes with their load, and samples of how far all is."""
+class ProgressSampler(ProgressSamples):
+    """Samples latest_delivered and released of two broker processes, and the returns of subscribers."""
 
     def __init__(self, overlay: RealOverlay, sample_seconds: float) -> None:
         self.overlay = overlay
         self._sample_seconds = sample_seconds
-        self.progress = progress_table()
-        self.returns = returns_table()
         self._start = time()
-        #: pubend -> the last word on how far it was delivered, in milliseconds since the start
-        self._delivered: dict[str, float] = {}
+        super().__init__(lambda tick: tick / 1e3 - self._start * 1e3)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -60,7 +54,7 @@ class ProgressSampler:
         return time() - self._start
 
     async def begin(self) -> None:
-        """From now on."""
+        """Begin to sample."""
         for subscriber in self.overlay.subscribers:
             subscriber.caught_up = self._caught_up
         self._tasks = [
@@ -69,7 +63,7 @@ class ProgressSampler:
         ]
 
     async def end(self) -> None:
-        """Come to rest; AssertionError if somebody did not get what it should."""
+        """Stop sampling and finish; AssertionError if a subscriber did not get its events."""
         for task in self._tasks:
             task.cancel()
         await self.overlay.finish()
@@ -77,25 +71,17 @@ class ProgressSampler:
     def _caught_up(self, name: str, left: float, returned: float, taken: float) -> None:
         self.returns.add(name, left - self._start, returned - self._start, taken)
 
-    def delivered(self) -> float:
-        """The time up to which everything was delivered, in the pubend that is furthest behind."""
-        return min(self._delivered.values()) / 1e3
-
     async def _watch_delivered(self) -> None:
         while True:
             at = self.now
-            for each in await self._streams() or []:
-                if each.delivered is not None:
-                    self._delivered[each.pubend] = each.delivered / 1e3 - self._start * 1e3
-            for pubend, tick in self._delivered.items():
-                self.progress.add(at, pubend, DELIVERED, tick)
+            self.sample_delivered(at, await self._streams() or [])
             await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
 
     async def _streams(self) -> Sequence[StreamStatus] | None:
-        """Of the subscriber hosting broker; None while it is down."""
+        """Asks the subscriber hosting broker; returns None while it is down."""
         if not self.overlay.shb.is_running:
             return None
-        # A connection for each question: one that has to be made again waits longer each time.
+        # A new connection for each question: a client that reconnects waits longer each time.
         try:
             async with connect(self.overlay.shb.url, connect_timeout=1.0) as client:
                 return await self.overlay.ask(client, answers.STREAMS)
@@ -106,9 +92,7 @@ class ProgressSampler:
         client = await self.overlay.client(self.overlay.phb)
         while True:
             at = self.now
-            for each in await self.overlay.ask(client, answers.PUBENDS) or []:
-                if each.released is not None:
-                    self.progress.add(at, each.pubend, RELEASED, each.released / 1e3 - self._start * 1e3)
+            self.sample_released(at, await self.overlay.ask(client, answers.PUBENDS) or [])
             await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
 
 

@@ -1,6 +1,6 @@
 """The experiments of DSN'03 on simulated time: one publisher hosting broker, one subscriber hosting broker.
 
-Links and disks take their time, computing takes none. What shows is the protocol, not the processor.
+Links and disks take simulated time, computing takes none: the protocol is measured, not the processor.
 """
 
 from __future__ import annotations
@@ -11,21 +11,17 @@ from functools import partial
 from tidemark.broker.overlay.layout import Layout
 from tidemark.lab.figures.dsn03.figures import (
     BEHIND_S,
-    DELIVERED,
     KINDS,
     PUBENDS,
-    RELEASED,
     Disconnections,
     HostCrash,
     phases_table,
-    progress_table,
-    returns_table,
 )
+from tidemark.lab.figures.dsn03.progress import ProgressSamples
 from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, ObservedSubscriber, SimulatedOverlay
 from tidemark.lab.figures.table import Table
 from tidemark.sim.swarm.plan import WorldPlan
 from tidemark.wire import answers
-from tidemark.wire.answers import PubendStatus, StreamStatus
 from tidemark.wire.frames import Deliver
 
 DISCONNECTIONS = Disconnections(
@@ -43,18 +39,15 @@ CRASH = HostCrash(
 CRASH_QUICK = HostCrash(80, 4, 3, down_seconds=3, after_seconds=3)
 
 
-class TwoBrokers:
-    """phb - shb, four pubends, subscribers of a quarter of the events each, and samples of how far all is."""
+class TwoBrokers(ProgressSamples):
+    """phb and shb with four pubends, subscribers of a quarter of the events each, and samples of progress."""
 
     def __init__(self, events_a_second: int, subscribers: int, sample_seconds: float) -> None:
         layout = Layout.of_tree({"phb": None, "shb": "phb"}, dict.fromkeys(PUBENDS, "phb"))
         plan = WorldPlan(layout, STEADY, topics=("t.x",))
         self.overlay = SimulatedOverlay(plan)
-        self.progress = progress_table()
-        self.returns = returns_table()
-        #: pubend -> the last word on how far it was delivered, in milliseconds since the start
-        self._delivered: dict[str, float] = {}
-        #: who is catching up -> (left, returned)
+        super().__init__(lambda tick: self.overlay.time_of(tick) * 1e3)
+        #: subscriber that is catching up -> (left, returned)
         self._catching_up: dict[str, tuple[float, float]] = {}
         self._left: dict[str, float] = {}
         every = len(PUBENDS) / events_a_second
@@ -66,40 +59,21 @@ class TwoBrokers:
             made.on_deliver = self._heard
             made.come()
         self.overlay.run(SETTLE_S)
-        self.overlay.ask_repeatedly("shb", answers.STREAMS, sample_seconds, self._sample_streams)
+        self.overlay.ask_repeatedly("shb", answers.STREAMS, sample_seconds, self.sample_delivered)
         self.overlay.every(sample_seconds, self._note_while_down)
-        self.overlay.ask_repeatedly("phb", answers.PUBENDS, sample_seconds, self._sample_pubends)
-
-    def delivered(self) -> float:
-        """The time up to which everything was delivered, in the pubend that is furthest behind."""
-        return min(self._delivered.values()) / 1e3
-
-    def _sample_streams(self, time: float, answer: Sequence[StreamStatus]) -> None:
-        for each in answer:
-            if each.delivered is not None:
-                self._delivered[each.pubend] = self.overlay.time_of(each.delivered) * 1e3
-        self._note_delivered(time)
-
-    def _note_delivered(self, time: float) -> None:
-        for pubend, tick in self._delivered.items():
-            self.progress.add(time, pubend, DELIVERED, tick)
+        self.overlay.ask_repeatedly("phb", answers.PUBENDS, sample_seconds, self.sample_released)
 
     def _note_while_down(self) -> None:
         if not self.overlay.world.is_up("shb"):
-            self._note_delivered(self.overlay.now)
-
-    def _sample_pubends(self, time: float, answer: Sequence[PubendStatus]) -> None:
-        for each in answer:
-            if each.released is not None:
-                self.progress.add(time, each.pubend, RELEASED, self.overlay.time_of(each.released) * 1e3)
+            self.sample_delivered(self.overlay.now, [])
 
     def leave(self, subscriber: ObservedSubscriber) -> None:
-        """A subscriber goes away."""
+        """Let a subscriber leave."""
         self._left[subscriber.name] = self.overlay.now
         subscriber.leave()
 
     def come(self, subscriber: ObservedSubscriber) -> None:
-        """It returns."""
+        """Let a subscriber return."""
         subscriber.told.clear()
         self._catching_up[subscriber.name] = self._left[subscriber.name], self.overlay.now
         subscriber.come()
@@ -115,7 +89,7 @@ class TwoBrokers:
 
     @property
     def is_catching_up(self) -> bool:
-        """Somebody has not caught up."""
+        """Whether some subscriber has not caught up."""
         return bool(self._catching_up)
 
 

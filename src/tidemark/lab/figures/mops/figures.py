@@ -1,9 +1,9 @@
 """Figures 1 to 5 of MOPS: seven brokers, mobile subscribers, queues against persistent notifications.
 
-The queueing side is as the paper has it. In place of the paper's own approach stands Tidemark, which also
-keeps notifications instead of queues: as it is set by default, by which it is judged, and to see what they
-cost with heartbeats that suit so few events.
-Notifications are counted one by one, also where Tidemark sends several in one frame.
+Queues are implemented as the paper describes them. Tidemark, which also keeps notifications instead of
+queues, stands in for the paper's own approach: with its default settings, for which the findings are
+computed, and ("calm") with heartbeats that suit so few events, to see what heartbeats cost. Notifications are
+counted one by one, also where Tidemark sends several in one frame.
 """
 
 from __future__ import annotations
@@ -42,35 +42,35 @@ come are notifications as well, at every broker that they pass. A queue is hande
 directly, which favours queues. The paper's runs were longer, five of 20 minutes each.
 """
 QUEUES, DEFAULT, CALM = "queues", "tidemark", "tidemark, calm"
-#: Each publisher has something to say every two seconds; silence need not be more frequent.
+#: Each publisher publishes every two seconds; heartbeats need not be more frequent.
 CALM_POLICY = PubendPolicy(heartbeat=round(PUBLISH_EVERY_S * 1e6), ack_expected=10_000_000)
 APPROACHES: dict[str, Callable[[], Approach]] = {
     QUEUES: QueueApproach,
     DEFAULT: lambda: PersistenceApproach(DEFAULT, PubendPolicy()),
     CALM: lambda: PersistenceApproach(CALM, CALM_POLICY),
 }
-#: All that is published, events a second.
+#: Events a second of all publishers together.
 RATE = len(PARENTS) / PUBLISH_EVERY_S
-#: The paper's: one subscriber at each broker; where its curves part; its gain.
+#: In the paper: subscribers at which each broker has one; at which the curves part; the gain.
 SATURATED, PARTED, GAIN = 15, 7, 0.10
 
 
-#: side, subscribers, run, seconds
+#: (approach, subscribers, run, seconds)
 Case = tuple[str, int, int, float]
 
 
 @dataclass(frozen=True, slots=True)
 class RoamingEffort:
-    """Numbers of subscribers, how often and for how long each."""
+    """The numbers of subscribers, and how many runs of how many seconds each."""
 
     subscribers: tuple[int, ...]
-    #: with heartbeats that only figure 5 is about
+    #: numbers of subscribers for the calm settings, which only figure 5 is about
     when_calm: tuple[int, ...]
     runs: int
     seconds: float
 
     def cases(self) -> list[Case]:
-        """Everything that is run."""
+        """Returns all cases."""
         numbers = {
             approach: self.when_calm if approach == CALM else self.subscribers for approach in APPROACHES
         }
@@ -88,7 +88,7 @@ QUICK = RoamingEffort((1, 6, 15), (1, 15), 1, 6)
 
 
 def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
-    """All sides, all numbers of subscribers, several runs of each."""
+    """Measure all approaches with all numbers of subscribers."""
     effort = QUICK if quick else FULL
     tables = RoamingTables()
     cases = effort.cases()
@@ -104,13 +104,13 @@ def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
 
 
 def played(case: Case) -> RoamingTables:
-    """One run, in a process of its own."""
+    """Run one case; called in a process of its own."""
     approach, subscribers, run, seconds = case
     return RoamingRun(APPROACHES[approach](), subscribers, run, seconds).play()
 
 
 def _average(tables: Tables, approach: str, *columns: str) -> tuple[Numbers, Numbers]:
-    """Subscribers, and the sum of these columns: the average of all brokers and runs."""
+    """Returns subscribers[n] and the sum of these columns, averaged over all brokers and runs."""
     table = tables["brokers"].where(approach=approach)
     parts = [mean_by(table, "subscribers", column) for column in columns]
     return parts[0][0], np.sum([each[1] for each in parts], axis=0)
@@ -201,7 +201,7 @@ def _draw_stored(tables: Tables) -> Sequence[Panel]:
 
 
 def _storage(tables: Tables, approach: str, subscribers: int) -> tuple[Numbers, Numbers]:
-    """time[sample], stored[sample] of the first run with so many."""
+    """Returns time[sample] and stored[sample] of the first run with so many subscribers."""
     table = tables["storage"].where(approach=approach, subscribers=subscribers, run=0)
     return table.numbers("time_s"), table.numbers("stored")
 

@@ -1,7 +1,7 @@
 """Persistence: how Tidemark serves mobile subscribers, for the comparison with queues.
 
-An event is kept once, at the broker of its publisher, until everybody has it or its validity is over. A
-subscriber shows its token wherever it comes to; nobody queues anything for it while it is away.
+An event is stored once, at the broker of its publisher, until every subscriber has it or its validity is
+over. A subscriber presents its token at any broker; no broker queues events for it while it is away.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TOPICS = (
 
 @dataclass
 class PersistentMobileSubscriber:
-    """A mobile subscriber."""
+    """A mobile subscriber of Tidemark."""
 
     observed: ObservedSubscriber
 
@@ -50,13 +50,13 @@ class PersistentMobileSubscriber:
         self.observed.come_to(at)
 
     def leave(self) -> None:
-        """Disconnect, having acknowledged what it has."""
+        """Acknowledge what was consumed, and disconnect."""
         self.observed.commit()
         self.observed.leave()
 
 
 class PersistenceApproach:
-    """All of it, in the simulator."""
+    """The approach of Tidemark, in the simulator."""
 
     def __init__(self, name: str, policy: PubendPolicy) -> None:
         self.name = name
@@ -66,10 +66,10 @@ class PersistenceApproach:
         self.message_counts = MessageCounts()
         self._overlay = SimulatedOverlay(plan)
         self._overlay.listen(self._between, self._to_client, self._from_client)
-        #: (from, to, pubend) -> what the one has said that it wants, last
+        #: (sender, receiver, pubend) -> the last interest sent
         self._wanted: dict[tuple[str, str, str], Interest] = {}
 
-    # What passes.
+    # Frames on the way.
 
     def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         match frame:
@@ -83,7 +83,7 @@ class PersistenceApproach:
                 self.message_counts.passed(sender, receiver, "control")
 
     def _kind(self, sender: str, receiver: str, frame: Interest) -> str:
-        """It wants less than before: an unsubscription; otherwise a subscription."""
+        """Returns "unsubscription" for an interest that only shrinks, otherwise "subscription"."""
         before = self._wanted.get((sender, receiver, frame.pubend))
         self._wanted[sender, receiver, frame.pubend] = frame
         if before is None or before.wanted is None or frame.wanted is None:
@@ -110,36 +110,36 @@ class PersistenceApproach:
             case _:
                 self.message_counts.passed(None, broker, "control")
 
-    # People.
+    # Clients.
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do something at this time."""
+        """Schedule an action."""
         self._overlay.at(seconds, action)
 
     def run(self, until: float) -> None:
-        """Let time pass."""
+        """Let simulated time pass."""
         self._overlay.run(until)
 
     def mobile_subscriber(self, number: int) -> PersistentMobileSubscriber:
-        """A subscriber of everything."""
+        """Returns a subscriber of everything that has not come yet."""
         return PersistentMobileSubscriber(self._overlay.subscriber(f"s{number}", next(iter(PARENTS))))
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:
-        """A publisher."""
+        """Start a publisher of an event every so many seconds."""
         self._overlay.publisher(f"p{broker}", broker, seconds, first)
 
-    # What can be seen.
+    # Stored events.
 
     def stored(self, broker: str) -> int:
-        """Events in the logs of the pubends that are there."""
+        """Returns the number of events in the logs of the broker's pubends."""
         return self._overlay.logged(broker)
 
     def cached_bytes(self, broker: str) -> int:
-        """What it remembers of all streams."""
+        """Returns the bytes in the broker's windows."""
         return self._overlay.remembered_bytes(broker)
 
     def finish(self) -> DeliveryCounts:
-        """Come to rest and be judged: a violation ends the experiment."""
+        """Let the world rest and check it; a ViolationError ends the experiment."""
         self._overlay.stop_publishing()
         self._overlay.run(self._overlay.now + PUBLISH_EVERY_S)
         self._overlay.finish()

@@ -1,10 +1,11 @@
-"""Queueing: how others serve mobile subscribers, as MOPS describes it, to compare with. Not in the product.
+"""Queueing: how other systems serve mobile subscribers, as MOPS describes it; only for comparison.
 
-A broker keeps a queue for each subscriber that was there last and is away: a proxy that goes on subscribing
-for it. When the subscriber comes to another broker, that one subscribes, has the old broker hand the queue
-over, and ends the subscription there. Subscriptions travel by reverse path forwarding with covering: all want
-everything, so a neighbour is told of the first one behind a broker, and of the end of the last.
-The hand-over goes from broker to broker directly, which favours this side: on the tree it would pass others.
+A broker keeps a queue for each absent subscriber that was there last: a proxy that stays subscribed for it.
+When the subscriber comes to another broker, that broker subscribes, has the old broker hand the queue over,
+and ends the subscription there. Subscriptions travel by reverse path forwarding with covering: all
+subscribers want everything, so a neighbour is told of the first subscriber behind a broker, and of the end of
+the last. The hand-over goes from broker to broker directly, which favours queues: on the tree it would pass
+other brokers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidemark.sim.world.network import Network
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """An event, by its number; for one subscriber when it is handed over."""
+    """An event, by its number; `subscriber` is set when it is handed over."""
 
     event: int
     subscriber: int | None = None
@@ -32,21 +33,21 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeLink:
-    """Somebody behind the sender wants events."""
+    """A subscriber behind the sender wants events."""
 
     kind: str = "subscription"
 
 
 @dataclass(frozen=True, slots=True)
 class UnsubscribeLink:
-    """Nobody behind the sender does any more."""
+    """No subscriber behind the sender wants events any more."""
 
     kind: str = "unsubscription"
 
 
 @dataclass(frozen=True, slots=True)
 class AskQueue:
-    """A subscriber that was at the receiver is at the sender now: hand its queue over."""
+    """The subscriber has moved from the receiver to the sender: hand its queue over."""
 
     subscriber: int
     kind: str = "control"
@@ -54,7 +55,7 @@ class AskQueue:
 
 @dataclass(frozen=True, slots=True)
 class QueueGiven:
-    """That was all there was in the queue."""
+    """The whole queue has been handed over."""
 
     subscriber: int
     kind: str = "control"
@@ -73,20 +74,20 @@ Message = Notify | SubscribeLink | UnsubscribeLink | AskQueue | QueueGiven | End
 
 @dataclass
 class QueueBroker:
-    """One broker."""
+    """One broker with queues."""
 
     name: str
     neighbours: tuple[str, ...]
     send: Callable[[str, Message], None]
     deliver: Callable[[int, int], None]
-    #: subscriber -> its queue while it is away, None while it is here
+    #: subscriber -> its queue while it is away, or None while it is connected
     places: dict[int, list[int] | None] = field(default_factory=dict)
-    #: neighbours that want events, and those that were told that somebody here or behind here does
+    #: neighbours that want events; and neighbours that were told that this broker wants events
     wanting: set[str] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
 
     def published(self, event: int, source: str | None = None) -> None:
-        """An event, from a publisher or a neighbour: to all who want it, or into their queues."""
+        """Pass on an event of a publisher or a neighbour: to subscribers, queues and other neighbours."""
         for subscriber, queue in self.places.items():
             if queue is None:
                 self.deliver(subscriber, event)
@@ -96,7 +97,7 @@ class QueueBroker:
             self.send(neighbour, Notify(event))
 
     def arrived(self, subscriber: int, old: str | None) -> None:
-        """A subscriber is here."""
+        """A subscriber has connected; `old` is the broker where it was before."""
         queue = self.places.get(subscriber) or []
         self.places[subscriber] = None
         self._subscribe()
@@ -106,11 +107,11 @@ class QueueBroker:
             self.send(old, AskQueue(subscriber))
 
     def left(self, subscriber: int) -> None:
-        """It is away: its queue begins."""
+        """A subscriber has left: begin its queue."""
         self.places[subscriber] = []
 
     def heard(self, sender: str, message: Message) -> None:
-        """A neighbour, or the broker where a subscriber is now, says something."""
+        """Handle a message from a neighbour, or from the broker that a subscriber has moved to or from."""
         match message:
             case Notify(event, None):
                 self.published(event, sender)
@@ -128,7 +129,7 @@ class QueueBroker:
             case QueueGiven(subscriber):
                 self.send(sender, EndProxy(subscriber))
             case EndProxy(subscriber):
-                self._hand_over(sender, subscriber)  # what has come meanwhile
+                self._hand_over(sender, subscriber)  # events that have arrived meanwhile
                 del self.places[subscriber]
                 self._subscribe()
 
@@ -137,7 +138,7 @@ class QueueBroker:
         if queue is None:
             self.deliver(subscriber, event)
         else:
-            queue.append(event)  # it has left again
+            queue.append(event)  # the subscriber has left again
 
     def _hand_over(self, to: str, subscriber: int) -> None:
         queue = self.places[subscriber]
@@ -147,7 +148,7 @@ class QueueBroker:
             self.send(to, Notify(event, subscriber))
 
     def _subscribe(self) -> None:
-        """Tell each neighbour whether somebody here, or behind another one, wants events."""
+        """Tell each neighbour whether a subscriber here or behind another neighbour wants events."""
         for neighbour in self.neighbours:
             wants = bool(self.places or self.wanting - {neighbour})
             if wants and neighbour not in self.told:
@@ -160,7 +161,7 @@ class QueueBroker:
 
 @dataclass
 class QueueSubscriber:
-    """A mobile subscriber: it remembers which broker it was at, and which events it has."""
+    """A mobile subscriber that remembers its last broker and the events it got."""
 
     approach: QueueApproach
     number: int
@@ -168,11 +169,11 @@ class QueueSubscriber:
     is_here: bool = False
     got: set[int] = field(default_factory=set)
     repeated: int = 0
-    #: the first event that it must get
+    #: number of the last event before its first connection; None before that
     since: int | None = None
 
     def come(self, at: str) -> None:
-        """Connect to this broker, and say which one it was at."""
+        """Connect to a broker, and tell it the last one."""
         self.approach.came(self, at)
 
     def leave(self) -> None:
@@ -180,13 +181,13 @@ class QueueSubscriber:
         self.approach.left(self)
 
     def take(self, event: int) -> None:
-        """An event arrives."""
+        """Record an event."""
         self.repeated += event in self.got
         self.got.add(event)
 
 
 class QueueApproach:
-    """All of it, on the simulator's network."""
+    """The approach with queues, on the simulator's network."""
 
     name = "queues"
 
@@ -212,12 +213,12 @@ class QueueApproach:
 
     def _sender(self, name: str) -> Callable[[str, Message], None]:
         def send(receiver: str, message: Message) -> None:
-            # What ends a proxy counts where it arrives: there a subscriber would have said it in its place.
+            # EndProxy counts as an unsubscription where it arrives: there a subscriber would have sent one.
             self.message_counts.passed(
                 name, None, "control" if isinstance(message, EndProxy) else message.kind
             )
             self.message_counts.passed(None, receiver, message.kind)
-            # The network carries anything: it looks inside only for what it treats as TCP would.
+            # The network carries any object; it looks only at the type, for frames that must not be lost.
             self._network.send(name, receiver, cast(Any, message))
 
         return send
@@ -232,24 +233,24 @@ class QueueApproach:
     def _arrive(self, sender: str, receiver: str, message: Any) -> None:
         self._brokers[receiver].heard(sender, message)
 
-    # People.
+    # Clients.
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do something at this time."""
+        """Schedule an action."""
         self._engine.at(round(seconds * SECOND), action)
 
     def run(self, until: float) -> None:
-        """Let time pass."""
+        """Let simulated time pass."""
         self._engine.run(round(until * SECOND))
 
     def mobile_subscriber(self, number: int) -> QueueSubscriber:
-        """A subscriber of everything."""
+        """Returns a subscriber of everything that has not come yet."""
         assert number == len(self._subscribers)
         self._subscribers.append(QueueSubscriber(self, number))
         return self._subscribers[-1]
 
     def came(self, subscriber: QueueSubscriber, at: str) -> None:
-        """A subscriber connects; unless its queue is here, that is a subscription."""
+        """A subscriber connects; that counts as a subscription unless its queue is at this broker."""
         old, subscriber.place, subscriber.is_here = subscriber.place, at, True
         if subscriber.since is None:
             subscriber.since = self._events
@@ -257,14 +258,14 @@ class QueueApproach:
         self._brokers[at].arrived(subscriber.number, old)
 
     def left(self, subscriber: QueueSubscriber) -> None:
-        """A subscriber says goodbye."""
+        """A subscriber disconnects."""
         assert subscriber.place is not None
         subscriber.is_here = False
         self.message_counts.passed(None, subscriber.place, "control")
         self._brokers[subscriber.place].left(subscriber.number)
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:
-        """A publisher."""
+        """Start a publisher of an event every so many seconds."""
 
         def publish() -> None:
             if self._is_publishing:
@@ -275,25 +276,25 @@ class QueueApproach:
 
         self.at(first, publish)
 
-    # What can be seen.
+    # Stored events.
 
     def stored(self, broker: str) -> int:
-        """Events in queues."""
+        """Returns the number of events in the broker's queues."""
         return sum(len(queue) for queue in self._brokers[broker].places.values() if queue is not None)
 
-    def cached_bytes(self, broker: str) -> int:  # noqa: ARG002  (a side's signature)
-        """Nothing besides."""
+    def cached_bytes(self, broker: str) -> int:  # noqa: ARG002  (the signature of Approach)
+        """Nothing is cached besides the queues."""
         return 0
 
     def finish(self) -> DeliveryCounts:
-        """Everybody comes back to where it was."""
+        """Stop publishing and let every subscriber return to its last broker; returns the counts."""
         self._is_publishing = False
         self._engine.run(self._engine.now + round(PUBLISH_EVERY_S * SECOND))
         for subscriber in self._subscribers:
             if subscriber.place is not None and not subscriber.is_here:
                 subscriber.come(subscriber.place)
         self._engine.run(self._engine.now + SECOND)
-        # What was under way when a subscriber came for the first time may be its own or not.
+        # The event that was on its way when a subscriber first came may count or not: it is left out.
         wanted = [
             set(range(each.since + 1, self._events + 1)) - {each.since + 1}
             for each in self._subscribers

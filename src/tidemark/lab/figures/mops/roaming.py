@@ -1,7 +1,7 @@
-"""Roaming: mobile subscribers on a tree of seven brokers, as MOPS has it, for any way of serving them.
+"""Roaming: mobile subscribers on a tree of seven brokers, as in MOPS, for any approach to serving them.
 
-The same itinerary - who comes where and when, who leaves when, what is published when - is played to each
-side; what a side's brokers receive and send is tallied by kind, and what they store is sampled.
+Every approach is run with the same itinerary: who comes where and when, who leaves when, what is published
+when. The messages that the brokers receive and send are counted by kind, and what they store is sampled.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ PARENTS: dict[str, str | None] = {
 OPEN_TO_ALL = tuple(PARENTS)[1:]
 PUBLISH_EVERY_S = 2.0
 VALIDITY_MS = 5_000
-#: Connections a second of a subscriber; it is there for half of the time.
+#: Connections a second of a subscriber, which is connected half of the time.
 RATE_MIN, RATE_MAX = 0.2, 0.6
-#: Before this nothing is counted.
+#: Seconds before which nothing is counted.
 BEGIN_S = 4.0
 SAMPLE_S = 0.5
-#: Kinds of messages. Silence is knowledge that there was no event, which only Tidemark sends.
+#: Kinds of messages. Silence is knowledge that there was no event; only Tidemark sends it.
 KINDS = ("notification", "subscription", "unsubscription", "control", "silence")
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A subscriber comes to a broker, or (None) leaves the one it is at."""
+    """A subscriber comes to a broker, or (None) leaves its broker."""
 
     at: float
     subscriber: int
@@ -42,14 +42,14 @@ class Move:
 
 @dataclass
 class MessageCounts:
-    """How many messages of each kind each broker received and sent; nothing before `begin`."""
+    """How many messages of each kind each broker received and sent while `is_counting`."""
 
     received: Counter[tuple[str, str]] = field(default_factory=Counter)
     sent: Counter[tuple[str, str]] = field(default_factory=Counter)
     is_counting: bool = False
 
     def passed(self, sender: str | None, receiver: str | None, kind: str, count: int = 1) -> None:
-        """Messages from one to the other; None is a client."""
+        """Count messages from one broker to another; None stands for a client."""
         if self.is_counting and sender is not None:
             self.sent[sender, kind] += count
         if self.is_counting and receiver is not None:
@@ -68,7 +68,7 @@ class MobileSubscriber(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryCounts:
-    """What all subscribers should have got, and did."""
+    """What all subscribers together should have got, and how many events were missed or repeated."""
 
     expected: int
     missed: int
@@ -76,35 +76,35 @@ class DeliveryCounts:
 
 
 class Approach(Protocol):
-    """A way of serving mobile subscribers, in a world of its own."""
+    """An approach to serving mobile subscribers, in a world of its own."""
 
     name: str
     message_counts: MessageCounts
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do something at this time."""
+        """Schedule an action."""
 
     def run(self, until: float) -> None:
-        """Let time pass."""
+        """Let simulated time pass."""
 
     def mobile_subscriber(self, number: int) -> MobileSubscriber:
-        """A subscriber of everything; it has not come yet."""
+        """Returns a subscriber of everything that has not come yet."""
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:
-        """A publisher of an event every so often, at this broker."""
+        """Start a publisher of an event every so many seconds at this broker."""
 
     def stored(self, broker: str) -> int:
-        """Events that it must keep for somebody."""
+        """Returns the number of events that a broker must keep for a subscriber."""
 
     def cached_bytes(self, broker: str) -> int:
-        """Bytes of events that it need not keep, and has to have them at hand."""
+        """Returns the bytes of events that a broker caches without having to."""
 
     def finish(self) -> DeliveryCounts:
-        """No more events; everybody comes back and gets what is left."""
+        """Stop publishing and let every subscriber return and get the rest; returns the counts."""
 
 
 def itinerary(chance: Random, subscribers: int, until: float) -> list[Move]:
-    """Every move of everyone, in order."""
+    """Returns the moves of all subscribers in order of time."""
     moves: list[Move] = []
     for number in range(subscribers):
         period = 1 / chance.uniform(RATE_MIN, RATE_MAX)
@@ -117,39 +117,39 @@ def itinerary(chance: Random, subscribers: int, until: float) -> list[Move]:
 
 
 def brokers_table() -> Table:
-    """Averages of one broker over one run: numbers, and messages a second."""
+    """Returns the table of averages of one broker over one run: numbers, and messages a second."""
     messages = tuple(f"{way}_{kind}" for way in ("received", "sent") for kind in KINDS)
     fixed = ("approach", "subscribers", "run", "broker", "connected", "stored", "cached_bytes")
     return Table("brokers", (*fixed, *messages))
 
 
 def deliveries_table() -> Table:
-    """What came of one run."""
+    """Returns the table of the deliveries of one run."""
     return Table("deliveries", ("approach", "subscribers", "run", "expected", "missed", "repeated"))
 
 
 def storage_table() -> Table:
-    """Events stored at a broker on average, over the time of a run."""
+    """Returns the table of events stored at a broker on average, over the time of a run."""
     return Table("storage", ("approach", "subscribers", "run", "time_s", "stored"))
 
 
 @dataclass
 class RoamingTables:
-    """What runs are written to."""
+    """The tables of all runs."""
 
     brokers: Table = field(default_factory=brokers_table)
     deliveries: Table = field(default_factory=deliveries_table)
     storage: Table = field(default_factory=storage_table)
 
     def add(self, other: RoamingTables) -> None:
-        """All rows of another run."""
+        """Add the rows of another run."""
         self.brokers.rows += other.brokers.rows
         self.deliveries.rows += other.deliveries.rows
         self.storage.rows += other.storage.rows
 
 
 class RoamingRun:
-    """One side, one number of subscribers, one run."""
+    """One run of one approach with one number of subscribers."""
 
     def __init__(self, approach: Approach, subscribers: int, run: int, seconds: float) -> None:
         self._approach = approach
@@ -164,7 +164,7 @@ class RoamingRun:
         self._tables = RoamingTables()
 
     def play(self) -> RoamingTables:
-        """From the beginning to the end."""
+        """Run it; returns its tables."""
         approach, chance = self._approach, Random(f"{self._who[1]} {self._who[2]}")
         for number, broker in enumerate(PARENTS):
             approach.publish_every(
