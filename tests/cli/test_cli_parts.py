@@ -117,7 +117,7 @@ def test_a_flow_ends_at_its_count_or_when_told() -> None:
         endless = paced(made(lambda number: number, None), 1e6, interrupts)
         assert next(endless)[0] == 1
         signal.raise_signal(signal.SIGINT)
-        assert interrupts.told
+        assert interrupts.is_interrupted
         assert list(endless) == []
 
 

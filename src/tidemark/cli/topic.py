@@ -100,7 +100,7 @@ def topic_show(name: str, url: str, as_json: bool) -> None:
 
 
 def read_schema(given: str) -> Schema:
-    """A schema as text of the schema language, or in a file."""
+    """Return the schema that a text, or a file of that name, has; SchemaError if it is none."""
     from tidemark.message.foreign.json.schema import from_json_schema
     from tidemark.message.schema import Schema
 
