@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import Any, Unpack, overload
 
 from tidemark.client import client as asynchronous
 from tidemark.client.client import FETCH_BYTES, ConnectOptions
@@ -33,9 +33,7 @@ from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Fetched
-
-if TYPE_CHECKING:
-    from tidemark.wire.answers import Answered, Question
+from tidemark.wire.questions import Answered, Question
 
 __all__ = ["Client", "Subscription", "Transaction", "connect", "listen"]
 

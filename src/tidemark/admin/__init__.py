@@ -83,7 +83,6 @@ from tidemark.wire.answers import (
     LinkStatus,
     OverlayText,
     PubendStatus,
-    Question,
     Route,
     Setting,
     StreamStatus,
@@ -93,6 +92,7 @@ from tidemark.wire.answers import (
     TopicStatus,
 )
 from tidemark.wire.json_objects import JsonObject
+from tidemark.wire.questions import Question
 
 __all__ = [
     "ANSWER_SECONDS",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidemark.sync import Client
-    from tidemark.wire.answers import Answered, Question
+    from tidemark.wire.questions import Answered, Question
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 10.0

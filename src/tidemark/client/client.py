@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from datetime import UTC, datetime
 from secrets import token_hex
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from tidemark.client.connecting.addresses import SocketAddress, parse_addresses, parse_listen, parse_url
 from tidemark.client.connecting.backoff import Backoff
@@ -56,9 +56,7 @@ from tidemark.wire.frames import (
     Unsubscribed,
     Welcome,
 )
-
-if TYPE_CHECKING:
-    from tidemark.wire.answers import Answered, Question
+from tidemark.wire.questions import Answered, Question
 
 #: Seconds that a broker has to answer, unless the call says otherwise.
 TIMEOUT_SECONDS = 30.0

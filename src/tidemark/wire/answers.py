@@ -12,26 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
-from tidemark.wire.json_objects import JsonObject, read_json
-
-#: the type of an answer
-Answered = TypeVar("Answered")
-_Answered_co = TypeVar("_Answered_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Question(Generic[_Answered_co]):
-    """A question of administrators, and the type of its answer."""
-
-    what: str
-    answer: type[_Answered_co]
-
-    def read(self, found: object) -> _Answered_co:
-        """Return the answer of what `json.loads` made of its text; WireError if it is no such answer."""
-        return read_json(self.answer, found)
-
+from tidemark.wire.json_objects import JsonObject
+from tidemark.wire.questions import Question
 
 # Answers of a broker's roles (src/tidemark/broker/admin.py).
 

@@ -19,7 +19,8 @@ from rich.filesize import decimal
 from tidemark.client.client import connect
 from tidemark.lab.demo.story import Act, Story
 from tidemark.lab.processes.process_harness import ManagedArchive, ManagedProcess, ProcessHarness
-from tidemark.wire.answers import PUBENDS, SUBSCRIPTION, Answered, PubendStatus, Question
+from tidemark.wire.answers import PUBENDS, SUBSCRIPTION, PubendStatus
+from tidemark.wire.questions import Answered, Question
 
 if TYPE_CHECKING:
     from tidemark.spark.archive.status import ArchiveStatus

@@ -23,7 +23,7 @@ from tidemark.lab.bench.processes.harness import DIRECTORY
 from tidemark.lab.processes.broker_start import free_port
 from tidemark.lab.processes.process_harness import ManagedBroker, ProcessHarness
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.answers import Answered, Question
+from tidemark.wire.questions import Answered, Question
 
 TOPIC = "lab.load"
 SCHEMA = "[n: long, kind: string, payload: bytes]"

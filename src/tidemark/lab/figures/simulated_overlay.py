@@ -18,8 +18,8 @@ from tidemark.sim.world.network import LinkFaults
 from tidemark.sim.world.publisher import SimPublisher
 from tidemark.sim.world.subscriber import SimSubscriber
 from tidemark.sim.world.world import World
-from tidemark.wire.answers import Answered, Question
 from tidemark.wire.frames import Answer, Ask, ClientFrame, Deliver, PeerFrame
+from tidemark.wire.questions import Answered, Question
 
 #: Links delay frames by 1 ms and lose nothing.
 STEADY = LinkFaults(delay_min=1_000, delay_max=1_000)
