@@ -49,11 +49,13 @@ SECOND = 1_000_000
 MORNING = 1_000_000 * SECOND
 
 
-def batch(*ticks: int, topic: str = "t", values: Iterable[int] | None = None) -> EventBatch:
+def batch(
+    *ticks: int, topic: str = "t", values: Iterable[int] | None = None, validity_ms: int = 0
+) -> EventBatch:
     """Events at these ticks; n is as given, or what the tick leaves of a thousand."""
     builder = BatchBuilder()
     for n in values if values is not None else (tick % 1_000 for tick in ticks):
-        builder.add(Shape(topic, SCHEMA.fingerprint), SCHEMA.encode({"n": n}))
+        builder.add(Shape(topic, SCHEMA.fingerprint), SCHEMA.encode({"n": n}), validity_ms=validity_ms)
     built = builder.build()
     built.fill_ticks(np.array(ticks, np.int64))
     return built

@@ -1,4 +1,4 @@
-"""In-memory Columns over Python dicts: what a matcher sees of a batch, without a codec."""
+"""Columns over Python dicts in memory: what a matcher sees of a batch, without a codec."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.message.value_strategies import records, values
 from tidemark.errors import DecodeError, SchemaError
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.batches.columns import Column, Decimals, Spans
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.codec.scalars import load_decimal, load_timestamp
 from tidemark.message.registry import SHAPES_MAX, Registry
 from tidemark.message.schema import Schema, value_at
@@ -31,8 +31,8 @@ def batch_of(events: list[tuple[Schema, Any]], topic: str = "t") -> EventBatch:
     return EventBatch.parse(batch.data)
 
 
-def reader_of(schema: Schema, *writers: Schema) -> TopicReader:
-    return TopicReader(schema, {writer.fingerprint: writer for writer in (schema, *writers)})
+def reader_of(schema: Schema, *writers: Schema) -> EventReader:
+    return EventReader(schema, {writer.fingerprint: writer for writer in (schema, *writers)})
 
 
 def listed(column: Column, count: int) -> list[Any]:
@@ -125,7 +125,7 @@ def test_a_field_inside_a_dynamic_one_is_reached() -> None:
 
 
 def test_an_unknown_schema_is_said_so() -> None:
-    columns = TopicReader(V1, {}).columns(batch_of([(V1, {"symbol": "A", "price": 1.0, "qty": 1})]))
+    columns = EventReader(V1, {}).columns(batch_of([(V1, {"symbol": "A", "price": 1.0, "qty": 1})]))
     with pytest.raises(DecodeError, match="no schema with the fingerprint"):
         columns.column(("price",))
 

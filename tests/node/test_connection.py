@@ -235,13 +235,13 @@ def filled(count: int) -> EventBatch:
 
 
 def test_strangers_of_one_address_are_few_but_those_of_this_machine_are_no_strangers() -> None:
-    gate = StrangerCounts(2)
-    assert [gate.enter("192.0.2.1") for _ in range(3)] == [True, True, False]
-    assert gate.enter("192.0.2.2")
-    gate.leave("192.0.2.1")
-    gate.leave("192.0.2.1")
-    assert gate.enter("192.0.2.1")
-    assert all(gate.enter("127.0.0.1") for _ in range(10))
+    counts = StrangerCounts(2)
+    assert [counts.add("192.0.2.1") for _ in range(3)] == [True, True, False]
+    assert counts.add("192.0.2.2")
+    counts.remove("192.0.2.1")
+    counts.remove("192.0.2.1")
+    assert counts.add("192.0.2.1")
+    assert all(counts.add("127.0.0.1") for _ in range(10))
 
 
 def test_connections_over_the_limit_are_turned_away(tmp_path: Path) -> None:

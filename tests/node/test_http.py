@@ -10,11 +10,11 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, play
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.http import REQUEST_BYTES_MAX, HttpServer, Response
 
 
-async def fetch(address: SocketAddress, request: bytes) -> tuple[int, bytes]:
+async def fetch(address: HostPort, request: bytes) -> tuple[int, bytes]:
     """Status and body."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(request)
@@ -64,7 +64,7 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
 def test_a_request_is_answered_or_refused(request_bytes: bytes, status: int) -> None:
     async def story() -> None:
         server = HttpServer({"/page": lambda: Response(b"hello")})
-        address = await server.listen(SocketAddress("127.0.0.1", 0))
+        address = await server.listen(HostPort("127.0.0.1", 0))
         assert (await fetch(address, request_bytes))[0] == status
         server.close()
 

@@ -1,7 +1,7 @@
-"""Broker: the roles of one broker put together. One stimulus in, its effects out.
+"""Broker: the parts of one broker put together. One stimulus goes in, its effects come out.
 
-For each pubend it is publisher hosting (the pubend is here), subscriber hosting (subscribers are here) and
-relay (neighbours are behind it), in any mix.
+For each pubend a broker is publisher hosting (the pubend is here), subscriber hosting (subscribers are here)
+and relay (neighbours follow it), in any mix.
 """
 
 from __future__ import annotations
@@ -81,22 +81,22 @@ from tidemark.wire.frames import (
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a broker's disk has to say when it starts."""
+    """What a broker's disk has when the broker starts."""
 
     pubends: Mapping[str, RecoveredPubend] = field(default_factory=dict)
     subscriptions: Iterable[SavedSubscription] = ()
-    #: no subscriber ever had this number or a higher one
+    #: no subscriber ever had this id or a higher one
     next_subscriber: int = 1
     #: pubend -> how far the PFS goes
     delivered: Mapping[str, int] = field(default_factory=dict)
     topics: Iterable[Topic] = ()
-    #: pubend hosted here -> the brokers that may have subscribers of it -> the oldest row of theirs that
-    #: counts; not there: nobody ever said
+    #: pubend hosted here -> broker that may have subscribers of it -> the oldest row of that broker that
+    #: counts; a pubend is not there if the tables say nothing of it
     hosts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 class Broker:
-    """One broker. `handle` is its only door."""
+    """One broker. State changes only in `handle`, or in `hear` and `settle`, which are its two halves."""
 
     def __init__(self, config: BrokerConfig, registry: Registry, recovered: Recovered) -> None:
         self.config = config
@@ -145,18 +145,18 @@ class Broker:
 
     @property
     def recalls(self) -> Recalls:
-        """What the archive is asked for."""
+        """What the archive is asked for. For reading only."""
         return self._host.catchup_streams.recalls
 
     def handle(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
-        """Take one stimulus; what is to be done about it.
+        """Take one stimulus; return its effects, to be carried out in order.
 
         `now` is monotonic and drives thresholds; `wall` is the time of day, gives ticks, and may jump.
         """
         return self.hear(stimulus, now, wall) + self.settle()
 
     def hear(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
-        """The first part of `handle`, which answers publishers; nothing else may come before `settle`."""
+        """Do the first half of `handle`, which answers publishers; call `settle` before anything else."""
         self._turn.now = now
         self._turn.wall = wall
         self._dispatch(stimulus)
@@ -166,7 +166,7 @@ class Broker:
         return self._turn.out.take()
 
     def settle(self) -> list[Effect]:
-        """The second part: deliver, follow, ask, and put on disk what the first has made possible."""
+        """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible."""
         for pubend in self._pubends.values():
             pubend.settle()
         self._host.settle()
@@ -182,24 +182,24 @@ class Broker:
         return self._turn.out.take()
 
     def hosts(self, name: str) -> bool:
-        """A subscription of this name is here, if only until another broker has it for sure."""
+        """Return whether a subscription of this name is here, maybe until another broker's claim settles."""
         return self._sessions.find(name) is not None
 
     def known_from(self, name: str, pubend: str) -> int | None:
-        """From where on the stream of a pubend here accounts for a subscriber; None when it does not."""
+        """Return the tick beyond which the PFS here knows what matched a subscriber; None if it does not."""
         found = self._sessions.find(name)
         return found.known.get(pubend) if found is not None else None
 
     def stream(self, pubend: str) -> Stream | None:
-        """A pubend's stream as it is here; None if there is no such pubend."""
+        """Return a pubend's stream, for reading only; None if there is no such pubend."""
         return self._streams.get(pubend)
 
     def window_bytes(self) -> list[tuple[str, int]]:
-        """How much it remembers of each pubend."""
+        """Return each pubend with the bytes of its window."""
         return [(name, stream.window.bytes) for name, stream in self._streams.items()]
 
     def next_wake(self) -> int:
-        """When, in monotonic time, the broker wants a Woken at the latest."""
+        """Return the monotonic time when the broker wants a Woken at the latest."""
         times = [self._woken_at + self.config.period]
         times += [at for stream in self._streams.values() if (at := stream.next_wake()) is not None]
         if (taken := self._overlay.next_wake()) is not None:
@@ -256,7 +256,7 @@ class Broker:
                 self._greet(peer)
             return
         if not self._overlay.is_present(peer):
-            self.counters["former_lives"] += 1  # or it has not introduced itself yet
+            self.counters["former_lives"] += 1  # or the neighbour has not introduced itself yet
             return
         match frame:
             case Interest():
@@ -276,7 +276,7 @@ class Broker:
             case Ping() | Pong():
                 pass  # between the two ends of the link
             case Knowledge() | Nack() | AckExpected() | Release() | Heard():
-                # If its layout is another one: what is not known here goes nowhere from here.
+                # A neighbour may go by another layout: frames of pubends not in this one are dropped.
                 if frame.pubend in self._streams:
                     self._stream_frame(peer, frame, self._streams[frame.pubend])
             case _:
@@ -308,12 +308,12 @@ class Broker:
             stream.answer(frame.base, frame.upto, frame.lost, frame.version, frame.batch, frame.damaged)
 
     def _greet(self, peer: str) -> None:
-        """A neighbour is there, and may have been away."""
+        """A neighbour has come up, and may have been away: tell it topics and claims."""
         self._topics.tell_all(peer)
         self._sessions.handover.tell_all(peer)
 
     def _change(self, layout: Layout, states: Mapping[str, RecoveredPubend]) -> None:
-        """The overlay is another one."""
+        """Go by another layout; `states` is what the log knows of pubends newly hosted here."""
         self.counters["routes_changed"] += 1
         for name in sorted(set(self._streams) - set(layout.pubends)):
             self._close(name)
@@ -374,7 +374,7 @@ class Broker:
     def _open(
         self, name: str, layout: Layout, state: RecoveredPubend, hosts: Mapping[str, int] | None
     ) -> None:
-        """A pubend of the layout: its stream, and if it is hosted here the pubend itself.
+        """Open a pubend of the layout: its stream, and if it is hosted here the pubend itself.
 
         `hosts` is what the tables say of its subscriber hosting brokers, None if they say nothing.
         """
@@ -397,7 +397,7 @@ class Broker:
         self._host.join(name, stream)
 
     def _close(self, name: str) -> None:
-        """The pubend is not in the layout any more; what subscribers have of it stays in their tokens."""
+        """Close a pubend that is not in the layout any more; subscribers keep it in their tokens."""
         self._host.part(name)
         self._interests.forget_pubend(name)
         self._reports.close(name)

@@ -1,7 +1,7 @@
 """Turn: what every part of a broker shares while it handles one stimulus.
 
 Time reaches the parts in this one way: `Broker.hear` sets `now` and `wall` before it dispatches a stimulus,
-and nobody else assigns them. Effects and counters leave in the same way.
+and nothing else assigns them. Effects and counters leave in the same way.
 """
 
 from __future__ import annotations

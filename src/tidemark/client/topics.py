@@ -20,7 +20,7 @@ import numpy as np
 from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import DecodeError, EncodeError, RefusedError, TidemarkError
 from tidemark.message.batches.batch import EventBatch, Shape
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.foreign.infer import infer, merge_shapes
 from tidemark.message.foreign.references import write_out
 from tidemark.message.registry import Registry, TopicSchemas
@@ -62,7 +62,7 @@ class ClientTopics:
         self._registry = Registry()
         self._known: dict[str, KnownTopic] = {}
         self._shapes: set[Shape] = set()
-        self._readers: dict[frozenset[str], TopicReader] = {}
+        self._readers: dict[frozenset[str], EventReader] = {}
         #: topic -> the frames about it that are not answered; the broker answers them in this order
         self._asked: dict[str, deque[tuple[Describe | Topic, asyncio.Future[Topic]]]] = {}
 
@@ -233,7 +233,7 @@ class ClientTopics:
         schema = self._registry.schemas[shape.fingerprint]
         return schema.accessor(key) if schema.holder(key) is not None else _absent
 
-    def reader(self, batch: EventBatch) -> TopicReader:
+    def reader(self, batch: EventBatch) -> EventReader:
         """A reader of all events of a batch; for several topics, by the least schema that all of them fit."""
         topics = frozenset(shape.topic for shape in batch.shapes if shape in self._shapes)
         if len(topics) == 1:
@@ -244,7 +244,7 @@ class ClientTopics:
                 self._readers.clear()
             schemas = [self._known[topic].schemas.reader.schema for topic in sorted(topics)]
             merged = merge_shapes(write_out(schema.root, schema.definitions) for schema in schemas)
-            found = TopicReader(Schema(merged), self._registry.schemas, is_open=True)
+            found = EventReader(Schema(merged), self._registry.schemas, is_open=True)
             self._readers[topics] = found
         return found
 

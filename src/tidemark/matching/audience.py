@@ -3,7 +3,7 @@
 A member is a number with a topic pattern and a selector. What a number stands for is the owner's affair: a
 subscription at a host, a line of a neighbour's interest at a relay, a returning subscriber in deep catch-up.
 The audience keeps a matcher for each topic that it has met, with the members whose pattern matches the topic.
-It follows the registry: when a topic gets a new version of its schema, the topic's matcher is told of the
+It follows the registry: when a topic gets a new version of its schema, the topic's matcher gets the
 changed types, and members whose selector did not fit before are tried again.
 """
 
@@ -21,7 +21,7 @@ from tidemark.matching.single import SingleMatcher, single_matcher
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import PRELUDE, EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.registry import Registry
 
 Rows = NDArray[np.int64]
@@ -38,7 +38,7 @@ _ONLY_ROW.flags.writeable = False
 class _Topic:
     """The members whose pattern matches one topic."""
 
-    def __init__(self, reader: TopicReader) -> None:
+    def __init__(self, reader: EventReader) -> None:
         self.reader = reader
         self.matcher = Matcher(reader)
         #: the members that are in `matcher`

@@ -19,7 +19,7 @@ from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.selector import paths_of
 from tidemark.matching.selectors.tree import Node
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.codec.flat import Flat, LeafNode, held
 from tidemark.message.types import Atomic, Kind, Path
 
@@ -72,7 +72,7 @@ class SingleMatcher:
         return members
 
 
-def single_matcher(matcher: Matcher, reader: TopicReader, fingerprint: int) -> SingleMatcher | None:
+def single_matcher(matcher: Matcher, reader: EventReader, fingerprint: int) -> SingleMatcher | None:
     """The matcher for single messages of one schema.
 
     None if it has too many rules or a field is not plain.
@@ -98,7 +98,7 @@ def single_matcher(matcher: Matcher, reader: TopicReader, fingerprint: int) -> S
 
 
 def _plain_accessor(
-    reader: TopicReader, fingerprint: int, path: Path, item: object
+    reader: EventReader, fingerprint: int, path: Path, item: object
 ) -> Callable[[bytes], Any] | None:
     if not isinstance(item, Atomic) or item.kind not in _PLAIN or reader.schema.holder(path) != path:
         return None

@@ -8,7 +8,7 @@ topic is read through the least schema that all of them fit.
 from __future__ import annotations
 
 from tidemark.errors import SchemaError
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.evolve import check_compatible
 from tidemark.message.foreign.infer import merge_shapes
 from tidemark.message.schema import Schema
@@ -22,7 +22,7 @@ class Registry:
     """Every schema by its fingerprint, and every topic."""
 
     def __init__(self) -> None:
-        #: fingerprint -> schema. Shared by reference with the `TopicReader` of every topic, which finds new
+        #: fingerprint -> schema. Shared by reference with the `EventReader` of every topic, which finds new
         #: schemas in it as they are added; only `add` changes it.
         self.schemas: dict[int, Schema] = {}
         #: Read by matching.audience; only `declare` and `open` change it.
@@ -53,7 +53,7 @@ class Registry:
     def open(self, topic: str, shape: Schema | None = None) -> TopicSchemas:
         """Create an open topic, or add a shape to it.
 
-        SchemaError if the topic is declared or has too many.
+        SchemaError if the topic is declared, or has too many shapes already.
         """
         found = self._topic(topic, is_open=True)
         if shape is not None:
@@ -82,7 +82,7 @@ class TopicSchemas:
         self.versions: list[Schema] = []
         #: Reads events of all versions. Every new version brings a new reader, so that an owner of the old
         #: one (a matcher, a subscription) notices the change by identity.
-        self.reader = TopicReader(Schema(EMPTY), registry.schemas, is_open=is_open)
+        self.reader = EventReader(Schema(EMPTY), registry.schemas, is_open=is_open)
 
     def register(self, schema: Schema) -> TopicSchemas:
         """Add a version, unless it is known already; returns these versions.
@@ -103,7 +103,7 @@ class TopicSchemas:
             latest = schema
         self._registry.add(schema)
         self.versions.append(schema)
-        self.reader = TopicReader(latest, self._registry.schemas, is_open=self.is_open)
+        self.reader = EventReader(latest, self._registry.schemas, is_open=self.is_open)
         return self
 
     def _merged(self, shape: Schema) -> Schema:

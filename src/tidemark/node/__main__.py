@@ -13,7 +13,7 @@ from tidemark.node.process.topology_runner import run_topology
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse, run, and say with the exit code how it ended."""
+    """Parse the arguments and run the brokers. Returns the exit code, as docs/operations.md lists them."""
     parser = argparse.ArgumentParser(prog="python -m tidemark.node", description=__doc__)
     parser.add_argument("--config", metavar="FILE", help="settings, or a topology of several brokers")
     parser.add_argument(

@@ -1,11 +1,11 @@
 """Connection: one socket, from its first byte to its last.
 
-The first frame says who is there: Connect a client, Resume one that was away, Hello a broker. Until then
-little is read and little waited for. Reading goes through one buffer that all connections share, since the
-decoder keeps a copy of what it has to keep. What is said while one thing is handled goes out in one write;
-the transport queues what the socket does not take, a batch's bytes shared among all that it is for. The queue
-is bounded: a client over the bound is cut off, a neighbour gets no more knowledge, which it will ask for
-again.
+The first frame says who is at the other end: Connect comes from a client, Resume from a client that was away,
+Hello from a broker. Until then the connection accepts only small frames and may not last long. All
+connections read into one shared buffer, since the decoder copies what it has to keep. Frames that are sent
+while one stimulus is handled go out in one write; the transport queues what the socket does not take, and the
+bytes of a batch are shared among the queues of all its receivers. The queue is bounded: a client over the
+bound is disconnected, a neighbour over the bound gets no more knowledge, which it will ask for again.
 """
 
 from __future__ import annotations
@@ -61,20 +61,21 @@ if TYPE_CHECKING:
     from tidemark.node.leases.leaseholder import Leaseholder
     from tidemark.node.server import Server
 
-#: What the broker understands of a client besides Ask; Ping and Pong are answered here.
+#: Frames of a client that go to the broker's core, besides Ask; Ping and Pong are handled here.
 _FROM_CLIENT = frozenset(
     (Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
-#: Without these a neighbour would be wrong about us; all else it asks for again.
+#: Frames that are sent to a slow neighbour too: without them it would be wrong about this broker. It asks
+#: again for all others.
 NEVER_DROPPED = frozenset((Hello, Links, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
-#: Pieces that wait for one write.
+#: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
 log = Log("connection")
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See above. Who it is with is in `client` or `peer`, and neither before the handshake."""
+    """One socket. After the handshake either `client` or `peer` is set, before it neither."""
 
     __slots__ = (
         "_decoder",
@@ -104,53 +105,65 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(
         self, server: Server, expected: str | None = None, calling: Leaseholder | None = None
     ) -> None:
-        """`expected` is the neighbour that was called, `calling` the client; neither if it called."""
+        """`expected`: the neighbour that this broker calls. `calling`: the parked client that it calls.
+
+        Both are None if the other side has opened the connection.
+        """
+        #: the server that owns this connection; the connection reports to it, and through it to the runtime
         self._server = server
         self._decoder = FrameDecoder()
         self._encode: Encode = encode
+        #: None before the socket is open and after it is closed
         self._transport: asyncio.Transport | None = None
         self._is_closing = False
-        #: pieces of frames that go out together at the end of what is being handled
+        #: pieces of encoded frames that `flush` writes together when the stimulus at hand has been handled
         self._said: list[Buffer] = []
         self.expected = expected
+        #: cleared when the client has answered, or when the lease gives the call up
         self.calling = calling
-        #: of a client that may be away
+        #: The lease of the client at the other end, if it has one. Set and cleared by `Leases`, which shares
+        #: it.
         self.lease: Leaseholder | None = None
+        #: the remote host, without its port
         self.address = ""
-        #: on the loop's clock: when it was opened, heard from last, and has had part of a frame since
+        #: on the loop's clock: when the socket was opened, when bytes came last, and since when part of a
+        #: frame waits for the rest
         self.began = self.heard = server.time()
         self.incomplete_since: float | None = None
-        #: when it was last asked whether it is there
+        #: when the last Ping was sent, on the loop's clock
         self.asked = 0.0
+        #: nothing is read, because the disk is behind or the broker stops
         self.is_paused = False
+        #: the client's number in the runtime, or the neighbour's name
         self.client: int | None = None
         self.peer: str | None = None
-        #: what a client calls itself
+        #: the name that a client gave itself
         self.name = ""
-        #: of a broker that is no neighbour: one of the two may only not know it yet
+        #: what a broker introduced itself with; if it is no neighbour, one of the two may just not know it
+        #: yet
         self.hello: Hello | None = None
-        #: a client that has subscribed
+        #: the client has sent Subscribe
         self.is_subscriber = False
-        #: to a neighbour: all that was written, and events in it
+        #: bytes and events that were written to a neighbour
         self.said_bytes = 0
         self.said_events = 0
 
     @property
     def is_known(self) -> bool:
-        """It has said who it is."""
+        """Whether the other side has said who it is, and was accepted."""
         return self.client is not None or self.peer is not None
 
     @property
     def is_called(self) -> bool:
-        """This side has opened it."""
+        """Whether this broker has opened the connection."""
         return self.expected is not None or self.calling is not None
 
     @property
     def queued_bytes(self) -> int:
-        """What the other side has not taken yet."""
+        """Bytes that were written and that the socket has not taken yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
-    # The transport speaks.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
@@ -172,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.closed(self, exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
-        """Where to read to: shared, because what arrived is decoded before anyone else reads."""
+        """Returns the buffer to read into; all connections share it, because each read is decoded at once."""
         return self._server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -200,14 +213,14 @@ class Connection(asyncio.BufferedProtocol):
             self._take(frames)
 
     def pause_writing(self) -> None:
-        """The socket takes no more: what is said from now on is counted."""
+        """The socket takes no more: the queue of this connection counts among all queues from now on."""
         self._server.congested.add(self)
 
     def resume_writing(self) -> None:
-        """It takes more again."""
+        """The socket takes bytes again."""
         self._server.congested.discard(self)
 
-    # What is heard.
+    # Receiving.
 
     def _introduce(self, frame: Frame) -> None:
         match frame:
@@ -258,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
         server.leases.arrived(holder, self)
 
     def _link(self, hello: Hello) -> None:
-        """LinkUp comes only here: both sides have said who they are, and speak a common version."""
+        """A broker introduces itself. The runtime hears LinkUp only from here: both sides have sent Hello."""
         server = self._server
         try:
             agree_link(hello.oldest, hello.newest)
@@ -277,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(server.membership.greeting())
 
     def refuse_stranger(self) -> None:
-        """The other side is no neighbour, and both go by the same topology, or know which is newer."""
+        """Close the connection to a broker that is no neighbour, once both sides know the newer topology."""
         server = self._server
         wanted = self.expected or " or ".join(server.neighbours) or "nobody"
         who = self.hello.broker if self.hello is not None else server.name
@@ -314,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
             elif isinstance(frame, Ping):
                 self._answer(Pong(frame.stamp))
             elif isinstance(frame, Ask):
-                if not server.answer(frame, self._answer):
+                if not server.admin.answer(frame, self._answer):
                     said.append(frame)
             elif isinstance(frame, Lease):
                 self._answer(server.leases.grant(self, frame))
@@ -329,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
             server.leases.rested(self)
 
     def _answer(self, frame: ClientFrame) -> None:
-        """Say it to a client at once; if the last frame was said here, when it is back."""
+        """Send `frame` to the client at once, or keep it in the lease if the client has been sent Rest."""
         if self.lease is None or not self.lease.is_resting:
             self._write(frame)
         elif type(frame) is not Pong:
@@ -350,14 +363,14 @@ class Connection(asyncio.BufferedProtocol):
         if said:
             self._server.runtime.peer_said(peer, self, said)
 
-    # What is said.
+    # Sending.
 
     def send(self, frame: Frame) -> None:
-        """Say it, as far as the queue has room for it."""
+        """Queue `frame` for the next flush. A full queue drops it, or closes the connection."""
         if self._transport is None or self._is_closing:
             return
         if self.expected is not None and type(frame) is Hello:
-            return  # whoever calls has said its Hello first
+            return  # the side that calls has sent its Hello first
         queued = self._transport.get_write_buffer_size()
         if queued and queued > self._server.queue_bytes_max(self) and not self._may_send(frame, queued):
             return
@@ -371,7 +384,9 @@ class Connection(asyncio.BufferedProtocol):
             self.flush()
 
     def _may_send(self, frame: Frame, queued: int) -> bool:
-        """With a full queue: only what must not be lost, and even of that only so much."""
+        """Returns whether `frame` is sent although the queue is full: only what must not be lost, up to twice
+        the bound. Aborts the connection of a client, and a link beyond that.
+        """
         bytes_max = self._server.queue_bytes_max(self)
         if self.peer is not None and type(frame) not in NEVER_DROPPED:
             self._server.dropped += 1
@@ -383,17 +398,17 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def say(self, frame: Overlay) -> None:
-        """From process to process."""
+        """Send a frame about the topology at once; the server sends such frames, not the broker's core."""
         if self._transport is not None and not self._is_closing:
             self._write(frame)
 
     def ping(self) -> None:
-        """Ask whether the other side is there."""
+        """Ask the other side for a Pong."""
         self.asked = self._server.time()
         self._write(Ping(int(self.asked * 1e6)))
 
     def _write(self, frame: Frame) -> None:
-        """Say it at once."""
+        """Write `frame` at once, after what is queued."""
         self._say(frame)
         self.flush()
 
@@ -408,7 +423,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.close()
 
     def flush(self) -> None:
-        """Write what was said, in one go; the transport queues what the socket does not take."""
+        """Write the queued frames in one call; the transport queues what the socket does not take."""
         said, self._said = self._said, []
         if said and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(said)
@@ -416,7 +431,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.said_bytes += size_of(said)
 
     def refuse(self, code: str, reason: str, addresses: tuple[str, ...] = ()) -> None:
-        """Tell the other side why, and which brokers to go to instead, and close."""
+        """Send Refused with `code`, `reason` and the addresses of brokers to go to instead, and close."""
         if self._is_closing:
             return
         log.warning("refused", address=self.address, who=self.peer or self.name, code=code, reason=reason)
@@ -424,7 +439,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def close(self) -> None:
-        """Close it when what was said has gone out; the server cuts it off if that takes too long."""
+        """Close the socket when the queue is written; the server aborts it if that takes too long."""
         if self._transport is not None and not self._is_closing:
             self.flush()
             self._is_closing = True
@@ -432,19 +447,19 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the socket at once; the queue is lost."""
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
 
     def pause(self) -> None:
-        """Read nothing more."""
+        """Read nothing more until `resume`."""
         if self._transport is not None and not self.is_paused:
             self.is_paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Read again."""
         self.heard = self._server.time()
         if self._transport is not None and self.is_paused:
             self.is_paused = False

@@ -1,14 +1,17 @@
-"""A small HTTP/1.1 server for GET: health and metrics. One request a connection, bounded in all respects."""
+"""A small HTTP/1.1 server for GET requests: health and metrics.
+
+It answers one request a connection, and bounds the size and time of a request and the number of connections.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import cast
+from typing import Protocol, cast
 
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 
 REQUEST_BYTES_MAX = 8 << 10
 CONNECTIONS_MAX = 64
@@ -17,14 +20,18 @@ REQUEST_SECONDS_MAX = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a page says."""
+    """The content of a page, its media type and the HTTP status."""
 
     body: bytes
     kind: str = "text/plain; charset=utf-8"
     status: int = HTTPStatus.OK
 
 
-Page = Callable[[], Response]
+class Page(Protocol):
+    """Makes a page when it is asked for."""
+
+    def __call__(self) -> Response:
+        """Returns the page as of now. Called on the event loop, so it must not block."""
 
 
 class HttpServer:
@@ -32,25 +39,29 @@ class HttpServer:
 
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self.pages = pages
+        #: open connections; each adds and discards itself
         self.open: set[_Request] = set()
         self._listener: asyncio.Server | None = None
 
-    async def listen(self, address: SocketAddress) -> SocketAddress:
-        """Open the door; where it is."""
+    async def listen(self, address: HostPort) -> HostPort:
+        """Accept requests at `address`. Returns the address with the port, which for 0 the system chooses.
+
+        Raises OSError if the address is taken.
+        """
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(lambda: _Request(self), address.host, address.port)
         host, port = self._listener.sockets[0].getsockname()[:2]
-        return SocketAddress(host, port)
+        return HostPort(host, port)
 
     def close(self) -> None:
-        """Serve nobody any more."""
+        """Accept no more requests and abort those that are open."""
         if self._listener is not None:
             self._listener.close()
         for request in list(self.open):
             request.cut_off()
 
     def respond(self, head: bytes) -> Response:
-        """The answer to a request."""
+        """Returns the response to the request with this head."""
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
         path, _, version = rest.partition(" ")
         if not version.startswith("HTTP/1."):
@@ -62,7 +73,7 @@ class HttpServer:
 
 
 class _Request(asyncio.Protocol):
-    """One connection."""
+    """One connection with one request."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -71,7 +82,7 @@ class _Request(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody asks."""
+        """A connection is open: the request has REQUEST_SECONDS_MAX to arrive."""
         self._transport = cast(asyncio.Transport, transport)
         self._server.open.add(self)
         if len(self._server.open) > CONNECTIONS_MAX:
@@ -79,14 +90,14 @@ class _Request(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(REQUEST_SECONDS_MAX, self.cut_off)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
-        """Nobody asks any more."""
+        """The connection is closed."""
         self._server.open.discard(self)
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Part of a request, or all of it."""
+        """Part of the request has arrived, or all of it."""
         if self._transport is None or self._transport.is_closing():
             return
         self._head += data
@@ -96,7 +107,7 @@ class _Request(asyncio.Protocol):
             self._say(_problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
 
     def cut_off(self) -> None:
-        """End it at once."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -1,7 +1,8 @@
-"""Links: calls the neighbours that this broker is to call, and calls again when a link is lost.
+"""LinkCaller: connects to the neighbours that this broker has to call, and again when a link is lost.
 
-Waits longer after each failure, with chance in it so that brokers that lost the same neighbour do not come
-back all at once. A neighbour in the same process is not called over a socket.
+The wait between two calls doubles from `links.wait` to `links.wait_max`, with a random part, so that brokers
+that have lost the same neighbour do not all come back at once. A neighbour in the same process is linked
+without a socket (`local_link`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from random import Random
 
 from tidemark.node.config.settings import LinksSection
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
 from tidemark.node.server import Server
@@ -21,23 +22,26 @@ log = Log("links")
 
 
 class LinkCaller:
-    """One task for each neighbour to call."""
+    """Keeps one task for each neighbour that this broker has to call. Belongs to the node."""
 
     def __init__(
         self,
         server: Server,
         settings: LinksSection,
         local_brokers: LocalBrokers,
-        chance: Random | None = None,
+        random: Random | None = None,
     ) -> None:
+        #: opens the connections, which belong to it
         self._server = server
         self._settings = settings
+        #: shared by all nodes of the process: each enters and leaves its own server
         self._local_brokers = local_brokers
-        self._chance = chance or Random()
-        self._tasks: dict[tuple[str, SocketAddress], asyncio.Task[None]] = {}
+        self._random = random or Random()
+        #: (neighbour, where it listens) -> the task that keeps the link to it
+        self._tasks: dict[tuple[str, HostPort], asyncio.Task[None]] = {}
 
-    def change(self, calls: Mapping[str, SocketAddress]) -> None:
-        """Call these from now on, and no others; what is connected stays."""
+    def change(self, calls: Mapping[str, HostPort]) -> None:
+        """Call these neighbours from now on, and no others. Links that are up stay up."""
         for key in set(self._tasks) - set(calls.items()):
             self._tasks.pop(key).cancel()
         for key in calls.items():
@@ -45,26 +49,26 @@ class LinkCaller:
                 self._tasks[key] = asyncio.create_task(self._keep(*key))
 
     async def stop(self) -> None:
-        """Call nobody any more; what is connected stays."""
+        """Call nobody any more. Links that are up stay up."""
         tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _keep(self, peer: str, address: SocketAddress) -> None:
+    async def _keep(self, peer: str, address: HostPort) -> None:
         shortest, longest = self._settings.wait / 1e6, self._settings.wait_max / 1e6
         wait = shortest
         while True:
-            problem = await self._one(peer, address)
+            problem = await self._link_once(peer, address)
             if problem is None:
                 wait = shortest
             else:
                 log.warning("cannot link", peer=peer, address=str(address), reason=problem)
-            await asyncio.sleep(wait * self._chance.uniform(0.5, 1.0))
+            await asyncio.sleep(wait * self._random.uniform(0.5, 1.0))
             wait = min(2 * wait, longest)
 
-    async def _one(self, peer: str, address: SocketAddress) -> str | None:
-        """One link from its beginning to its end; why it never came to be one."""
+    async def _link_once(self, peer: str, address: HostPort) -> str | None:
+        """Make a link and wait for its end. Returns None, or the reason if there never was a link."""
         local = self._local_brokers.link(self._server, peer)
         if local is not None:
             await self._server.gone(local)

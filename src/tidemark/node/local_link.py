@@ -1,8 +1,8 @@
-"""LocalLink: a link between two brokers of one process, whose frames cross no socket (DESIGN 9).
+"""LocalLink: a link between two brokers of one process, whose frames cross no socket (docs/overlay.md).
 
-To both it is a link as any other: it comes up and goes down, what is said arrives in order, and a neighbour
-that does not keep up gets no more knowledge, which it will ask for again. Nothing is handed over while the
-one who says it is still at work: the other hears of it in a later turn of the loop.
+To both brokers it is a link like any other: it comes up and goes down, frames arrive in order, and a
+neighbour that does not keep up gets no more knowledge, which it will ask for again. A frame is never handed
+over while its sender is still handling a stimulus: the receiver gets it in a later turn of the event loop.
 """
 
 from __future__ import annotations
@@ -17,44 +17,53 @@ from tidemark.wire.frames import Frame, Hello, Knowledge, Overlay, PeerFrame, Pi
 if TYPE_CHECKING:
     from tidemark.node.server import Server
 
-#: Handed over in one turn of the loop, so that nobody else waits for long.
+#: How many frames are handed over in one turn of the loop, so that other work of the loop does not wait long.
 FRAMES_A_TURN_MAX = 64
-#: What a frame counts for besides its events.
+#: Bytes that a frame counts for besides its events.
 FRAME_BYTES = 128
 
 
 class LocalLink:
-    """One side of it."""
+    """One side of the link. Each side has an inbox, into which the other side puts what it sends."""
 
     def __init__(self, server: Server, peer: str) -> None:
+        """The side of the broker of `server`, whose neighbour is `peer`. `join` it to the other side."""
+        #: the server that this side belongs to, in whose set `local` it is while the link is up
         self._server = server
         self._loop = asyncio.get_running_loop()
         self.peer = peer
+        #: when the link was made, on the loop's clock
         self.began = server.time()
+        #: the runtime lets nothing be handed over, because its disk is behind
         self.is_paused = False
-        #: what the other side has said and was not handed over yet
+        #: frames from the other side that were not handed over yet, each with the bytes it counts for
         self._inbox: deque[tuple[PeerFrame | Overlay, int]] = deque()
         self._inbox_bytes = 0
+        #: whether `_hand_over` is scheduled
         self._is_due = False
         self._is_over = False
+        #: bytes and events sent from this side since the link is up
         self.said_bytes = 0
         self.said_events = 0
         self._other: LocalLink | None = None
 
     def join(self, other: LocalLink) -> None:
-        """The two sides of one link find each other."""
+        """Make this and `other` the two sides of one link."""
         self._other, other._other = other, self
 
     @property
     def queued_bytes(self) -> int:
-        """What the other side has not taken yet."""
+        """Bytes that this side has sent and the other side has not handed over yet."""
         return 0 if self._other is None else self._other._inbox_bytes
 
-    # What is said.
+    # Sending.
 
     def send(self, frame: Frame) -> None:
-        """Say it, as far as the other side keeps up."""
-        # Both have introduced themselves when the link was made.
+        """Send `frame`, or drop it if the other side does not keep up.
+
+        A link that is far behind is closed.
+        """
+        # Both sides have introduced themselves when the link was made.
         if self._is_over or self._other is None or isinstance(frame, Hello):
             return
         bytes_max = self._server.limits.peer_queue
@@ -69,16 +78,16 @@ class LocalLink:
             size += len(frame.batch.data)
             self.said_events += frame.batch.count
         self.said_bytes += size
-        self._other._put(frame, size)  # type: ignore[arg-type]  # the core says only what neighbours say
+        self._other._put(frame, size)  # type: ignore[arg-type]  # the core sends peers only peer frames
 
     def say(self, frame: Overlay) -> None:
-        """From process to process: here, from one broker to another of the same."""
+        """Send a frame about the topology, which the server itself sends and not the broker's core."""
         self.send(frame)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: `send` has put the frame into the other side's inbox."""
 
-    # What is heard.
+    # Receiving.
 
     def _put(self, frame: PeerFrame | Overlay, size: int) -> None:
         self._inbox.append((frame, size))
@@ -107,22 +116,22 @@ class LocalLink:
         self._later()
 
     def pause(self) -> None:
-        """Hand nothing more over."""
+        """Hand over nothing more until `resume`."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """Go on."""
+        """Hand over what waits, and what comes."""
         self.is_paused = False
         self._later()
 
     # The end.
 
     def close(self) -> None:
-        """End it, in a later turn: whoever ends it may be at work."""
+        """End the link in a later turn of the loop: the caller may be in the middle of a stimulus."""
         self._loop.call_soon(self.abort)
 
     def abort(self) -> None:
-        """End it, on both sides."""
+        """End this side of the link now, and the other side in a later turn of the loop."""
         if self._is_over:
             return
         self._is_over = True
@@ -134,21 +143,25 @@ class LocalLink:
 
 
 class LocalBrokers:
-    """The brokers that run in one process."""
+    """The brokers that run in one process. All nodes of the process share one object of this class."""
 
     def __init__(self) -> None:
+        #: broker -> its server; each node enters and leaves its own
         self._servers: dict[str, Server] = {}
 
     def enter(self, server: Server) -> None:
-        """It can be linked to from now on."""
+        """The broker of `server` can be linked to from now on."""
         self._servers[server.name] = server
 
     def leave(self, server: Server) -> None:
-        """It cannot any more."""
+        """The broker of `server` cannot be linked to any more."""
         self._servers.pop(server.name, None)
 
     def link(self, caller: Server, peer: str) -> LocalLink | None:
-        """A link to another broker of the process; None if it is not here, or does not know the caller."""
+        """Link `caller` to the broker `peer` of this process. Returns the caller's side of the link.
+
+        Returns None if `peer` does not run here, or if either topology does not have the other as neighbour.
+        """
         called = self._servers.get(peer)
         if called is None or caller.name not in called.neighbours or peer not in caller.neighbours:
             return None

@@ -1,7 +1,7 @@
-"""Logs: one line an occurrence, as text for people or as JSON for programs.
+"""Logs: one line for each occurrence, as text for people or as JSON for programs.
 
-A line is a fixed text and named values. What is said too often is counted instead, so that no stranger who
-keeps knocking can fill a disk.
+A line is a fixed text and named values. Lines with the same text that come too often are counted instead of
+written, so that a stranger who keeps connecting cannot fill a disk.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ import time
 from typing import Any, TextIO
 
 ROOT = "tidemark"
-#: Lines of the same text within a period; the next line after it says how many were left out.
+#: How many lines of the same text are written in a period; the next one after it has the number left out.
 REPEATS_MAX = 20
 PERIOD_SECONDS = 10.0
 TEXTS_MAX = 1_000
 
 
 class Log:
-    """A part of the broker that has something to say."""
+    """The log of one part of the process."""
 
     def __init__(self, part: str) -> None:
         self._logger = logging.getLogger(f"{ROOT}.{part}")
-        #: text -> when its period began, and how many lines it has had since
+        #: text -> when its period began, and how many lines with it came since
         self._said: dict[str, tuple[float, int]] = {}
 
     def debug(self, text: str, **values: Any) -> None:
-        """For those who look for a mistake."""
+        """Log a detail for somebody who looks for a mistake."""
         if self._logger.isEnabledFor(logging.DEBUG):
             self._logger.debug(text, extra={"values": values})
 
     def info(self, text: str, **values: Any) -> None:
-        """All is well."""
+        """Log an occurrence that needs no attention."""
         self._say(logging.INFO, text, values)
 
     def warning(self, text: str, **values: Any) -> None:
-        """Somebody should know."""
+        """Log an occurrence that an administrator should know of."""
         self._say(logging.WARNING, text, values)
 
     def error(self, text: str, *, cause: BaseException | None = None, **values: Any) -> None:
-        """Somebody should act. Never left out."""
+        """Log an occurrence that an administrator should act on. Errors are written however many they are."""
         self._logger.error(text, extra={"values": values}, exc_info=cause)
 
     def _say(self, level: int, text: str, values: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ class Log:
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """One line for a person."""
+        """Returns one line for a person."""
         at = self.formatTime(record, "%H:%M:%S") + f".{int(record.msecs):03}"
         part = record.name.removeprefix(ROOT + ".")
         values = "".join(f" {name}={value}" for name, value in getattr(record, "values", {}).items())
@@ -72,7 +72,7 @@ class _Text(logging.Formatter):
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """One object for a program."""
+        """Returns one JSON object for a program."""
         line = {
             "time": round(record.created, 6),
             "level": record.levelname.lower(),
@@ -86,7 +86,10 @@ class _Json(logging.Formatter):
 
 
 def configure(level: str, style: str, stream: TextIO | None = None) -> None:
-    """Say what is at least `level`, to standard error unless told otherwise."""
+    """Write lines of at least `level` to `stream`, by default standard error.
+
+    `style` is text, json, or auto: text on a terminal and JSON elsewhere.
+    """
     stream = sys.stderr if stream is None else stream
     is_text = style == "text" or (style == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)

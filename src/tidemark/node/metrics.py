@@ -1,4 +1,8 @@
-"""Metrics: what Prometheus asks for, read from the broker when it asks. Nothing is counted twice."""
+"""Metrics: the values that Prometheus asks for, read from the node when it asks.
+
+Each value is counted where it arises (`Broker.counters`, the server, the leases) and only read here; the
+durations of syncs alone are collected here.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +39,19 @@ class Metrics:
             registry=self.registry,
         )
         for which in SYNCS.values():
-            self._syncs.labels(which)  # from the start, so that a rate can be taken of the first ones
+            self._syncs.labels(which)  # present from the start, so that a rate includes the first syncs
         ProcessCollector(registry=self.registry)
 
     def watch(self, node: Node) -> None:
-        """Report on this node from now on."""
+        """Report on `node` from now on."""
         self.registry.register(_NodeCollector(node))
 
     def timed(self, which: str, seconds: float) -> None:
-        """A sync took so long."""
+        """A sync of `which` (log, pfs or tables) took so long."""
         self._syncs.labels(which).observe(seconds)
 
     def page(self) -> Response:
-        """The page that Prometheus reads."""
+        """Returns the page /metrics."""
         return Response(generate_latest(self.registry), CONTENT_TYPE_LATEST)
 
 
@@ -60,7 +64,7 @@ class _NodeCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All of it, as of now."""
+        """Yields every metric as of now."""
         for name, value in self._node.runtime.broker.counters.items():
             yield CounterMetricFamily(f"tidemark_{name}", COUNTED.get(name, name), value)
         server = self._node.server
@@ -75,7 +79,7 @@ class _NodeCollector(Collector):
 
 
 def gauges(node: Node) -> Mapping[str, tuple[str, float]]:
-    """What is measured as it is now: name -> (what it means, value)."""
+    """Returns the values that go up and down: name -> (what it means, value now)."""
     server, runtime = node.server, node.runtime
     parked = server.leases.parked
     return {

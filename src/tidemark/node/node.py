@@ -1,7 +1,7 @@
 """Node: one broker with everything around it, from its data directory to its ports.
 
-`Node.start` recovers what the disk has, then listens; `stop` ends it so that nothing has to be recovered or
-sent again. A node that has failed has stopped acknowledging; all that is left is to end the process.
+`Node.start` recovers what the disk has, then listens; `stop` ends the broker so that nothing has to be
+recovered or sent again. A node that has failed has stopped acknowledging; the process can only end then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from http import HTTPStatus
 from secrets import randbits
-from time import time, time_ns
+from time import time
 
 from tidemark.broker.broker import Broker
 from tidemark.broker.config import BrokerConfig
@@ -22,9 +22,10 @@ from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.errors import ConfigError
 from tidemark.message.registry import Registry
 from tidemark.node.admin import Admin
+from tidemark.node.clock import wall_us
 from tidemark.node.config.loading import moved
 from tidemark.node.config.settings import Config, RetentionSection
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import DataDirectory
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
 from tidemark.node.http import HttpServer, Response
@@ -42,11 +43,11 @@ from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.ticks import Thresholds
 
-#: A disk that is at one thing for longer is not healthy.
+#: A disk operation that takes longer makes the broker unhealthy.
 DISK_BUSY_SECONDS_MAX = 10.0
-#: How often alarms are looked for.
+#: How often the node looks for alarms.
 ALARM_SECONDS = 1.0
-#: Subscribers may wait for the archive for so many looks before it is an alarm.
+#: Subscribers wait for the archive during so many looks before that is an alarm.
 STUCK_LOOKS = 10
 NO_PIPELINE = (
     "subscribers wait for history that only the archive has, and no pipeline is connected: start "
@@ -57,7 +58,12 @@ log = Log("node")
 
 
 class Node:
-    """A running broker. Use `start`."""
+    """A running broker, made by `start`.
+
+    The node owns all that is below it: the data directory and the store, the runtime with the broker's core
+    and the disk threads, the membership, the server with its connections, and the HTTP server. Metrics and
+    admin read the node; they change nothing but by `Membership.propose`.
+    """
 
     def __init__(
         self,
@@ -67,42 +73,33 @@ class Node:
         broker: Broker,
         local_brokers: LocalBrokers,
     ) -> None:
+        """Use `start`. The node closes `directory` and `store` when it ends."""
         self.config = config
         loop = asyncio.get_running_loop()
-        #: what went wrong, once something has
+        #: done when the broker or its disk has failed; the result is the error
         self.failed: asyncio.Future[BaseException] = loop.create_future()
-        #: set when the overlay goes on without this broker
+        #: set when a topology is adopted that does not have this broker
         self.removed = asyncio.Event()
         self.metrics = Metrics()
-        self.runtime = Runtime(
-            broker,
-            store,
-            disk_queue_bytes_max=config.limits.disk_queue,
-            failed=self._fail,
-            timed=self.metrics.timed,
-        )
+        self.runtime = Runtime(broker, store, self, disk_queue_bytes_max=config.limits.disk_queue)
+        #: time of day of the start, in seconds
         self.started = time()
+        #: starting, running, stopping or failed
         self.state = "starting"
+        #: where clients connect and where health and metrics are served; with their ports once it listens
         self.address = config.broker.listen
-        self.http_address: SocketAddress | None = None
+        self.http_address: HostPort | None = None
         self._directory = directory
         self._store = store
         self.membership = Membership(config.topology, self._save_topology, self._adopt)
-        self.server = Server(
-            config.broker.name,
-            store.incarnation,
-            self.membership,
-            config.limits,
-            config.links,
-            config.subscribers,
-            self.runtime,
-            Admin(self).answer,
-        )
-        #: of the topology that the broker's core goes by
+        self.server = Server(config, store.incarnation, self.membership, self.runtime, Admin(self))
+        #: the brokers of the topology that the broker's core has been given
         self._brokers = set(config.topology.brokers)
+        #: shared by all nodes of the process; this node enters and leaves its own server
         self._local_brokers = local_brokers
         self._links = LinkCaller(self.server, config.links, local_brokers)
         self._http: HttpServer | None = None
+        #: alarms that were logged when they appeared, those about the archive, and what the latter come from
         self._alarms_told: tuple[str, ...] = ()
         self._archive_alarms: tuple[str, ...] = ()
         self._stuck_looks = 0
@@ -112,10 +109,10 @@ class Node:
 
     @classmethod
     async def start(cls, config: Config, local_brokers: LocalBrokers | None = None) -> Node:
-        """Recover and listen; `local_brokers` has the other brokers of this process.
+        """Recover from the disk, then listen. Returns the running node.
 
-        Errors as of the data directory and the store, ConfigError if the overlay has gone on without this
-        broker, and OSError of a taken port.
+        `local_brokers` has the other brokers of this process. Raises what `DataDirectory` and `Store` raise,
+        ConfigError if the overlay has gone on without this broker, and OSError if a port is taken.
         """
         with ExitStack() as undo:
             directory = DataDirectory(config.storage.data_dir)
@@ -137,7 +134,7 @@ class Node:
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """What somebody should look at."""
+        """What an administrator should look at: one sentence each."""
         return (*self._store.alarms, *self._archive_alarms)
 
     async def _open(self) -> None:
@@ -163,7 +160,10 @@ class Node:
         )
 
     async def stop(self) -> None:
-        """Let nobody in, finish what was received, say goodbye, put everything on disk."""
+        """Stop in order, so that the next start has nothing to recover.
+
+        Accept nobody, acknowledge what was received, close the connections, and put everything on disk.
+        """
         self.state = "stopping"
         log.info("stopping", clients=len(self.runtime.clients))
         self.server.shut()
@@ -178,7 +178,7 @@ class Node:
         log.info("stopped")
 
     async def fail_stop(self) -> None:
-        """After a failure: cut everybody off and write nothing more."""
+        """End after a failure: abort all connections and write nothing more."""
         await self._give_up()
 
     async def _give_up(self) -> None:
@@ -189,7 +189,7 @@ class Node:
         self._let_go()
 
     async def _part(self) -> None:
-        """Link to nobody any more."""
+        """Call no neighbour, be called by no broker of this process, and adopt no topology any more."""
         self._local_brokers.leave(self.server)
         self.membership.stop()
         await self._links.stop()
@@ -198,27 +198,28 @@ class Node:
 
     @property
     def topology(self) -> Topology:
-        """What it goes by now."""
+        """The topology that this broker goes by now."""
         return self.membership.topology
 
     @property
     def is_draining(self) -> bool:
-        """It is to be taken away."""
+        """Whether the topology drains this broker."""
         placement = self.topology.brokers.get(self.config.broker.name)
         return placement is not None and placement.is_draining
 
     async def _save_topology(self, topology: Topology) -> dict[str, RecoveredPubend]:
+        """Put `topology` on disk. Returns what the logs know of the pubends that are new at this broker."""
         name = self.config.broker.name
         new = set(hosted(topology, name)) - set(hosted(self.topology, name))
 
         def on_disk() -> dict[str, RecoveredPubend]:
             self._directory.save_topology(topology)
-            return self._store.open_pubends(sorted(new), time_ns() // 1_000)
+            return self._store.open_pubends(sorted(new), wall_us())
 
         return await self.runtime.disk.call(on_disk)
 
     def _adopt(self, topology: Topology, states: Mapping[str, RecoveredPubend]) -> None:
-        """Go by a topology that is on disk. Those that are neighbours no more are the last to be told."""
+        """Go by `topology`, which is on disk. Links that it ends are told of it before they are closed."""
         name = self.config.broker.name
         self.server.spread(self.membership.whole())
         if name not in topology.brokers:
@@ -237,10 +238,10 @@ class Node:
         self._links.change(topology.calls(name))
 
     def _look_at_alarms(self) -> None:
-        """Say what is new among them, every so often."""
+        """Log the alarms that are new, and look again in ALARM_SECONDS."""
         recalls = self.runtime.broker.recalls
         is_stuck = recalls.waiting > 0 and not recalls.pipelines
-        # A pipeline that starts again is away for a moment.
+        # A pipeline that restarts is away for a moment, which is no alarm.
         self._stuck_looks = self._stuck_looks + 1 if is_stuck else 0
         waiting = [self._archive_watch.look(each) for each in self.runtime.broker.describe_pubends()]
         self._archive_alarms = (
@@ -262,10 +263,19 @@ class Node:
         self._store.close()
         self._directory.close()
 
-    def _fail(self, error: BaseException) -> None:
+    # As the listener of the runtime.
+
+    def runtime_failed(self, error: BaseException) -> None:
+        """The broker or its disk has failed: whoever waits for `failed` ends the process."""
         self.state = "failed"
         if not self.failed.done():
             self.failed.set_result(error)
+
+    def sync_took(self, which: str, seconds: float) -> None:
+        """A sync was measured."""
+        self.metrics.timed(which, seconds)
+
+    # Health.
 
     def _problems(self) -> list[str]:
         problems: list[str] = []
@@ -276,7 +286,7 @@ class Node:
         return problems
 
     def _health(self) -> Response:
-        """200 if events are taken and acknowledged, 503 if not."""
+        """Returns the page /health: 200 while events are accepted and acknowledged, else 503."""
         problems = self._problems()
         healthy = self.state == "running" and not problems
         body = {
@@ -292,7 +302,7 @@ class Node:
 
 
 def open_store(config: Config, directory: DataDirectory) -> Store:
-    """The storage of a data directory."""
+    """Open the storage in a data directory. Raises StorageError; nothing stays open then."""
     kind = RealDisk if config.storage.durability == "sync" else UnsyncedDisk
     tables = SqliteTables(directory.part("tables") / TABLES_FILE)
     try:
@@ -309,7 +319,10 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
 
 
 def _latest(config: Config, directory: DataDirectory) -> Config:
-    """The configuration with the newest topology that this broker has heard of, which is on disk then."""
+    """Returns `config` with the newest topology that this broker knows, on disk unless it is the file's.
+
+    Raises ConfigError if that topology does not have this broker.
+    """
     saved, name = directory.topology(), config.broker.name
     if saved is None or config.topology.is_newer_than(saved):
         if config.topology.version > OF_FILE:
@@ -325,8 +338,8 @@ def _latest(config: Config, directory: DataDirectory) -> Config:
 
 
 def _recovered(config: Config, store: Store) -> tuple[Broker, list[str]]:
-    """The broker, and those that are gone from the overlay and that it has not struck off."""
-    found = store.recover(hosted(config.topology, config.broker.name), time_ns() // 1_000)
+    """Returns the broker, and the hosts in its tables that are no brokers of the topology any more."""
+    found = store.recover(hosted(config.topology, config.broker.name), wall_us())
     known = {host for hosts in found.hosts.values() for host in hosts}
     broker = Broker(broker_config(config, store.incarnation), Registry(), found)
     return broker, sorted(known - set(config.topology.brokers))
@@ -337,7 +350,7 @@ def _recalls(retention: RetentionSection) -> bool:
 
 
 def broker_config(config: Config, incarnation: int) -> BrokerConfig:
-    """The settings as the broker's roles take them."""
+    """Returns the settings in the form that the broker's core takes."""
     name, thresholds, retention = config.broker.name, config.thresholds, config.retention
     return BrokerConfig(
         name,

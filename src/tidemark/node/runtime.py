@@ -1,16 +1,17 @@
-"""Runtime: the broker with a clock, disk threads and connections around it.
+"""Runtime: the sans-I/O broker with a clock, disk threads and connections around it.
 
-A stimulus is handled at once, on the loop. What the broker says goes to the sockets in the same loop turn;
-what it writes goes to the disk threads, whose completions come back as stimuli. Promises: per connection and
-towards each disk the order of the effects is kept; publishers are not read while the disk is too far behind;
-after an error in the broker or on the disk nothing more is handled, said or written.
+A stimulus is handled at once, on the event loop. The frames that the broker sends go to the sockets in the
+same turn of the loop; its disk effects go to the disk threads, whose completions come back as stimuli. The
+runtime promises:
+- The order of effects is kept for each connection and for each disk thread.
+- Nothing is read from publishers while the disk is more than `limits.disk_queue` behind.
+- After an error in the broker or on the disk nothing more is handled, sent or written.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from time import monotonic_ns, time_ns
+from collections.abc import Iterable
 from typing import Protocol
 
 from tidemark.broker.broker import Broker
@@ -30,94 +31,115 @@ from tidemark.broker.effects import (
     SyncPfs,
     Woken,
 )
+from tidemark.node.clock import monotonic_us, wall_us
 from tidemark.node.disk.backlog import Backlog
 from tidemark.node.disk.disk_thread import DiskWorker
 from tidemark.node.disk.disk_threads import DiskThreads
 from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame
 
-#: Timers of the loop are no finer than this.
+#: Timers of the event loop are no finer than this.
 WAKE_SECONDS_MIN = 0.001
-#: A ticket that no broker gives: for what the runtime itself asks of the disk.
+#: The ticket of disk effects that the runtime itself asks for; no broker uses it.
 OWN_TICKET = 0
-#: Each sync that is reported may set off the next: of what had gathered, then of what that has set off.
+#: A sync that completes may set off another one, for what gathered meanwhile and for what follows from it.
 SETTLE_ROUNDS = 4
 
 
 class RuntimeConnection(Protocol):
-    """A connection as the runtime sees it."""
+    """What the runtime needs of a connection: a `Connection`, a `LocalLink` or a `Leaseholder`."""
 
     def send(self, frame: Frame) -> None:
-        """Say it at the next `flush`, for which it joins `to_flush`."""
+        """Queue `frame`; the connection adds itself to `Runtime.to_deliver` or `to_flush` for its `flush`."""
 
     def flush(self) -> None:
-        """Put what was said on the socket."""
+        """Write the queued frames to the socket."""
 
     def close(self) -> None:
-        """End it, after what was said."""
+        """Close the connection after the queued frames have been written."""
 
     def pause(self) -> None:
-        """Read nothing more from it."""
+        """Read nothing more from the connection."""
 
     def resume(self) -> None:
-        """Read on."""
+        """Read from the connection again."""
+
+
+class RuntimeListener(Protocol):
+    """Who learns how the runtime fares: the node. Both methods are called on the event loop."""
+
+    def runtime_failed(self, error: BaseException) -> None:
+        """The broker or its disk has failed, and the runtime has stopped. Called at most once."""
+
+    def sync_took(self, which: str, seconds: float) -> None:
+        """A sync of `which` (log, pfs or tables) took so long."""
 
 
 class Runtime:
-    """One broker at work."""
+    """One broker at work. Everything in here happens on the event loop."""
 
     def __init__(
-        self,
-        broker: Broker,
-        worker: DiskWorker,
-        *,
-        disk_queue_bytes_max: int,
-        failed: Callable[[BaseException], None],
-        timed: Callable[[str, float], None],
+        self, broker: Broker, worker: DiskWorker, listener: RuntimeListener, *, disk_queue_bytes_max: int
     ) -> None:
+        """`worker` carries out disk effects, on the disk threads that the runtime starts here."""
+        #: The core. Only the runtime calls `hear` and `settle`; the node, admin and metrics read from it.
         self.broker = broker
+        #: bytes given to `disk` and not durable yet; health and metrics read it
         self.backlog = Backlog()
-        self.disk = DiskThreads(worker, self._finished, self._fail, timed)
-        #: those with something to put on their sockets: events, and all else
+        self.disk = DiskThreads(worker, self)
+        self._listener = listener
+        #: Connections with something to write: those with events, which are written first, and the others.
+        #: `Connection.send` appends itself, `_flush` empties both lists.
         self.to_deliver: list[RuntimeConnection] = []
         self.to_flush: list[RuntimeConnection] = []
+        #: Client number -> its connection, or its lease while it holds one. Changed by `client_*` here only;
+        #: the node, metrics and admin count them.
         self.clients: dict[int, RuntimeConnection] = {}
+        #: Neighbour -> the link to it that is up. Changed by `link_*` here only; health, metrics and admin
+        #: look neighbours up in it.
         self.peers: dict[str, RuntimeConnection] = {}
-        #: not read from until the disk has caught up
+        #: connections that are not read from until the disk has caught up
         self._paused: set[RuntimeConnection] = set()
         self._disk_queue_bytes_max = disk_queue_bytes_max
-        self._failed = failed
         self._loop = asyncio.get_running_loop()
+        #: the number of the next client; numbers are not used again while the process lives
         self._next_client = 1
+        #: the timer that wakes the broker, and the time it is set for, in monotonic microseconds
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
-        #: the time that is told to the broker runs ahead at the end, so that what is due soon is done now
+        #: added to the broker's time while it is drained, so that what is due soon is done at once
         self._ahead_us = 0
+        #: the runtime was stopped or has failed: it handles, sends and writes nothing more
         self.is_over = False
 
     def start(self) -> None:
-        """Wake the broker for the first time."""
+        """Wake the broker for the first time, which sets its timer."""
         self.give((Woken(),))
 
     # What reaches the broker.
 
     def give(self, stimuli: Iterable[Stimulus]) -> None:
-        """Handle stimuli in order; what they ask of the disk goes there together."""
+        """Have the broker handle stimuli in order, and carry out the effects.
+
+        All disk effects of one call go to the disk threads together. An error in the broker stops the
+        runtime.
+        """
         if self.is_over:
             return
         to_disk: list[Effect] = []
         try:
             for stimulus in stimuli:
-                effects = self.broker.hear(stimulus, _now() + self._ahead_us, _wall())
+                effects = self.broker.hear(stimulus, monotonic_us() + self._ahead_us, wall_us())
                 self._carry_out(effects, to_disk)
                 if type(stimulus) is LogSynced:
-                    self._flush()  # publishers wait for nothing but their sync
+                    self._flush()  # publishers wait for nothing but their acknowledgement
                 self._carry_out(self.broker.settle(), to_disk)
             wake_at = self.broker.next_wake()
         except Exception as error:
             # Half of a stimulus has been handled: no state of the broker can be trusted any more.
             self._fail(error)
             return
-        # A sync that somebody waits for runs while we write to sockets; all else would only compete with us.
+        # A sync that publishers wait for runs while we write to sockets. Other disk work would only compete
+        # with that writing for the interpreter, so it is handed over afterwards.
         is_urgent = any(type(effect) is SyncLog for effect in to_disk)
         if not is_urgent:
             self._flush()
@@ -129,88 +151,101 @@ class Runtime:
             self._set_timer(wake_at)
 
     def _flush(self) -> None:
-        """One write a connection, however much was said. Events first: somebody waits for them longest."""
-        for speakers in (self.to_deliver, self.to_flush):
-            for speaker in speakers:
-                speaker.flush()
-            speakers.clear()
+        """Write once to each connection with queued frames.
 
-    def client_came(self, speaker: RuntimeConnection) -> int:
-        """A client has introduced itself; its number."""
+        Events first, which are waited for the longest.
+        """
+        for connections in (self.to_deliver, self.to_flush):
+            for connection in connections:
+                connection.flush()
+            connections.clear()
+
+    def client_came(self, connection: RuntimeConnection) -> int:
+        """A client has introduced itself on `connection`. Returns the number that it has from now on."""
         client = self._next_client
         self._next_client += 1
-        self.clients[client] = speaker
+        self.clients[client] = connection
         return client
 
-    def client_is(self, client: int, speaker: RuntimeConnection) -> None:
-        """From now on this is who a client is spoken to through."""
+    def client_is(self, client: int, connection: RuntimeConnection) -> None:
+        """Frames for `client` go to `connection` from now on: the client got a lease."""
         self._paused.discard(self.clients[client])
-        self.clients[client] = speaker
+        self.clients[client] = connection
 
     def client_said(self, client: int, frames: list[ClientFrame]) -> None:
-        """Frames of a client, all that arrived at once."""
+        """These frames of a client arrived in one read."""
         self.give([ClientFrameReceived(client, frame) for frame in frames])
         if self.backlog.bytes > self._disk_queue_bytes_max and client in self.clients:
             self._pause(self.clients[client])
 
     def client_gone(self, client: int) -> None:
-        """A client's connection is lost."""
-        speaker = self.clients.pop(client, None)
-        if speaker is not None:
-            self._paused.discard(speaker)
+        """The connection of `client` is closed, or its lease has ended; a second call does nothing."""
+        connection = self.clients.pop(client, None)
+        if connection is not None:
+            self._paused.discard(connection)
             self.give((ClientGone(client),))
 
-    def link_up(self, peer: str, speaker: RuntimeConnection, hello: Hello) -> None:
-        """A neighbour has introduced itself. A newer link ends the one before it."""
+    def link_up(self, peer: str, connection: RuntimeConnection, hello: Hello) -> None:
+        """The neighbour `peer` has introduced itself with `hello`. An older link to it is closed."""
         before = self.peers.get(peer)
         if before is not None:
             self.link_down(peer, before)
             before.close()
-        self.peers[peer] = speaker
+        self.peers[peer] = connection
         self.give((LinkUp(peer), PeerFrameReceived(peer, hello)))
 
-    def peer_said(self, peer: str, speaker: RuntimeConnection, frames: list[PeerFrame]) -> None:
-        """Frames of a neighbour; those of a link that has been replaced count for nothing."""
-        if self.peers.get(peer) is not speaker:
+    def peer_said(self, peer: str, connection: RuntimeConnection, frames: list[PeerFrame]) -> None:
+        """These frames of a neighbour arrived; those of a link that has been replaced are ignored."""
+        if self.peers.get(peer) is not connection:
             return
         self.give([PeerFrameReceived(peer, frame) for frame in frames])
         if self.backlog.bytes > self._disk_queue_bytes_max:
-            self._pause(speaker)
+            self._pause(connection)
 
-    def link_down(self, peer: str, speaker: RuntimeConnection) -> None:
-        """A link is lost."""
-        self._paused.discard(speaker)
-        if self.peers.get(peer) is speaker:
+    def link_down(self, peer: str, connection: RuntimeConnection) -> None:
+        """This link is lost; the broker hears of it unless a newer link to `peer` has replaced it."""
+        self._paused.discard(connection)
+        if self.peers.get(peer) is connection:
             del self.peers[peer]
             self.give((LinkDown(peer),))
 
-    def _finished(self, stimuli: list[Stimulus]) -> None:
-        """The disk reports."""
+    def _pause(self, connection: RuntimeConnection) -> None:
+        if connection not in self._paused:
+            self._paused.add(connection)
+            connection.pause()
+
+    # As the listener of the disk threads.
+
+    def disk_finished(self, stimuli: list[Stimulus]) -> None:
+        """Completions of disk effects; when the disk has caught up, paused connections are read again."""
         self.backlog.done(stimuli)
         self.give(stimuli)
         if self._paused and self.backlog.bytes <= self._disk_queue_bytes_max // 2:
             paused, self._paused = self._paused, set()
-            for speaker in paused:
-                speaker.resume()
+            for connection in paused:
+                connection.resume()
 
-    def _pause(self, speaker: RuntimeConnection) -> None:
-        if speaker not in self._paused:
-            self._paused.add(speaker)
-            speaker.pause()
+    def disk_failed(self, error: BaseException) -> None:
+        """The disk has failed: stop, and tell the node."""
+        self._fail(error)
 
-    # What the broker does.
+    def sync_took(self, which: str, seconds: float) -> None:
+        """A sync was measured."""
+        self._listener.sync_took(which, seconds)
+
+    # The broker's effects.
 
     def _carry_out(self, effects: list[Effect], to_disk: list[Effect]) -> None:
         clients = self.clients
         for effect in effects:
             if isinstance(effect, SendClient):
-                speaker = clients.get(effect.client)
-                if speaker is not None:
-                    speaker.send(effect.frame)
+                connection = clients.get(effect.client)
+                if connection is not None:
+                    connection.send(effect.frame)
             elif isinstance(effect, SendPeer):
-                speaker = self.peers.get(effect.peer)
-                if speaker is not None:
-                    speaker.send(effect.frame)
+                connection = self.peers.get(effect.peer)
+                if connection is not None:
+                    connection.send(effect.frame)
             else:
                 to_disk.append(effect)
 
@@ -221,7 +256,7 @@ class Runtime:
             if self._timer_at <= at:
                 return
             self._timer.cancel()
-        delay = max((at - _now()) / 1e6, WAKE_SECONDS_MIN)
+        delay = max((at - monotonic_us()) / 1e6, WAKE_SECONDS_MIN)
         self._timer_at = at
         self._timer = self._loop.call_later(delay, self._wake)
 
@@ -229,9 +264,9 @@ class Runtime:
         self._timer = None
         if self.is_over:
             return
-        # What it was set for may have been dealt with meanwhile.
+        # The broker may have dealt meanwhile with what the timer was set for.
         at = self.broker.next_wake()
-        if at <= _now():
+        if at <= monotonic_us():
             self.give((Woken(),))
         else:
             self._set_timer(at)
@@ -239,23 +274,26 @@ class Runtime:
     # The end.
 
     async def settle(self) -> None:
-        """Return when what has been received is on disk and acknowledged; call when nothing more comes."""
+        """Return when everything received is on disk and acknowledged. Call it when nothing more is read."""
         for _ in range(SETTLE_ROUNDS):
             await self.disk.reached()
 
     async def drain(self, ahead_us: int) -> None:
-        """With nobody connected any more: put everything on disk that the broker would within `ahead_us`."""
+        """Put on disk what the broker would write within the next `ahead_us` microseconds, then stop.
+
+        Call it when nobody is connected any more.
+        """
         self._ahead_us = ahead_us
         self.give((Woken(),))
         await self.settle()
         if not self.is_over:
             self.disk.put((SyncPfs(OWN_TICKET), CommitTables(OWN_TICKET)))
-        # Only then: if the last sync fails, that has to be heard.
+        # The runtime stops after the disk threads: a failure of the last sync must still reach the node.
         await self.disk.stop()
         self.stop()
 
     def stop(self) -> None:
-        """Handle nothing more. What was not durable is lost, as in a crash."""
+        """Handle, send and write nothing more. What is not durable is lost, as in a crash."""
         self.is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -264,14 +302,4 @@ class Runtime:
     def _fail(self, error: BaseException) -> None:
         if not self.is_over:
             self.stop()
-            self._failed(error)
-
-
-def _now() -> int:
-    """Monotonic microseconds."""
-    return monotonic_ns() // 1_000
-
-
-def _wall() -> int:
-    """Microseconds of the time of day."""
-    return time_ns() // 1_000
+            self._listener.runtime_failed(error)

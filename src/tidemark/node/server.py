@@ -1,20 +1,25 @@
-"""Server: the listening socket and every connection, with their bounds in number, time and bytes.
+"""Server: the listening socket and every connection, with bounds on their number, time and bytes.
 
-Idle connections cost no timer of their own: one sweep a second looks at those that are in a state which may
-not last (not introduced, in the middle of a frame, closing, congested), and every few seconds at all. Links
-to other brokers are looked at more often: the sooner one is known to be dead, the sooner another is used.
+An idle connection costs no timer of its own. One sweep a second checks the connections in a state that may
+not last (not introduced, in the middle of a frame, closing, congested), and every few seconds it checks all
+of them. Links to other brokers are checked more often: the sooner a link is known to be dead, the sooner
+another one is used.
+
+A server belongs to one node. It owns the connections, the local links and the leases, and passes what they
+receive to the runtime; each of them holds the server and reports to it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from ipaddress import ip_address
+from typing import Protocol
 
 from tidemark.broker.effects import DrainNotice
-from tidemark.node.config.settings import LimitsSection, LinksSection, SubscribersSection
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.clock import Clock
+from tidemark.node.config.settings import Config
+from tidemark.node.config.units import HostPort
 from tidemark.node.connection import Connection
 from tidemark.node.leases.leaseholder import Leaseholder
 from tidemark.node.leases.leases import Leases
@@ -26,37 +31,57 @@ from tidemark.node.topology.topology import Topology
 from tidemark.wire.frames import Answer, Ask, Overlay, Refused
 
 READ_BYTES = 256 << 10
+#: Connections that the system may keep waiting until they are accepted.
 BACKLOG = 1_024
 SWEEP_SECONDS = 1.0
+#: A sweep that comes later than this after the one before judges nobody: this process was busy or stopped.
 LATE_SECONDS = 2.0
-#: Every so many sweeps all connections are looked at.
+#: Every so many sweeps all connections are checked.
 FULL_SWEEP = 5
-#: What was said has this long to go out when a connection is closed.
+#: A connection that is being closed has this long to write what is queued.
 GOODBYE_SECONDS = 5.0
 #: Other brokers that a client is told of.
 OTHERS_MAX = 8
 log = Log("server")
 
-Reply = Callable[[Answer | Refused], None]
+
+class Reply(Protocol):
+    """Sends the answer to an administrator's question to whoever asked it."""
+
+    def __call__(self, frame: Answer | Refused, /) -> None:
+        """Send `frame`, now, or when the client that asked is back."""
+
+
+class Administration(Protocol):
+    """Answers the questions of administrators that are about the process: `node.admin.Admin`."""
+
+    def answer(self, ask: Ask, reply: Reply) -> bool:
+        """Answer `ask` through `reply`, now or later.
+
+        Returns False if the question is for the broker's core.
+        """
 
 
 class StrangerCounts:
-    """How many strangers of one address are inside. Those of this machine are no strangers."""
+    """How many connections of each remote address have not introduced themselves; bounds that number.
+
+    Connections from this machine are counted and never refused.
+    """
 
     def __init__(self, strangers_max: int) -> None:
         self._strangers_max = strangers_max
-        self._inside: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
-    def enter(self, address: str) -> bool:
-        """One more has come; whether it may stay."""
-        self._inside[address] += 1
-        return self._inside[address] <= self._strangers_max or is_here(address)
+    def add(self, address: str) -> bool:
+        """Count one more connection. Returns whether it may stay."""
+        self._counts[address] += 1
+        return self._counts[address] <= self._strangers_max or is_here(address)
 
-    def leave(self, address: str) -> None:
-        """One has gone, or is no stranger any more."""
-        self._inside[address] -= 1
-        if not self._inside[address]:
-            del self._inside[address]
+    def remove(self, address: str) -> None:
+        """A connection is closed, or has introduced itself."""
+        self._counts[address] -= 1
+        if not self._counts[address]:
+            del self._counts[address]
 
 
 class Server:
@@ -64,84 +89,100 @@ class Server:
 
     def __init__(
         self,
-        name: str,
+        config: Config,
         incarnation: int,
         membership: Membership,
-        limits: LimitsSection,
-        link_limits: LinksSection,
-        subscribers: SubscribersSection,
         runtime: Runtime,
-        answer: Callable[[Ask, Reply], bool],
+        admin: Administration,
     ) -> None:
+        """`membership`, `runtime` and `admin` belong to the node, which shares them with the server."""
+        limits, name = config.limits, config.broker.name
         self.name = name
         self.incarnation = incarnation
+        #: which topology holds; connections greet neighbours with it
         self.membership = membership
+        #: the neighbours of this broker, and the pubends it hosts, in the topology that `change` was given
         self.neighbours: tuple[str, ...] = membership.topology.neighbours(name)
         self.pubends: tuple[str, ...] = hosted(membership.topology, name)
         #: what subscribers are told while this broker is being drained; None while it is not
         self.drain_notice = drain_notice(membership.topology, name)
         self.limits = limits
-        self._link_limits = link_limits
+        self._link_limits = config.links
+        #: what connections receive goes to its `client_*`, `peer_said` and `link_*` methods
         self.runtime = runtime
-        #: answers the questions that are not for the broker's roles; whether it was one
-        self.answer = answer
+        self.admin = admin
+        #: Every connection reads into this one buffer, and decodes what it has read before anyone else reads.
         self.buffer = memoryview(bytearray(READ_BYTES))
+        #: Every open connection. Changed by `opened` and `closed` only; the node, admin and metrics read it.
         self.connections: set[Connection] = set()
-        #: links to other brokers: of other processes, and of this one
+        #: Links that are up, to brokers of other processes and to brokers of this one. Changed by
+        #: `introduced` and `closed`, and by `opened_local` and `closed_local`; admin reads both.
         self.links: set[Connection] = set()
         self.local: set[LocalLink] = set()
-        #: states that may not last
+        #: Connections with part of a frame, and connections whose socket takes no more: each connection adds
+        #: and discards itself, sweeps read both, and metrics read `congested`.
         self.incomplete: set[Connection] = set()
         self.congested: set[Connection] = set()
+        #: Connections that have not introduced themselves, and how many each address has.
         self._strangers: set[Connection] = set()
+        self._stranger_counts = StrangerCounts(limits.strangers)
+        #: connections that close when their queue is written -> since when, on the loop's clock
         self._closing: dict[Connection, float] = {}
-        #: frames that neighbours were too slow for, and connections that were turned away
+        #: counters for metrics: frames for neighbours that were too slow, which each link counts here, and
+        #: connections over a limit
         self.dropped = 0
         self.turned_away = 0
-        self._stranger_counts = StrangerCounts(limits.strangers)
         self._loop = asyncio.get_running_loop()
-        self.time = self._loop.time
+        #: the clock of connections, links and leases
+        self.time: Clock = self._loop.time
         self._listener: asyncio.Server | None = None
+        #: no new connection is accepted and no client is called any more
         self._is_shut = False
-        self.leases = Leases(self, subscribers)
+        #: clients that may be away
+        self.leases = Leases(self, config.subscribers)
+        #: how many sweeps there were, when the last one was, and the timer of the next
         self._sweeps = 0
         self._swept = self.time()
         self._timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        #: the same for the sweep of links
         self._links_swept = self.time()
-        self._link_timer = self._loop.call_later(link_limits.ping / 2e6, self._sweep_links)
-        #: set whenever a connection has gone
+        self._link_timer = self._loop.call_later(self._link_limits.ping / 2e6, self._sweep_links)
+        #: set whenever a connection or local link has closed, for `gone`
         self._is_changed = asyncio.Event()
 
-    async def listen(self, address: SocketAddress) -> SocketAddress:
-        """Open the door; where it is, since port 0 lets the system choose."""
+    async def listen(self, address: HostPort) -> HostPort:
+        """Accept connections at `address`. Returns the address with the port, which for 0 the system chooses.
+
+        Raises OSError if the address is taken.
+        """
         self._listener = await self._loop.create_server(
             lambda: Connection(self), address.host, address.port, backlog=BACKLOG, reuse_address=True
         )
         host, port = self._listener.sockets[0].getsockname()[:2]
-        return SocketAddress(host, port)
+        return HostPort(host, port)
 
-    async def call(self, peer: str, address: SocketAddress) -> Connection:
-        """Open a connection to a neighbour."""
+    async def call(self, peer: str, address: HostPort) -> Connection:
+        """Open a connection to the neighbour `peer`. Raises OSError if nobody listens there."""
         _, connection = await self._loop.create_connection(
             lambda: Connection(self, peer), address.host, address.port
         )
         return connection
 
-    async def push(self, holder: Leaseholder, address: SocketAddress) -> Connection:
-        """Open a connection to a parked client."""
+    async def push(self, holder: Leaseholder, address: HostPort) -> Connection:
+        """Open a connection to a client that is parked. Raises OSError if nobody listens there."""
         _, connection = await self._loop.create_connection(
             lambda: Connection(self, calling=holder), address.host, address.port
         )
         return connection
 
     async def gone(self, connection: Connection | LocalLink) -> None:
-        """Return when a connection is closed."""
+        """Return when `connection` is closed."""
         while connection in self.connections or connection in self.local:
             self._is_changed.clear()
             await self._is_changed.wait()
 
     def shut(self) -> None:
-        """Let nobody in any more, nor anyone who was at the door, and call no client."""
+        """Accept no more connections, turn away those that are just arriving, and call no client."""
         self._is_shut = True
         self.leases.stop()
         if self._listener is not None:
@@ -149,7 +190,7 @@ class Server:
             self._listener = None
 
     async def say_goodbye(self) -> None:
-        """Close every connection when what was said has gone out, and cut off those that do not take it."""
+        """Close every connection once its queue is written, and abort those that take too long."""
         self.shut()
         for connection in list(self.connections):
             connection.close()
@@ -164,7 +205,7 @@ class Server:
         self.stop()
 
     def stop(self) -> None:
-        """Cut everybody off."""
+        """Abort every connection and link."""
         self.shut()
         self._timer.cancel()
         self._link_timer.cancel()
@@ -176,18 +217,21 @@ class Server:
     # The overlay.
 
     def told_overlay(self, connection: Connection | LocalLink, frame: Overlay) -> None:
-        """Another broker says which topology it goes by; it may not be a neighbour, in one of the two."""
+        """The broker at the other end of `connection` says which topology it has.
+
+        The two topologies may disagree about whether the two brokers are neighbours.
+        """
         membership = self.membership
         membership.heard(frame, connection.say)
         if isinstance(connection, LocalLink) or connection.peer is not None or membership.is_behind(frame):
             return
         who = connection.expected or (connection.hello.broker if connection.hello is not None else "")
-        # One that has just been told that it is a neighbour closes the connection, and is called again.
+        # A broker that learns just now that it is a neighbour closes this connection and is called again.
         if who not in self.neighbours or frame.version == membership.topology.version:
             connection.refuse_stranger()
 
     def spread(self, frame: Overlay) -> None:
-        """Tell all neighbours."""
+        """Send `frame` to all neighbours that are linked."""
         for link in self._all_links():
             link.say(frame)
 
@@ -208,25 +252,25 @@ class Server:
     def _all_links(self) -> list[Connection | LocalLink]:
         return [*self.links, *self.local]
 
-    # Connections tell.
+    # Connections and local links report.
 
     def opened_local(self, link: LocalLink) -> None:
-        """A link to a broker of this process is there."""
+        """A link to a broker of this process is up."""
         self.local.add(link)
         log.info("link is up", peer=link.peer, address="this process")
 
     def closed_local(self, link: LocalLink) -> None:
-        """It is gone."""
+        """A link to a broker of this process is down."""
         self.local.discard(link)
         log.info("link is down", peer=link.peer, cause="closed")
         self.runtime.link_down(link.peer, link)
         self._is_changed.set()
 
     def opened(self, connection: Connection) -> bool:
-        """A connection is there; whether it may stay."""
+        """A connection was accepted or made. Returns whether it may stay."""
         self.connections.add(connection)
         self._strangers.add(connection)
-        is_welcome = self._stranger_counts.enter(connection.address) or connection.is_called
+        is_welcome = self._stranger_counts.add(connection.address) or connection.is_called
         if self._is_shut:
             return False
         if is_welcome and len(self.connections) <= self.limits.connections:
@@ -236,9 +280,9 @@ class Server:
         return False
 
     def introduced(self, connection: Connection) -> None:
-        """It has said who it is."""
+        """A connection has said who is at its other end: a client, or a neighbour."""
         self._strangers.discard(connection)
-        self._stranger_counts.leave(connection.address)
+        self._stranger_counts.remove(connection.address)
         if connection.peer is not None:
             self.links.add(connection)
             log.info("link is up", peer=connection.peer, address=connection.address)
@@ -246,11 +290,11 @@ class Server:
             log.debug("client is here", address=connection.address, name=connection.name)
 
     def closing(self, connection: Connection) -> None:
-        """It is closed as soon as what was said has gone out."""
+        """A connection closes as soon as its queue is written."""
         self._closing[connection] = self.time()
 
     def closed(self, connection: Connection, error: Exception | None) -> None:
-        """It is gone."""
+        """A connection is closed, because of `error` if there is one."""
         self.connections.discard(connection)
         self.incomplete.discard(connection)
         self.congested.discard(connection)
@@ -258,7 +302,7 @@ class Server:
         self._closing.pop(connection, None)
         if connection in self._strangers:
             self._strangers.discard(connection)
-            self._stranger_counts.leave(connection.address)
+            self._stranger_counts.remove(connection.address)
         self.leases.closed(connection)
         if connection.client is not None:
             self.runtime.client_gone(connection.client)
@@ -268,7 +312,7 @@ class Server:
         self._is_changed.set()
 
     def queue_bytes_max(self, connection: Connection) -> int:
-        """The bound of its output queue."""
+        """Returns how many bytes the output queue of `connection` may hold."""
         return self.limits.client_queue if connection.peer is None else self.limits.peer_queue
 
     # Time.
@@ -278,7 +322,7 @@ class Server:
         now = self.time()
         late, self._swept = now - self._swept > LATE_SECONDS, now
         if late:
-            # We were busy, or stopped: what others have sent meanwhile has to be read before they are judged.
+            # This process was busy, or stopped: what others sent meanwhile is read before they are judged.
             return
         for connection in [
             each for each in self._strangers if now - each.began > self.limits.handshake / 1e6
@@ -305,7 +349,8 @@ class Server:
         for connection in [each for each in self.connections if each.heard < ask and each.client is not None]:
             if connection.is_paused:
                 continue
-            # Only who was asked and has not answered: we may not have looked for longer than that.
+            # Only a connection that was asked and has not answered is given up: the last full sweep may have
+            # been longer ago than `limits.silence`.
             if connection.heard < give_up and connection.asked > connection.heard:
                 log.warning(
                     "nothing heard: disconnected",
@@ -323,17 +368,17 @@ class Server:
         late, self._links_swept = now - self._links_swept > 2 * ping, now
         for link in list(self.links):
             if late:
-                # We were busy, or stopped: what it has sent meanwhile has to be read before it is judged.
+                # This process was busy, or stopped: what came meanwhile is read before the link is judged.
                 link.heard = max(link.heard, now - ping)
             if now - link.heard > silence and link.asked > link.heard and not link.is_paused:
                 log.warning("nothing heard: link is dead", peer=link.peer, seconds=round(now - link.heard, 3))
                 link.abort()
-            # One that is not read from cannot hear us ask: it hears that we are there.
+            # While we do not read from a link we cannot hear an answer, but a Ping shows that we are alive.
             elif now - max(link.heard, link.asked) > ping or link.is_paused:
                 link.ping()
 
     def _bound_queues(self) -> None:
-        """All queues together: whoever has the longest goes first."""
+        """Keep all output queues together under `limits.all_queues`: the longest are disconnected first."""
         queues = {connection: connection.queued_bytes for connection in self.congested}
         mail = sum(holder.mail_bytes for holder in self.leases.waiting)
         excess = sum(queues.values()) + mail - self.limits.all_queues
@@ -354,7 +399,7 @@ class Server:
 
 
 def hosted(topology: Topology, name: str) -> tuple[str, ...]:
-    """The pubends that a broker hosts."""
+    """Returns the pubends that the broker `name` hosts, sorted; none if `topology` does not have it."""
     return tuple(sorted(topology.brokers[name].pubends)) if name in topology.brokers else ()
 
 
@@ -371,7 +416,7 @@ def drain_notice(topology: Topology, name: str) -> DrainNotice | None:
 
 
 def is_here(address: str) -> bool:
-    """An address of this machine."""
+    """Returns whether `address` is a loopback address, and so one of this machine."""
     try:
         return ip_address(address).is_loopback
     except ValueError:

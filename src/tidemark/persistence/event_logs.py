@@ -1,14 +1,15 @@
 """EventLogs: the logs of all pubends hosted here, on one volume, with one group commit for all.
 
-What was appended since the last sync becomes durable with the next one or, when the disk is full, is
-forgotten with all that follows, until the broker says that it has forgotten it too (ResumeLog). Letting go
-is the exception: what may go may go, so it is remembered and done as soon as there is room for the note of
-it, which is what makes room.
+What was appended since the last sync becomes durable together with the next sync. When the disk is full, that
+group is dropped, and so is everything appended after it, until the broker says that it has dropped the same
+(ResumeLog). Losing ticks on purpose (LoseLog) is the exception, because that makes room: it is remembered,
+and done as soon as there is room for the record of it.
+
+What a crash may lose: the group since the last sync. That is safe because publishers are acknowledged, and
+silence is advertised, only after the sync.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from tidemark.broker.effects import (
     AppendEvents,
@@ -23,33 +24,36 @@ from tidemark.broker.effects import (
     RecoveredPubend,
 )
 from tidemark.errors import DiskFullError
+from tidemark.persistence.alarm import RaiseAlarm
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.volume import LogVolume
 from tidemark.ticks import Tick
 
-#: Appended and not synced. The volume holds as much again, for what the logs write on their own account.
+#: Bytes that may be appended and not synced. The volume holds as much again, for records of the logs' own.
 UNSYNCED_BYTES_MAX = 64 << 20
 
 
 class EventLogs:
-    """See above."""
+    """The event logs of one broker, for effects that concern them."""
 
-    def __init__(self, volume: LogVolume, read_bytes: int, alarm: Callable[[str], None]) -> None:
+    def __init__(self, volume: LogVolume, read_bytes: int, alarm: RaiseAlarm) -> None:
+        """`volume` belongs to the store. A read returns about `read_bytes` at the most."""
         self._volume = volume
         self._read_bytes = read_bytes
         self._alarm = alarm
+        #: pubend -> its log, which stays open when the pubend leaves the topology: it may come back
         self._logs: dict[str, EventLog] = {}
-        #: pubend -> the first tick appended since the last sync: nobody reads that far
+        #: pubend -> the first tick appended since the last sync; reads end before it
         self._unsynced: dict[str, Tick] = {}
-        #: pubend -> up to where it may go, as far as that is not synced
+        #: pubend -> the last tick to lose on purpose, while that is not synced
         self._let_go: dict[str, Tick] = {}
-        #: the group has no room, so none of it will be written
+        #: the group since the last sync does not fit, so none of it will be written
         self._is_over = False
-        #: the broker was told so, and has not answered
+        #: LogFull was reported, and the broker has not answered with ResumeLog
         self._is_full = False
 
     def recover(self, pubend: str, now: Tick) -> RecoveredPubend:
-        """Open the log of a pubend; what it knows. One that was hosted before in this life is open still."""
+        """Open the log of a pubend, if it is not open. Returns what it knows. Errors as of `EventLog`."""
         log = self._logs.get(pubend)
         if log is None:
             log = self._logs[pubend] = EventLog(self._volume, pubend, now=now)
@@ -63,7 +67,7 @@ class EventLogs:
         )
 
     def append(self, effect: AppendEvents) -> None:
-        """One more batch for the next sync."""
+        """Append a batch, durable with the next sync."""
         self._is_over |= self._volume.pending_bytes + len(effect.batch.data) > UNSYNCED_BYTES_MAX
         if self._is_over:
             return
@@ -71,18 +75,21 @@ class EventLogs:
         self._logs[effect.pubend].append(effect.batch, effect.publisher, effect.sequence)
 
     def lease(self, effect: AppendLease) -> None:
-        """A promise for the next sync."""
+        """Promise, durable with the next sync, that no later event gets a tick up to `effect.upto`."""
         if not self._is_over:
             self._logs[effect.pubend].lease(effect.upto)
 
     def lose(self, effect: LoseLog) -> None:
-        """Let go with the next sync, or with the first that succeeds."""
+        """Lose ticks on purpose, with the next sync or, if that finds no room, with the first that does."""
         self._let_go[effect.pubend] = max(effect.upto, self._let_go.get(effect.pubend, effect.upto))
         if not self._is_over:
             self._logs[effect.pubend].lose(effect.upto)
 
     def sync(self, ticket: int) -> LogSynced | LogFull | None:
-        """Make the group last, or forget it; None while the broker does not know yet that it is forgotten."""
+        """Make the group durable, or drop it if the disk is full. Returns the stimulus that says which.
+
+        Returns None while the broker has not answered an earlier LogFull. Raises DiskFailedError.
+        """
         if self._is_full:
             return None
         if self._is_over:
@@ -97,17 +104,17 @@ class EventLogs:
         return LogSynced(ticket)
 
     def resume(self) -> None:
-        """The broker has forgotten what was forgotten here: what comes now counts."""
+        """The broker has dropped what was dropped here: what comes now is appended again."""
         self._is_over = self._is_full = False
         self._lose_again()
 
     def fetch(self, effect: FetchLog) -> LogFetched:
-        """The same, for somebody who reads in bulk."""
+        """Read as `read` does, up to `effect.bytes_max` bytes: for clients that read in bulk."""
         asked = ReadLog(effect.pubend, effect.base, effect.upto)
         return LogFetched(effect.ticket, self.read(asked, effect.bytes_max))
 
     def read(self, effect: ReadLog, bytes_max: int | None = None) -> LogRead:
-        """A first part of what was asked for; nothing that is not synced."""
+        """Returns the synced events of the first part of the range, as many as one answer holds."""
         log, upto = self._logs[effect.pubend], effect.upto
         unsynced = self._unsynced.get(effect.pubend)
         if unsynced is not None:
@@ -127,7 +134,7 @@ class EventLogs:
         return LogFull(ticket)
 
     def _make_room(self) -> None:
-        """What may go was forgotten with its group, but does not need the rest of it."""
+        """Losing ticks was dropped with its group: try it again without the rest of the group."""
         self._lose_again()
         try:
             self._volume.sync()

@@ -1,42 +1,54 @@
-"""PatientSync: a sync that waits for a full disk to have room again, and is reported when it has happened."""
+"""PatientSync: a sync that waits until a full disk has room again, and is reported when it has happened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tidemark.errors import DiskFullError
+from tidemark.persistence.alarm import RaiseAlarm
 
-Done = TypeVar("Done")
+Done = TypeVar("Done", covariant=True)
+
+
+class Write(Protocol):
+    """Makes everything that was given so far durable."""
+
+    def __call__(self) -> None:
+        """Raises DiskFullError if there is no room; nothing is lost then. Raises DiskFailedError."""
+
+
+class MakeDone(Protocol[Done]):
+    """Makes the stimulus that reports a sync: the class of that stimulus."""
+
+    def __call__(self, ticket: int, /) -> Done:
+        """Returns the report of the sync under `ticket`."""
 
 
 class PatientSync(Generic[Done]):
-    """Syncs of one thing that may lose nothing. Whoever owns it calls `retry` while it `is_waiting`."""
+    """Syncs of something that may lose nothing. Its owner calls `retry` every so often while `is_waiting`."""
 
-    def __init__(
-        self, write: Callable[[], None], done: Callable[[int], Done], alarm: Callable[[str], None]
-    ) -> None:
-        """`write` makes everything last or raises DiskFullError; `done(ticket)` reports that it has."""
+    def __init__(self, write: Write, done: MakeDone[Done], alarm: RaiseAlarm) -> None:
+        """`write` syncs, `done` makes the report, `alarm` hears of a full disk."""
         self._write = write
         self._done = done
         self._alarm = alarm
-        #: asked for and not reported
+        #: tickets of syncs that were asked for and found no room
         self._tickets: list[int] = []
 
     @property
     def is_waiting(self) -> bool:
-        """Is there something to report, as soon as the disk lets us?"""
+        """Whether a sync waits for room on the disk."""
         return bool(self._tickets)
 
     def sync(self, ticket: int) -> Done | None:
-        """Do it; None when it has to wait."""
+        """Sync. Returns the report, or None if the disk is full: then `retry` returns it later."""
         if self._tried():
             return self._done(ticket)
         self._tickets.append(ticket)
         return None
 
     def retry(self) -> list[Done]:
-        """Try what waits again, if anything does."""
+        """Try the waiting syncs again. Returns the reports of all of them, or nothing if there is no room."""
         if not self._tickets or not self._tried():
             return []
         tickets, self._tickets = self._tickets, []

@@ -1,71 +1,79 @@
-"""PfsStore: the PFS of this broker, which forgets nothing because a disk is full.
+"""PfsStore: the PFS of one broker, which loses nothing when the disk is full.
 
-What was appended since the last sync is kept, and appended again when the disk had no room for it; the PFS
-recognises what it has. Reads see what was appended at once, synced or not: that a tick matched is a fact, and
-after a crash it is found again by matching again.
+What was appended since the last sync is kept in memory, and appended again when the disk had no room for it;
+the PFS recognises what it already has. Reads see what was appended at once, synced or not.
+
+What a crash may lose: what was appended since the last sync. That is safe because latest_delivered goes up
+only after the sync: the constream matches the same events again and appends the same result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from tidemark.broker.effects import AppendPfs, ChopPfs, PfsRead, PfsSynced, ReadPfs, Sets
 from tidemark.errors import DiskFailedError, DiskFullError
+from tidemark.persistence.alarm import RaiseAlarm
 from tidemark.persistence.patient_sync import PatientSync
 from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs.filtering import PersistentFiltering
 from tidemark.ticks import Tick
 
-#: Appended and not synced; more while the disk is full, and the broker stops.
+#: Bytes that may be appended and not synced. If more gathers while the disk is full, the broker stops.
 UNSYNCED_BYTES_MAX = 64 << 20
+#: Bytes that an effect counts for besides its arrays.
 _EFFECT_BYTES = 256
 
 
 class PfsStore:
-    """See above. Numbers of match sets mean the same as long as it lives: as long as its broker does."""
+    """The PFS of one broker, for effects that concern it.
 
-    def __init__(self, volume: LogVolume, alarm: Callable[[str], None]) -> None:
+    The numbers of match sets must mean the same while this object lives, which is as long as its broker does.
+    """
+
+    def __init__(self, volume: LogVolume, alarm: RaiseAlarm) -> None:
+        """`volume` belongs to the store."""
         self._pfs = PersistentFiltering(volume)
         self._sync = PatientSync(self._write, PfsSynced, alarm)
-        #: since the last sync, in order
+        #: effects since the last sync, in order
         self._unsynced: list[AppendPfs | ChopPfs] = []
         self._unsynced_bytes = 0
-        #: some of it was forgotten by the PFS
+        #: the PFS has dropped some of `_unsynced`, because the disk was full
         self._is_behind = False
-        #: pubend -> appended up to, in this life
+        #: pubend -> the last tick that was appended since the start
         self._appended: dict[str, Tick] = {}
-        #: match sets of the effect that is being appended
+        #: match sets of the effect that is being appended: number -> subscribers
         self._sets: Mapping[int, Sets] = {}
         self.sync = self._sync.sync
         self.retry = self._sync.retry
 
     @property
     def is_waiting(self) -> bool:
-        """The disk had no room for something."""
+        """Whether a sync waits for room on the disk."""
         return self._sync.is_waiting
 
     def delivered(self) -> dict[str, Tick]:
-        """pubend -> up to where it is known what matched whom."""
+        """Returns pubend -> the last tick of which the PFS knows whom it matched."""
         lasts = ((pubend, self._pfs.last(pubend)) for pubend in self._pfs.pubends)
         return {pubend: last for pubend, last in lasts if last is not None}
 
     def append(self, effect: AppendPfs) -> None:
-        """What matched whom, for the next sync."""
+        """Append which ticks matched which subscribers, durable with the next sync."""
         self._appended[effect.pubend] = max(effect.upto, self._appended.get(effect.pubend, effect.upto))
         members = sum(each.nbytes for each in effect.members.values())
         self._keep(effect, effect.ticks.nbytes + effect.sets.nbytes + members)
 
     def chop(self, effect: ChopPfs) -> None:
-        """What nobody will ask for."""
+        """Let go of ticks that no subscriber will ask for."""
         self._keep(effect, 0)
 
     def read(self, effect: ReadPfs) -> PfsRead:
-        """What a subscriber matched, as far as one answer goes."""
+        """Returns the ticks that matched a subscriber, as many as one answer holds."""
         missed = self._pfs.read(effect.pubend, effect.subscriber, effect.base, effect.limit)
         unknown = missed.unknown
         appended = self._appended.get(effect.pubend, effect.base)
         if unknown is None and missed.upto == effect.base < appended:
-            unknown = (effect.base, appended)  # it was forgotten, and waits to be appended again
+            unknown = (effect.base, appended)  # the PFS has dropped it, and it waits to be appended again
         return PfsRead(effect.pubend, effect.subscriber, effect.base, missed.upto, missed.ticks, unknown)
 
     def _keep(self, effect: AppendPfs | ChopPfs, size: int) -> None:
@@ -87,7 +95,7 @@ class PfsStore:
         self._pfs.append(effect.pubend, effect.base, effect.upto, effect.ticks, effect.sets, self._members_of)
 
     def _members_of(self, number: int) -> Sets:
-        """The PFS asks for the sets that it does not know; an effect brings all that it names."""
+        """Returns the subscribers of a match set. The PFS asks only for sets of the effect being appended."""
         return self._sets[number]
 
     def _write(self) -> None:

@@ -1,15 +1,15 @@
-"""Store: carries out what a broker wants of its disk, on the storage room's logs, PFS and tables.
+"""Store: carries out the disk effects of one broker, on the logs, the PFS and the tables of `storage`.
 
-The same class serves the simulator, on disks in memory, and the broker process, whose disk threads drive it:
-no thread, no clock and no waiting of its own. Effects come in order, those for the event logs perhaps from
-another thread than the others; each is done when `carry_out` returns, and what it returns is to be told to
-the broker. Directories are three:
-- the event logs' volume, whose syncs publishers wait for;
-- the PFS's volume: a sync of either must not wait for the other's bytes, and a full disk means another thing
-  to each, the log forgets a group as a whole where the PFS may forget nothing;
+The same class serves the simulator, on disks in memory, and the broker process, on its disk threads: it has
+no thread, no clock and no waiting of its own. Effects come in order; those for the event logs may come from
+another thread than the others. An effect is done when `carry_out` returns, and the stimulus that it returns
+is for the broker. The store uses three directories:
+- the volume of the event logs, whose syncs publishers wait for;
+- the volume of the PFS: a sync of one volume must not wait for the bytes of the other, and a full disk means
+  different things to them: an event log drops a group as a whole, the PFS may drop nothing;
 - the tables.
-A full disk never fails: the log answers LogFull, the others wait (`is_waiting`, `retry`). DiskFailedError
-comes through, and then nobody may do anything but stop.
+A full disk is no failure: the log answers LogFull, the others wait (`is_waiting`, `retry`). DiskFailedError
+is raised to the caller, and then the broker can only stop.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from tidemark.storage.log.volume import READ_BYTES, LogVolume
 from tidemark.storage.tables.tables import Tables
 from tidemark.ticks import Tick
 
-#: The latest are kept.
+#: How many alarms are kept; the oldest are dropped.
 ALARMS_MAX = 100
 
 
 class Store:
-    """The disk of one broker, for one of its lives."""
+    """The disk of one broker, from one start to the next."""
 
     def __init__(
         self,
@@ -68,25 +68,26 @@ class Store:
         segment_bytes: int = SEGMENT_BYTES,
         read_bytes: int = READ_BYTES,
     ) -> None:
-        """Open, or make, a volume in each of the two directories. Errors as of LogVolume.open.
+        """Open the volumes in the two directories, or create them. Raises what `LogVolume.open` raises.
 
-        `identity` is a random number of 64 bits, for volumes that have to be made. A ReadLog is answered with
-        about `read_bytes` at the most.
+        The store closes `tables` when it is closed. `identity` is a random number of 64 bits, for volumes
+        that have to be created. A ReadLog is answered with about `read_bytes` at the most.
         """
-        #: what somebody should look at: damage, a full disk
+        #: Damage and full disks, newest last. Replaced as a whole, under `_lock`; others only read it.
         self.alarms: tuple[str, ...] = ()
-        #: which life of the broker this is; 0 before `recover`
+        #: how often the broker has started, counting this time; 0 before `recover`
         self.incarnation = 0
         self._log_volume = LogVolume.open(log, identity=identity, segment_bytes=segment_bytes)
         try:
-            # Segments that are put into the other directory by mistake must be told from its own.
+            # Another identity: a segment that was put into the wrong directory by mistake is recognised.
             self._pfs_volume = LogVolume.open(pfs, identity=identity ^ 1, segment_bytes=segment_bytes)
         except BaseException:
             self._log_volume.close()
             raise
         self._volumes = (self._log_volume, self._pfs_volume)
-        #: for the alarms and what was told of damage, which both threads meet
+        #: guards `alarms` and `_damage_told`, which both disk threads change
         self._lock = RLock()
+        #: how many reports of damage of each volume have become alarms
         self._damage_told = [0, 0]
         self._raw_tables = tables
         self._logs = EventLogs(self._log_volume, read_bytes, self._alarm)
@@ -94,7 +95,10 @@ class Store:
         self._tables = TableStore(tables, self._alarm)
 
     def recover(self, pubends: Iterable[str], now: Tick) -> Recovered:
-        """What a new life of the broker finds; `pubends` are those hosted here, `now` is the time of day."""
+        """Returns what the disk knows, for a broker that starts. Call it once, first.
+
+        `pubends` are those hosted here, `now` is the time of day in microseconds. Raises StorageError.
+        """
         assert self.incarnation == 0
         self._tables.now = now
         self.incarnation = self._tables.next_incarnation()
@@ -110,11 +114,14 @@ class Store:
         return recovered
 
     def open_pubends(self, pubends: Iterable[str], now: Tick) -> dict[str, RecoveredPubend]:
-        """What the logs know of pubends that are hosted here from now on; as new as the disk is."""
+        """Open the logs of pubends that are hosted here from now on. Returns what the logs know of each."""
         return {name: self._logs.recover(name, now) for name in pubends}
 
     def carry_out(self, effect: Effect) -> Stimulus | None:
-        """Do it; what the broker is to be told, if anything."""
+        """Carry out one effect. Returns the stimulus that reports it, if the broker waits for one.
+
+        Raises DiskFailedError.
+        """
         match effect:
             case AppendEvents():
                 self._logs.append(effect)
@@ -156,15 +163,15 @@ class Store:
 
     @property
     def is_waiting(self) -> bool:
-        """The disk was full: `retry` every so often."""
+        """Whether something found the disk full: call `retry` every so often then."""
         return self._pfs.is_waiting or self._tables.is_waiting
 
     def retry(self) -> list[Stimulus]:
-        """Try again what waits for room; what the broker is to be told."""
+        """Try again what waits for room. Returns the stimuli for the broker."""
         return [*self._pfs.retry(), *self._tables.retry()]
 
     def close(self) -> None:
-        """Make what was appended last as far as that is possible, and let go of the directories."""
+        """Make durable what can be made durable, and close the volumes and the tables."""
         for sync in (self._pfs.sync, self._tables.commit):
             with suppress(StorageError):
                 sync(0)
@@ -173,7 +180,7 @@ class Store:
         self._raw_tables.close()
 
     def _checked(self, answer: Stimulus) -> Stimulus:
-        """Reading finds damage."""
+        """Returns `answer`. Reading may have found damage, of which alarms are made."""
         self._look_for_damage()
         return answer
 
@@ -186,6 +193,6 @@ class Store:
                 self._damage_told[at] = len(damage)
 
     def _alarm(self, text: str) -> None:
-        # Replaced as a whole: others may be reading it.
+        # A new tuple each time: the event loop may be reading the old one.
         with self._lock:
             self.alarms = (*self.alarms, text)[-ALARMS_MAX:]

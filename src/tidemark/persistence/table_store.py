@@ -1,11 +1,9 @@
-"""TableStore: subscriptions, acknowledgements and topics, in the words of the broker.
+"""TableStore: subscriptions, acknowledgements and topics, as the broker's effects name them.
 
-A disk without room loses nothing: rows wait in memory for the commit that finds some.
+A full disk loses nothing: rows wait in memory for the first commit that finds room.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from tidemark.broker.effects import (
     DropSubscription,
@@ -18,62 +16,67 @@ from tidemark.broker.effects import (
 )
 from tidemark.broker.hosting.host import SavedSubscription
 from tidemark.errors import DiskFailedError
+from tidemark.persistence.alarm import RaiseAlarm
 from tidemark.persistence.patient_sync import PatientSync
 from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
 from tidemark.storage.tables.tables import INCARNATION, SUBSCRIBERS, Tables, TopicRow
 from tidemark.ticks import CheckpointToken, Tick
 from tidemark.wire.frames import Topic
 
-#: Rows that wait for a disk to have room; more, and the broker stops.
+#: How many rows may wait for room on the disk before the broker stops.
 UNCOMMITTED_ROWS_MAX = 1_000_000
-#: A subscription that came from another broker has a time of day for its epoch. One that never did is known
-#: to the PFS from where it began, which tables of version 2 do not say for each pubend.
+#: A subscription that came from another broker has a time of day as its epoch. One that never moved is known
+#: to the PFS from its beginning, which tables of version 2 do not have for each pubend.
 EPOCH_NEVER_MOVED_MAX = 1
 
 
 class TableStore:
-    """See above."""
+    """The tables of one broker, for effects that concern them."""
 
-    def __init__(self, tables: Tables, alarm: Callable[[str], None]) -> None:
+    def __init__(self, tables: Tables, alarm: RaiseAlarm) -> None:
+        """`tables` belong to the store."""
         self._tables = tables
         self._commit = PatientSync(tables.commit, TablesCommitted, alarm)
-        #: what a subscription that is made in this life says of when that was
+        #: the time of the broker's start, for a new subscription that does not say when it was made
         self.now: Tick = 0
         self.commit = self._commit.sync
         self.retry = self._commit.retry
 
     @property
     def is_waiting(self) -> bool:
-        """The disk had no room for something."""
+        """Whether a commit waits for room on the disk."""
         return self._commit.is_waiting
 
     def next_incarnation(self) -> int:
-        """The number of a new life, on disk before anyone hears it."""
+        """Count the broker's starts. Returns the number of this one, which is on disk then.
+
+        Raises DiskFullError or DiskFailedError.
+        """
         incarnation = self._tables.bump(INCARNATION)
         self._tables.commit()
         return incarnation
 
     def subscriptions(self) -> list[SavedSubscription]:
-        """All durable subscriptions."""
+        """Returns all durable subscriptions."""
         return [_saved(row, self._tables.released(row.id)) for row in self._tables.subscriptions()]
 
     def next_subscriber(self) -> int:
-        """Neither this number nor a higher one was ever a subscriber's."""
+        """Returns a number such that neither it nor a higher one was ever a subscriber's."""
         return self._tables.counter(SUBSCRIBERS) + 1
 
     def topics(self) -> list[Topic]:
-        """All topics."""
+        """Returns all topics."""
         return [Topic(row.topic, row.is_open, row.schemas) for row in self._tables.topics()]
 
     def save_subscription(self, effect: SaveSubscription) -> None:
-        """Create it, or replace what it was."""
+        """Create a subscription, or replace it. Raises DiskFailedError if too many rows wait for room."""
         self._check_room()
         assert effect.history
         history = tuple(
             SelectorVersion(number, each.wanted, each.since) for number, each in enumerate(effect.history, 1)
         )
         before = self._tables.subscription(effect.name)
-        # By the subscriber's clock, which epochs are compared by, not by this broker's.
+        # By the subscriber's clock, because epochs are times of that clock too.
         created = effect.made_at or (before.created if before is not None else self.now)
         self._tables.use_subscriber(effect.subscriber)
         self._tables.put_subscription(
@@ -81,24 +84,24 @@ class TableStore:
         )
 
     def drop(self, effect: DropSubscription) -> None:
-        """Remove it with all that it acknowledged."""
+        """Remove a subscription with all that it acknowledged."""
         self._tables.remove_subscription(effect.subscriber)
 
     def save_released(self, effect: SaveReleased) -> None:
-        """What it acknowledged."""
+        """Keep what a subscriber has acknowledged."""
         self._tables.release(effect.subscriber, effect.token)
 
     def save_topic(self, effect: SaveTopic) -> None:
-        """Create it, or replace what it was."""
+        """Create a topic, or replace it. Raises DiskFailedError if too many rows wait for room."""
         self._check_room()
         self._tables.put_topic(TopicRow(effect.topic, effect.is_open, effect.schemas))
 
     def hosts(self) -> dict[str, dict[str, int]]:
-        """pubend -> the brokers that may have subscribers of it -> the oldest row that counts."""
+        """Returns pubend -> the brokers that may have subscribers of it -> the oldest row that counts."""
         return self._tables.hosts()
 
     def save_hosts(self, effect: SaveHosts) -> None:
-        """Replace what was known of the pubend."""
+        """Replace the hosts of a pubend."""
         self._tables.put_hosts(effect.pubend, effect.hosts)
 
     def _check_room(self) -> None:

@@ -23,7 +23,7 @@ from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.foreign.arrow.batches import as_read, to_record_batch
 from tidemark.message.foreign.arrow.types import arrow_type
 from tidemark.message.foreign.infer import merge_shapes
@@ -85,8 +85,8 @@ class TopicColumnReader:
         self.topic_columns = topic_columns
         self._ask = ask
         self._registry = _registry(topic_columns.topics)
-        self._reader = TopicReader(Schema.parse(topic_columns.schema), self._registry.schemas, is_open=True)
-        self._matchers: dict[str, tuple[TopicReader, Matcher | None]] = {}
+        self._reader = EventReader(Schema.parse(topic_columns.schema), self._registry.schemas, is_open=True)
+        self._matchers: dict[str, tuple[EventReader, Matcher | None]] = {}
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -142,7 +142,7 @@ class TopicColumnReader:
             return np.zeros(batch.count, np.bool_)
         return cast(Bools, matcher.match(reader.columns(batch)) != 0)
 
-    def _matcher(self, topic: str) -> tuple[TopicReader, Matcher | None]:
+    def _matcher(self, topic: str) -> tuple[EventReader, Matcher | None]:
         """The topic's reader, and its matcher unless the topic does not fit the pattern or the selector."""
         found, reader = self._matchers.get(topic), self._registry.topics[topic].reader
         if found is None or found[0] is not reader:

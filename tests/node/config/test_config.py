@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tidemark.broker.overlay.layout import Layout
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import brokers_of, load, show
-from tidemark.node.config.settings import KEYS, Config
+from tidemark.node.config.settings import KEYS, SECTIONS, Config
 from tidemark.node.config.units import (
+    HostPort,
     RetainLimits,
-    SocketAddress,
     parse_address,
     parse_duration,
     parse_retain,
@@ -36,7 +36,7 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_without_any_source_everything_is_a_default() -> None:
     config = load()
     assert config == Config()
-    assert config.broker.listen == SocketAddress("127.0.0.1", 7676)
+    assert config.broker.listen == HostPort("127.0.0.1", 7676)
     assert {source for _, _, source in show(config)} == {"default"}
     assert config.topology.layout() == Layout(
         {"tidemark": ("tidemark",)}, pubends={"main": "tidemark"}, trees={"main": frozenset()}
@@ -132,11 +132,11 @@ def test_one_of_a_topology_gets_its_own_place_and_the_settings_of_all(tmp_path: 
     assert config.storage.durability == "os"
     assert config.http.listen == "127.0.0.1:8002"
     assert config.storage.data_dir == str(tmp_path / "tidemark-data-middle")
-    assert config.topology.calls("middle") == {"east": SocketAddress("127.0.0.1", 7001)}
+    assert config.topology.calls("middle") == {"east": HostPort("127.0.0.1", 7001)}
     parents = {"east": None, "middle": "east", "west": "middle"}
     assert config.topology.layout() == Layout.of_tree(parents, {"orders": "east", "trades": "west"})
     west = load(file, broker="west", environment={"TIDEMARK_BROKER_LISTEN": "0.0.0.0:9"})
-    assert west.broker.listen == SocketAddress("0.0.0.0", 9)
+    assert west.broker.listen == HostPort("0.0.0.0", 9)
     assert west.storage.data_dir == str(tmp_path / "elsewhere")
 
 
@@ -185,7 +185,7 @@ def test_durations_and_sizes_read_in_as_they_are_shown(value: int) -> None:
 def test_values_are_read_as_people_write_them() -> None:
     assert parse_duration("1.5h") == 5_400_000_000
     assert parse_size("0.5 KiB") == 512
-    assert parse_address("[::1]:80") == SocketAddress("::1", 80)
+    assert parse_address("[::1]:80") == HostPort("::1", 80)
     assert str(parse_address("[::1]:80")) == "[::1]:80"
     assert parse_size("500GB") == 500 * 10**9
 
@@ -215,5 +215,11 @@ def test_a_commands_own_defaults_give_way_to_every_source(tmp_path: Path) -> Non
 
 
 def test_every_setting_is_documented() -> None:
-    text = DOCS.read_text()
-    assert not [key for key in KEYS if f"`{key}`" not in text]
+    lines = DOCS.read_text().splitlines()
+    rows = {
+        key: f"| `{key}` | `{value}` | {KEYS[key].metadata['about']} |" for key, value, _ in show(Config())
+    }
+    assert rows.keys() == KEYS.keys()
+    assert not [row for row in rows.values() if row not in lines]
+    headings = [f"### `[{name}]` {section.__doc__}" for name, section in SECTIONS.items()]
+    assert [line for line in lines if line.startswith("### ")] == headings

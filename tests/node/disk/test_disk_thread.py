@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 
+from tests.node.disk.disk_listener import KeepingListener
 from tidemark.broker.effects import (
     AppendPfs,
     CommitTables,
@@ -51,20 +52,18 @@ class Recorder:
 
 def test_effects_are_carried_out_in_order_and_completions_reported_in_order() -> None:
     async def story() -> None:
-        worker = Recorder()
-        done: list[Stimulus] = []
-        timed: list[str] = []
-        disk = DiskThread(worker, done.extend, lambda _: None, lambda which, _: timed.append(which))
+        worker, listener = Recorder(), KeepingListener()
+        disk = DiskThread(worker, listener)
         worker.gate.clear()
         for ticket in range(50):
             disk.put((SyncLog(ticket), CommitTables(ticket)))
         worker.gate.set()
         await disk.reached()
-        assert done == [LogSynced(ticket) for ticket in range(50)]
+        assert listener.done == [LogSynced(ticket) for ticket in range(50)]
         await disk.stop()
         assert worker.seen[:2] == [SyncLog(0), CommitTables(0)]
         assert len(worker.seen) == 100
-        assert timed[:2] == ["log", "tables"]
+        assert listener.timed[:2] == ["log", "tables"]
         assert disk.busy_seconds == 0
 
     asyncio.run(story())
@@ -74,12 +73,12 @@ def test_what_waits_for_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(disk_thread, "RETRY_SECONDS", 0.001)
 
     async def story() -> None:
-        worker = Recorder()
+        worker, listener = Recorder(), KeepingListener()
         worker.is_waiting = True
-        reported = asyncio.Event()
-        disk = DiskThread(worker, lambda _: reported.set(), lambda _: None, lambda _, __: None)
+        disk = DiskThread(worker, listener)
         async with asyncio.timeout(10):
-            await reported.wait()
+            await listener.news.wait()
+        assert listener.done == [TablesCommitted(9)]
         await disk.stop()
 
     asyncio.run(story())
@@ -87,16 +86,15 @@ def test_what_waits_for_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_after_a_failure_nothing_more_is_carried_out_and_nobody_waits_for_ever() -> None:
     async def story() -> None:
-        worker = Recorder()
+        worker, listener = Recorder(), KeepingListener()
         worker.error = DiskFailedError("sync failed", path="x")
-        failures: list[BaseException] = []
-        disk = DiskThread(worker, lambda _: None, failures.append, lambda _, __: None)
+        disk = DiskThread(worker, listener)
         disk.put((SyncLog(1), SyncLog(2)))
         async with asyncio.timeout(10):
             await disk.reached()
             await disk.reached()
             await disk.stop()
-        assert failures == [worker.error]
+        assert listener.failures == [worker.error]
         assert worker.seen == [SyncLog(1)]
 
     asyncio.run(story())

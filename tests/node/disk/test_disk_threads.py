@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 
+from tests.node.disk.disk_listener import KeepingListener
 from tidemark.broker.effects import (
     AppendLease,
     AppendPfs,
@@ -49,18 +50,14 @@ class Slow:
 
 def test_a_commit_of_the_tables_keeps_no_publisher_waiting() -> None:
     async def story() -> None:
-        worker, done, synced = Slow(), list[Stimulus](), asyncio.Event()
-
-        def report(stimuli: list[Stimulus]) -> None:
-            done.extend(stimuli)
-            synced.set()
-
-        disks = DiskThreads(worker, report, lambda _: None, lambda _, __: None)
+        worker, listener = Slow(), KeepingListener()
+        done = listener.done
+        disks = DiskThreads(worker, listener)
         disks.put((CommitTables(1), AppendLease("p", 5), SyncLog(2), SyncPfs(3), SyncLog(4)))
         async with asyncio.timeout(10):
             while len(done) < 2:
-                synced.clear()
-                await synced.wait()
+                listener.news.clear()
+                await listener.news.wait()
         assert done == [LogSynced(2), LogSynced(4)]
         worker.gate.set()
         await disks.reached()
@@ -76,22 +73,18 @@ def test_a_commit_of_the_tables_keeps_no_publisher_waiting() -> None:
 
 def test_after_a_failure_of_the_log_the_other_thread_writes_nothing_more() -> None:
     async def story() -> None:
-        worker, failures = Slow(), list[BaseException]()
+        worker, listener = Slow(), KeepingListener()
         worker.error = DiskFailedError("sync failed", path="x")
-        failed = asyncio.Event()
-
-        def fail(error: BaseException) -> None:
-            failures.append(error)
-            failed.set()
-
-        disks = DiskThreads(worker, lambda _: None, fail, lambda _, __: None)
+        disks = DiskThreads(worker, listener)
         disks.put((CommitTables(1), SyncLog(2), CommitTables(3)))
         async with asyncio.timeout(10):
-            await failed.wait()
+            while not listener.failures:
+                listener.news.clear()
+                await listener.news.wait()
             worker.gate.set()
             await disks.reached()
             await disks.stop()
-        assert failures == [worker.error]
+        assert listener.failures == [worker.error]
         assert CommitTables(3) not in worker.seen
 
     asyncio.run(story())
@@ -101,7 +94,7 @@ def test_what_single_events_add_to_the_pfs_goes_together_and_before_all_that_com
     async def story() -> None:
         worker = Slow()
         worker.gate.set()
-        disks = DiskThreads(worker, lambda _: None, lambda _: None, lambda _, __: None)
+        disks = DiskThreads(worker, KeepingListener())
 
         def addition(tick: int, events: int = 1) -> AppendPfs:
             ticks = np.arange(tick, tick + events)

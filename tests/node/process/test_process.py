@@ -17,7 +17,7 @@ from tests.node.speech import Speaker, Stage, play
 from tests.ports import free_ports
 from tidemark.broker.effects import CommitTables, Effect, Stimulus
 from tidemark.errors import DiskFailedError
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.node import Node
 from tidemark.node.process import process as process_module
 from tidemark.node.process.process import DISK_FAILED, DONE, NOT_STARTED
@@ -59,7 +59,7 @@ async def connected(port: int) -> Speaker:
 def settings(tmp_path: Path, port: int) -> list[str]:
     given = {
         "storage.data_dir": str(tmp_path / "data"),
-        "broker.listen": str(SocketAddress("127.0.0.1", port)),
+        "broker.listen": str(HostPort("127.0.0.1", port)),
         "http.listen": "",
         "thresholds.silence": "50ms",
     }

@@ -11,15 +11,15 @@ import pytest
 
 from tidemark.broker.effects import RecoveredPubend
 from tidemark.errors import DiskFullError, UnknownFormatError
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.text import to_text
 from tidemark.node.topology.topology import BrokerPlacement, Bundle, Topology
 from tidemark.wire.frames import Overlay
 
-ONE = BrokerPlacement("b1", "b1", SocketAddress("127.0.0.1", 1), ("main",))
-TWO = BrokerPlacement("b2", "b2", SocketAddress("127.0.0.1", 2))
+ONE = BrokerPlacement("b1", "b1", HostPort("127.0.0.1", 1), ("main",))
+TWO = BrokerPlacement("b2", "b2", HostPort("127.0.0.1", 2))
 BOTH = Bundle("both", ("b2", "b1"))
 
 

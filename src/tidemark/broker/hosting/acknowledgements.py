@@ -1,6 +1,7 @@
 """Acknowledgements: what the durable subscribers of a host have consumed, and what may go because of that.
 
-Only what is on disk lets anything go: a token that the broker keeps must never point at what is gone.
+Only acknowledgements that are on disk let anything go: a token that the broker keeps must never point at
+events that are gone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class ReleaseListener(Protocol):
 
 
 class Acknowledgements:
-    """What one host's subscribers have acknowledged, saved and not."""
+    """What the subscribers of one host have acknowledged, saved and not."""
 
     def __init__(self, state: HostState, turn: Turn, listener: ReleaseListener) -> None:
         self._subscriptions = state.subscriptions
@@ -32,11 +33,11 @@ class Acknowledgements:
         self._turn = turn
         self._out = turn.out
         self._listener = listener
-        #: subscribers whose acknowledgements are not saved yet
+        #: ids of the subscribers with acknowledgements that are not saved yet
         self._unsaved: set[int] = set()
 
     def note(self, subscription: HostedSubscription) -> None:
-        """A subscriber has consumed more."""
+        """A subscriber has acknowledged more; a durable one's `released` is saved later."""
         if subscription.durable:
             self._unsaved.add(subscription.id)
         else:
@@ -49,12 +50,12 @@ class Acknowledgements:
             constream.held = None
 
     def save_all(self) -> None:
-        """Save whatever is not saved yet."""
+        """Save every acknowledgement that is not saved yet."""
         if self._unsaved:
             self.save(sorted(self._unsaved))
 
     def save(self, numbers: Iterable[int], done: Callable[[], None] = lambda: None) -> None:
-        """Save what these have acknowledged, all in one transaction; `done` once it is on disk."""
+        """Save what these subscribers acknowledged, in one transaction; call `done` once it is on disk."""
         for number in numbers:
             self._unsaved.discard(number)
             released = CheckpointToken(self._subscriptions[number].released)
@@ -63,7 +64,7 @@ class Acknowledgements:
         self._turn.tables.after(done)
 
     def saved(self, number: int, released: CheckpointToken) -> None:
-        """What a subscriber acknowledged is on disk: it may go, and with it what it wanted then."""
+        """What a subscriber acknowledged is on disk: from now on it holds nothing up to there."""
         subscription = self._subscriptions.get(number)
         if subscription is None:
             return
@@ -75,7 +76,7 @@ class Acknowledgements:
         self._listener.released(subscription)
 
     def chop(self) -> None:
-        """Nobody will ask the PFS for what everyone has released."""
+        """Let the PFS discard what every durable subscriber has released."""
         for pubend, constream in self._constreams.items():
             found = self.minima(pubend)
             if found is not None and constream.chopped < found[0] < TICK_MAX:
@@ -83,7 +84,10 @@ class Acknowledgements:
                 self._out.add(ChopPfs(pubend, found[0]))
 
     def minima(self, pubend: str) -> tuple[int, int] | None:
-        """(released, delivered) of this host; TICK_MAX when nobody is here, None when it is not known yet."""
+        """Return (released, delivered) of this host at a pubend.
+
+        Both are TICK_MAX if there are no subscribers; None while they are not known yet.
+        """
         if not self._subscriptions:
             return TICK_MAX, TICK_MAX
         constream = self._constreams[pubend]

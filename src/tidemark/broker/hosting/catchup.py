@@ -1,9 +1,9 @@
 """Catchup: the private stream of one subscriber that is behind the constream (DSN'03 4.1).
 
-The PFS says which ticks matched, so nothing is matched again; the events are taken from the window or asked
-for; what arrives is held until everything before it has. Where the PFS does not know, every event of the
-range is asked for and matched. What is L here the archive may still have: it is recalled before it is told as
-a gap. It ends where the constream is.
+The PFS says which ticks matched, so nothing is matched again. The events are taken from the window or asked
+for, and what arrives is held until everything before it has arrived. Where the PFS does not know, every event
+of the range is asked for and matched. The archive may still have what is L here: that is recalled before it
+is told as a gap. A catchup stream ends where it reaches the constream.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Mask = NDArray[np.bool_]
 
 #: Matches read from the PFS at once.
 CHUNK_EVENTS_MAX = 4_096
-#: Events asked for at once have about so many bytes, judged by those that came before.
+#: Bytes of the events asked for at once, about, judged by the events that came before.
 ASK_BYTES = 1 << 20
 ASK_EVENTS_MIN = 16
-#: Ranges asked for at once: beyond it neighbouring ticks are asked for with what lies between them.
+#: Ranges asked for at once; with more, neighbouring ticks are asked for with what lies between them.
 ASK_RANGES_MAX = 8
 #: Ticks asked for at once where every event has to be matched again: at first, at the least and at the most.
 SPAN_TICKS = 1_000_000
@@ -35,33 +35,37 @@ SPAN_TICKS_MAX = 3_600_000_000
 
 
 class Catchup:
-    """One subscriber, one pubend. `position` is told up to."""
+    """The catchup stream of one subscriber at one pubend; it has been told up to `position`."""
 
     def __init__(self, position: int) -> None:
         self.position = position
-        #: the PFS was asked from here on and has not answered yet
+        #: the PFS was asked for what lies beyond this tick; None once it has answered
         self.reads_from: int | None = None
-        #: the PFS has said all up to here, or that it does not know
+        #: the PFS has answered up to here, with matches or with not knowing
         self._scanned = position
-        #: matched ticks in `(position, scanned]`, none of them told yet, and which of their events are held
+        #: matched ticks in `(position, scanned]`, none of them told yet
         self._ticks: Ticks = NO_TICKS
+        #: have[i]: the event of ticks[i] is in `_held`
         self._have: Mask = np.zeros(0, np.bool_)
         self._held: list[EventBatch] = []
-        #: in `(position, scanned]`: to be matched again, L, and L for good: not in the archive either
+        #: ranges of `(position, scanned]` whose events have to be matched again
         self._unfiltered = RangeSet()
+        #: ranges of it that are L
         self._gone = RangeSet()
+        #: ranges of it that are L for good: the archive does not have them either
         self._given_up = RangeSet()
-        #: bytes of an event, as far as has been seen
+        #: bytes of an event, judged by the last batch
         self._average = ASK_BYTES // CHUNK_EVENTS_MAX
+        #: ticks to ask for at once where events have to be matched again
         self._span = SPAN_TICKS
 
     @property
     def needs_read(self) -> bool:
-        """All that the PFS said has been told: it has to be asked on."""
+        """Whether everything that the PFS answered has been told, so that it has to be asked for more."""
         return self.reads_from is None and self.position >= self._scanned
 
     def matched(self, upto: int, ticks: Ticks, unknown: Range | None) -> None:
-        """The PFS: up to `upto` exactly `ticks` matched; `unknown` comes next and has to be matched again."""
+        """The PFS answers: up to `upto` exactly `ticks` matched; `unknown` has to be matched again."""
         self.reads_from = None
         if upto > self._scanned:
             self._insert(ticks[ticks > self._scanned])
@@ -71,7 +75,7 @@ class Catchup:
             self._scanned = unknown[1]
 
     def missing(self) -> list[Range]:
-        """What to ask for next, in few ranges."""
+        """Return what to ask for next, in few ranges."""
         events = max(ASK_EVENTS_MIN, ASK_BYTES // self._average)
         lacking = self._ticks[~self._have][:events]
         if not self._unfiltered:
@@ -88,7 +92,7 @@ class Catchup:
         damaged: Sequence[Range],
         chosen: Callable[[EventBatch], Mask],
     ) -> None:
-        """Events in `(base, upto]`; a matched tick that is not among them is not there any more.
+        """Events of `(base, upto]` have arrived; a matched tick that is not among them has expired meanwhile.
 
         `chosen` matches events again where the PFS does not know.
         """
@@ -137,10 +141,10 @@ class Catchup:
     def recalled(
         self, base: int, upto: int, batch: EventBatch | None, gone: Sequence[Range], *, for_good: bool
     ) -> None:
-        """All there is for the subscriber in `(base, upto]`, whatever was known of it before.
+        """Take everything there is for the subscriber in `(base, upto]`, in place of what was known of it.
 
-        Of what is `gone` nobody knows more, if `for_good`; otherwise the archive may. What has been told
-        meanwhile - there was nothing, or it came another way - stays told.
+        What is `gone` is L, and with `for_good` the archive does not have it either. What the subscriber has
+        been told meanwhile - silence, or events that came another way - is left out.
         """
         assert base <= self._scanned
         base = max(base, self.position)
@@ -166,7 +170,7 @@ class Catchup:
             self._insert(batch.ticks, have=True)
 
     def ready(self, credit: int) -> tuple[int, EventBatch | None] | None:
-        """What can be told next: up to which tick, and the events; None when nothing can."""
+        """Return what can be told next, as a tick and the events up to it, if any; None if nothing can."""
         upto = self._scanned
         for ranges in (self._unfiltered, self._gone):
             if ranges:
@@ -187,7 +191,7 @@ class Catchup:
         return upto, whole
 
     def gap(self, lost: int) -> int | None:
-        """Up to where what comes next is L, if it is; `lost` and below is."""
+        """Return the end of the gap that comes next; None if something else does. All up to `lost` is L."""
         if lost > self.position:
             self._lose(self.position, lost)
         if not self._gone:
@@ -202,11 +206,11 @@ class Catchup:
 
     @property
     def is_given_up(self) -> bool:
-        """What comes next is L for good."""
+        """Whether what comes next is L for good."""
         return self._given_up.contains(self.position + 1)
 
     def skip(self, upto: int) -> None:
-        """Told up to `upto` without events: a gap."""
+        """The subscriber has been told of a gap up to `upto`."""
         self.position = max(self.position, upto)
         self._scanned = max(self._scanned, upto)
         for ranges in (self._gone, self._given_up, self._unfiltered):
@@ -215,7 +219,7 @@ class Catchup:
         self._held = [each for each in self._held if each.ticks[-1] > upto]
 
     def _lose(self, base: int, upto: int) -> None:
-        """`(base, upto]` is L: a gap, where something matched, or may have, that is not held."""
+        """`(base, upto]` is L: it becomes a gap where something matched, or may have, and is not held."""
         base, upto = max(base, self.position), min(upto, self._scanned)
         if upto <= base:
             return
@@ -228,7 +232,7 @@ class Catchup:
         self._keep(~inside | self._have)
         held = self._ticks[(self._ticks > base) & (self._ticks <= upto)]
         for first, last in holes:
-            # One gap from hole to hole, broken only by what is held.
+            # One gap covers all holes up to the next event that is held.
             nexts = held[held > first]
             self._gone.add(first, max(last, min(upto, int(nexts[0]) - 1 if len(nexts) else upto)))
 
@@ -252,7 +256,7 @@ class Catchup:
         self._ticks, self._have = self._ticks[rows], self._have[rows]
 
     def _split(self, upto: int) -> Iterator[EventBatch]:
-        """Held rows up to `upto`, which are then no longer held."""
+        """Yield the held rows up to `upto`, and hold them no longer."""
         later: list[EventBatch] = []
         for batch in self._held:
             if batch.ticks[0] > upto:
@@ -267,7 +271,7 @@ class Catchup:
 
 
 def _ranges(ticks: Ticks) -> list[Range]:
-    """Ranges that hold these ticks, at most ASK_RANGES_MAX: cut where the gaps between them are widest."""
+    """Return at most ASK_RANGES_MAX ranges that hold these ticks, cut where the ticks are furthest apart."""
     if not len(ticks):
         return []
     steps = ticks[1:] - ticks[:-1]

@@ -1,9 +1,9 @@
 """CatchupStreams: the subscribers of a host that are behind the constream, and how they catch up.
 
-Each has a catchup stream per pubend. The PFS says what matched, the window or the pubend has the events; what
-the subscriber wants of before its time here is fetched from the pubend's log, and what pubends have let go is
-recalled from the archive. Nothing is told twice or left out: a catchup stream is told of in order, and ends
-where the constream is.
+Each of them has a catchup stream per pubend. The PFS says what matched, and the window or the pubend has the
+events. What lies before this host knew the subscriber is fetched from the pubend's log, and what pubends have
+let go is recalled from the archive. Nothing is told twice or left out: a catchup stream is told in order, and
+ends where it reaches the constream.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CatchupStreams:
         *,
         recall: bool,
     ) -> None:
-        """`recall`: there is an archive, which may have what pubends have let go."""
+        """`recall`: there is an archive that may have what pubends have let go."""
         self._subscriptions = state.subscriptions
         self._constreams = state.constreams
         self._audience = state.audience
@@ -52,21 +52,21 @@ class CatchupStreams:
         self._counters = turn.counters
         self._recall = recall
         self.recalls = Recalls(turn, self)
-        #: (pubend, subscriber) -> how to give up what is being fetched for it
+        #: (pubend, subscriber) -> a function that gives up what is being fetched for it
         self._fetches: dict[tuple[str, int], Callable[[], None]] = {}
-        #: (pubend, subscriber) that have to be looked at before the stimulus is done with
+        #: (pubend, subscriber) whose catchup stream may be able to go on; `settle` takes them one by one
         self._calls: dict[tuple[str, int], None] = {}
 
     # Coming and going.
 
     def begin(self, pubend: str, number: int, told: int) -> None:
-        """A subscriber is behind: from `told` on it catches up."""
+        """A subscriber is behind the constream: it catches up from `told` on."""
         self._counters["catchups"] += 1
         self._constreams[pubend].catchups[number] = Catchup(told)
         self.call(pubend, number)
 
     def end(self, pubend: str, number: int) -> None:
-        """A subscriber does not catch up any more: nobody waits for what was asked for it."""
+        """A subscriber does not catch up any more: give up what was asked for it."""
         if self._constreams[pubend].catchups.pop(number, None) is not None:
             self.recalls.end(pubend, number)
             fetch = self._fetches.pop((pubend, number), None)
@@ -74,17 +74,17 @@ class CatchupStreams:
                 fetch()
 
     def call(self, pubend: str, number: int) -> None:
-        """Something may have changed for a subscriber, if it catches up."""
+        """The catchup stream of a subscriber, if it has one, may be able to go on."""
         if number in self._constreams[pubend].catchups:
             self._calls[pubend, number] = None
 
     def call_all(self, pubend: str) -> None:
-        """Something may have changed for all who catch up."""
+        """All catchup streams of a pubend may be able to go on."""
         for number in self._constreams[pubend].catchups:
             self._calls[pubend, number] = None
 
     def settle(self) -> bool:
-        """Do one thing that the stimulus has made possible; False when there is none."""
+        """Let one catchup stream go on that may be able to; return False if there is none."""
         if not self._calls:
             return False
         pubend, number = next(iter(self._calls))
@@ -98,17 +98,17 @@ class CatchupStreams:
     # What arrives.
 
     def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
-        """Something that was asked for arrived."""
+        """An answer of the stream arrived: give it to every catchup stream of the pubend."""
         cuts = Cuts(batch) if batch is not None and batch.count else None
         for number, catchup in self._constreams[pubend].catchups.items():
             catchup.arrived(base, upto, cuts, damaged, partial(self._chosen, pubend, number))
             self._calls[pubend, number] = None
 
     def read(self, answer: PfsRead) -> None:
-        """The PFS said which ticks a subscriber matched."""
+        """The PFS has answered which ticks matched a subscriber."""
         catchup = self._constreams[answer.pubend].catchups.get(answer.subscriber)
         if catchup is None or catchup.reads_from != answer.base:
-            return  # for a catchup stream of a former connection, which began elsewhere
+            return  # for a catchup stream of a former connection, which began at another tick
         self._counters["refilters"] += answer.unknown is not None
         catchup.matched(answer.upto, answer.ticks, answer.unknown)
         self._calls[answer.pubend, answer.subscriber] = None
@@ -129,7 +129,7 @@ class CatchupStreams:
             self._delivery.gap(pubend, subscription, gap)
         known = subscription.known.get(pubend)
         if known is None or (pubend, subscription.id) in self._fetches:
-            return  # nobody can say yet what it lacks, or it is on its way
+            return  # it is not known yet what the subscriber lacks, or that is on its way
         if constream.delivered is not None and catchup.position >= max(constream.delivered, known):
             self._counters["switchovers"] += 1
             self.end(pubend, subscription.id)
@@ -145,22 +145,25 @@ class CatchupStreams:
     def _tell_late(
         self, pubend: str, subscription: HostedSubscription, upto: int, batch: EventBatch | None
     ) -> None:
-        """What a catchup stream has ready, but for what is not valid any more."""
+        """Tell a subscriber what its catchup stream has ready, without events whose validity has passed."""
         alive = unexpired(batch, self._turn.wall) if batch is not None else None
         if batch is not None:
             self._counters["events_expired"] += batch.count - (alive.count if alive is not None else 0)
             self.recalls.told(pubend, subscription.id, len(batch.body))
         self._delivery.tell(subscription, pubend, subscription.told[pubend], upto, alive)
 
-    # What lies before: not in the PFS here, or not at the pubend any more.
+    # Ranges that are not in the PFS here, or not at the pubend any more.
 
     def _reach_back(
         self, pubend: str, subscription: HostedSubscription, catchup: Catchup, known: int, gap: int | None
     ) -> None:
-        """Ask for what no stream has: what is L up to `gap`, what was left out before it was known here."""
+        """Ask for what no stream has.
+
+        That is what is L up to `gap`, of the archive, or else what lies before `known`, of the pubend's log.
+        """
         base, lost = catchup.position, self._constreams[pubend].stream.window.knowledge.lost
         if self._recall and base < lost:
-            # All of that is L, however little of it the PFS has said yet: one recall, not one for each piece.
+            # All up to `lost` is L, however little the PFS has read yet: one recall, not one for each piece.
             gap = lost if gap is None else max(gap, lost)
         upto = known if gap is None else gap
         lines = subscription.lines(pubend, base, upto)
@@ -176,7 +179,7 @@ class CatchupStreams:
             )
 
     def _fetched(self, number: int, frame: Fetched) -> None:
-        """Something of before is there."""
+        """The pubend's log has answered with a part of what lies before this host knew the subscriber."""
         del self._fetches[frame.pubend, number]
         lost = min(frame.lost, frame.upto)
         if lost > frame.base and self._recall:
@@ -205,13 +208,13 @@ class CatchupStreams:
         *,
         for_good: bool = False,
     ) -> None:
-        """All there is for a subscriber in `(base, upto]`; what is `gone`, perhaps for good, is a gap."""
+        """Take all there is for a subscriber in `(base, upto]`; what is `gone`, maybe for good, is a gap."""
         catchup = self._constreams[pubend].catchups[number]
         catchup.recalled(base, upto, batch, gone, for_good=for_good)
         self._calls[pubend, number] = None
 
     def _fetch(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
-        """Take what is missing from the window, in pieces that all who are there share, or ask for it."""
+        """Take what is missing from the window, in pieces that other subscribers share, or ask for it."""
         missing = catchup.missing()
         if not missing:
             return
@@ -225,7 +228,7 @@ class CatchupStreams:
         self._calls[pubend, subscription.id] = None
 
     def _chosen(self, pubend: str, number: int, batch: EventBatch) -> Bools:
-        """chosen[row]: what the subscriber wanted at the event's tick is true of it."""
+        """Return chosen[row]: the event satisfies the selector that was in force for the subscriber then."""
         chosen = np.zeros(batch.count, np.bool_)
         base, upto = int(batch.ticks[0]) - 1, int(batch.ticks[-1])
         for period, first, last in self._subscriptions[number].in_force(pubend, base, upto):

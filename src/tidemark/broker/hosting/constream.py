@@ -1,8 +1,8 @@
 """Constream: the one consolidated stream of a pubend that feeds every live subscriber (DSN'03 4.1).
 
-Owns latest_delivered and who is in force: it moves up to the doubt horizon, stops wherever somebody starts
-or a changed selector comes into force, and says of each piece which rows matched which subscriber.
-Never passes an event whose schema is not known yet.
+Owns latest_delivered and which selectors are in force. A constream moves up to the doubt horizon, stops
+wherever a subscriber starts or a changed selector comes into force, and finds for each piece which rows
+matched which subscriber. It never passes an event whose schema is not known yet.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
 
 Subscribers = NDArray[np.uint32]
-#: Whom so few members speak for is remembered, for so many different sets of them.
+#: For sets of at most so many members the subscribers they stand for are remembered.
 FEW_MEMBERS = 16
+#: Sets of members for which that is remembered.
 FOUND_MAX = 1_024
 
 
 class ActiveSelectors:
-    """Which member speaks for which subscriber at one pubend; a member that is not in force for none."""
+    """Which member of the audience stands for which subscriber at one pubend; 0 for a member not in force."""
 
     def __init__(self) -> None:
-        #: of[member] is the subscriber, durable[member] too unless it is not durable; 0 is nobody
+        #: of[member]: the subscriber's id, or 0 where the member is not in force.
         self.of: Subscribers = np.zeros(64, np.uint32)
+        #: durable[member]: the subscriber's id, or 0 where it is not durable or not in force.
         self.durable: Subscribers = np.zeros(64, np.uint32)
-        #: what was found for few members, since the last change
+        #: results of `chosen` for few members, since the last change
         self._found: dict[tuple[bool, bytes], Subscribers] = {}
 
     def set(self, member: int, subscriber: int, *, durable: bool) -> None:
-        """From here on the member speaks for the subscriber."""
+        """The member's selector is in force for the subscriber from here on."""
         while member >= len(self.of):
             self.of = np.concatenate((self.of, np.zeros_like(self.of)))
             self.durable = np.concatenate((self.durable, np.zeros_like(self.durable)))
@@ -45,13 +47,13 @@ class ActiveSelectors:
         self._found.clear()
 
     def clear(self, member: int) -> None:
-        """The member speaks for nobody."""
+        """The member's selector is not in force any more."""
         if member < len(self.of):
             self.of[member] = self.durable[member] = 0
             self._found.clear()
 
     def chosen(self, members: Members, *, durable: bool = False) -> Subscribers:
-        """The subscribers that these members speak for: all, or, sorted, those that are durable."""
+        """Return the subscribers that these members stand for: all, or only the durable ones, sorted."""
         if len(members) > FEW_MEMBERS:
             return self._choose(members, durable)
         key = durable, members.tobytes()
@@ -71,13 +73,13 @@ class ActiveSelectors:
 
 @dataclass(frozen=True, slots=True)
 class MatchedPiece:
-    """What the constream delivers at once: `(base, upto]`, its events, and whom which rows matched."""
+    """What the constream delivers at once: `(base, upto]`, its events, and which rows matched whom."""
 
     base: int
     upto: int
     batch: EventBatch | None
     matches: list[tuple[Rows, Members]]
-    #: events that are not among them because their validity has passed
+    #: the number of events that were left out because their validity has passed
     expired: int = 0
 
 
@@ -86,48 +88,48 @@ class Constream:
     """The consolidated stream of one pubend."""
 
     stream: Stream
-    #: latest_delivered: everything at or below has gone to all live subscribers; None before the first
+    #: latest_delivered: everything at or below has gone to all live subscribers; None without subscribers
     delivered: int | None = None
-    #: the part of it that the PFS has on disk
+    #: the part of `delivered` that the PFS has on disk
     synced: int | None = None
-    #: the last event that was delivered or found silent: who has been told less is told of silence
+    #: the tick of the last event that was delivered; a subscriber told less is told of silence up to there
     last_event: int = TICK_MIN
-    #: members that are not in force here yet and wait for knowledge that accounts for them -> the end of the
-    #: knowledge that came meanwhile and does not
+    #: member that is not in force here yet and waits for knowledge that is complete for it -> the end of the
+    #: knowledge that has come meanwhile and is not
     waiting: dict[int, int] = field(default_factory=dict)
-    #: member -> the tick from which silence accounts for it, until the constream gets there
+    #: member -> the tick from which on knowledge is complete for it, until the constream gets there
     starting: dict[int, int] = field(default_factory=dict)
-    #: changes that have come into force here and are not on disk yet: nothing moves before they are
+    #: the number of changed selectors that are in force here and not on disk yet: nothing moves before
     changing: int = 0
     active: ActiveSelectors = field(default_factory=ActiveSelectors)
-    #: subscriber -> its private stream while it is behind
+    #: subscriber -> its catchup stream while it is behind
     catchups: dict[int, Catchup] = field(default_factory=dict)
-    #: the least that any durable subscriber has released, None when it has to be found again
+    #: the least that any durable subscriber has released on disk; None if that has to be computed again
     held: int | None = None
-    #: the PFS was told to let go up to here
+    #: the PFS was told to discard everything up to here
     chopped: int = TICK_MIN
 
     def begin(self, tick: int) -> None:
-        """The first subscriber is here: the stream goes on from `tick`."""
+        """The first subscriber of the host has come: delivery begins beyond `tick`."""
         self.delivered = self.synced = tick
         self.stream.position = max(self.stream.position, tick)
         self.stream.window.raise_floor(tick)
 
     def end(self) -> None:
-        """The last subscriber has gone."""
+        """The last subscriber of the host has gone."""
         self.delivered = self.synced = self.held = None
 
     def forget(self, member: int) -> None:
-        """A member is gone."""
+        """A member has left the audience."""
         self.waiting.pop(member, None)
         self.starting.pop(member, None)
         self.active.clear(member)
 
     def expected(self, tag: int, base: int, upto: int, versions: dict[int, int]) -> None:
-        """Knowledge of `(base, upto]` accounts for interest up to `tag`: who waited for that may start there.
+        """Knowledge of `(base, upto]` is complete for interest version `tag`: members it includes may start.
 
-        Not before the end of what came earlier and does not account for it, though: of two frames the one
-        with the later ticks may have been sent, and things left out of it, first.
+        They start not before the end of knowledge that came earlier and is not complete for them: of two
+        frames, the one with the later ticks may have been sent first, with events left out.
         """
         for member in sorted(self.waiting):
             if tag >= versions[member]:
@@ -136,7 +138,7 @@ class Constream:
                 self.waiting[member] = max(self.waiting[member], upto)
 
     def next_stop(self) -> int | None:
-        """How far it can move now; None when it cannot."""
+        """Return the tick up to which the constream can move now; None if it cannot."""
         if self.delivered is None or self.changing:
             return None
         horizon = self.stream.window.knowledge.horizon(self.delivered)
@@ -147,7 +149,7 @@ class Constream:
         return self.stream.window.reach(self.delivered, upto)
 
     def gap(self, upto: int) -> int | None:
-        """Where a gap ends that begins here, if there is one; `upto` is the next stop."""
+        """Return the end of the gap that begins at `delivered`, at most `upto`; None if there is no gap."""
         assert self.delivered is not None
         window = self.stream.window
         if window.knowledge.lost > self.delivered:
@@ -156,7 +158,7 @@ class Constream:
         return damaged[0][1] if damaged and damaged[0][0] == self.delivered else None
 
     def piece(self, upto: int, audience: Audience, wall: int) -> MatchedPiece | None:
-        """The next piece, at most up to `upto`; None while the schema of its first event is not known."""
+        """Return the next piece, at most up to `upto`; None while its first event's schema is unknown."""
         assert self.delivered is not None
         damaged = self.stream.window.damaged.parts(self.delivered, upto)
         if damaged:

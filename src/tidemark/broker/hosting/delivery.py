@@ -1,4 +1,4 @@
-"""Delivery: what a subscriber is told, and what that costs it."""
+"""Delivery: the frames that go to subscribers, and the credit that they cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidemark.wire.frames import ClientFrame, Deliver, Gap, Subscribed
 
 
 class Delivery:
-    """Speaks to the subscribers of one host, and notes what each has been told."""
+    """Sends frames to the subscribers of one host, and notes how far each has been told."""
 
     def __init__(self, turn: Turn) -> None:
         self._out = turn.out
@@ -19,7 +19,7 @@ class Delivery:
     def tell(
         self, subscription: HostedSubscription, pubend: str, base: int, upto: int, batch: EventBatch | None
     ) -> None:
-        """All there is for it in `(base, upto]`."""
+        """Tell a subscriber everything there is for it in `(base, upto]`; a `batch` of None is silence."""
         if batch is not None:
             subscription.credit -= len(batch.body)
             self._counters["events_delivered"] += batch.count
@@ -29,7 +29,7 @@ class Delivery:
         self.say(subscription, Deliver(subscription.name, pubend, base, upto, batch))
 
     def gap(self, pubend: str, subscription: HostedSubscription, upto: int) -> None:
-        """What lies between what it was told last and `upto` is gone."""
+        """Tell a subscriber of a gap from where it was told last up to `upto`; nothing if that is empty."""
         told = subscription.told[pubend]
         if upto > told:
             self._counters["gaps_told"] += 1
@@ -37,11 +37,11 @@ class Delivery:
             self.say(subscription, Gap(subscription.name, pubend, told, upto))
 
     def registered(self, subscription: HostedSubscription) -> None:
-        """It is registered, has consumed this, and what it wants holds from there."""
+        """Tell a subscriber that it is registered, where it goes on, and since when its selector holds."""
         frame = Subscribed(subscription.name, subscription.token(), subscription.since)
         self.say(subscription, frame)
 
     def say(self, subscription: HostedSubscription, frame: ClientFrame) -> None:
-        """Over the connection it has."""
+        """Send a frame over the subscriber's connection, which it must have."""
         assert subscription.client is not None
         self._out.add(SendClient(subscription.client, frame))

@@ -1,15 +1,16 @@
 """Handover: which broker hosts a durable subscription, when its subscriber goes from one to another.
 
-A subscriber shows its name, its selector and its token to any broker. That one takes the subscription over
-and claims it, under an epoch that is higher than any it has heard of; the claim spreads through the overlay.
-The broker that had it ends its connection at once, but goes on holding what the subscriber has not consumed,
-and lets the subscription go only when the claim is settled: when every pubend has heard that the new host
-holds it. A broker that was away is told when it comes back. So at every moment somebody holds, and in the end
-only one.
+A subscriber presents its name, its selector and its token to any broker. That broker takes the subscription
+over and claims it, under an epoch that is higher than any it has heard of; the claim spreads through the
+overlay. The broker that had the subscription ends its connection at once, but goes on holding what the
+subscriber has not consumed. It drops the subscription only when the claim is settled, which is when every
+pubend has heard that the new host holds for the subscriber. A broker that was away is told when it comes
+back. So at every moment at least one broker holds, and in the end only one.
 
-Of two claims the one of the higher epoch counts, and whoever tells of a lower one is told of it. An epoch is
-the time of day at which the subscriber came, by its own clock, so that the later connection wins also among
-brokers that could not hear of each other; with several clocks it may be the earlier one, but never two.
+Of two claims the one of the higher epoch counts, and a neighbour that tells of a lower one is told the higher
+one. An epoch is the time of day at which the subscriber came, by the subscriber's clock, so that the later
+connection wins also among brokers that could not hear of each other. With several clocks the earlier
+connection may win, but never both.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Claim
 
-#: Claims that are remembered to tell those who were away; the oldest go first.
+#: Claims that are remembered, for neighbours that were away; the oldest are forgotten first.
 CLAIMS_MAX = 65_536
 #: The host of a subscription that has ended.
 NOBODY = ""
@@ -35,16 +36,16 @@ class MovingSubscriptions(Protocol):
     """What the broker does with a subscription that moves; `Sessions` is the implementation."""
 
     def find(self, name: str) -> HostedSubscription | None:
-        """The durable subscription of this name here."""
+        """Return the subscription of this name; None if it is not here."""
 
     def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
-        """Put it on disk, with its epoch."""
+        """Put a subscription on disk, with its epoch, then call `done`."""
 
     def fence(self, subscription: HostedSubscription, broker: str) -> None:
-        """End its connection, if it has one: it is at another broker now."""
+        """End the subscription's connection, if it has one: the subscriber is at another broker now."""
 
     def remove(self, subscription: HostedSubscription) -> None:
-        """Let it go: another broker holds it, or it has ended."""
+        """Drop a subscription: another broker holds it, or it has ended."""
 
 
 class Holds(Protocol):
@@ -71,31 +72,31 @@ class Handover:
         self._subscriptions = subscriptions
         self._holds = holds
         self._neighbourhood = neighbourhood
-        #: name -> the newest claim
+        #: name of a subscription -> the newest claim of it
         self._claims: OrderedDict[str, Claim] = OrderedDict()
 
     # Here.
 
     def next_epoch(self, name: str, wall: int) -> int:
-        """An epoch for a subscription that comes here: higher than any that was heard of."""
+        """Return an epoch for a subscription that comes here: higher than any this broker has heard of."""
         known = self._claims.get(name)
         return max(wall, known.epoch + 1 if known is not None else 1)
 
     def claim(self, subscription: HostedSubscription) -> None:
-        """The subscription is on disk here, under its epoch: tell everyone, and settle it."""
+        """The subscription is on disk here, under its epoch: claim it, and settle that once it is held."""
         subscription.moved_to = None
         self._counters["claims"] += 1
         self._spread(Claim(subscription.name, subscription.epoch, self._me, False))
         self._holds.hold(subscription, partial(self._settle, subscription, subscription.epoch))
 
     def ended(self, subscription: HostedSubscription) -> None:
-        """The subscription has ended here for good; who may still have it from before is told."""
+        """The subscription has ended here for good; brokers that may still have it from before are told."""
         known = self._claims.get(subscription.name)
         if known is not None and subscription.moved_to is None:
             self._spread(Claim(subscription.name, max(known.epoch, subscription.epoch) + 1, NOBODY, True))
 
     def _settle(self, subscription: HostedSubscription, epoch: int) -> None:
-        """Every pubend has heard that it is held here."""
+        """Every pubend has heard that this broker holds for the subscriber: settle the claim."""
         if self._is_mine(subscription, epoch):
             self._spread(Claim(subscription.name, epoch, self._me, True))
 
@@ -131,15 +132,15 @@ class Handover:
             self._yield(mine, claim)
 
     def tell_all(self, peer: str) -> None:
-        """A neighbour is there: it may have been away."""
+        """A neighbour has come up, and may have been away: tell it every claim."""
         for claim in self._claims.values():
             self._out.add(SendPeer(peer, claim))
 
     def _yield(self, mine: HostedSubscription, claim: Claim) -> None:
-        """Another broker claims it, under a higher epoch."""
+        """Another broker claims a subscription that is here, under a higher epoch."""
         is_here = mine.client is not None and mine.moved_to is None
         if is_here and mine.connected_at > claim.epoch:
-            # It came here after that, while the brokers could not hear of each other.
+            # The subscriber came here after that, while the brokers could not hear of each other.
             self._claim_anew(mine, claim.epoch + 1)
             return
         mine.moved_to = claim.broker

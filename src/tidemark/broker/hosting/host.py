@@ -1,9 +1,9 @@
-"""Host: the subscribers of one broker (DSN'03 4, DESIGN 8).
+"""Host: the subscribers of one broker (DSN'03 4; docs/architecture.md).
 
 For each pubend one constream feeds every subscriber that is not catching up: in order, and only up to the
-doubt horizon. What matched whom goes to the PFS; a durable subscriber that returns, or is too slow, gets what
-it missed through a catchup stream of its own, and joins the constream again at a tick, with neither hole nor
-overlap: both move only here, one stimulus at a time, in `settle`.
+doubt horizon. Which events matched which durable subscribers goes to the PFS. A durable subscriber that
+returns, or is too slow, gets what it missed through a catchup stream of its own, and joins the constream
+again at a tick, with neither hole nor overlap: both kinds of stream move only in `settle`.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class HostPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SavedSubscription:
-    """A durable subscription as the tables have it."""
+    """A durable subscription as the tables keep it."""
 
     id: int
     name: str
     #: every selector that it may still need, oldest first; never empty
     history: tuple[SelectorSince, ...]
     released: Mapping[str, int]
-    #: the PFS knows what matched it beyond this; None when that is all it ever wanted
+    #: the PFS knows what matched the subscriber beyond this; None if that is since its first selector holds
     known: Mapping[str, int] | None = None
     epoch: int = 0
     made_at: int = 0
@@ -70,7 +70,7 @@ class StartPermission(Protocol):
 
 
 class Host:
-    """All subscribers of a broker: their streams. Who they are and what they ask for is the Sessions's."""
+    """All subscribers of a broker and the streams that feed them; `Sessions` has their connections."""
 
     def __init__(
         self,
@@ -93,20 +93,20 @@ class Host:
         #: shared with this host's parts; see `HostState`
         self.constreams = state.constreams
         self.subscriptions = state.subscriptions
-        #: member -> the subscriber it belongs to and what it wants
+        #: member of the audience -> the subscriber and the selector that it stands for
         self._members: dict[int, tuple[HostedSubscription, SelectorPeriod]] = {}
-        #: member -> the version of interest here that asks for it
+        #: member -> the interest version of this broker that first asks for it. Constreams read it
         self._versions: dict[int, int] = {}
         self._next_member = 1
         self._match_log = MatchLog(turn)
-        #: pubends that have to be looked at before the stimulus is done with
+        #: pubends whose constream may be able to move; `settle` takes them one by one
         self._dirty_pubends: dict[str, None] = {}
         self.acknowledgements = Acknowledgements(state, turn, self)
         self._delivery = Delivery(turn)
         self.catchup_streams = CatchupStreams(state, self._delivery, fetching, turn, recall=policy.recall)
         self._saved_at = self._silence_at = 0
 
-    # Who is here.
+    # Subscribers come and go.
 
     def recover(
         self,
@@ -116,7 +116,7 @@ class Host:
     ) -> None:
         """After a crash: durable subscriptions from the tables, latest_delivered from the PFS.
 
-        `last` is the last event of each pubend of which that is known here.
+        `last` is the tick of the last event of each pubend hosted here.
         """
         for each in subscriptions:
             periods = [
@@ -131,7 +131,7 @@ class Host:
             for period in periods:
                 self._add_period(subscription, period)
         for pubend, constream in self.constreams.items():
-            # Without a PFS - it was never synced - all since the first start here is matched again.
+            # If the PFS was never synced, everything since the first start here is matched again.
             started = [each for each in self.subscriptions.values() if pubend in each.known]
             starts = [max(each.known[pubend], each.starts[pubend]) for each in started]
             tick = delivered.get(pubend, min(starts, default=None)) if self.subscriptions else None
@@ -145,11 +145,11 @@ class Host:
         stream.listener = self
         self.constreams[pubend] = Constream(stream)
         for subscription in self.subscriptions.values():
-            # What it wanted before the last change never was in force there.
+            # Only the current selector can come into force there.
             self.constreams[pubend].waiting[subscription.current.member] = TICK_MIN
 
     def part(self, pubend: str) -> None:
-        """A pubend is no more; what was acknowledged of it stays as it is."""
+        """A pubend is not in the layout any more; what was acknowledged of it stays in the tokens."""
         for number in list(self.constreams[pubend].catchups):
             self.catchup_streams.end(pubend, number)
         del self.constreams[pubend]
@@ -160,23 +160,23 @@ class Host:
     def enter(
         self, subscription: HostedSubscription, period: SelectorPeriod, token: CheckpointToken | None = None
     ) -> None:
-        """A new subscriber; with a token it comes from elsewhere, or wants what was before its time."""
+        """A new subscriber. With a token it comes from another broker, or wants events of before."""
         if token:
             self._counters["taken_over"] += 1
             since = {pubend: tick for pubend, tick in token.items() if pubend in self.constreams}
             subscription.released = dict(since)
-            period.since, period.kept = dict(since), set(since)  # it is told once that is on disk
+            period.since, period.kept = dict(since), set(since)  # the subscriber is told once that is on disk
         self.subscriptions[subscription.id] = subscription
         self._add_period(subscription, period)
         self._interests.note_change()
 
     def change(self, subscription: HostedSubscription, period: SelectorPeriod) -> None:
-        """A subscriber wants something else."""
+        """A subscriber has changed its selector."""
         self._add_period(subscription, period)
         self._interests.note_change()
 
     def _add_period(self, subscription: HostedSubscription, period: SelectorPeriod) -> None:
-        """A subscriber wants something, from a tick on that each pubend gives."""
+        """Add a selector of a subscriber; at each pubend it holds from a tick that the stream gives."""
         period.member = self._next_member
         self._next_member += 1
         subscription.periods.append(period)
@@ -186,7 +186,7 @@ class Host:
         self._audience.add(period.member, period.wanted.pattern, period.wanted.selector)
         for pubend, constream in self.constreams.items():
             if pubend in period.since and pubend in subscription.known:
-                # Recovered: the constream comes by again.
+                # The selector was recovered: it comes into force where the constream passes that tick again.
                 tick = max(period.since[pubend], subscription.known[pubend])
                 constream.starting[period.member] = tick
                 self._dirty_pubends[pubend] = None
@@ -209,7 +209,7 @@ class Host:
         self._interests.note_change()
 
     def released(self, subscription: HostedSubscription) -> None:
-        """What it wanted before a change is not needed once nothing of that time is left to be told."""
+        """Forget the subscriber's oldest selector once everything of its time is acknowledged on disk."""
         outlived = subscription.outlived(list(self.constreams))
         if outlived is not None:
             subscription.periods.remove(outlived)
@@ -225,7 +225,7 @@ class Host:
             constream.forget(period.member)
 
     def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
-        """Put a subscription, with all it wants, into the tables; `done` once it is on disk."""
+        """Put a subscription, with all its selectors, into the tables; call `done` once it is on disk."""
         known = CheckpointToken(subscription.known)
         self._out.add(
             SaveSubscription(
@@ -252,7 +252,7 @@ class Host:
     def connect(
         self, subscription: HostedSubscription, client: int, credit: int, token: CheckpointToken
     ) -> None:
-        """A subscriber is there and has consumed what `token` says; it goes on from there."""
+        """A subscriber has connected and has consumed up to `token`; it goes on from there."""
         self.disconnect(subscription)
         subscription.client = client
         subscription.credit = credit
@@ -261,7 +261,8 @@ class Host:
                 subscription.told[pubend] = token.get(pubend, start)
         self._delivery.registered(subscription)
         for pubend in list(subscription.told):
-            # What it wanted before, it has acknowledged once, and nobody remembers what that was.
+            # The selector for earlier ticks was discarded once they were acknowledged, so the subscriber is
+            # told of a gap.
             self._delivery.gap(pubend, subscription, subscription.starts[pubend])
             self._go_on(pubend, subscription)
 
@@ -272,50 +273,50 @@ class Host:
             self.catchup_streams.end(pubend, subscription.id)
 
     def grant(self, subscription: HostedSubscription, count: int) -> None:
-        """A subscriber can take this many bytes more."""
+        """A subscriber can take `count` bytes more."""
         subscription.credit += count
         for pubend in self.constreams:
             self.catchup_streams.call(pubend, subscription.id)
 
     def _is_started(self, subscription: HostedSubscription, pubend: str) -> bool:
-        """It has a start there that is on disk, so that it may be told."""
+        """Return whether the subscriber's start at a pubend is on disk, or need not be."""
         return pubend in subscription.starts and (not subscription.durable or pubend in subscription.saved)
 
     # From the streams.
 
     def advanced(self, pubend: str, tag: int, base: int, upto: int) -> None:
-        """First-time knowledge arrived: some may start, and the constream may move."""
+        """First-time knowledge arrived: subscribers may start, and the constream may move."""
         if not self.subscriptions:
             return
         constream = self.constreams[pubend]
         if constream.delivered is None:
             if base == TICK_MIN or not self._starts.may_begin(pubend):
-                return  # upstream does not know yet where the stream stands, or that somebody is here
+                return  # it is not known yet how far the stream reaches, or the pubend does not hold yet
             constream.begin(base)
         if constream.waiting:
             constream.expected(tag, base, upto, self._versions)
         self._dirty_pubends[pubend] = None
 
     def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
-        """Something that was asked for arrived: for the constream, or for some who catch up."""
+        """An answer arrived, for the constream or for catchup streams."""
         self.catchup_streams.answered(pubend, base, upto, batch, damaged)
         self._dirty_pubends[pubend] = None
 
     def lost(self, pubend: str) -> None:
-        """History was let go: those who still wanted it get a gap."""
+        """History was let go: catchup streams that still lack some of it tell a gap."""
         self.catchup_streams.call_all(pubend)
 
     def learnt(self) -> None:
-        """A topic has become known: what waited for it can go on."""
+        """A topic has become known: constreams that waited for it can move."""
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
 
     def delivered(self, pubend: str) -> int | None:
-        """Up to where the window is not needed here any more; None when nobody is here."""
+        """Return the tick up to which the window is not needed here any more; None without subscribers."""
         return self.constreams[pubend].delivered if self.subscriptions else None
 
     def settle(self) -> None:
-        """Do all that the stimulus has made possible. Each step may make more possible."""
+        """Move every constream and catchup stream as far as the stimulus has made possible."""
         while self._dirty_pubends or self.catchup_streams.settle():
             if self._dirty_pubends:
                 pubend = next(iter(self._dirty_pubends))
@@ -325,7 +326,7 @@ class Host:
     # The constream.
 
     def _move(self, pubend: str, constream: Constream) -> None:
-        """Deliver up to the doubt horizon, stopping wherever somebody starts; ask for what is missing."""
+        """Deliver up to the doubt horizon, stopping wherever a selector starts; ask for what is missing."""
         if constream.delivered is None:
             return
         while True:
@@ -345,12 +346,12 @@ class Host:
         position = max(constream.stream.position, constream.delivered)
         unknown = constream.stream.window.knowledge.unknown(constream.delivered, position)
         if unknown:
-            # With no room for more, only what everything waits for is worth asking for.
+            # While the window is full, only the first hole, which everything waits for, is worth asking for.
             full = constream.stream.window.is_full
             constream.stream.nacked(HERE, unknown[:1] if full else unknown, patient=True)
 
     def _start(self, pubend: str, constream: Constream) -> None:
-        """Those whom silence accounts for from here on, or from before, come into force here."""
+        """Bring the selectors into force for which knowledge is complete from `delivered` on."""
         if not constream.starting:
             return
         delivered = constream.delivered
@@ -372,7 +373,7 @@ class Host:
         at = subscription.periods.index(period)
         for other in subscription.periods[:at]:
             constream.forget(other.member)
-            # What never was in force here is passed over: it holds for no tick.
+            # An older selector that was never in force here is passed over: it holds for no tick.
             other.since.setdefault(pubend, period.since[pubend])
         constream.active.set(period.member, subscription.id, durable=subscription.durable)
         constream.held = None
@@ -391,12 +392,12 @@ class Host:
             period.kept.add(pubend)
             self._begin(subscription.id, pubend)
             return
-        # A start is told, and a change passed, only once it is on disk: from then on it holds, whoever
-        # crashes.
+        # A start is told, and a change passed, only once it is on disk: from then on it holds, whichever
+        # broker crashes.
         self.save(subscription, partial(self._in_force, subscription.id, pubend, period, changed=changed))
 
     def _in_force(self, number: int, pubend: str, period: SelectorPeriod, *, changed: bool) -> None:
-        """A start or a change is on disk."""
+        """A start or a change of a subscriber's selector at a pubend is on disk."""
         constream = self.constreams[pubend]
         if changed:
             constream.changing -= 1
@@ -406,12 +407,12 @@ class Host:
             return
         period.kept.add(pubend)
         self._begin(number, pubend)
-        self.catchup_streams.call(pubend, number)  # if it came with a token: now it is known what that lacks
+        self.catchup_streams.call(pubend, number)  # what a subscriber with a token lacks is known now
         if changed and subscription.client is not None:
             self._delivery.registered(subscription)
 
     def _begin(self, number: int, pubend: str) -> None:
-        """A subscriber that has started is told so; it goes on from there."""
+        """Tell a subscriber that has started at a pubend so; it goes on from there."""
         subscription = self.subscriptions.get(number)
         if subscription is None or subscription.client is None or pubend in subscription.told:
             return
@@ -420,7 +421,7 @@ class Host:
         self._go_on(pubend, subscription)
 
     def _go_on(self, pubend: str, subscription: HostedSubscription) -> None:
-        """From what it was told last: with the constream, or behind it."""
+        """Let a subscriber go on from where it was told last: with the constream, or behind it."""
         constream = self.constreams[pubend]
         told, delivered = subscription.told[pubend], constream.delivered
         is_known = told >= subscription.known.get(pubend, TICK_MAX)
@@ -456,14 +457,14 @@ class Host:
             self._feed(pubend, subscription, piece.upto, part)
 
     def is_live(self, subscription: HostedSubscription, pubend: str) -> bool:
-        """Fed by the constream."""
+        """Return whether the constream feeds the subscriber: it is connected, started and not catching up."""
         connected = subscription.client is not None and pubend in subscription.told
         return connected and subscription.id not in self.constreams[pubend].catchups
 
     def _feed(self, pubend: str, subscription: HostedSubscription, upto: int, part: EventBatch) -> None:
-        """Give a live subscriber its rows; one that cannot take them leaves the constream right here."""
+        """Tell a live subscriber its rows; one without credit leaves the constream right here."""
         told = subscription.told[pubend]
-        if told >= part.ticks[0]:  # a token may be ahead of its host
+        if told >= part.ticks[0]:  # a subscriber's token may be ahead of its host
             rows = np.flatnonzero(part.ticks > told)
             if not len(rows):
                 return
@@ -475,7 +476,7 @@ class Host:
         self._delivery.tell(subscription, pubend, told, upto, part)
 
     def _break(self, pubend: str, constream: Constream, upto: int) -> None:
-        """What lies up to `upto` is L and was never matched: a gap for everyone, and unknown to the PFS."""
+        """Everything up to `upto` is L and was never matched: a gap for everyone, unknown to the PFS."""
         base = constream.delivered
         assert base is not None
         constream.delivered = upto
@@ -483,14 +484,14 @@ class Host:
         for subscription in self.subscriptions.values():
             if self.is_live(subscription, pubend):
                 told = subscription.told[pubend]
-                if told < base:  # silence, of which it was not worth telling before
+                if told < base:  # silence that was not worth a frame before
                     self._delivery.tell(subscription, pubend, told, base, None)
                 self._delivery.gap(pubend, subscription, upto)
 
     # Time and release.
 
     def wake(self) -> None:
-        """Silence to those who lag, acknowledgements to the tables, and another try where something waits."""
+        """Tell silence to subscribers that lag, save acknowledgements, and try again what waits."""
         now = self._turn.now
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
@@ -505,7 +506,7 @@ class Host:
             self.acknowledgements.chop()
 
     def _be_silent(self) -> None:
-        """Tell live subscribers that what has passed was not for them, so that their tokens keep up."""
+        """Tell live subscribers that the events since did not match, so that their tokens keep up."""
         for pubend, constream in self.constreams.items():
             delivered, last = constream.delivered, constream.last_event
             if delivered is None:
@@ -516,7 +517,7 @@ class Host:
 
 
 def _part(batch: EventBatch, rows: list[Rows]) -> EventBatch:
-    """These rows of the batch, in order."""
+    """Return these rows of the batch, in order."""
     if sum(len(each) for each in rows) == batch.count:
         return batch
     return batch.take(rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows)))

@@ -13,12 +13,12 @@ from tidemark.matching.audience import Audience
 class HostState:
     """Who is hosted here and what feeds them. `Host` owns it; its parts hold it and read it."""
 
-    #: every selector that somebody here wants or wanted, by member; only `Host` adds and removes
+    #: every selector of the subscribers here, current or older, by member; only `Host` adds and removes
     audience: Audience
     #: id -> subscription, durable or not. Only `Host` adds and removes; `Host`, `Acknowledgements`,
     #: `CatchupStreams`, `Sessions` and `Admin` hold it, and each changes the fields of its own business
     subscriptions: dict[int, HostedSubscription] = field(default_factory=dict)
     #: pubend of the layout -> its constream. Only `Host` adds and removes; `Acknowledgements`,
-    #: `CatchupStreams` and `Admin` hold it. `CatchupStreams` changes `catchups`, `Acknowledgements` changes
-    #: `held` and `chopped`, `MatchLog` changes `synced`, `Host` the rest
+    #: `CatchupStreams` and `Admin` hold it. `CatchupStreams` changes `catchups`, `Acknowledgements` finds
+    #: `held`, which `Host` resets, and changes `chopped`, `MatchLog` raises `synced`, `Host` changes the rest
     constreams: dict[str, Constream] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""MatchLog: what matched whom, on its way to the PFS (DSN'03 4.2).
+"""MatchLog: which events matched which durable subscribers, on the way to the PFS (DSN'03 4.2).
 
-Only what is in the PFS on disk counts as delivered upstream: a host that crashes goes on from there.
+Only what the PFS has on disk is reported upstream as delivered: a host that crashes goes on from there.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tidemark.broker.turn import Turn
 from tidemark.matching.audience import Rows
 from tidemark.ticks import NO_TICKS
 
-#: Match sets of which the number is remembered; one that is met again after it was forgotten gets another.
+#: Match sets whose number is remembered; a set that is met again after it was forgotten gets a new number.
 MATCH_SETS_MAX = 65_536
 _NO_SETS = np.zeros(0, np.uint32)
 
 
 class MatchLog:
-    """Writes pieces of constreams to the PFS. A set of subscribers has one number in all of them."""
+    """Writes pieces of constreams to the PFS. A set of subscribers has the same number at every pubend."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
@@ -30,7 +30,7 @@ class MatchLog:
         self._next_set = 1
 
     def write(self, pubend: str, constream: Constream, piece: MatchedPiece) -> None:
-        """Which rows of the piece matched which durable subscribers, and that nothing else did."""
+        """Append to the PFS which rows of the piece matched which durable subscribers."""
         places: list[Rows] = []
         sets: list[Subscribers] = []
         members: dict[int, Subscribers] = {}

@@ -1,8 +1,9 @@
-"""Recalls: what the archive is asked for, on behalf of subscribers that come from beyond what pubends hold.
+"""Recalls: what the archive is asked for, on behalf of subscribers that are behind what pubends still hold.
 
-The pipeline is a client that has offered to answer. Each subscriber has one recall per pubend under way,
-answered in parts, in order, and no faster than the subscriber takes them. Recalls that are made while no
-pipeline is there wait for one. All of it is soft state: what was not told is recalled again.
+The pipeline is a client that has offered to answer. Each subscriber has at most one recall per pubend, which
+is answered in parts, in order, and no faster than the subscriber takes them. Recalls that are made while no
+pipeline is connected wait for one. All of it is soft state: what the subscriber was not told is recalled
+again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import Line, Offer, Range, Recall, Recalled, RecallMore, RecallOver, Refused
 
-#: Of one recall: bytes of events that are on their way or held.
+#: Bytes of events of one recall that are on their way or held.
 RECALL_BYTES_MAX = 256 << 10
 
 #: a pubend and a subscriber
@@ -34,12 +35,12 @@ class RecallListener(Protocol):
 
 @dataclass(slots=True)
 class _RecallAsked:
-    """A recall. What lies at or below `base` has been answered."""
+    """A recall of which everything at or below `base` has been answered."""
 
     base: int
     upto: int
     lines: tuple[Line, ...]
-    #: who answers it, under which ticket; 0 while nobody does
+    #: the pipeline that answers it, and under which ticket; 0 while none does
     client: int = 0
     ticket: int = 0
 
@@ -51,7 +52,7 @@ class Recalls:
         self._out = turn.out
         self._counters = turn.counters
         self._listener = listener
-        #: client -> how many more recalls it takes
+        #: pipeline -> how many more recalls it takes
         self._room: dict[int, int] = {}
         self._asked: dict[Key, _RecallAsked] = {}
         self._by_ticket: dict[int, Key] = {}
@@ -59,32 +60,32 @@ class Recalls:
 
     @property
     def waiting(self) -> int:
-        """Recalls that nobody answers yet."""
+        """The number of recalls that no pipeline answers yet."""
         return sum(not each.ticket for each in self._asked.values())
 
     @property
     def pipelines(self) -> int:
-        """Connections that have offered to answer."""
+        """The number of connections that have offered to answer."""
         return len(self._room)
 
     def state(self, pubend: str, subscriber: int) -> str | None:
-        """Of a subscriber's recall: "waiting" for a pipeline, or "under way"; None if there is none."""
+        """Return "waiting" (for a pipeline) or "under way" for a subscriber's recall; None if it has none."""
         asked = self._asked.get((pubend, subscriber))
         return None if asked is None else "under way" if asked.ticket else "waiting"
 
     def is_asked(self, pubend: str, subscriber: int) -> bool:
-        """Something is being recalled for the subscriber already."""
+        """Return whether something is being recalled for the subscriber."""
         return (pubend, subscriber) in self._asked
 
     def ask(self, pubend: str, subscriber: int, base: int, upto: int, lines: tuple[Line, ...]) -> None:
-        """Recall what the lines say of `(base, upto]`."""
+        """Recall what the lines want of `(base, upto]`."""
         assert base < upto
         self._counters["recalls"] += 1
         self._asked[pubend, subscriber] = _RecallAsked(base, upto, lines)
         self._send_waiting()
 
     def end(self, pubend: str, subscriber: int) -> None:
-        """The subscriber does not wait for it any more."""
+        """The subscriber does not wait for its recall any more."""
         asked = self._asked.pop((pubend, subscriber), None)
         if asked is not None and asked.ticket:
             self._close(asked)
@@ -92,7 +93,7 @@ class Recalls:
             self._send_waiting()
 
     def told(self, pubend: str, subscriber: int, size: int) -> None:
-        """The subscriber has taken this many bytes: as many more may come."""
+        """The subscriber was told this many bytes of its recall: the pipeline may send as many more."""
         asked = self._asked.get((pubend, subscriber))
         if asked is not None and asked.ticket and size:
             self._out.add(SendClient(asked.client, RecallMore(asked.ticket, size)))
@@ -100,12 +101,12 @@ class Recalls:
     # The pipeline.
 
     def offered(self, client: int, frame: Offer) -> None:
-        """A pipeline is there."""
+        """A pipeline offers to answer recalls."""
         self._room[client] = frame.recalls_max
         self._send_waiting()
 
     def gone(self, client: int) -> None:
-        """A connection is gone: what it was to answer somebody else may."""
+        """A connection is gone: another pipeline may answer its recalls."""
         if self._room.pop(client, None) is None:
             return
         for asked in self._asked.values():
@@ -115,7 +116,7 @@ class Recalls:
         self._send_waiting()
 
     def answered(self, client: int, frame: Recalled) -> None:
-        """The next part of an answer; what comes after nobody waits any more is dropped."""
+        """The next part of an answer; dropped if the subscriber does not wait any more."""
         key = self._by_ticket.get(frame.ticket)
         if key is None:
             return
@@ -152,6 +153,6 @@ class Recalls:
 
 
 def _beyond(lines: tuple[Line, ...], base: int) -> tuple[Line, ...]:
-    """What is left of the lines beyond `base`."""
+    """Return what is left of the lines beyond `base`."""
     rest = (replace(each, base=max(each.base, base)) for each in lines)
     return tuple(each for each in rest if each.base < each.upto)

@@ -1,7 +1,7 @@
-"""Sessions: the subscribers of a broker as clients - who they are, what they ask for, what they are told.
+"""Sessions: the subscribers of a broker as clients - their names, their requests, and the answers to those.
 
-A name is one subscription; the newer connection of a name wins. A durable subscription is there from the
-moment it is on disk until it is ended; another one ends with its connection.
+There is one subscription of a name, and the newer connection of a name wins. A durable subscription exists
+from the moment it is on disk until it is ended; any other ends with its connection.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Sessions:
     # Coming and going.
 
     def subscribe(self, client: int, frame: Subscribe) -> None:
-        """A subscriber comes, for the first time or again."""
+        """A subscriber comes, for the first time or again; it is refused or told Subscribed."""
         known = self._by_name.get(frame.name)
         refusal = self._refusal(frame, known)
         if refusal is not None:
@@ -72,7 +72,7 @@ class Sessions:
         elif not known.is_kept:
             self._by_client.setdefault(client, set())
             self._host.after_save(partial(self._subscribe_again, client, frame))
-        elif known.moved_to is not None or _is_from_elsewhere(frame, known):
+        elif known.moved_to is not None or _is_from_another_broker(frame, known):
             self._take_back(client, frame, known)
         elif _is_change(frame, known):
             self._change(client, frame, known)
@@ -80,7 +80,7 @@ class Sessions:
             self._connect(client, frame, known)
 
     def _refusal(self, frame: Subscribe, known: HostedSubscription | None) -> tuple[str, str] | None:
-        """Why a subscriber cannot be taken, as code and reason."""
+        """Return the code and the reason for which a subscriber cannot be taken; None if it can."""
         if known is not None and not (known.durable and frame.durable):
             return "taken", f"{frame.name!r} is taken by another subscription: choose another name"
         if known is None and frame.token and not frame.durable:
@@ -99,7 +99,10 @@ class Sessions:
         return None
 
     def _check(self, frame: Subscribe) -> None:
-        """The selector has to make sense for a topic of the pattern, if there is one yet."""
+        """Raise TidemarkError if the pattern or the selector cannot be read.
+
+        Also if there are topics of the pattern, and the selector fits the schema of none of them.
+        """
         pattern = TopicPattern.parse(frame.pattern)
         parse(frame.selector)
         error: TidemarkError | None = None
@@ -131,7 +134,7 @@ class Sessions:
             self._connect(client, frame, subscription)
 
     def _subscribe_again(self, client: int, frame: Subscribe) -> None:
-        """The subscription that another connection was making is on disk now."""
+        """The subscription that another connection was making is on disk now: go on with this connection."""
         if client in self._by_client:
             self.subscribe(client, frame)
 
@@ -141,13 +144,13 @@ class Sessions:
         subscription.is_kept = True
         is_there = subscription.id in self._by_client.get(client, ())
         if subscription.moved_to is not None and is_there:
-            # Another broker had claimed it before, which was not known here: this one is later.
+            # Another broker had claimed the subscription before, which was not known here: this one is later.
             self.subscribe(client, frame)
             return
         if self._by_name.get(frame.name) is not subscription:
             return
         if subscription.epoch and not is_there and not was_here:
-            self.remove(subscription)  # it never heard that it was here, and holds elsewhere
+            self.remove(subscription)  # its client was never told of it, and another broker still holds it
             return
         if is_there and subscription.client is None:
             self._connect(client, frame, subscription)
@@ -155,13 +158,13 @@ class Sessions:
             self.handover.claim(subscription)
 
     def _came(self, frame: Subscribe) -> int:
-        """When it came, by its own clock: whichever brokers it goes to, that one goes forward."""
+        """Return when the subscriber came, by its own clock, the same at whichever broker."""
         return frame.stamp or self._turn.wall
 
     def _take_back(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
-        """It was, or may have been, at another broker meanwhile: as if it came from there.
+        """The subscriber was, or may have been, at another broker meanwhile: treat it as coming from there.
 
-        What it was promised there is not known here. Where its token says nothing, it never got anything.
+        What it was told there is not known here. At pubends that its token does not name it was told nothing.
         """
         token = CheckpointToken({**subscription.released, **(frame.token or {})})
         self._end_older(client, subscription)
@@ -169,13 +172,13 @@ class Sessions:
         self._create(client, replace(frame, token=token), was_here=True)
 
     def _change(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
-        """It wants something else than before, from a tick on; until then what it wanted holds."""
+        """The subscriber has changed its selector; until the new one starts at a pubend the old one holds."""
         self._host.change(subscription, SelectorPeriod(_wanted(frame)))
         self._host.save(subscription, lambda: None)
         self._connect(client, frame, subscription)
 
     def _connect(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
-        """The newer connection wins, and what it says it has decides where it goes on."""
+        """Give the subscription to the newer connection; its token decides where the subscriber goes on."""
         self._end_older(client, subscription)
         self._by_client.setdefault(client, set()).add(subscription.id)
         subscription.connected_at = self._came(frame)
@@ -183,7 +186,7 @@ class Sessions:
         self._host.connect(subscription, client, frame.credit, token)
 
     def _end_older(self, client: int, subscription: HostedSubscription) -> None:
-        """Another connection that has the subscription loses it, and is told why."""
+        """Take the subscription from the connection that has it, if any, and tell that one why."""
         if subscription.client is None:
             return
         self._by_client[subscription.client].discard(subscription.id)
@@ -193,18 +196,18 @@ class Sessions:
             self._refuse(subscription.client, subscription.name, "taken", reason)
 
     def gone(self, client: int) -> None:
-        """A connection is gone: durable subscriptions stay, others end."""
+        """A connection is gone: its durable subscriptions stay, others end."""
         for number in sorted(self._by_client.pop(client, ())):
             subscription = self._host.subscriptions.get(number)
             if subscription is None or subscription.client != client:
-                continue  # it was not on disk yet when another connection took it, or ended it
+                continue  # another connection took or ended the subscription before it was on disk
             if subscription.durable:
                 self._host.disconnect(subscription)
             else:
                 self.remove(subscription)
 
     def unsubscribe(self, client: int, frame: Unsubscribe) -> None:
-        """A subscription ends, at the wish of its own connection, or of anyone when it has none."""
+        """End a subscription for its own connection, or for any connection while it has none."""
         subscription = self._by_name.get(frame.name)
         if subscription is None:
             self._refuse(client, frame.name, "unknown", "there is no such subscription", "unsubscribe")
@@ -218,7 +221,7 @@ class Sessions:
             self._host.after_save(ended)
 
     def expel(self, subscription: HostedSubscription) -> None:
-        """An administrator ends a subscription; whoever has it is told."""
+        """An administrator ends a subscription; the connection that has it is told."""
         if subscription.client is not None:
             reason = "an administrator has removed this subscription"
             self._refuse(subscription.client, subscription.name, "unknown", reason)
@@ -226,16 +229,19 @@ class Sessions:
         self.remove(subscription)
 
     def remove(self, subscription: HostedSubscription) -> None:
-        """A subscription ends and holds nothing any more."""
+        """Drop a subscription, so that it holds nothing any more."""
         del self._by_name[subscription.name]
         if subscription.client is not None:
             self._by_client.get(subscription.client, set()).discard(subscription.id)
         self._host.leave(subscription)
 
-    # While it is connected.
+    # While a subscriber is connected.
 
     def acknowledge(self, client: int, frame: Ack) -> None:
-        """Subscribers have consumed; what comes late, from a connection that is not theirs, is ignored."""
+        """Subscribers acknowledge; tokens of subscriptions that this connection no longer has are ignored.
+
+        With a ticket, the acknowledgement is saved as a whole and then confirmed, or refused as a whole.
+        """
         known = [(found, token) for name, token in frame.tokens if (found := self._of(client, name))]
         if frame.ticket and len(known) < len(frame.tokens):
             self._refuse_ack(client, frame)
@@ -249,30 +255,30 @@ class Sessions:
             self._host.acknowledgements.save(durable, partial(self._out.add, answer))
 
     def _refuse_ack(self, client: int, frame: Ack) -> None:
-        """What is to be confirmed is kept as a whole, or not at all when a part is not this connection's."""
+        """Refuse an acknowledgement of which a part is not of this connection's subscriptions."""
         stranger = next(name for name, _ in frame.tokens if self._of(client, name) is None)
         code = "taken" if stranger in self._by_name else "unknown"
         reason = f"{stranger!r} is not a subscription of this connection any more: nothing was kept"
         self._refuse(client, str(frame.ticket), code, reason, "ack")
 
     def grant(self, client: int, frame: Credit) -> None:
-        """A subscriber can take more."""
+        """A subscriber can take more bytes."""
         subscription = self._of(client, frame.name)
         if subscription is not None:
             self._host.grant(subscription, frame.bytes)
 
     def find(self, name: str) -> HostedSubscription | None:
-        """The subscription of this name."""
+        """Return the subscription of this name; None if it is not here."""
         return self._by_name.get(name)
 
     # Moving to another broker and back; see handover.MovingSubscriptions.
 
     def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
-        """Put it on disk."""
+        """Put a subscription on disk, then call `done`."""
         self._host.save(subscription, done)
 
     def fence(self, subscription: HostedSubscription, broker: str) -> None:
-        """It is at another broker now: its connection here, if it has one, is told so."""
+        """End the subscription's connection here, if it has one: the subscriber is at another broker now."""
         if subscription.client is not None:
             where = f"at the broker {broker!r}" if broker else "elsewhere, and has ended there"
             reason = f"{subscription.name!r} has connected {where}, which ends this connection's part"
@@ -288,8 +294,11 @@ class Sessions:
         self._out.add(SendClient(client, Refused(what, name, code, reason)))
 
 
-def _is_from_elsewhere(frame: Subscribe, known: HostedSubscription) -> bool:
-    """It has been at another broker, or goes back; or it may have been, and what it wants was told there."""
+def _is_from_another_broker(frame: Subscribe, known: HostedSubscription) -> bool:
+    """Return whether the subscriber has been, or may have been, at another broker since it was here.
+
+    Its token is then from before it started here, or it presents a selector that this broker does not know.
+    """
     if frame.token is None:
         return False
     is_older = any(tick < known.starts.get(pubend, TICK_MAX) for pubend, tick in frame.token.items())

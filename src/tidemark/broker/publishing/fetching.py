@@ -1,9 +1,9 @@
-"""Fetching: the logs of the pubends, for those who read in bulk or what no stream tells any more.
+"""Fetching: reads of the pubends' logs in bulk, or of ranges that no stream carries any more.
 
-A reader names a range and what it wants of it, and gets a first part of that with the tick it reaches. It
-follows nothing and holds nothing: what it has not read when history is let go is lost to it, and it is told.
-A fetch goes, broker by broker, to the one that hosts the pubend, and its answer back the same way; on the way
-it is soft state, sent again until it is answered.
+A reader names a range and a selector, and gets a first part of the range with the tick that the part reaches.
+A reader follows no stream and holds nothing back: it is told of what was let go before it was read. A fetch
+goes, broker by broker, to the one that hosts the pubend, and its answer comes back the same way; until it is
+answered each broker on the way sends it again, from soft state.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tidemark.message.registry import Registry
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.wire.frames import Fetch, Fetched, Refused
 
-#: Read for one answer at the most; an answer has to fit into a frame.
+#: Bytes read for one answer at the most; an answer has to fit into a frame.
 FETCH_BYTES_MAX = 8 << 20
 #: Fetches of one client that are under way, and of one neighbour.
 FETCHES_MAX = 64
 PASSED_MAX = 1_024
 #: Microseconds after which a fetch that is not answered is passed on again.
 AGAIN_US = 1_000_000
-#: Wishes of readers of which the matchers are kept.
+#: Selectors of readers whose matchers are kept.
 _READERS_KEPT_MAX = 32
 _MEMBER = 1
 
@@ -45,12 +45,12 @@ Answered = Callable[[Fetched], None]
 class _FetchAsked:
     """A fetch under way, under a ticket of this broker."""
 
-    #: client or neighbour that asked; None when it was asked here
+    #: the client or neighbour that asked; None if this broker asks for itself
     owner: int | str | None
-    #: with the asker's ticket
+    #: the fetch as it was asked, with the asker's ticket
     frame: Fetch
     answered: Answered
-    #: monotonic time of when it was passed on last; None when it is read here
+    #: monotonic time when the fetch was passed on last; None if this broker reads the log itself
     sent_at: int | None = None
 
 
@@ -78,10 +78,10 @@ class Fetching:
         self._of_owner: dict[int | str, set[int]] = {}
         self._audience = lru_cache(_READERS_KEPT_MAX)(self._make_audience)
 
-    # Those who ask.
+    # Askers.
 
     def asked(self, client: int, frame: Fetch) -> None:
-        """A client wants to read."""
+        """A client wants to read; it is answered with a Fetched, or refused."""
         refusal = self._refusal(client, frame)
         if refusal is not None:
             self._out.add(SendClient(client, Refused("fetch", str(frame.ticket), *refusal)))
@@ -89,7 +89,7 @@ class Fetching:
             self._take(client, frame, lambda fetched: self._out.add(SendClient(client, fetched)))
 
     def passed(self, peer: str, frame: Fetch) -> None:
-        """A neighbour passes a fetch on. One too many, or one that cannot be read, it will send again."""
+        """A neighbour passes a fetch on; one too many, or one that cannot be read, is dropped."""
         is_one_too_many = len(self._of_owner.get(peer, ())) >= PASSED_MAX
         if frame.pubend in self._streams and not is_one_too_many and self._is_readable(frame):
             self._take(peer, frame, lambda fetched: self._out.add(SendPeer(peer, fetched)))
@@ -97,13 +97,13 @@ class Fetching:
     def ask(
         self, pubend: str, base: int, upto: int, wanted: TopicSelector, answered: Answered
     ) -> Callable[[], None]:
-        """Read for this broker itself; call what is returned when nobody waits for it any more."""
+        """Read for this broker itself; returns a function that gives the fetch up."""
         frame = Fetch(0, pubend, base, upto, wanted.pattern, wanted.selector, FETCH_BYTES_MAX >> 3)
         ticket = self._take(None, frame, answered)
         return lambda: self._drop(ticket)
 
     def gone(self, owner: int | str) -> None:
-        """A connection or link is gone: nobody waits there."""
+        """A connection or link is gone: drop what it asked for."""
         for ticket in self._of_owner.pop(owner, ()):
             del self._asked[ticket]
 
@@ -117,7 +117,7 @@ class Fetching:
         if owner is not None:
             self._of_owner.setdefault(owner, set()).add(ticket)
         if frame.pubend in self._pubends:
-            # Nothing is known yet of what lies beyond: to say that it is silent would be a promise.
+            # Nothing is known yet of what lies beyond the position: answering for it would promise silence.
             upto = min(frame.upto, self._pubends[frame.pubend].position)
             size = min(max(frame.bytes_max, 1), FETCH_BYTES_MAX)
             self._out.add(FetchLog(ticket, frame.pubend, frame.base, max(frame.base, upto), size))
@@ -136,7 +136,7 @@ class Fetching:
     # Answers.
 
     def read(self, answer: LogFetched) -> None:
-        """The log has answered."""
+        """The log of a pubend hosted here has answered."""
         asked = self._done(answer.ticket)
         if asked is None:
             return
@@ -152,7 +152,7 @@ class Fetching:
             asked.answered(replace(frame, ticket=asked.frame.ticket))
 
     def wake(self) -> None:
-        """Pass on again what has not been answered."""
+        """Pass on again the fetches that have not been answered for AGAIN_US."""
         now = self._turn.now
         for ticket, asked in self._asked.items():
             if asked.sent_at is not None and now - asked.sent_at >= AGAIN_US:
@@ -165,7 +165,7 @@ class Fetching:
                 self._pass_on(ticket, asked)
 
     def _done(self, ticket: int) -> _FetchAsked | None:
-        """What was asked under the ticket, and is not any more; None if whoever wanted it is gone."""
+        """Remove and return the fetch of a ticket; None if its asker is gone."""
         asked = self._asked.pop(ticket, None)
         if asked is not None and asked.owner is not None:
             self._of_owner[asked.owner].discard(ticket)

@@ -1,9 +1,9 @@
-"""Pubend: a publishing endpoint, the root of one stream (DSN'03 3, DESIGN 6).
+"""Pubend: a publishing endpoint, the root of one stream (DSN'03 3; docs/architecture.md).
 
-Owns the ticks of its events, what its publishers have sent, and what may be let go. Promises: an
-acknowledged event is on disk; a retried one is not logged again; what was said to be silent stays silent,
-also after a crash with a clock that went back; a tick turns L only when everyone has released it, or policy
-says so and everyone who is not catching up has it.
+Owns the ticks of its events, the sequence numbers of its publishers, and what may be let go. Promises: an
+acknowledged event is on disk; a retried event is not logged again; ticks that were told to be silent stay
+silent, also after a crash with a clock that went back; a tick turns L only when every durable subscriber has
+released it, or when policy says so and every subscriber that is not catching up has it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class PubendPolicy:
 
     #: Silence is made explicit at least this often.
     heartbeat: int = SECOND // 10
-    #: While nothing happens, ever more rarely, down to this.
+    #: While nothing happens silence is made explicit ever more rarely, down to once in this time.
     heartbeat_idle: int = 2 * SECOND
     #: Ticks promised ahead on disk, so that heartbeats need no sync of their own.
     lease_ahead: int = 10 * SECOND
-    #: AET: no release of the last event for this long, and its tick is announced again.
+    #: AET: if the last event is not released for this long, its tick is announced again.
     ack_expected: int = 2 * SECOND
-    #: Early release of what is older than this, or more than this in all.
+    #: Early release of events older than this, and of the oldest events beyond this many bytes.
     max_retain: int | None = None
     max_bytes: int | None = None
-    #: An archive keeps everything: nothing is let go before it has it.
+    #: There is an archive: nothing is let go before the archive has it.
     archive: bool = False
     #: Policy may let go what the archive does not have yet.
     release_unarchived: bool = False
@@ -72,31 +72,31 @@ class Pubend:
         self._stream = stream
         #: the last tick given to an event, durable or not
         self._last = state.last
-        #: no event will get a tick at or below this: it was, or may have been, said to be silent
+        #: no event will get a tick at or below this: others were, or may have been, told that it is silent
         self._silent = max(state.lease, state.last)
-        #: durable promise; silence is advertised only up to here
+        #: the promise that is on disk; silence is advertised only up to here
         self._lease = state.lease
         self._leasing = False
-        #: monotonic time of the last silence
+        #: monotonic time when silence was advertised last
         self._beat_at = 0
-        #: and after how long the next is due
+        #: microseconds after which it is advertised next
         self._pace = policy.heartbeat
-        #: everything at or below has been passed on, or will never be anything but silence: others may have
-        #: heard as much before a crash, and the stream must not stand before what it said
+        #: everything at or below has been passed on, or will never be anything but silence. It includes the
+        #: lease: neighbours may have heard that far before a crash, and the stream must not fall behind that
         self.position = max(state.last, state.lost, state.lease)
         self.lost = state.lost
-        #: publisher -> last sequence number and its tick: of what was appended, and of what is durable
+        #: publisher -> its last sequence number and the tick of that event: appended, and durable
         self._publishers = dict(state.publishers)
         self._durable_publishers = dict(state.publishers)
-        #: appended and not yet durable
+        #: batches that are appended and not yet durable
         self._unsynced = 0
-        #: (base, upto, batch) that is durable and not passed on yet
+        #: (base, upto, batch) of batches that are durable and not passed on yet
         self._fresh: list[tuple[int, int, EventBatch]] = []
         self._sizes = deque(state.sizes)
         self.bytes = sum(size for _, size in state.sizes)
         self._released = TICK_MIN
         self._delivered = TICK_MIN
-        #: the archive has everything up to here, as far as it has said; None when there is no archive
+        #: the archive has reported to have everything up to here; None if there is no archive
         self.archived: int | None = TICK_MIN if policy.archive else None
         self._release_heard = TICK_MIN
         self._announce = state.last > state.lost
@@ -104,12 +104,12 @@ class Pubend:
     # Publishing.
 
     def received(self, client: int, frame: Publish) -> None:
-        """A publisher's batch: log what is new, acknowledge what is durable."""
+        """A publisher's batch: log the events that are new, and acknowledge the batch once it is durable."""
         last = frame.sequence + frame.batch.count - 1
         known = self._publishers.get(frame.publisher)
         expected = known[0] + 1 if known is not None else 1
         if frame.sequence > expected:
-            # Taking a later one first would make the earlier look like a repetition when it comes.
+            # Taking a later batch first would make the earlier one look like a repetition when it comes.
             reason = f"expected sequence {expected}, got {frame.sequence}: send again from there"
             self._refuse(client, frame.publisher, "sequence", reason)
             return
@@ -129,12 +129,12 @@ class Pubend:
         )
 
     def has(self, frame: Publish) -> bool:
-        """Everything in it has come before."""
+        """Return whether every event of the batch has come before."""
         sequence, _ = self._publishers.get(frame.publisher, (0, 0))
         return frame.sequence + frame.batch.count - 1 <= sequence
 
     def turn_away(self, client: int, frame: Publish, notice: DrainNotice) -> None:
-        """Refuse new events of a publisher, after all that were taken before have been acknowledged."""
+        """Refuse a batch because the broker is being drained, after what came before it is acknowledged."""
 
         def refuse() -> None:
             self._refuse(client, frame.publisher, "draining", notice.reason, notice.addresses)
@@ -170,7 +170,7 @@ class Pubend:
         self._fresh.append((base, upto, batch))
 
     def settle(self) -> None:
-        """Pass on what has become durable; its publishers, who wait for no more, have been answered."""
+        """Pass on what has become durable; its publishers have been answered already."""
         if self._fresh:
             fresh, self._fresh = self._fresh, []
             for base, upto, batch in fresh:
@@ -180,7 +180,7 @@ class Pubend:
         self._stream.first(base, upto, self.lost, 0, batch)
 
     def _forgotten(self) -> None:
-        """A batch found the disk full: it, and all after it, never was there; its ticks stay used."""
+        """The disk had no room: what was not durable was discarded. The ticks of those events stay used."""
         self._unsynced = 0
         self._publishers = dict(self._durable_publishers)
 
@@ -195,8 +195,8 @@ class Pubend:
     def beat(self) -> None:
         """Make silence explicit up to now, as far as the lease on disk reaches; renew the lease in time.
 
-        With a clock that went back it goes on a tick at a time: who waits for the stream to move, a new
-        subscriber say, must not wait until the clock has caught up.
+        If the clock has gone back, silence advances one tick at a time: a new subscriber, which waits for the
+        stream to move, must not wait until the clock has caught up.
         """
         now, time = self._turn.now, max(self._turn.wall, self.position + 1)
         if self._lease < time + self._policy.lease_ahead // 2 and not self._leasing:
@@ -216,7 +216,7 @@ class Pubend:
             self._pass_on(base, upto, None)
 
     def hasten(self) -> None:
-        """Something has happened, or somebody waits for the stream to move."""
+        """Make silence explicit at the fastest pace again: a subscriber may wait for the stream to move."""
         self._pace = self._policy.heartbeat
 
     def _leased(self, upto: int) -> None:
@@ -227,7 +227,10 @@ class Pubend:
         self._leasing = False
 
     def announcement(self) -> int | None:
-        """AckExpected: the last event's tick, if nobody has released it for too long, or after recovery."""
+        """Return the tick for an AckExpected: that of the last event, if it was not released for too long.
+
+        After recovery it is due at once. None if nothing is due.
+        """
         now = self._turn.now
         pending = self._released < self._last and self._last <= self.position
         overdue = pending and now - self._release_heard > self._policy.ack_expected
@@ -240,7 +243,7 @@ class Pubend:
     # Release.
 
     def released(self, released: int, delivered: int) -> None:
-        """The minima over all subscriber hosting brokers; they never go back."""
+        """Take the minima over all subscriber hosting brokers; lower ones than before are ignored."""
         if released > self._released:
             self._release_heard = self._turn.now
         self._released = max(self._released, released)
@@ -248,7 +251,7 @@ class Pubend:
         self.release()
 
     def release(self) -> None:
-        """Turn to L what may be; never beyond what everyone who is not catching up has."""
+        """Turn to L what may be let go, but nothing that a subscriber that is not catching up still lacks."""
         archived = self._released if self.archived is None else self.archived
         let_go = min(self._released, archived)
         early = min(self._delivered, self._early())
@@ -276,7 +279,7 @@ class Pubend:
         )
 
     def _early(self) -> int:
-        """Up to where the administrator's policy would let history go."""
+        """Return the tick up to which the administrator's policy would let history go."""
         upto = TICK_MIN
         if self._policy.max_retain is not None:
             upto = self._turn.wall - self._policy.max_retain

@@ -1,11 +1,13 @@
-"""Release: what every subscriber hosting broker has consumed, on its way to the pubend (DSN'03 3, TRAPS 8).
+"""Release: what every subscriber hosting broker has consumed, on its way to the pubend (DSN'03 3;
+docs/traps.md, 8).
 
-A host says for itself how far it is, under a sequence that grows across its lives: the newest row of a host
-holds, by whichever way it came, so the way does not matter. Relays pass rows on and remember, softly, where
-from. The pubend's broker keeps one row a host, and on disk which hosts there are: one that has not reported
-holds everything, and only an administrator can strike it off. So a host with nobody that gets somebody says
-first that nothing may go, and begins only when it has been heard. From then on no older row of it counts,
-also after a crash of the pubend's broker: a relay may still have one, from when there was nobody.
+A host reports for itself how far its subscribers are, in a row under a sequence that grows across its lives.
+The newest row of a host holds, by whichever way it came, so the way does not matter. Relays pass rows on and
+remember, as soft state, from which neighbour each came. The pubend's broker keeps one row for each host, and
+keeps on disk which hosts there are: a known host that has not reported holds everything, and only an
+administrator can strike it off. So a host that gets its first subscriber first reports that nothing may go,
+and starts the subscriber only when the pubend's broker has heard that. From then on no older row of that host
+counts, also after a crash of the pubend's broker: a relay may still have one of when there was no subscriber.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ from tidemark.ticks import TICK_MAX, TICK_MIN
 from tidemark.wire.answers import HostStatus
 from tidemark.wire.frames import Heard, ReleaseRow
 
-#: What is not heard is said again after so many microseconds.
+#: A row that asks to be heard is sent again after so many microseconds without an answer.
 ASK_AGAIN_US = 200_000
-#: The same that is asked again sooner has gone in a circle: for a while, brokers may follow each other.
+#: The same row that asks again sooner has gone in a circle: for a while, brokers may follow each other.
 ASK_SPACING_US = ASK_AGAIN_US // 2
 
 #: released and delivered
 Minima = tuple[int, int]
+#: The minima of a host without subscribers.
 NOBODY: Minima = (TICK_MAX, TICK_MAX)
+#: The minima of a host that lets nothing go.
 NOTHING: Minima = (TICK_MIN, TICK_MIN)
 
 
@@ -39,15 +43,15 @@ class Rows:
         self._rows: dict[str, ReleaseRow] = {}
         #: host -> the neighbour that its row came from
         self._from: dict[str, str] = {}
-        #: hosts that wait to be told that they were heard; each time they ask, one answer goes back
+        #: hosts whose row asks to be heard and was not answered; each time they ask, one answer goes back
         self._asking: set[str] = set()
-        #: host -> when it asked last
+        #: host -> the monotonic time when its row asked last
         self._asked_at: dict[str, int] = {}
-        #: host -> the sequence that was passed on
+        #: host -> the sequence of its row that was passed on
         self._passed: dict[str, int] = {}
 
     def learn(self, peer: str, row: ReleaseRow, now: int) -> None:
-        """A row came; an older one than is known tells nothing."""
+        """A row came by way of a neighbour; an older row than is known is ignored."""
         known = self._rows.get(row.host)
         if known is not None and row.sequence < known.sequence:
             return
@@ -56,34 +60,34 @@ class Rows:
             if is_same and now - self._asked_at.get(row.host, -ASK_SPACING_US) < ASK_SPACING_US:
                 return
             self._asked_at[row.host] = now
-            self._passed.pop(row.host, None)  # also again: its host has not been told yet that it was heard
+            self._passed.pop(row.host, None)  # pass it on again: its host has not been answered yet
             self._asking.add(row.host)
         elif is_same:
-            self._from[row.host] = peer  # there is another way to it now
+            self._from[row.host] = peer  # another way to the host
             return
         self._rows[row.host] = row
         self._from[row.host] = peer
 
     def unsaid(self, to: str, *, asking_only: bool = False) -> tuple[ReleaseRow, ...]:
-        """The rows that were not passed on yet, but for what came from there; they count as passed on."""
+        """Return the rows to pass on to a neighbour, but none that came from it, and mark them passed on."""
         news = [row for row in self._rows.values() if self._passed.get(row.host) != row.sequence]
         news = [row for row in news if (row.asks or not asking_only) and self._from[row.host] != to]
         self._passed.update((row.host, row.sequence) for row in news)
         return tuple(sorted(news, key=lambda row: row.host))
 
     def say_again(self) -> None:
-        """Whoever is told now has not been told yet."""
+        """Mark every row as not passed on: the stream comes from another neighbour, or upstream asks."""
         self._passed.clear()
 
     def way_back(self, host: str) -> str | None:
-        """The neighbour by whom a host asked to be heard, if it did since it was told last."""
+        """Return the neighbour by which a host asked to be heard; None if it has not asked since then."""
         if host not in self._asking:
             return None
         self._asking.discard(host)
         return self._from.get(host)
 
     def keep_only(self, hosts: Iterable[str]) -> None:
-        """Others are no more."""
+        """Forget the rows of all other hosts: they are not in the layout any more."""
         for host in set(self._rows) - set(hosts):
             del self._rows[host]
             self._from.pop(host, None)
@@ -99,22 +103,23 @@ class Hosts:
         self._pubend = pubend
         self._turn = turn
         self._out = turn.out
-        #: on disk, or on its way there: those that may have subscribers -> no older row of it counts
+        #: host that may have subscribers -> the sequence below which its rows do not count; on disk, or on
+        #: the way there
         self._known = dict(known)
         self._rows: dict[str, ReleaseRow] = {}
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Those that release waits for."""
+        """The hosts that release waits for, sorted."""
         return tuple(sorted(self._known))
 
     def received(self, peer: str, row: ReleaseRow, neighbourhood: Neighbourhood) -> None:
-        """A host's row came by way of a neighbour; it is heard once that is on disk."""
+        """A host's row came by way of a neighbour; if it asks, the host is told once that is on disk."""
         known, oldest = self._rows.get(row.host), self._known.get(row.host)
         if oldest is None and row.released == TICK_MAX:
-            return  # it has nobody, and never said that it had somebody
+            return  # the host has no subscribers, and never reported any
         if oldest is not None and row.sequence < oldest:
-            return  # it has been heard since
+            return  # the host has been heard since
         if oldest is None or (row.asks and row.sequence > oldest):
             self._known[row.host] = row.sequence
             self.save()
@@ -125,7 +130,7 @@ class Hosts:
             self._turn.tables.after(lambda: self._out.add(heard) if neighbourhood.is_present(peer) else None)
 
     def remove(self, host: str) -> bool:
-        """An administrator strikes a host off: it holds nothing any more. Whether it was there."""
+        """An administrator strikes a host off: release stops waiting for it. Returns whether it was known."""
         if host not in self._known:
             return False
         del self._known[host]
@@ -134,12 +139,12 @@ class Hosts:
         return True
 
     def save(self) -> None:
-        """Put on disk which hosts there are."""
+        """Save which hosts there are."""
         self._out.add(SaveHosts(self._pubend, dict(sorted(self._known.items()))))
         self._turn.tables.after()
 
     def total(self, here: Minima | None) -> Minima | None:
-        """The minima over all hosts and those here; None while one is unknown."""
+        """Return the minima over all known hosts and `here`; None while those of one are not known."""
         if here is None or not self._known.keys() <= self._rows.keys():
             return None
         rows = [self._rows[host] for host in self._known]
@@ -158,11 +163,11 @@ class Hosts:
 
 @dataclass(slots=True)
 class _Standing:
-    """What this broker's subscribers have of one pubend, as it was said last."""
+    """What this broker last reported of its subscribers for one pubend."""
 
     sequence: int = 0
     minima: Minima | None = None
-    #: said when somebody came, and to be heard before anything begins; None while nobody is here
+    #: the sequence that has to be heard before a subscriber may start; None while there is no subscriber
     begins_at: int | None = None
     heard: int = 0
     said_at: int = 0
@@ -173,12 +178,12 @@ class _Standing:
 
     @property
     def asks(self) -> bool:
-        """Something was said that has to be heard, and was not."""
+        """Whether a row has been reported that has to be heard, and was not yet."""
         return max([self.begins_at or 0, *self.waiting]) > self.heard
 
 
 class Releases:
-    """What one broker, as a host of subscribers, says of itself, pubend by pubend."""
+    """What one broker, as a host of subscribers, reports of itself, pubend by pubend."""
 
     def __init__(self, me: str, incarnation: int) -> None:
         self._me = me
@@ -186,7 +191,10 @@ class Releases:
         self._of: dict[str, _Standing] = {}
 
     def row(self, pubend: str, minima: Minima | None, now: int) -> ReleaseRow | None:
-        """What to say of those here, if it is news or to be said again; `minima`: None while not known."""
+        """Return the row to report for these minima (None: not known yet); None if it is not due.
+
+        A row is due if it differs from the last one, or if that one asks and is unanswered for ASK_AGAIN_US.
+        """
         standing = self._of.setdefault(pubend, _Standing())
         if minima == NOBODY:
             standing.begins_at = None
@@ -204,14 +212,14 @@ class Releases:
         return ReleaseRow(self._me, standing.sequence, *said, standing.asks)
 
     def may_begin(self, pubend: str) -> bool:
-        """The pubend's broker has heard that somebody is here, and holds."""
+        """Return whether the pubend's broker has heard that subscribers are here, and holds for them."""
         standing = self._of.get(pubend)
         return (
             standing is not None and standing.begins_at is not None and standing.heard >= standing.begins_at
         )
 
     def heard(self, pubend: str, sequence: int) -> bool:
-        """The pubend's broker holds what the row of this sequence said. Whether something may begin now."""
+        """The pubend's broker has heard this sequence; returns whether subscribers may start now."""
         standing = self._of.setdefault(pubend, _Standing())
         before = self.may_begin(pubend)
         standing.heard = max(standing.heard, sequence)
@@ -220,9 +228,9 @@ class Releases:
         return not before and self.may_begin(pubend)
 
     def hold(self, pubend: str, tick: int, done: Callable[[], None]) -> int:
-        """Let nothing beyond `tick` go from now on; `done` once the pubend's broker has heard of it.
+        """Let nothing beyond `tick` go from now on; call `done` once the pubend's broker has heard of it.
 
-        The number is for `let_go`. At the pubend's own broker call `done` at once: nothing has to be said.
+        Returns a number for `let_go`. For pubends hosted here there is nothing to report: do not call this.
         """
         standing = self._of.setdefault(pubend, _Standing())
         self._counter += 1
@@ -232,7 +240,7 @@ class Releases:
         return self._counter
 
     def hold_all(self, ticks: Mapping[str, int], done: Callable[[], None]) -> None:
-        """Hold these, pubend -> tick, until each has been heard of; then `done`.
+        """Hold these, pubend -> tick, until each has been heard of; then call `done`.
 
         From then on the ordinary rows have to hold them.
         """
@@ -251,17 +259,17 @@ class Releases:
             done()
 
     def let_go(self, pubend: str, sequence: int) -> None:
-        """What was held under this number is not any more."""
+        """End the hold of this number."""
         standing = self._of.setdefault(pubend, _Standing())
         standing.holds.pop(sequence, None)
         standing.waiting.pop(sequence, None)
 
     def bounded(self, pubend: str, minima: Minima) -> Minima:
-        """These minima, with what is held."""
+        """Return these minima, lowered to what is held."""
         standing = self._of.get(pubend)
         holds = standing.holds.values() if standing is not None else ()
         return min([minima[0], *holds]), minima[1]
 
     def forget(self, pubend: str) -> None:
-        """The pubend is no more."""
+        """The pubend is not in the layout any more."""
         self._of.pop(pubend, None)

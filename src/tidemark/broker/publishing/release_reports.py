@@ -93,7 +93,7 @@ class ReleaseReports:
         for hosts in self.hosts.values():
             hosts.remove(host)
 
-    # What is said.
+    # Reports to the pubends.
 
     def report(self, name: str) -> None:
         """Say what subscribers here and behind have consumed: to the pubend if it is here, else upstream."""
@@ -132,7 +132,7 @@ class ReleaseReports:
             pubend.released(released, delivered)
             self._streams[name].lose(pubend.lost)
 
-    # What is heard.
+    # Reports of other hosts.
 
     def released(self, peer: str, name: str, rows: Iterable[ReleaseRow]) -> None:
         """Hosts behind a neighbour say how far they are; rows that ask to be heard are passed on at once."""

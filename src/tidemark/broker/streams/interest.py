@@ -78,7 +78,7 @@ class Paced(Protocol):
     """A pubend that is hosted here, as `Interests` sees it."""
 
     def hasten(self) -> None:
-        """Make silence explicit sooner: somebody waits for the stream to move."""
+        """Make silence explicit sooner: a subscriber may wait for the stream to move."""
 
 
 class Interests:
@@ -182,7 +182,7 @@ class Interests:
         """Whether there are so many lines that changes should be told upstream together."""
         return len(self._lines) > LINES_FEW
 
-    # What is said.
+    # What is told upstream.
 
     def say(self, pubend: str, upstream: str, *, again: bool = False) -> Interest | None:
         """Return the interest to tell the followed neighbour; None if it was told the same already.

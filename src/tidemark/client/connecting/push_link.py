@@ -82,7 +82,7 @@ class PushLink(Link):
         self._is_calling = False
         #: while parked: when to connect to the broker; the event is set when that, or `_pushed`, changes
         self._call_at = 0.0
-        self._stirred = asyncio.Event()
+        self._changed = asyncio.Event()
         self._is_back = asyncio.Event()
         #: frames, acknowledgements and credit that were sent while parked
         self._waiting: list[ClientFrame] = []
@@ -128,15 +128,15 @@ class PushLink(Link):
                 self._acks[name] = self._acks.get(name, CheckpointToken()).merge(token)
         elif isinstance(frame, Credit):
             self._credit[frame.name] = self._credit.get(frame.name, 0) + frame.bytes
-            self._stir(CREDIT_SECONDS)
+            self._connect_within(CREDIT_SECONDS)
         else:
             self._waiting.append(frame)
-            self._stir(0.0)
+            self._connect_within(0.0)
 
     async def close(self) -> None:
         """End the lease, the connection and the listening."""
         if self.is_parked:
-            self._stir(0.0)
+            self._connect_within(0.0)
             with suppress(TimeoutError):
                 async with asyncio.timeout(GOODBYE_SECONDS):
                     await self._is_back.wait()
@@ -196,7 +196,7 @@ class PushLink(Link):
         self._call_at = asyncio.get_running_loop().time() + seconds / 2
         # Frames that were sent after the connection was put to rest had no connection to leave on.
         if self._waiting or self._credit:
-            self._stir(0.0)
+            self._connect_within(0.0)
 
     async def _until_lost(self, connection: BrokerConnection) -> Exception:
         try:
@@ -207,7 +207,7 @@ class PushLink(Link):
                 self._connection = None
                 connection = self._connection = await self._back()
                 self.welcome = connection.welcome.result()
-                self._say_what_waits()
+                self._send_kept()
         except (OSError, TidemarkError) as error:
             return error
         finally:
@@ -227,10 +227,10 @@ class PushLink(Link):
         """
         loop = asyncio.get_running_loop()
         while self._pushed is None and loop.time() < self._call_at:
-            self._stirred.clear()
+            self._changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(self._call_at):
-                    await self._stirred.wait()
+                    await self._changed.wait()
         if self._pushed is None:
             return await self._resumed()
         pushed, self._pushed = self._pushed, None
@@ -260,7 +260,7 @@ class PushLink(Link):
     def _resume(self) -> Resume:
         return Resume(self._ticket, PROTOCOL_OLDEST, PROTOCOL_NEWEST)
 
-    def _say_what_waits(self) -> None:
+    def _send_kept(self) -> None:
         assert self._connection is not None
         if self._connection.is_resting:
             return  # parked again before anything could be sent
@@ -274,10 +274,10 @@ class PushLink(Link):
         self._is_back.set()
         self._on_writable()
 
-    def _stir(self, seconds: float) -> None:
+    def _connect_within(self, seconds: float) -> None:
         """Connect to the broker within so many seconds."""
         self._call_at = min(self._call_at, asyncio.get_running_loop().time() + seconds)
-        self._stirred.set()
+        self._changed.set()
 
     # Connections from brokers.
 
@@ -316,4 +316,4 @@ class PushLink(Link):
             self._strangers.pop(called, None)
             self._pushed = called
             called.send(self._resume())
-            self._stirred.set()
+            self._changed.set()

@@ -17,6 +17,8 @@ from tidemark.matching.index.arrays import Ids, Index, Words, grown
 from tidemark.matching.index.conditions import TruthsOfRows
 from tidemark.matching.index.postings import Postings
 
+# The bits of a range's marks: its column, the last range that is checked, the last range of the box, a box
+# with conditions, and from _RULE_SHIFT on the box's rule.
 _COLUMN = 2**16 - 1
 _LAST = 1 << 16
 _END = 1 << 17
@@ -55,7 +57,7 @@ class Boxes:
         self._low: Words = np.zeros(64, np.uint64)
         self._span: Words = np.zeros(64, np.uint64)
         #: marks of each range: its rule, _CONDITIONAL, _END, _LAST and its column, in one number
-        self._what: Words = np.zeros(64, np.uint64)
+        self._marks: Words = np.zeros(64, np.uint64)
         #: box -> where the trie filed it. Only the trie reads and writes it; it is here because it grows with
         #: the boxes, which replaces the array, so the trie must not keep a reference to it.
         self.home: Ids = np.zeros(64, np.uint32)
@@ -82,8 +84,8 @@ class Boxes:
     def sides(self, box: int) -> list[Side]:
         """The ranges of a box, in the order in which they are checked."""
         run = slice(box, box + self._length(box, _END))
-        parts = zip(self._what[run].tolist(), self._low[run].tolist(), self._span[run].tolist(), strict=True)
-        return [Side(what & _COLUMN, low, low + span) for what, low, span in parts]
+        parts = zip(self._marks[run].tolist(), self._low[run].tolist(), self._span[run].tolist(), strict=True)
+        return [Side(marks & _COLUMN, low, low + span) for marks, low, span in parts]
 
     def arrange(self, box: int, used: Collection[int], known: Collection[int]) -> Head:
         """Put the sides of a box in the order in which to check them, and return its head.
@@ -97,8 +99,8 @@ class Boxes:
         conditions = self._conditions.pop(self.last(box), None)
         if conditions:
             self._conditions[box + checked - 1] = conditions
-        self._write(box, sides, checked, int(self._what[box]) & ~(_COLUMN | _LAST | _END))
-        return int(self._what[box]), int(self._low[box]), int(self._span[box])
+        self._write(box, sides, checked, int(self._marks[box]) & ~(_COLUMN | _LAST | _END))
+        return int(self._marks[box]), int(self._low[box]), int(self._span[box])
 
     def last(self, box: int) -> int:
         """The index of the LAST range of a box."""
@@ -108,33 +110,33 @@ class Boxes:
         """keys[column, row] and candidates -> row[m], rule[m]: the candidates whose box holds the row."""
         rows, listed, position = candidates
         flat, width = keys.reshape(-1), keys.shape[1]
-        what, low, span = (array.take(position) for array in listed.beside[-3:])
-        kept = _inside(flat, width, rows, what, low, span)
-        rows, what = rows.take(kept), what.take(kept)
+        marks, low, span = (array.take(position) for array in listed.beside[-3:])
+        kept = _inside(flat, width, rows, marks, low, span)
+        rows, marks = rows.take(kept), marks.take(kept)
         at = listed.items.take(position.take(kept)).astype(np.int64)
         found: list[tuple[Index, Index, Words]] = []
-        while len(going := np.flatnonzero((what & np.uint64(_LAST)) == 0)):
-            done = np.flatnonzero(what & np.uint64(_LAST))
-            found.append((rows.take(done), at.take(done), what.take(done)))
+        while len(going := np.flatnonzero((marks & np.uint64(_LAST)) == 0)):
+            done = np.flatnonzero(marks & np.uint64(_LAST))
+            found.append((rows.take(done), at.take(done), marks.take(done)))
             rows, at = rows.take(going), at.take(going) + 1
-            what = self._what.take(at)
-            kept = _inside(flat, width, rows, what, self._low.take(at), self._span.take(at))
-            rows, what, at = rows.take(kept), what.take(kept), at.take(kept)
+            marks = self._marks.take(at)
+            kept = _inside(flat, width, rows, marks, self._low.take(at), self._span.take(at))
+            rows, marks, at = rows.take(kept), marks.take(kept), at.take(kept)
         if found:
-            found.append((rows, at, what))
-            rows, at, what = (np.concatenate(part) for part in zip(*found, strict=True))
-        return self._confirmed(rows, at, what, truths)
+            found.append((rows, at, marks))
+            rows, at, marks = (np.concatenate(part) for part in zip(*found, strict=True))
+        return self._confirmed(rows, at, marks, truths)
 
     def confirm(self, rows: Index, at: Index, truths: TruthsOfRows) -> tuple[Index, Index]:
         """rows[n], and at[n], the LAST range of a box whose ranges hold -> row[m], rule[m] that match.
 
         Those remain whose box has only conditions that are true for the row.
         """
-        return self._confirmed(rows, at, self._what.take(at), truths)
+        return self._confirmed(rows, at, self._marks.take(at), truths)
 
-    def _confirmed(self, rows: Index, at: Index, what: Words, truths: TruthsOfRows) -> tuple[Index, Index]:
-        conditional = np.flatnonzero(what & np.uint64(_CONDITIONAL))
-        rules = (what >> np.uint64(_RULE_SHIFT)).view(np.int64)
+    def _confirmed(self, rows: Index, at: Index, marks: Words, truths: TruthsOfRows) -> tuple[Index, Index]:
+        conditional = np.flatnonzero(marks & np.uint64(_CONDITIONAL))
+        rules = (marks >> np.uint64(_RULE_SHIFT)).view(np.int64)
         if len(conditional) == 0:
             return rows, rules
         holding = np.ones(len(rows), np.bool_)
@@ -146,7 +148,7 @@ class Boxes:
     @property
     def nbytes(self) -> int:
         """Memory: exact for arrays, an estimate for the conditions."""
-        arrays = self._low.nbytes + self._span.nbytes + self._what.nbytes + self.home.nbytes
+        arrays = self._low.nbytes + self._span.nbytes + self._marks.nbytes + self.home.nbytes
         return arrays + 200 * len(self._conditions)
 
     def _run(self, length: int) -> int:
@@ -154,29 +156,30 @@ class Boxes:
         self._size += length
         self._low = grown(self._low, self._size)
         self._span = grown(self._span, self._size)
-        self._what = grown(self._what, self._size)
+        self._marks = grown(self._marks, self._size)
         self.home = grown(self.home, self._size)
         return box
 
-    def _length(self, box: int, upto: int) -> int:
+    def _length(self, box: int, mark: int) -> int:
+        """The number of ranges of a box up to the first one with this mark: _LAST or _END."""
         length = 1
-        while not int(self._what[box + length - 1]) & upto:
+        while not int(self._marks[box + length - 1]) & mark:
             length += 1
         return length
 
-    def _write(self, box: int, sides: Sequence[Side], checked: int, what: int) -> None:
+    def _write(self, box: int, sides: Sequence[Side], checked: int, marks: int) -> None:
         """Write the ranges of a box, in this order; the first `checked` of them are to be checked."""
         for number, side in enumerate(sides, start=1):
             at = box + number - 1
             self._low[at] = side.low
             self._span[at] = side.high - side.low
-            marks = (_LAST if number == checked else 0) | (_END if number == len(sides) else 0)
-            self._what[at] = what | marks | side.column
+            position_marks = (_LAST if number == checked else 0) | (_END if number == len(sides) else 0)
+            self._marks[at] = marks | position_marks | side.column
 
 
-def _inside(flat: Words, width: int, rows: Index, what: Words, low: Words, span: Words) -> Index:
+def _inside(flat: Words, width: int, rows: Index, marks: Words, low: Words, span: Words) -> Index:
     """flat[column * width + row] and a range for each rows[n] -> the n for which the key is in the range."""
-    place = (what & np.uint64(_COLUMN)).view(np.int64)
+    place = (marks & np.uint64(_COLUMN)).view(np.int64)
     place *= width
     place += rows
     return np.flatnonzero(flat.take(place) - low <= span)

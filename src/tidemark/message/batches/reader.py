@@ -1,8 +1,8 @@
 """Reading a topic's events, whatever version of its schema each was written in.
 
-A TopicReader presents every event in the shape of one schema, the reader's. It tells the matcher the types of
-the fields. For a batch it serves them as columns: rows are grouped by the schema that they were written in,
-each group is gathered by its own layout, and the columns of the groups are combined.
+An EventReader presents every event in the shape of one schema, the reader's. It tells the matcher the types
+of the fields. For a batch it serves them as columns: rows are grouped by the schema that they were written
+in, each group is gathered by its own layout, and the columns of the groups are combined.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidemark.message.schema import Schema
 from tidemark.message.types import INT, LONG, STRING, Atomic, Kind, Path, Type
 
 
-class TopicReader:
+class EventReader:
     """The view of a topic's events through one schema."""
 
     def __init__(self, schema: Schema, schemas: Mapping[int, Schema], *, is_open: bool = False) -> None:
@@ -100,9 +100,11 @@ def _check_message(batch: EventBatch, schema: Schema | None) -> None:
 class BatchColumns:
     """The columns of one batch; each is gathered when it is first asked for, and kept."""
 
-    def __init__(self, batch: EventBatch, reader: TopicReader) -> None:
+    def __init__(self, batch: EventBatch, reader: EventReader) -> None:
         self.batch = batch
         self.reader = reader
+        #: Columns that have been gathered. Everyone who asks for a path gets the same column: nobody changes
+        #: it.
         self._columns: dict[Path, Column] = {}
 
     @property

@@ -57,7 +57,7 @@ class AtomBinding:
         if self.python is float and type(value) is int:
             return float(value)
         if not isinstance(value, self.python) or (isinstance(value, bool) and self.python is not bool):
-            raise error(f"expected {self.python.__name__}, found {_what(value)}")
+            raise error(f"expected {self.python.__name__}, found {_type_name(value)}")
         if isinstance(value, datetime) and value.utcoffset() is None:
             raise error("a datetime needs a time zone: use datetime.now(timezone.utc)")
         return value
@@ -134,14 +134,14 @@ class TupleBinding:
     def dump(self, value: Any) -> Any:
         """A dict with the position of each item as its key."""
         if not isinstance(value, tuple) or len(value) != len(self.items):
-            raise EncodeError(f"expected a tuple of {len(self.items)}, found {_what(value)}")
+            raise EncodeError(f"expected a tuple of {len(self.items)}, found {_type_name(value)}")
         return {
             f"_{index}": _dump_field(f"_{index}", item, value[index]) for index, item in enumerate(self.items)
         }
 
     def load(self, value: Any) -> Any:
         """The tuple of the dict's values."""
-        fields = _a_dict(value)
+        fields = _as_dict(value)
         return tuple(
             _load_field(f"_{index}", item, fields.get(f"_{index}")) for index, item in enumerate(self.items)
         )
@@ -187,11 +187,11 @@ class UnionBinding:
         for name, item in self.classes.items():
             if type(value) is item.python:
                 return {name: _dump_field(name, item, value)}
-        raise EncodeError(f"expected one of {', '.join(self.classes)}, found {_what(value)}")
+        raise EncodeError(f"expected one of {', '.join(self.classes)}, found {_type_name(value)}")
 
     def load(self, value: Any) -> Any:
         """An instance of the class that the dict's only key names."""
-        fields = _a_dict(value)
+        fields = _as_dict(value)
         known = [name for name in self.classes if name in fields]
         if len(known) != 1 or len(fields) != 1:
             raise DecodeError(f"expected one of {', '.join(self.classes)}, found {list(fields)}")
@@ -226,12 +226,12 @@ class ClassBinding:
     def dump(self, value: Any) -> Any:
         """The dict of the fields' message values."""
         if type(value) is not self.python:
-            raise EncodeError(f"expected {self.python.__name__}, found {_what(value)}")
+            raise EncodeError(f"expected {self.python.__name__}, found {_type_name(value)}")
         return {name: _dump_field(name, item, getattr(value, name)) for name, item in self.fields.items()}
 
     def load(self, value: Any) -> Any:
         """An instance of the class. Unknown keys are ignored; a field that is absent takes its default."""
-        found = _a_dict(value)
+        found = _as_dict(value)
         arguments = {
             name: _load_field(name, item, found.get(name))
             for name, item in self.fields.items()
@@ -254,7 +254,7 @@ class ClassBinding:
 def each(convert: Callable[[Any], Any], value: Any, error: type[MessageError]) -> list[Any]:
     """The list of the converted items; an error of `convert` gets the item's index into its path."""
     if not isinstance(value, list | tuple):
-        raise error(f"expected a list, found {_what(value)}")
+        raise error(f"expected a list, found {_type_name(value)}")
     items: list[Any] = []
     for index, item in enumerate(value):
         try:
@@ -278,11 +278,11 @@ def _load_field(name: str, item: Binding, value: Any) -> Any:
         raise prefix_path(name, error) from None
 
 
-def _a_dict(value: Any) -> dict[Any, Any]:
+def _as_dict(value: Any) -> dict[Any, Any]:
     if not isinstance(value, dict):
-        raise DecodeError(f"expected a dict, found {_what(value)}")
+        raise DecodeError(f"expected a dict, found {_type_name(value)}")
     return value
 
 
-def _what(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return "nothing" if value is None else type(value).__name__

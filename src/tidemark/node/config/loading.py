@@ -1,7 +1,7 @@
-"""Where settings come from: defaults, then the file, the environment, the command line; the last one wins.
+"""Loading a configuration: defaults, then the file, the environment and the command line; the last one wins.
 
-An unknown key, a value of the wrong kind and a topology that does not fit together are ConfigErrors that say
-where, and what to write instead. Nothing is ignored.
+An unknown key, a value of the wrong kind and a topology that does not fit together are ConfigErrors that name
+the place and say what to write instead. Nothing is ignored.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from tidemark.node.topology.file import TABLES, take_topology, unknown
 from tidemark.node.topology.topology import Topology
 
 PREFIX = "TIDEMARK_"
+#: settings that are paths: a relative one in a file starts at the directory of that file
 PATHS = ("archive.path", "broker.topology", "storage.data_dir")
 NAME_BYTES_MAX = 255
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """Values so far, and where each came from."""
+    """The values that were gathered so far, and where each came from."""
 
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
 
     def set(self, key: str, value: Any, source: str) -> None:
-        """A later source wins."""
+        """Check and keep a value, in place of an earlier one. Raises ConfigError, which names `source`."""
         if key not in KEYS:
             raise ConfigError(unknown(key, list(KEYS)), key=key, source=source)
         try:
@@ -50,10 +51,10 @@ def load(
     options: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> Config:
-    """The configuration of one broker.
+    """Returns the configuration of one broker. Raises ConfigError.
 
-    `broker` chooses one of a topology. `options` are those of the command line, by key, and `defaults` what a
-    command takes in place of ours; a relative path in a file starts at that file.
+    `path` is the file and `broker` chooses one of the brokers in its topology. `options` are those of the
+    command line, by key; `defaults` are values that a command uses in place of the usual defaults.
     """
     gathered = _Gathered()
     for key, value in (defaults or {}).items():
@@ -73,13 +74,13 @@ def load(
 
 
 def brokers_of(path: str | Path) -> tuple[str, ...]:
-    """The names in a topology file; none if it configures a single broker."""
+    """Returns the names of the brokers in a file; none if it configures a single broker."""
     topology = take_topology(read(path), str(path))
     return () if topology is None else tuple(topology.brokers)
 
 
 def topology_of(path: str | Path) -> Topology:
-    """The topology in a file; ConfigError if it has none."""
+    """Returns the topology in a file. Raises ConfigError if it has none."""
     topology = take_topology(read(path), str(path))
     if topology is None:
         raise ConfigError("has no [brokers.NAME] tables", source=str(path))
@@ -87,7 +88,7 @@ def topology_of(path: str | Path) -> Topology:
 
 
 def processes_of(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """What is to be started for a topology: a process for each of its own, and for each broker in none."""
+    """Returns process -> its brokers, for a topology file: a broker in no process has one of its own."""
     topology = topology_of(path)
     together = {broker for brokers in topology.processes.values() for broker in brokers}
     alone = {name: (name,) for name in topology.brokers if name not in together}
@@ -95,7 +96,7 @@ def processes_of(path: str | Path) -> dict[str, tuple[str, ...]]:
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """The TOML of a file."""
+    """Returns the TOML of a file. Raises ConfigError if it cannot be read or is no TOML."""
     try:
         return tomllib.loads(Path(path).read_text())
     except OSError as error:
@@ -105,7 +106,7 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def show(config: Config) -> list[tuple[str, str, str]]:
-    """Every key with its value, as it would be written, and where that came from."""
+    """Returns (key, value as a file would have it, where it came from) for every setting."""
     return [(key, shown(key, config.value(key)), config.provenance(key)) for key in KEYS]
 
 
@@ -130,7 +131,7 @@ def _assembled(gathered: _Gathered, topology: Topology | None, path: str | Path 
 
 
 def moved(config: Config, topology: Topology) -> Config:
-    """The same broker in another topology, which has it."""
+    """Returns the configuration of the same broker in another topology, which must have that broker."""
     placement = topology.brokers[config.broker.name]
     listen = config.broker.listen if is_outside(config.provenance("broker.listen")) else placement.listen
     return replace(
@@ -139,7 +140,7 @@ def moved(config: Config, topology: Topology) -> Config:
 
 
 def _place(gathered: _Gathered, topology: Topology, source: str) -> None:
-    """What the topology says of this broker: more than the rest of the file, less than a variable."""
+    """Take over what the topology says of this broker, unless a variable or an option says otherwise."""
     name = gathered.values.get("broker.name")
     known = list(topology.brokers)
     if name is None:
@@ -160,7 +161,7 @@ def _place(gathered: _Gathered, topology: Topology, source: str) -> None:
 
 
 def is_outside(source: str) -> bool:
-    """It was said for this one process, by a variable or an option."""
+    """Returns whether a value came from a variable or an option, and so is meant for this one process."""
     return source.startswith((PREFIX, "--"))
 
 
@@ -178,7 +179,10 @@ def _flattened(document: dict[str, Any], source: str) -> Iterator[tuple[str, Any
 
 
 def _variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """TIDEMARK_SECTION_NAME; other variables that begin so are not settings of a broker."""
+    """Yields (key, variable, text) for each TIDEMARK_SECTION_NAME.
+
+    Other variables that begin with TIDEMARK_ are not settings of a broker.
+    """
     for variable, text in sorted(environment.items()):
         section, _, name = variable.removeprefix(PREFIX).lower().partition("_")
         if variable.startswith(PREFIX) and section in SECTIONS and name:
@@ -189,7 +193,7 @@ def _variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]
 
 
 def _fitting(config: Config) -> Config:
-    """What no single key can get wrong."""
+    """Returns `config`. Raises ConfigError if settings contradict each other, or one is out of bounds."""
     limits = config.limits
     name = config.broker.name
     if not name or len(name.encode()) > NAME_BYTES_MAX:
@@ -223,5 +227,5 @@ def _section(name: str, kind: type[Any], values: Mapping[str, Any]) -> Any:
 
 
 def _beside(path: str, source: str) -> Path:
-    """A relative path in a file starts at that file."""
+    """Returns a path from the file `source`; a relative one starts at the directory of that file."""
     return Path(source).parent / path

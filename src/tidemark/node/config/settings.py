@@ -1,7 +1,8 @@
 """Config: every setting of a broker, with its default and what it is for.
 
-One dataclass a section of the file; a key is `section.name`. How values are gathered from the file, the
-environment and the command line is `configload`'s; where each came from is kept here.
+Each section of the file is a dataclass, and a key is `section.name`. `loading` gathers the values from the
+file, the environment and the command line; `Config` keeps where each value came from. The sentence of each
+setting is the one in docs/configuration.md: a test compares the two.
 """
 
 # ruff: noqa: RUF009  (`setting` makes a field of a dataclass, once)
@@ -16,9 +17,9 @@ from typing import Any
 
 from tidemark.node.config.units import (
     Duration,
+    HostPort,
     RetainLimits,
     Size,
-    SocketAddress,
     parse_address,
     parse_duration,
     parse_size,
@@ -27,12 +28,12 @@ from tidemark.node.topology.topology import BrokerPlacement, Topology
 
 DEFAULT = "default"
 DEFAULT_PUBEND = "main"
-#: The archive's place in a data directory.
+#: The directory of the archive in a data directory.
 ARCHIVE = "archive"
 
 
 def setting(default: Any, about: str, *, choices: tuple[str, ...] = (), least: int | None = None) -> Any:
-    """A field with what `docs/configuration.md` and `config show` say of it; `least` bounds a number."""
+    """Returns a dataclass field with its sentence for docs/configuration.md; `least` bounds a number."""
     return field(default=default, metadata={"about": about, "choices": choices, "least": least})
 
 
@@ -46,104 +47,144 @@ def _size(text: str, about: str, *, least: str = "4KiB") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSection:
-    """Who this broker is."""
+    """The broker's name, address and pubends."""
 
     name: str = setting("tidemark", "The broker's name, unique in its overlay.")
-    listen: SocketAddress = setting(SocketAddress("127.0.0.1", 7676), "Where clients and brokers connect.")
-    pubends: tuple[str, ...] = setting((DEFAULT_PUBEND,), "The pubends that are hosted here.")
-    topology: str = setting("", "A file with the brokers of an overlay; this one is found there by its name.")
+    listen: HostPort = setting(
+        HostPort("127.0.0.1", 7676), "The address where clients and other brokers connect."
+    )
+    pubends: tuple[str, ...] = setting((DEFAULT_PUBEND,), "The pubends that this broker hosts.")
+    topology: str = setting(
+        "", "A file with the brokers of an overlay; this broker is found there by its name."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class StorageSection:
-    """Where its data is, and what durable means."""
+    """Where the broker keeps its data, and what an acknowledged event survives."""
 
-    data_dir: str = setting("tidemark-data", "The data directory; made on the first start.")
+    data_dir: str = setting("tidemark-data", "The data directory; it is created on the first start.")
     durability: str = setting(
         "sync",
-        "sync: acknowledged events survive a power failure. os: only a crash of the process.",
+        "sync: acknowledged events survive a power failure. os: they survive only a crash of the process.",
         choices=("sync", "os"),
     )
-    segment: Size = _size("64MiB", "Size of a log file.", least="64KiB")
+    segment: Size = _size("64MiB", "The size of one log file.", least="64KiB")
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsSection:
-    """Bounds on what others can make this broker hold, or wait for."""
+    """Bounds on the memory and time that clients and other brokers can make this broker spend."""
 
-    connections: int = setting(20_000, "Connections at a time.", least=1)
-    strangers: int = setting(10, "Connections of one address that have not said who they are.", least=1)
-    handshake: Duration = _time("10s", "A new connection must say who it is within this time.")
-    frame: Duration = _time("30s", "A frame that has begun must be complete within this time.")
-    ping: Duration = _time("30s", "A connection that was silent this long is asked whether it is there.")
-    silence: Duration = _time("90s", "One that was silent this long is closed.")
+    connections: int = setting(20_000, "How many connections there may be at a time.", least=1)
+    strangers: int = setting(
+        10, "How many connections of one address may not have introduced themselves yet.", least=1
+    )
+    handshake: Duration = _time("10s", "A new connection must introduce itself within this time.")
+    frame: Duration = _time("30s", "A frame must arrive completely within this time after its first byte.")
+    ping: Duration = _time("30s", "A connection that was silent for this long is sent a Ping.")
+    silence: Duration = _time("90s", "A connection that was silent for this long is closed.")
     client_queue: Size = _size("64MiB", "A client that leaves more than this unread is disconnected.")
-    peer_queue: Size = _size("64MiB", "Beyond this, knowledge for a broker is dropped; it will ask again.")
-    all_queues: Size = _size("1GiB", "All output queues; beyond it those with the longest are disconnected.")
-    disk_queue: Size = _size("64MiB", "Nothing more is read from those who publish until the disk caught up.")
-    window: Size = _size("64MiB", "Recent knowledge of a pubend that is kept in memory.")
+    peer_queue: Size = _size(
+        "64MiB",
+        "While a broker leaves more than this unread, it gets no more knowledge; it asks again later.",
+    )
+    all_queues: Size = _size(
+        "1GiB", "While all output queues together exceed this, the longest ones are disconnected."
+    )
+    disk_queue: Size = _size(
+        "64MiB", "While more than this waits to be written to disk, nothing is read from publishers."
+    )
+    window: Size = _size("64MiB", "How much recent knowledge of each pubend is kept in memory.")
 
 
 @dataclass(frozen=True, slots=True)
 class LinksSection:
-    """Links to other brokers: how soon one is known to be dead, and called again."""
+    """Links to other brokers: how soon a link counts as dead, and when it is made again."""
 
-    ping: Duration = _time("150ms", "A link that was silent this long is asked whether it is there.")
-    silence: Duration = _time("600ms", "One that was silent this long is dead.")
-    wait: Duration = _time("50ms", "A link that is lost is called again after this; each time later.")
-    wait_max: Duration = _time("2s", "The longest wait between calls.")
+    ping: Duration = _time("150ms", "A link that was silent for this long is sent a Ping.")
+    silence: Duration = _time("600ms", "A link that was silent for this long counts as dead and is closed.")
+    wait: Duration = _time(
+        "50ms", "A lost link is called again after this time; the wait doubles with each failure."
+    )
+    wait_max: Duration = _time("2s", "The longest wait between two calls.")
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribersSection:
-    """Clients that are called when there is something for them, in place of an open connection."""
+    """Clients that hold a lease in place of an open connection, and are called when there is an event."""
 
-    lease: Duration = _time("1h", "The longest time that one may be away.", least="1s")
-    leases: int = setting(100_000, "Leases at a time; 0 gives none.", least=0)
-    rest: Duration = _time("3s", "A leased client is parked when nothing was said for this long.")
+    lease: Duration = _time("1h", "How long a client with a lease may be away at the most.", least="1s")
+    leases: int = setting(100_000, "How many leases there may be at a time; 0 allows none.", least=0)
+    rest: Duration = _time("3s", "A client with a lease is parked when nothing was sent for this long.")
     callbacks: tuple[str, ...] = setting(
         (),
-        "Hosts that may be called besides a client's own address in a private network: networks, "
+        "Hosts that the broker may call besides a client's own address in a private network: networks, "
         'like "10.0.0.0/8", or names, like "*.example.com".',
     )
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSection:
-    """Health and metrics."""
+    """Health and metrics over HTTP."""
 
-    listen: str = setting("127.0.0.1:7677", 'Where /health and /metrics are served; "" serves nothing.')
+    listen: str = setting(
+        "127.0.0.1:7677", 'The address where /health and /metrics are served; "" serves neither.'
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdsSection:
-    """When the protocol acts by itself."""
+    """After what times the protocol acts by itself."""
 
-    gap: Duration = _time("50ms", "GCT: a hole this old is asked for.", least="0us")
-    nack: Duration = _time("200ms", "NRT: an unanswered question is repeated; each time later.")
-    nack_max: Duration = _time("10s", "The longest wait between repetitions.")
-    ack_expected: Duration = _time(
-        "2s", "AET: events that nobody released for this long are announced again."
+    gap: Duration = _time(
+        "50ms", "GCT: ticks that are unknown for this long are asked for with a nack.", least="0us"
     )
-    heartbeat: Duration = _time("100ms", "Silence of a pubend is said this often while things happen.")
-    heartbeat_idle: Duration = _time("2s", "And at least this often while nothing does.")
-    lease: Duration = _time("10s", "Ticks that a pubend promises ahead on disk.")
-    silence: Duration = _time("1s", "A subscriber without events learns this often how far it got.")
-    save: Duration = _time("250ms", "Acknowledgements are saved this often.")
-    pfs_sync: Duration = _time("100ms", "The PFS is synced this often.")
+    nack: Duration = _time(
+        "200ms", "NRT: a nack without an answer is repeated after this time; the wait doubles each time."
+    )
+    nack_max: Duration = _time("10s", "The longest wait between two repetitions of a nack.")
+    ack_expected: Duration = _time(
+        "2s", "AET: a pubend whose events were not released for this long announces its last tick again."
+    )
+    heartbeat: Duration = _time(
+        "100ms", "After its last event a pubend announces silence this often at first."
+    )
+    heartbeat_idle: Duration = _time(
+        "2s", "While nothing happens, a pubend announces silence less and less often: at least this often."
+    )
+    lease: Duration = _time(
+        "10s", "How far ahead a pubend reserves ticks on disk, so that heartbeats need no sync."
+    )
+    silence: Duration = _time(
+        "1s", "How often a subscriber that gets no events is told how far its stream has got."
+    )
+    save: Duration = _time("250ms", "How often acknowledgements are saved.")
+    pfs_sync: Duration = _time("100ms", "How often the PFS is synced.")
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionSection:
-    """Early release: history that may go although somebody has not acknowledged it."""
+    """Early release: which events a pubend may let go although a subscriber has not acknowledged them."""
 
-    max_retain: Duration | None = setting(None, "What is older may go.", least=parse_duration("1s"))
-    max_bytes: Size | None = setting(None, "What a pubend holds beyond may go.", least=parse_size("64KiB"))
-    archive: bool = setting(False, "An archive keeps everything: nothing goes before it has it.")
-    release_unarchived: bool = setting(False, "Also what the archive does not have yet.")
+    max_retain: Duration | None = setting(
+        None, "A pubend may let go of events that are older than this.", least=parse_duration("1s")
+    )
+    max_bytes: Size | None = setting(
+        None,
+        "A pubend may let go of its oldest events while it holds more than this.",
+        least=parse_size("64KiB"),
+    )
+    archive: bool = setting(
+        False, "Whether there is an archive: a pubend lets go of no event before the archive has it."
+    )
+    release_unarchived: bool = setting(
+        False, "Whether max_retain and max_bytes also apply to events that the archive does not have yet."
+    )
     recall: str = setting(
         "auto",
-        "Subscribers get from the archive what pubends have let go. auto: as retention.archive.",
+        "Whether subscribers get from the archive what pubends have let go; if not, they get a gap. "
+        "auto: as retention.archive.",
         choices=("auto", "yes", "no"),
     )
 
@@ -152,21 +193,30 @@ class RetentionSection:
 class ArchiveSection:
     """The archive that `tidemark up` writes beside the broker."""
 
-    path: str = setting("", 'Where it is; "": the directory `archive` in the data directory.')
+    path: str = setting("", 'Its directory; "" is the directory `archive` in the data directory.')
     retain: RetainLimits | None = setting(
-        None, 'History that it keeps, like "90d" or "500GB"; what is older goes in whole files.'
+        None,
+        'How much history the archive keeps, like "90d" or "500GB"; it removes older history in whole files.',
     )
-    interval: Duration = _time("5s", "How often it looks for events, if not many have come.", least="10ms")
-    master: str = setting("local[2]", "Where Spark runs, which is started when there is much to archive.")
+    interval: Duration = _time(
+        "5s", "How often the archive looks for events when few have come.", least="10ms"
+    )
+    master: str = setting(
+        "local[2]", "Where Spark runs; the archive starts Spark when there is much to archive."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class LogSection:
-    """What the broker says about itself."""
+    """The log that the broker writes to standard error."""
 
-    level: str = setting("info", "The least that is said.", choices=("debug", "info", "warning", "error"))
+    level: str = setting(
+        "info", "The lowest level that is written.", choices=("debug", "info", "warning", "error")
+    )
     format: str = setting(
-        "auto", "json: an object a line. auto: text on a terminal.", choices=("auto", "text", "json")
+        "auto",
+        "text: a line for people. json: an object a line. auto: text on a terminal, else json.",
+        choices=("auto", "text", "json"),
     )
 
 
@@ -184,27 +234,27 @@ class Config:
     retention: RetentionSection = field(default_factory=RetentionSection)
     archive: ArchiveSection = field(default_factory=ArchiveSection)
     log: LogSection = field(default_factory=LogSection)
-    #: the overlay it is part of; of itself alone if no file says otherwise
+    #: the overlay that this broker is part of; without a topology file, this broker alone
     topology: Topology = field(default_factory=lambda: alone(BrokerSection()))
-    #: key -> where its value came from; keys that are not in it have their default
+    #: key -> where its value came from; a key that is not in it has its default
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def provenance(self, key: str) -> str:
-        """Where the value of a key came from: "default", a file, a variable, or an option."""
+        """Returns where the value of a key came from: "default", a file, a variable, or an option."""
         assert key in KEYS
         return self.sources.get(key, DEFAULT)
 
     def value(self, key: str) -> Any:
-        """The value of a key."""
+        """Returns the value of a key."""
         section, name = key.split(".")
         return getattr(getattr(self, section), name)
 
     def archive_path(self) -> Path:
-        """Where `tidemark up` keeps the archive."""
+        """Returns the directory in which `tidemark up` keeps the archive."""
         return Path(self.archive.path) if self.archive.path else Path(self.storage.data_dir) / ARCHIVE
 
-    def http_address(self) -> SocketAddress | None:
-        """Where to serve health and metrics, if at all."""
+    def http_address(self) -> HostPort | None:
+        """Returns where to serve health and metrics; None if they are not served. Raises ConfigError."""
         return parse_address(self.http.listen) if self.http.listen else None
 
 
@@ -235,5 +285,5 @@ KEYS: Mapping[str, Any] = MappingProxyType(dict(_keys()))
 
 
 def alone(broker: BrokerSection) -> Topology:
-    """The topology of a broker without neighbours."""
+    """Returns the topology of a broker without neighbours."""
     return Topology.build([BrokerPlacement(broker.name, broker.name, broker.listen, broker.pubends)])

@@ -1,7 +1,8 @@
-"""Values as people write them: durations ("10s"), sizes ("64MiB"), addresses ("127.0.0.1:7676").
+"""Values as people write them in files: durations ("10s"), sizes ("64MiB"), addresses ("127.0.0.1:7676").
 
-A duration is microseconds and a size is bytes everywhere else. What is written back reads in again as the
-same value.
+Everywhere else a duration is an int of microseconds and a size an int of bytes. The `show_*` functions here
+are exact: what they return is parsed to the same value again. `tidemark.admin.numbers` has others, which
+round for people who read a status; the two are different on purpose.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ Size = NewType("Size", int)
 
 _DURATIONS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-#: As disks are sold; understood, and written back in the units above.
+#: The units in which disks are sold: parsed, and never written.
 _DECIMAL_SIZES = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 PORT_MAX = 65_535
 
 
-class SocketAddress(NamedTuple):
-    """Where to listen, or whom to call. Port 0 lets the system choose."""
+class HostPort(NamedTuple):
+    """A host and a port, to listen at or to connect to. Port 0 lets the system choose when listening."""
 
     host: str
     port: int
@@ -35,19 +36,19 @@ class SocketAddress(NamedTuple):
 
 
 class RetainLimits(NamedTuple):
-    """How much history to keep: of how long, and how large; None for all."""
+    """How much history the archive keeps: up to which age, and up to which size; None is no limit."""
 
     age: Duration | None = None
     size: Size | None = None
 
 
 def parse_duration(text: str) -> Duration:
-    """Like "10s" or "1.5h"; ConfigError if it is anything else."""
+    """Returns the duration that a text like "10s" or "1.5h" means. Raises ConfigError for anything else."""
     return Duration(_measured(text, _DURATIONS, 'write a number and a unit, like "250ms", "10s" or "7d"'))
 
 
 def parse_size(text: str) -> Size:
-    """Like "64MiB" or "4096B"; ConfigError if it is anything else."""
+    """Returns the size that a text like "64MiB" or "4096B" means. Raises ConfigError for anything else."""
     return Size(
         _measured(
             text, _SIZES | _DECIMAL_SIZES, 'write a number and a unit, like "64KiB", "16MiB" or "4096B"'
@@ -56,7 +57,10 @@ def parse_size(text: str) -> Size:
 
 
 def parse_retain(text: str) -> RetainLimits:
-    """Like "90d", "500GB", or "90d, 500GB" for whichever is less; ConfigError if it is anything else."""
+    """Returns the limits in a text like "90d", "500GB", or "90d, 500GB", where the one that keeps less holds.
+
+    Raises ConfigError for anything else.
+    """
     found: dict[str, int] = {}
     for part in text.split(","):
         unit = _NUMBER.fullmatch(part.strip())
@@ -71,27 +75,30 @@ def parse_retain(text: str) -> RetainLimits:
     return RetainLimits(None if age is None else Duration(age), None if size is None else Size(size))
 
 
-def parse_address(text: str) -> SocketAddress:
-    """Like "host:port" or "[::1]:port"; ConfigError if it is anything else."""
+def parse_address(text: str) -> HostPort:
+    """Returns the address in a text like "host:port" or "[::1]:port".
+
+    Raises ConfigError for anything else.
+    """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise ConfigError(f'{text!r} is not an address; write "host:port", like "127.0.0.1:7676"')
-    return SocketAddress(host, int(port))
+    return HostPort(host, int(port))
 
 
 def show_duration(value: int) -> str:
-    """In the largest unit that needs no fraction."""
+    """Returns microseconds as text, in the largest unit that needs no fraction."""
     return _shown(value, _DURATIONS)
 
 
 def show_size(value: int) -> str:
-    """In the largest unit that needs no fraction."""
+    """Returns bytes as text, in the largest unit that needs no fraction."""
     return _shown(value, _SIZES)
 
 
 def show_retain(value: RetainLimits) -> str:
-    """As it is written."""
+    """Returns the limits as text that `parse_retain` reads."""
     parts = [
         *([] if value.age is None else [show_duration(value.age)]),
         *([] if value.size is None else [show_size(value.size)]),

@@ -1,4 +1,4 @@
-"""The value of a setting: read from text or TOML, checked, and written back as it would be in a file."""
+"""The value of one setting: read from text or TOML, checked, and written back as a file would have it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tidemark.errors import ConfigError
 from tidemark.node.config.settings import KEYS, SECTIONS
 from tidemark.node.config.units import (
     Duration,
+    HostPort,
     RetainLimits,
     Size,
-    SocketAddress,
     parse_address,
     parse_duration,
     parse_retain,
@@ -22,7 +22,7 @@ from tidemark.node.config.units import (
 
 
 def shown(key: str, value: Any) -> str:
-    """A value as a file would have it."""
+    """Returns the value of `key` as a file would have it."""
     hint = _hint(key)
     if value is None:
         return "none"
@@ -34,13 +34,16 @@ def shown(key: str, value: Any) -> str:
         return f'"{show_retain(value)}"'
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple) and not isinstance(value, SocketAddress):
+    if isinstance(value, tuple) and not isinstance(value, HostPort):
         return "[" + ", ".join(f'"{each}"' for each in value) + "]"
     return str(value) if isinstance(value, int) else f'"{value}"'
 
 
 def checked(key: str, value: Any) -> Any:
-    """A value of the key's kind; texts come from variables and options as well as from files."""
+    """Returns `value` as the type of `key`. Raises ConfigError if it is not one, or out of bounds.
+
+    Text is parsed, since variables and options are always text.
+    """
     metadata = KEYS[key].metadata
     found = _of_kind(_hint(key), value)
     if metadata["choices"] and found not in metadata["choices"]:
@@ -59,12 +62,12 @@ def _of_kind(hint: Any, value: Any) -> Any:
         return _truth(value)
     if hint is int:
         return _number(value)
-    if isinstance(value, SocketAddress):
+    if isinstance(value, HostPort):
         value = str(value)
     if not isinstance(value, str):
         raise ConfigError(f'{value!r} is not text; write it in quotes, like "10s", "64MiB" or "name"')
     parse = {
-        Duration: parse_duration, Size: parse_size, SocketAddress: parse_address, RetainLimits: parse_retain
+        Duration: parse_duration, Size: parse_size, HostPort: parse_address, RetainLimits: parse_retain
     }.get(hint)  # fmt: skip
     return value if parse is None else parse(value)
 
@@ -86,7 +89,7 @@ def _number(value: Any) -> int:
 
 
 def names_of(value: Any) -> tuple[str, ...]:
-    """A list of names, none twice."""
+    """Returns a list of names without blanks around them. Raises ConfigError if a name is there twice."""
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
         raise ConfigError(f'{value!r} is not a list of names; write ["first", "second"]')
     names = tuple(each.strip() for each in value if each.strip())
@@ -96,7 +99,7 @@ def names_of(value: Any) -> tuple[str, ...]:
 
 
 def text_of(value: Any, key: str) -> str | None:
-    """Text, or nothing."""
+    """Returns `value` if it is text or None. Raises ConfigError at `key` otherwise."""
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"{value!r} is not text; write it in quotes", key=key)
     return value

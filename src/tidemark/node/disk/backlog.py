@@ -1,4 +1,8 @@
-"""Backlog: bytes that were given to the disk and are not durable yet. Its bound is what publishers feel."""
+"""Backlog: how many bytes were given to the disk threads and are not durable yet.
+
+The runtime stops reading from publishers while the backlog is over `limits.disk_queue`, so publishers feel a
+slow disk as back-pressure.
+"""
 
 from __future__ import annotations
 
@@ -19,40 +23,41 @@ from tidemark.broker.effects import (
 
 
 class _UnsyncedBytes:
-    """Bytes of one log."""
+    """Bytes that were appended to one log, and how many of them are durable."""
 
     def __init__(self) -> None:
+        #: since the start, in bytes
         self.appended = 0
         self.durable = 0
         #: ticket of a sync -> bytes appended before it
         self._syncs: dict[int, int] = {}
 
     def sync(self, ticket: int) -> None:
-        """A sync was asked for."""
+        """A sync under this ticket was given to the disk."""
         self._syncs[ticket] = self.appended
 
     def synced(self, ticket: int) -> None:
-        """It is done, or what it covers was forgotten."""
+        """The sync of this ticket is done, or the log has dropped what the sync was to make durable."""
         self.durable = max(self.durable, self._syncs.pop(ticket, 0))
 
 
 class Backlog:
-    """How far the disk is behind."""
+    """How far the disk is behind, for the event logs and the PFS together."""
 
     def __init__(self) -> None:
-        #: the last group of events found no room
+        #: whether the last sync of the event logs found the disk full
         self.is_log_full = False
         self._log = _UnsyncedBytes()
         self._pfs = _UnsyncedBytes()
 
     @property
     def bytes(self) -> int:
-        """Bytes that wait, in memory or in the system's cache."""
+        """Bytes that wait to become durable, in memory or in the operating system's cache."""
         log, pfs = self._log, self._pfs
         return log.appended - log.durable + pfs.appended - pfs.durable
 
     def put(self, effects: Iterable[Effect]) -> None:
-        """These are on their way to the disk."""
+        """These effects were given to the disk threads."""
         for effect in effects:
             match effect:
                 case AppendEvents(batch=batch):
@@ -69,7 +74,7 @@ class Backlog:
                     pass
 
     def done(self, stimuli: Iterable[Stimulus]) -> None:
-        """These came back from it."""
+        """The disk threads report these completions."""
         for stimulus in stimuli:
             match stimulus:
                 case LogSynced(ticket) | LogFull(ticket):

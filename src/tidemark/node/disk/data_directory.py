@@ -1,13 +1,17 @@
-"""The data directory: who may use it, what version it is of, and what lies where in it.
+"""The data directory of a broker: its lock, the version of its format, and the directories in it.
 
-    lock        held by the process that uses the directory
-    version     one line: "tidemark data 1"
-    log/        the event logs of the pubends hosted here
-    pfs/        what matched whom
-    tables/     subscriptions, topics and acknowledgements
+    lock            locked by the process that uses the directory; holds its process id
+    version         one line: "tidemark data 1"
+    log/            the event logs of the pubends hosted here
+    pfs/            the PFS: which events matched which durable subscriber
+    tables/         subscriptions, topics and acknowledgements
     overlay.toml    the topology, once it was changed while the broker ran
 
-Nothing is created in a directory that holds something else, and nothing touched in one of another version.
+A directory that holds something else, or data of another version, is refused and left as it is.
+
+What a crash may lose: nothing of `version` and `overlay.toml`. Each is written under another name, synced,
+renamed, and the directory synced, before anything relies on it; a crash on the way leaves the file as it was,
+and at most the unfinished `version.new` or `overlay.new`, which the next writing replaces.
 """
 
 from __future__ import annotations
@@ -28,7 +32,8 @@ OVERLAY_FILE = "overlay.toml"
 OVERLAY_FILE_NEW = "overlay.new"
 VERSION = 1
 PARTS = ("log", "pfs", "tables")
-#: What may lie in a directory before its first use: file systems put it there.
+#: What a directory may hold before its first use: the lock, a version file that a crash left unfinished, and
+#: what file systems put into a fresh volume.
 _HARMLESS = {LOCK, VERSION_FILE_NEW, "lost+found"}
 
 
@@ -36,7 +41,10 @@ class DataDirectory:
     """An open data directory; `close` lets the next process in."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Lock it; make it on the first start. StorageError if it cannot be used: it is left alone then."""
+        """Lock the directory, and create it on the first start.
+
+        Raises StorageError if the directory cannot be used; it is left as it is then.
+        """
         self.path = Path(path)
         self._disk = RealDisk(path)
         self._disk.lock()
@@ -54,7 +62,10 @@ class DataDirectory:
         return self.path / name
 
     def topology(self) -> Topology | None:
-        """The topology that was saved last; None if none ever was."""
+        """Returns the topology that was saved last, or None if none ever was.
+
+        Raises UnknownFormatError or ConfigError if the file cannot be understood.
+        """
         path = self.path / OVERLAY_FILE
         if not path.exists():
             return None
@@ -65,12 +76,12 @@ class DataDirectory:
         return parse_topology(text, int(number), str(path))
 
     def save_topology(self, topology: Topology) -> None:
-        """Keep it, in place of the one before; on disk when this returns."""
+        """Replace the saved topology; it is on disk when this returns. Raises StorageError."""
         text = f"# version {topology.version}\n{to_text(topology)}"
         replace_file(self._disk, OVERLAY_FILE, [text.encode()], draft=OVERLAY_FILE_NEW)
 
     def close(self) -> None:
-        """Let others use it."""
+        """Release the lock, so that another process may use the directory."""
         self._disk.unlock()
 
     def _check(self) -> None:

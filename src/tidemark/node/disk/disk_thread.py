@@ -1,8 +1,8 @@
-"""DiskThread: the one thread that touches a disk.
+"""DiskThread: a thread that carries out a broker's disk effects; the event loop never waits for a disk.
 
-Effects are carried out in the order in which they were put. What gathers while a sync runs is worked off
-after it in one go, so group commit comes by itself. Completions come back to the loop as soon as they are
-there; those that it has not collected yet share one wake-up. After any error nothing more is carried out.
+Effects are carried out in the order in which they were put. Effects that gather while a sync runs are carried
+out after it in one go, so group commit comes by itself. Each completion wakes the event loop; completions
+that the loop has not collected yet share one wake-up. After any error the thread carries out nothing more.
 """
 
 from __future__ import annotations
@@ -19,79 +19,91 @@ from typing import Any, Protocol, TypeVar
 from tidemark.broker.effects import CommitTables, Effect, Stimulus, SyncLog, SyncPfs
 from tidemark.errors import DiskFailedError, StorageError
 
-#: A disk that was full is tried again this often.
+#: How often the thread retries what found the disk full.
 RETRY_SECONDS = 1.0
 
 _Mark = asyncio.Future[None]
 Result = TypeVar("Result")
 
+#: effect -> its name in the metric `tidemark_sync_seconds`
 SYNCS = {SyncLog: "log", SyncPfs: "pfs", CommitTables: "tables"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
+    """A function for the thread to call between effects, and the future that gets its result."""
+
     function: Callable[[], Any]
     answer: asyncio.Future[Any]
 
 
 class DiskWorker(Protocol):
-    """What carries effects out: `store.Store`, or less in a test."""
+    """What carries effects out on the thread: `persistence.store.Store`, or a small class in a test."""
 
     @property
     def is_waiting(self) -> bool:
-        """Something found the disk full and waits to be tried again."""
+        """Whether some effect found the disk full and waits for `retry`."""
 
     def carry_out(self, effect: Effect) -> Stimulus | None:
-        """Do it; what is to be reported of it."""
+        """Carry `effect` out.
+
+        Returns the stimulus that reports its completion, if the broker waits for one.
+        """
 
     def retry(self) -> list[Stimulus]:
-        """Try again what waits."""
+        """Try the waiting effects again. Returns the stimuli of those that were carried out."""
+
+
+class DiskListener(Protocol):
+    """Who learns what a disk thread has done. All methods are called on the event loop."""
+
+    def disk_finished(self, stimuli: list[Stimulus]) -> None:
+        """These completions came from the disk, in this order."""
+
+    def disk_failed(self, error: BaseException) -> None:
+        """The thread met `error` and carries out nothing more. Called at most once a thread."""
+
+    def sync_took(self, which: str, seconds: float) -> None:
+        """A sync of `which`, one of the values of SYNCS, took so long. Called after its `disk_finished`."""
 
 
 class DiskThread:
-    """See above. All methods are the loop's."""
+    """One thread and its queue. The public methods are for the event loop only."""
 
-    def __init__(
-        self,
-        worker: DiskWorker,
-        done: Callable[[list[Stimulus]], None],
-        failed: Callable[[BaseException], None],
-        timed: Callable[[str, float], None],
-    ) -> None:
-        """All are called on the loop; `timed(which, seconds)` for each sync, after what it has set off."""
+    def __init__(self, worker: DiskWorker, listener: DiskListener) -> None:
+        """Start the thread. `worker` is called on the thread, `listener` on the running event loop."""
         self._worker = worker
-        self._done = done
-        self._failed = failed
-        self._timed = timed
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
-        #: bounded by its owner, who reads no more from publishers while too much is in it
+        #: The loop puts, the thread takes; None ends the thread. The runtime bounds it: it reads no more from
+        #: publishers while too many bytes wait (`Backlog`).
         self._work: SimpleQueue[Sequence[Effect] | _Mark | _Call | None] = SimpleQueue()
-        #: who waits for the thread to get somewhere
+        #: callers of `reached` and of `call` that wait; only the loop uses these two and `_is_dead`
         self._marks: set[_Mark] = set()
         self._calls: set[asyncio.Future[Any]] = set()
         self._is_dead = False
-        #: completions that the loop has not collected, and whether it has been told that there are some
+        #: Completions, and durations of syncs, that the loop has not collected: the thread appends, the loop
+        #: takes. `_is_told`: a wake-up of the loop is under way; the thread sets it, the loop clears it.
         self._finished: deque[Stimulus] = deque()
-        #: how long syncs took, which the loop has not told yet
         self._took: deque[tuple[str, float]] = deque()
         self._is_told = False
-        #: when the effect that is being carried out began, on the clock of perf_counter
+        #: when the running effect began, on the clock of perf_counter; None while the thread waits for work
         self._since: float | None = None
         self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
         self._thread.start()
 
     def put(self, effects: Sequence[Effect]) -> None:
-        """Carry these out, after all others."""
+        """Carry these effects out, after all that were put before."""
         self._work.put(effects)
 
     @property
     def busy_seconds(self) -> float:
-        """For how long the disk has been at the same thing; 0 while it has nothing to do."""
+        """Seconds since the running disk operation began; 0 while there is none."""
         since = self._since
         return 0.0 if since is None else perf_counter() - since
 
     async def reached(self) -> None:
-        """Return when everything that was put so far has been carried out and reported, or has failed."""
+        """Return when everything put so far has been carried out and reported, or the thread has failed."""
         if self._is_dead:
             return
         mark: _Mark = self._loop.create_future()
@@ -100,7 +112,10 @@ class DiskThread:
         await mark
 
     async def call(self, function: Callable[[], Result]) -> Result:
-        """Something else that touches the disk, in its turn; what it returns, or its StorageError."""
+        """Call `function` on the thread, after everything put so far. Returns what it returns.
+
+        Raises the StorageError that it raises, and DiskFailedError if the thread has failed.
+        """
         if self._is_dead:
             raise DiskFailedError("nothing more is written", path="")
         future: asyncio.Future[Result] = self._loop.create_future()
@@ -112,7 +127,7 @@ class DiskThread:
             self._calls.discard(future)
 
     async def stop(self) -> None:
-        """Carry out what was put, and end the thread."""
+        """Carry out everything put so far, end the thread, and report the last completions."""
         self._work.put(None)
         await self._loop.run_in_executor(None, self._thread.join)
         self._collect()
@@ -124,9 +139,9 @@ class DiskThread:
         while self._finished:
             finished.append(self._finished.popleft())
         if finished:
-            self._done(finished)
+            self._listener.disk_finished(finished)
         while self._took:
-            self._timed(*self._took.popleft())
+            self._listener.sync_took(*self._took.popleft())
 
     def _passed(self, mark: _Mark) -> None:
         self._marks.discard(mark)
@@ -135,7 +150,7 @@ class DiskThread:
 
     def _died(self, error: BaseException) -> None:
         self._is_dead = True
-        self._failed(error)
+        self._listener.disk_failed(error)
         for mark in list(self._marks):
             self._passed(mark)
         for call in self._calls:
@@ -161,7 +176,7 @@ class DiskThread:
                 else:
                     for effect in work:
                         self._carry_out(effect)
-        except BaseException as error:  # whatever it was: nobody knows what is on the disk
+        except BaseException as error:  # after any error at all it is unknown what is on the disk
             self._since = None
             self._loop.call_soon_threadsafe(self._died, error)
 
@@ -190,7 +205,8 @@ class DiskThread:
         stimulus = self._worker.carry_out(effect)
         which = SYNCS.get(type(effect))
         if which is not None:
-            # Told by the loop, later: here it would keep the interpreter from whoever waits for the report.
+            # The loop passes it on later: doing it here would hold the interpreter lock while the loop wants
+            # to handle the completion.
             self._took.append((which, perf_counter() - began))
         if stimulus is not None:
             self._report(stimulus)

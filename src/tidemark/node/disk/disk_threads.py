@@ -1,12 +1,13 @@
-"""Disks: one thread for the event logs, whose syncs publishers wait for, and one for all else.
+"""DiskThreads: a thread for the event logs, whose syncs publishers wait for, and one for the PFS and tables.
 
-They work in directories of their own, so that a commit of the tables or a sync of the PFS, each many times as
-long as that of one event, keeps nobody waiting who publishes. Each half of the effects is carried out in its
-order; between the halves there is none, and nobody may count on one: what has to come after something else
-on disk waits until that is reported. After an error in either nothing more is carried out in both.
+The two threads work in different directories, so that a commit of the tables or a sync of the PFS, each many
+times as long as the sync of one event, keeps no publisher waiting. Each thread keeps the order of its own
+effects. There is no order between the two threads: an effect that must come after another one on disk is put
+only when the completion of the first has been reported. After an error in one thread, neither carries out
+anything more.
 
-What single events add to the PFS is handed over together, with the next that somebody waits for: a thread
-that wakes for each of them would only keep the interpreter from the loop.
+Small additions to the PFS are not handed to their thread one by one, but together with the next effect that
+somebody waits for: a thread that wakes for each of them would only keep the interpreter lock from the loop.
 """
 
 from __future__ import annotations
@@ -26,42 +27,36 @@ from tidemark.broker.effects import (
     Stimulus,
     SyncLog,
 )
-from tidemark.node.disk.disk_thread import DiskThread, DiskWorker, Result
+from tidemark.node.disk.disk_thread import DiskListener, DiskThread, DiskWorker, Result
 
-_OF_LOG = frozenset((AppendEvents, AppendLease, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog))
-#: So many additions to the PFS may wait, each of at most so many events.
+_OF_EVENT_LOGS = frozenset((AppendEvents, AppendLease, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog))
+#: How many additions to the PFS may wait to be handed over, and how many events each of them may have.
 HELD_MAX = 64
 HELD_EVENTS_MAX = 8
 
 
 class DiskThreads:
-    """The two threads, used like one. All methods are the loop's."""
+    """The two threads, used like one. The public methods are for the event loop only."""
 
-    def __init__(
-        self,
-        worker: DiskWorker,
-        done: Callable[[list[Stimulus]], None],
-        failed: Callable[[BaseException], None],
-        timed: Callable[[str, float], None],
-    ) -> None:
-        """As of DiskThread; the worker is called from both threads, for effects of different halves."""
-        self._failed = failed
+    def __init__(self, worker: DiskWorker, listener: DiskListener) -> None:
+        """Start both threads. `worker` is called from both, for effects of different directories."""
+        self._listener = listener
         self._event_logs_worker = _SharedWorker(worker, retries=False)
         self._pfs_and_tables_worker = _SharedWorker(worker, retries=True)
-        self._event_logs = DiskThread(self._event_logs_worker, done, self._died, timed)
-        self._pfs_and_tables = DiskThread(self._pfs_and_tables_worker, done, self._died, timed)
-        #: small additions to the PFS, on their way to the other thread
+        self._event_logs = DiskThread(self._event_logs_worker, self)
+        self._pfs_and_tables = DiskThread(self._pfs_and_tables_worker, self)
+        #: effects of the thread for the PFS and the tables that were not handed to it yet
         self._held: list[Effect] = []
 
     def put(self, effects: Sequence[Effect]) -> None:
-        """Carry these out, each after all others of its half."""
-        log = [effect for effect in effects if type(effect) in _OF_LOG]
-        if log:
-            self._event_logs.put(log)
-        if len(log) < len(effects):
-            rest = [effect for effect in effects if type(effect) not in _OF_LOG]
-            self._held += rest
-            if len(self._held) > HELD_MAX or not all(map(_may_wait, rest)):
+        """Carry these effects out, each after all that were put before for the same thread."""
+        of_event_logs = [effect for effect in effects if type(effect) in _OF_EVENT_LOGS]
+        if of_event_logs:
+            self._event_logs.put(of_event_logs)
+        if len(of_event_logs) < len(effects):
+            others = [effect for effect in effects if type(effect) not in _OF_EVENT_LOGS]
+            self._held += others
+            if len(self._held) > HELD_MAX or not all(map(_may_wait, others)):
                 self._hand_over()
 
     def _hand_over(self) -> None:
@@ -70,52 +65,67 @@ class DiskThreads:
             self._pfs_and_tables.put(held)
 
     async def call(self, function: Callable[[], Result]) -> Result:
-        """Something else that touches the event logs, in its turn; what it returns, or its StorageError."""
+        """Call `function` on the thread of the event logs: see `DiskThread.call`."""
         return await self._event_logs.call(function)
 
     @property
     def busy_seconds(self) -> float:
-        """For how long a disk has been at the same thing; 0 while there is nothing to do."""
+        """Seconds since the older of the running disk operations began; 0 while there is none."""
         return max(self._event_logs.busy_seconds, self._pfs_and_tables.busy_seconds)
 
     async def reached(self) -> None:
-        """Return when everything that was put so far has been carried out and reported, or has failed."""
+        """Return when everything put so far has been carried out and reported, or a thread has failed."""
         self._hand_over()
         await asyncio.gather(self._event_logs.reached(), self._pfs_and_tables.reached())
 
     async def stop(self) -> None:
-        """Carry out what was put, and end the threads."""
+        """Carry out everything put so far, end both threads, and report the last completions."""
         self._hand_over()
         await self._event_logs.stop()
         await self._pfs_and_tables.stop()
 
-    def _died(self, error: BaseException) -> None:
+    # As the listener of both threads.
+
+    def disk_finished(self, stimuli: list[Stimulus]) -> None:
+        """One of the threads reports completions."""
+        self._listener.disk_finished(stimuli)
+
+    def disk_failed(self, error: BaseException) -> None:
+        """One of the threads has failed: the other one carries out nothing more either."""
         self._event_logs_worker.is_over = self._pfs_and_tables_worker.is_over = True
-        self._failed(error)
+        self._listener.disk_failed(error)
+
+    def sync_took(self, which: str, seconds: float) -> None:
+        """One of the threads has measured a sync."""
+        self._listener.sync_took(which, seconds)
 
 
 def _may_wait(effect: Effect) -> bool:
+    """Whether nobody waits for `effect`: it adds a few events to the PFS."""
     return isinstance(effect, AppendPfs) and len(effect.ticks) <= HELD_EVENTS_MAX
 
 
 class _SharedWorker:
-    """The worker, as one of the threads sees it."""
+    """The worker as one of the two threads sees it, which stops when either thread has failed."""
 
     def __init__(self, worker: DiskWorker, *, retries: bool) -> None:
+        #: both threads call the same worker
         self._worker = worker
+        #: Whether this thread retries what found the disk full. Only the PFS and the tables wait for room:
+        #: the event logs answer LogFull at once.
         self._retries = retries
-        #: the other half has failed
+        #: One of the threads has failed. Set on the event loop, read on the thread.
         self.is_over = False
 
     @property
     def is_waiting(self) -> bool:
-        """Only what is not the log's waits for room."""
+        """Whether this thread has something to retry."""
         return self._retries and self._worker.is_waiting
 
     def carry_out(self, effect: Effect) -> Stimulus | None:
-        """Do it, unless nothing is done any more."""
+        """Carry `effect` out, unless a thread has failed. Returns the stimulus that reports it, if any."""
         return None if self.is_over else self._worker.carry_out(effect)
 
     def retry(self) -> list[Stimulus]:
-        """Try again what waits."""
+        """Try the waiting effects again, unless a thread has failed. Returns what is to be reported."""
         return [] if self.is_over else self._worker.retry()

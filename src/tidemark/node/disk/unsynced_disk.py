@@ -1,6 +1,7 @@
-"""UnsyncedDisk: the disk of `durability = "os"`. What is written is the operating system's to keep.
+"""UnsyncedDisk: the disk of `storage.durability = "os"`, whose files are written and never synced.
 
-It survives a crash of the process and not one of the machine. Names are still synced, which is rare.
+What was written survives a crash of the process, because the operating system holds it, but not a crash of
+the machine. File names are still synced: that is rare, and keeps the directory whole.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ class UnsyncedDisk(RealDisk):
     """A directory whose files are not synced."""
 
     def create(self, name: str) -> RealFile:
-        """A new, empty file."""
+        """Create an empty file that is never synced; errors as `RealDisk.create`."""
         return _UnsyncedFile(self._at(name), os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
     def open(self, name: str, *, uncached: bool = False) -> RealFile:
-        """A file that is there."""
+        """Open a file that is there, never to be synced; errors as `RealDisk.open`."""
         file = _UnsyncedFile(self._at(name), os.O_RDWR)
         if uncached:
             file.forget_cache()
@@ -27,4 +28,4 @@ class UnsyncedDisk(RealDisk):
 
 class _UnsyncedFile(RealFile):
     def sync(self) -> None:
-        """Leave it to the system."""
+        """Do nothing: the operating system writes the bytes when it likes."""

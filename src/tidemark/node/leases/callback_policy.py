@@ -1,8 +1,8 @@
-"""Callbacks: which addresses this broker calls when a client tells it to.
+"""The callback policy: which addresses a broker calls because a client asked it to.
 
-A broker that dials whatever it is told reaches for others what they cannot reach themselves. So a client is
-called at its own address, as the broker sees it, in a private network or on this machine; anything else has
-to be allowed by name.
+A broker that connects to any address it is told lets its clients reach machines that they cannot reach
+themselves. So a broker calls a client only at the client's own address, as the broker sees it, and only in a
+private network or on the same machine; every other address has to be allowed by `subscribers.callbacks`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Ip = IPv4Address | IPv6Address
 
 
 def may_call(host: str, caller: str, patterns: Iterable[str]) -> bool:
-    """May a client that is connected from `caller` be called at `host`?"""
+    """Returns whether a client that is connected from the address `caller` may be called at `host`."""
     ip, own = _ip(host), _ip(caller)
     if ip is None or own is None or not _is_near(ip):
         is_own = False
@@ -27,7 +27,7 @@ def may_call(host: str, caller: str, patterns: Iterable[str]) -> bool:
 
 
 def check_patterns(patterns: Iterable[str]) -> None:
-    """ConfigError for what looks like a network and is none."""
+    """Raises ConfigError for a pattern that is written like a network and is none."""
     for pattern in patterns:
         try:
             if "/" in pattern:
@@ -43,7 +43,10 @@ def _matches(pattern: str, host: str, ip: Ip | None) -> bool:
 
 
 def _is_near(ip: Ip) -> bool:
-    """Private, and no address with a meaning of its own: 169.254.169.254 tells secrets in many clouds."""
+    """Returns whether `ip` is private, and not one of the addresses with a special meaning.
+
+    169.254.169.254, for one, gives away secrets in many clouds.
+    """
     special = ip.is_link_local or ip.is_unspecified or ip.is_multicast or ip.is_reserved
     return ip.is_loopback or (ip.is_private and not special)
 

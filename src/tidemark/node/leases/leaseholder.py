@@ -1,31 +1,39 @@
-"""Leaseholder: a client that the broker knows whether or not it has a connection just now.
+"""Leaseholder: a client with a lease, which stays a client of the broker while it has no connection.
 
-To the broker it is a connection like any other. What is said while there is none, or after the last frame on
-one, waits in a mailbox; what comes next goes behind it, so that nothing is overtaken.
+To the runtime it is a connection like any other. Frames that are sent while there is no connection, or after
+Rest was sent on it, wait in a mailbox; later frames go behind them, so that the order is kept.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from tidemark.node.clock import Clock
 from tidemark.node.leases.mailbox import Mailbox, is_silence
 from tidemark.wire.frames import Ack, Frame, Ping, Pong, Rest
 
 if TYPE_CHECKING:
-    from tidemark.node.config.units import SocketAddress
+    from tidemark.node.config.units import HostPort
     from tidemark.node.connection import Connection
 
+#: Frames of a client that do not keep its connection open: they come by themselves when there are no events.
 _ASIDE = frozenset((Ack, Ping, Pong))
 
 
+class MailListener(Protocol):
+    """Who learns that something waits for a client that is away: `Leases`."""
+
+    def mail_came(self, holder: Leaseholder) -> None:
+        """`holder` is parked, and something other than silence waits for it."""
+
+
 class Leaseholder:
-    """One lease."""
+    """One lease: a client that is connected, resting (both sides are about to close), or parked (away)."""
 
     __slots__ = (
         "_is_paused",
-        "_mail_came",
+        "_listener",
         "_time",
         "address",
         "answered",
@@ -43,52 +51,52 @@ class Leaseholder:
         "until",
     )
 
-    def __init__(
-        self,
-        connection: Connection,
-        ticket: str,
-        time: Callable[[], float],
-        mail_came: Callable[[Leaseholder], None],
-    ) -> None:
+    def __init__(self, connection: Connection, ticket: str, time: Clock, listener: MailListener) -> None:
+        """The lease of the client on `connection`, which may claim it with `ticket`."""
         assert connection.client is not None
+        #: the client's number in the runtime, which it keeps while it is away
         self.client = connection.client
         self.name = connection.name
         self.ticket = ticket
+        #: where the client is called, the key that it is shown then, and how long it may be away
         self.key = ""
-        self.address: SocketAddress | None = None
+        self.address: HostPort | None = None
         self.seconds = 0
-        #: None while it is parked
+        #: None while the client is parked; the connection's `lease` points back here
         self.connection: Connection | None = connection
-        #: the last frame was said on the connection, and the other side's is waited for
+        #: Rest was sent on the connection, and the client's Rest is waited for
         self.is_resting = False
-        #: when something was said that matters, on either side; while resting or parked, when that began
+        #: When a frame that counts went either way; while resting or parked, when that began. Loop's clock.
         self.flowed = time()
-        #: parked for longer it is gone
+        #: when a parked client has been away for too long, on the loop's clock
         self.until = 0.0
+        #: frames that wait for the client; None while there are none
         self.mail: Mailbox | None = None
-        #: calls it, or has given up: then it has to come by itself
+        #: The task that calls the client. A finished task means that calling was given up: the client has to
+        #: come by itself. `Leases` sets and cancels it.
         self.call: asyncio.Task[None] | None = None
-        #: a call has led to something, or has ended
+        #: what the running call waits for: the connection on which the client came, or None if the call ended
         self.answered: asyncio.Future[Connection | None] | None = None
         self.is_over = False
+        #: the runtime reads nothing from this client, because its disk is behind
         self._is_paused = False
         self._time = time
-        self._mail_came = mail_came
+        self._listener = listener
 
     @property
     def is_parked(self) -> bool:
-        """It is away, and expected back."""
+        """Whether the client is away and expected back."""
         return self.connection is None and not self.is_over
 
     @property
     def mail_bytes(self) -> int:
-        """What waits for it."""
+        """Bytes that wait for the client."""
         return 0 if self.mail is None else self.mail.bytes
 
     # Coming and going.
 
     def arrived(self, connection: Connection) -> None:
-        """It is back: what has gathered goes out first."""
+        """The client is back on `connection`: what waits for it is sent first."""
         self.connection, self.flowed = connection, self._time()
         self.call = None
         if self._is_paused:
@@ -100,7 +108,7 @@ class Leaseholder:
         self.tell(connection)
 
     def rest(self) -> None:
-        """Say the last frame on this connection."""
+        """Send Rest, the last frame on this connection; what is sent later waits in the mailbox."""
         assert self.connection is not None
         assert not self.is_resting
         self.connection.send(Rest(self.seconds))
@@ -108,27 +116,27 @@ class Leaseholder:
         self.is_resting, self.flowed = True, self._time()
 
     def parked(self) -> None:
-        """Both sides have said their last frame."""
+        """Both sides have sent Rest: the client is away from now on."""
         self.connection, self.is_resting, self.flowed = None, False, self._time()
         self.until = self.flowed + self.seconds
         if self.mail:
-            self._mail_came(self)
+            self._listener.mail_came(self)
 
     def tell(self, connection: Connection | None) -> None:
-        """Whoever called need not wait any more: it has come on this connection, or a call is over."""
+        """End the wait of a running call: the client has come on `connection`, or the call is over (None)."""
         answered, self.answered = self.answered, None
         if answered is not None and not answered.done():
             answered.set_result(connection)
 
     def heard(self, frames: list[Frame]) -> None:
-        """It has said something. Acknowledgements do not count: silence alone sets them off."""
+        """The client has sent `frames`. Acknowledgements do not count: silence alone sets them off."""
         if any(type(frame) not in _ASIDE for frame in frames):
             self.flowed = self._time()
 
-    # As the runtime sees it.
+    # As a RuntimeConnection.
 
     def send(self, frame: Frame) -> None:
-        """Say it now, or when it is back."""
+        """Queue `frame` on the connection, or keep it until the client is back."""
         if self.connection is not None and not self.is_resting:
             self.connection.send(frame)
             if not is_silence(frame):
@@ -138,26 +146,26 @@ class Leaseholder:
             self.mail = Mailbox()
         self.mail.put(frame)
         if self.connection is None and not is_silence(frame):
-            self._mail_came(self)
+            self._listener.mail_came(self)
 
     def flush(self) -> None:
-        """Put what was said on the socket."""
+        """Write the queued frames to the socket, if there is one."""
         if self.connection is not None:
             self.connection.flush()
 
     def close(self) -> None:
-        """End the connection, if there is one, and with it the lease."""
+        """Close the connection, if there is one, and with it the lease."""
         if self.connection is not None:
             self.connection.close()
 
     def pause(self) -> None:
-        """Read nothing more from it."""
+        """Read nothing more from the client, also when it comes back."""
         self._is_paused = True
         if self.connection is not None:
             self.connection.pause()
 
     def resume(self) -> None:
-        """Read on."""
+        """Read from the client again."""
         self._is_paused = False
         if self.connection is not None:
             self.connection.resume()

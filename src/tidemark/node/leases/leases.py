@@ -1,12 +1,12 @@
 """Leases: clients that may be away, and are called when there is something for them (MOPS, mobility).
 
-A lease begins with the frame Lease on any connection of a client. When a connection has nothing to say for a
-while both sides say Rest, and the client is parked: the broker goes on as if it were there, within its
-credit, and holds no socket, no timer and no task for it. The first thing that it has for the client makes it
-call, one call at a time, later each time it fails and not for ever; or the client comes by itself. Either way
-the client shows its ticket, and the connection is its connection. One that is away for too long is gone, and
-so is one whose connection ends without a Rest: what was on its way then is lost, and only the client knows
-what it has.
+A lease begins with the frame Lease on any connection of a client. When nothing has been sent on a connection
+for a while, both sides send Rest and the client is parked: the broker goes on as if the client were there,
+within its credit, and holds no socket, no timer and no task for it. The first frame for the client makes the
+broker call it, one call at a time; the wait between calls grows and their number is bounded. The client may
+also come by itself. Either way it shows its ticket, and the new connection is that of the lease. A lease ends
+when the client is away for too long, and when a connection ends without Rest: frames that were on their way
+are lost then, and only the client knows which of them it got.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import ConfigError
 from tidemark.node.config.settings import SubscribersSection
-from tidemark.node.config.units import SocketAddress, parse_address
+from tidemark.node.config.units import HostPort, parse_address
 from tidemark.node.leases.callback_policy import may_call
 from tidemark.node.leases.leaseholder import Leaseholder
 from tidemark.node.logs import Log
@@ -28,44 +28,48 @@ if TYPE_CHECKING:
     from tidemark.node.connection import Connection
     from tidemark.node.server import Server
 
-#: Calls under way at a time.
+#: Calls that are under way at a time.
 CALLS_MAX = 64
 CALL_SECONDS_MAX = 5.0
-#: Calls that fail before the client has to come by itself; with the waits between them about a minute.
+#: Calls that may fail before the client has to come by itself; with the waits between them about a minute.
 TRIES_MAX = 12
 WAIT_SECONDS_MIN = 0.1
 WAIT_SECONDS_MAX = 10.0
-#: Said to whoever answers at an address that a client named: it may not be a word of another protocol.
+#: The key is sent to whatever answers at an address that a client named: letters and digits only, so that it
+#: cannot be a command of another protocol.
 KEY_CHARACTERS_MIN, KEY_CHARACTERS_MAX = 16, 64
 TICKET_BYTES = 16
 log = Log("leases")
 
 
 class Leases:
-    """All leases of a broker."""
+    """All leases of a broker. Belongs to the server, whose connections call it."""
 
-    def __init__(self, server: Server, settings: SubscribersSection, chance: Random | None = None) -> None:
+    def __init__(self, server: Server, settings: SubscribersSection, random: Random | None = None) -> None:
+        #: opens connections to clients, and leads to the runtime
         self._server = server
         self._settings = settings
-        self._chance = chance or Random()
+        self._random = random or Random()
+        #: every lease, by the ticket that its client shows and by the key that the client chose
         self._by_ticket: dict[str, Leaseholder] = {}
         self._by_key: dict[str, Leaseholder] = {}
-        #: those for whom something waits
+        #: Parked clients for whom something waits. Changed here only; the server counts their mail.
         self.waiting: set[Leaseholder] = set()
+        #: bounds how many calls are under way
         self._turns = asyncio.Semaphore(CALLS_MAX)
         self._is_stopped = False
-        #: calls, those that led to nothing, and leases that ended because nobody came back
+        #: counters for metrics: calls, calls that failed, and leases that ended because nobody came back
         self.dials = self.dials_failed = self.expired = 0
 
     @property
     def parked(self) -> int:
-        """Clients that are away."""
+        """How many clients are away."""
         return sum(holder.is_parked for holder in self._by_ticket.values())
 
-    # From connections.
+    # Called by connections.
 
     def grant(self, connection: Connection, lease: Lease) -> Leased | Refused:
-        """A client asks for a lease, or for another one than it has."""
+        """A client asks for a lease, or to change its lease. Returns the answer to send to it."""
         refusal = self._refusal(connection, lease)
         if refusal is not None:
             return Refused("lease", lease.address, *refusal)
@@ -80,12 +84,13 @@ class Leases:
         return Leased(holder.seconds, holder.ticket)
 
     def _begin(self, connection: Connection) -> Leaseholder:
-        holder = Leaseholder(connection, token_hex(TICKET_BYTES), self._server.time, self._mail_came)
+        holder = Leaseholder(connection, token_hex(TICKET_BYTES), self._server.time, self)
         connection.lease = self._by_ticket[holder.ticket] = holder
         self._server.runtime.client_is(holder.client, holder)
         return holder
 
     def _refusal(self, connection: Connection, lease: Lease) -> tuple[str, str] | None:
+        """Returns code and reason if the lease cannot be granted, else None."""
         try:
             address = parse_address(lease.address)
         except ConfigError as error:
@@ -103,39 +108,42 @@ class Leases:
         return None
 
     def claim(self, connection: Connection, ticket: str) -> Leaseholder | None:
-        """Whose ticket it is, if that client is away, and if it was called, on this connection's call."""
+        """Returns the lease of `ticket` if its client is parked; None otherwise.
+
+        On a connection that this broker has opened to call a client, only the lease of that client counts.
+        """
         holder = self._by_ticket.get(ticket)
         if holder is None or not holder.is_parked or connection.calling not in (None, holder):
             return None
         return holder
 
     def arrived(self, holder: Leaseholder, connection: Connection) -> None:
-        """A client is back."""
+        """The client of `holder` is back on `connection`."""
         self.waiting.discard(holder)
         if holder.call is not None and holder.answered is None:
-            holder.call.cancel()  # it waits for the next try
+            holder.call.cancel()  # the call task waits for its next try
         holder.arrived(connection)
 
     def rested(self, connection: Connection) -> None:
-        """A client has said its last frame on a connection."""
+        """The client has sent Rest, its last frame on `connection`."""
         holder = connection.lease
         assert holder is not None
         if not holder.is_resting:
             holder.rest()
-        # From here on the end of the connection is no loss.
+        # From here on the end of the connection loses nothing, so it must not end the lease.
         connection.lease = connection.client = None
         connection.close()
         holder.parked()
 
     def closed(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """A connection is closed: a call on it has ended, and so has the lease of the client on it."""
         if connection.calling is not None:
             connection.calling.tell(None)
         if connection.lease is not None:
             self.end(connection.lease)
 
     def refused(self, holder: Leaseholder) -> None:
-        """Who answers at a client's address does not know of the lease."""
+        """Somebody else answered at the client's address and refused the call: the lease ends."""
         if holder.is_parked:
             log.info("whoever is there is not the client: its lease ends", name=holder.name)
             self.end(holder)
@@ -143,7 +151,7 @@ class Leases:
     # The end of a lease.
 
     def end(self, holder: Leaseholder) -> None:
-        """The client is gone; durable subscriptions stay, as ever."""
+        """End a lease: the runtime hears that the client is gone. Durable subscriptions stay."""
         if holder.is_over:
             return
         holder.is_over = True
@@ -160,7 +168,10 @@ class Leases:
         self._server.runtime.client_gone(holder.client)
 
     def sweep(self, now: float) -> None:
-        """Park those that have nothing to say; end what has lasted too long."""
+        """Send Rest where nothing was sent for long, and end what has lasted too long.
+
+        Called once a second.
+        """
         rest_before = now - self._settings.rest / 1e6
         late_before = now - self._server.limits.handshake / 1e6
         for holder in list(self._by_ticket.values()):
@@ -170,7 +181,7 @@ class Leases:
                     log.info("away for too long: its lease ends", name=holder.name, seconds=holder.seconds)
                     self.end(holder)
             elif holder.connection.is_paused:
-                continue  # its answer would not be read
+                continue  # the client's Rest would not be read
             elif holder.is_resting:
                 if holder.flowed < late_before:
                     holder.connection.abort()
@@ -186,10 +197,11 @@ class Leases:
 
     # Calling.
 
-    def _mail_came(self, holder: Leaseholder) -> None:
+    def mail_came(self, holder: Leaseholder) -> None:
+        """Something waits for a parked client: call it, unless a call is under way or was given up."""
         if holder.mail_bytes > self._server.limits.client_queue:
             log.warning("too much waits for it: its lease ends", name=holder.name, queued=holder.mail_bytes)
-            # Not from inside of what the broker is saying.
+            # Later: the runtime is in the middle of the broker's effects, and must not be called from there.
             asyncio.get_running_loop().call_soon(self.end, holder)
             return
         self.waiting.add(holder)
@@ -202,16 +214,16 @@ class Leases:
             async with self._turns:
                 problem = await self._try(holder)
             if holder.call is not asyncio.current_task():
-                return  # it has come
+                return  # the client has come
             self.dials_failed += 1
             log.info("cannot call", name=holder.name, address=str(holder.address), reason=problem)
-            await asyncio.sleep(wait * self._chance.uniform(0.5, 1.0))
+            await asyncio.sleep(wait * self._random.uniform(0.5, 1.0))
             wait = min(2 * wait, WAIT_SECONDS_MAX)
         log.warning("called in vain: waits for it to come", name=holder.name, address=str(holder.address))
 
     async def _try(self, holder: Leaseholder) -> str:
-        """One call; when this returns the client is there, or why it is not."""
-        assert isinstance(holder.address, SocketAddress)
+        """Call the client once. Returns the reason of a failure; if the client has come it means nothing."""
+        assert isinstance(holder.address, HostPort)
         self.dials += 1
         answered = holder.answered = asyncio.get_running_loop().create_future()
         connection: Connection | None = None
@@ -219,7 +231,7 @@ class Leases:
             async with asyncio.timeout(CALL_SECONDS_MAX):
                 connection = await self._server.push(holder, holder.address)
                 if await answered is not connection:
-                    _give_up(connection)  # closed already, or the client has come by itself
+                    _give_up(connection)  # the connection is closed, or the client has come by itself
                 return "it was not accepted"
         except TimeoutError:
             if connection is not None:

@@ -1,7 +1,7 @@
-"""Mailbox: what the broker has said to a client that is away, in order.
+"""Mailbox: the frames that wait for a client that is away, in order.
 
-Silence is no mail: nobody is called for it. It grows in place, a range for each subscription and pubend, and
-goes out before what comes next there.
+Silence is no reason to call a client. It is kept as one growing range for each subscription and pubend, and
+goes out before the next delivery of that subscription and pubend.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from tidemark.errors import WireError
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.frames import Deliver, Frame, Gap
 
-#: Counted for each delivery besides its events, which it shares with other clients.
+#: Bytes that a delivery counts for besides its events, whose bytes it shares with other clients.
 DELIVERY_BYTES = 256
 
 
 class Mailbox:
-    """See above. Whoever puts something in sees to it that `bytes` stays within bounds."""
+    """The frames of one client. Its owner checks after each `put` that `bytes` is within bounds."""
 
     __slots__ = ("_frames", "_silence", "bytes")
 
     def __init__(self) -> None:
         self._frames: list[Frame] = []
-        #: (subscriber, pubend) -> silence that was not said, with nothing behind it
+        #: (subscription, pubend) -> silence after the last frame kept of that subscription and pubend
         self._silence: dict[tuple[str, str], Deliver] = {}
         self.bytes = 0
 
     def __bool__(self) -> bool:
-        """There is something to call for."""
+        """Whether there is something to call the client for."""
         return bool(self._frames)
 
     def put(self, frame: Frame) -> None:
-        """The broker has said it."""
+        """Keep `frame` until `take`."""
         if isinstance(frame, Deliver) and is_silence(frame):
             self._be_silent(frame)
             return
@@ -53,20 +53,23 @@ class Mailbox:
         self._silence[which] = frame
 
     def take(self) -> list[Frame]:
-        """All of it, and it is empty."""
+        """Returns all frames in order and empties the mailbox."""
         taken = [*self._frames, *self._silence.values()]
         self._frames, self._silence, self.bytes = [], {}, 0
         return taken
 
 
 def is_silence(frame: Frame) -> bool:
-    """Nobody waits for it. An empty range is no silence: it says that a subscription has started."""
+    """Returns whether `frame` only says that there were no events.
+
+    An empty range does not count as silence: it says that a subscription has started.
+    """
     return isinstance(frame, Deliver) and frame.batch is None and frame.upto > frame.base
 
 
 def _bytes_of(frame: Frame) -> int:
     if isinstance(frame, Deliver) and frame.batch is not None:
         return DELIVERY_BYTES + len(frame.batch.body)
-    with suppress(WireError):  # the connection will say what is wrong with it
+    with suppress(WireError):  # a frame that cannot be encoded is reported when the connection sends it
         return size_of(encode(frame))
     return 0

@@ -1,7 +1,7 @@
 """The archive beside brokers: whether it can run here, how its process is started, and for which brokers.
 
-The archive is the pipeline's; the broker knows no more of it than a command line. `ArchiveWatch` raises an
-alarm when the archive stays behind: a broker that waits for it releases nothing, and its disk fills.
+The archive belongs to the Spark pipeline; a broker knows its command line and no more. `ArchiveWatch` raises
+an alarm when the archive stays behind: a broker that waits for it releases nothing, and its disk fills.
 """
 
 from __future__ import annotations
@@ -9,30 +9,34 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 
+from tidemark.node.clock import Clock
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import DEFAULT, Config
-from tidemark.node.config.units import SocketAddress, show_duration, show_retain
+from tidemark.node.config.units import HostPort, show_duration, show_retain
 from tidemark.node.process.supervised_process import SupervisedProcess
 from tidemark.node.topology.topology import Topology
 from tidemark.wire.answers import PubendStatus
 
 PACKAGES = ("deltalake", "pyarrow", "pyspark")
-#: What `up` takes in place of the defaults while there is an archive: events stay until it has them, and what
-#: it has may go when there is much of it, whoever is away.
+#: The defaults of `tidemark up` while there is an archive: a pubend keeps its events until the archive has
+#: them, and may then let go of the oldest beyond this size, whoever has not consumed them.
 DEFAULTS = {"retention.archive": "true", "retention.max_bytes": "8GiB"}
-#: Addresses that are everywhere, and what to call them by from here.
+#: Addresses that mean all interfaces -> the address of this machine to call instead.
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-#: Events that have waited so long for the archive are an alarm.
+#: An archive that has made no progress for this long, while events wait for it, is an alarm.
 BEHIND_SECONDS_MAX = 600.0
 
 
 def missing() -> str | None:
-    """What is not installed here and the archive needs; None if it can run. Takes no time."""
+    """Returns what the archive needs and is not installed here; None if the archive can run.
+
+    Imports nothing, so that `tidemark up` starts fast.
+    """
     packages = [name for name in PACKAGES if find_spec(name) is None]
     if packages:
         return ", ".join(packages)
@@ -40,15 +44,15 @@ def missing() -> str | None:
     return None if has_java else "Java"
 
 
-def archive_of(config: Config, listen: SocketAddress) -> SupervisedProcess:
-    """The archive of one broker, which listens there."""
+def archive_of(config: Config, listen: HostPort) -> SupervisedProcess:
+    """Returns the archive process for one broker, which listens at `listen`."""
     return _archive_process([listen], config.archive_path(), config)
 
 
 def archive_of_all(file: Path, names: Sequence[str], path: Path) -> SupervisedProcess | None:
-    """One archive for all brokers of a topology; None if none hosts a pubend.
+    """Returns one archive process for all brokers of a topology; None if no broker hosts a pubend.
 
-    Those without pubends are for subscribers, who may want history back.
+    The archive also serves brokers without pubends: their subscribers may want history back.
     """
     configs = [load(file, broker=name, environment=os.environ) for name in names]
     chosen = configs[0].archive.path
@@ -56,7 +60,7 @@ def archive_of_all(file: Path, names: Sequence[str], path: Path) -> SupervisedPr
 
 
 def settings_for_all(file: Path, names: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-    """broker -> the settings that it gets because there is an archive, where nobody has said otherwise."""
+    """Returns broker -> those of DEFAULTS that neither the file nor the environment sets for it."""
     found = {}
     for name in names:
         config = load(file, broker=name, environment=os.environ)
@@ -70,8 +74,8 @@ def _of_topology(topology: Topology, path: Path, config: Config) -> SupervisedPr
     return _archive_process([each.listen for each in brokers], path, config) if has_pubends else None
 
 
-def _archive_process(hosts: Sequence[SocketAddress], path: Path, config: Config) -> SupervisedProcess:
-    urls = [f"tidemark://{SocketAddress(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
+def _archive_process(hosts: Sequence[HostPort], path: Path, config: Config) -> SupervisedProcess:
+    urls = [f"tidemark://{HostPort(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
     section = config.archive
     retain = [] if section.retain is None else ["--retain", show_retain(section.retain)]
     command = [
@@ -85,16 +89,17 @@ def _archive_process(hosts: Sequence[SocketAddress], path: Path, config: Config)
 
 
 class ArchiveWatch:
-    """Of the pubends of one broker."""
+    """Watches how far the archive has got with each pubend of one broker."""
 
-    def __init__(self, max_bytes: int | None, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, max_bytes: int | None, clock: Clock = monotonic) -> None:
+        """`max_bytes` is `retention.max_bytes`: over it the alarm comes after a tenth of the time."""
         self._max_bytes = max_bytes
         self._clock = clock
-        #: pubend -> how far the archive had got, and since when it has got no further
+        #: pubend -> the tick that the archive has reached, and since when it has got no further
         self._stuck: dict[str, tuple[int, float]] = {}
 
     def look(self, pubend: PubendStatus) -> str | None:
-        """What to say of a pubend as it describes itself; None if all is well."""
+        """Returns the alarm for a pubend, given its status (`Broker.describe_pubends`); None if well."""
         name, archived, last = pubend.pubend, pubend.archived, pubend.last_event
         if archived is None or last is None or last <= archived or last <= (pubend.lost or last - 1):
             self._stuck.pop(name, None)

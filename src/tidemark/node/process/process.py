@@ -1,9 +1,9 @@
 """The broker process: an event loop, signals, and an exit code that says how it ended.
 
-It may run several brokers of an overlay, each with a data directory and an address of its own: they start and
-end together, and their links among each other cross no socket.
-SIGTERM and SIGINT end it in order: nobody new, what was received is finished, goodbye, everything on disk.
-The second one ends it at once, which loses no more than a crash does: nothing that was acknowledged.
+The process may run several brokers of an overlay, each with its own data directory and address. They start
+and end together, and the links between them cross no socket. SIGTERM or SIGINT stops them in order: nobody
+new is accepted, what was received is acknowledged, connections are closed, everything is put on disk. A
+second signal ends the process at once, which loses as much as a crash does: nothing that was acknowledged.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import uvloop
 
@@ -34,23 +34,32 @@ BUG = 4
 #: ended by the second signal
 CUT_SHORT = 5
 
-#: The disk thread has little to do and somebody waits for it: it must not wait long for the interpreter.
+#: How long a thread may hold the interpreter lock. The disk threads have little to do and publishers wait for
+#: them, so they must get the lock soon.
 SWITCH_SECONDS = 0.0005
-#: How many new objects set off a collection of garbage, and how many of one generation one of the next. There
-#: is hardly any that is not freed by itself, and everybody waits meanwhile.
+#: How many new objects set off a garbage collection, and how many collections of one generation set off one
+#: of the next. Nearly all objects are freed by their reference counts, and everything waits during a
+#: collection.
 COLLECT_OBJECTS, COLLECT_YOUNG, COLLECT_OLD = 5_000, 20, 50
 log = Log("process")
 
 
-def run(
-    *configs: Config,
-    ready: Callable[[Node], None] | None = None,
-    beside: Callable[[Node], SupervisedProcess] | None = None,
-) -> int:
-    """Run brokers until they are told to stop; the exit code. `ready` is called once each of them listens.
+class Ready(Protocol):
+    """Called with each broker as soon as it listens."""
 
-    `beside` then makes a process that runs beside one, and is stopped before that broker is.
-    """
+    def __call__(self, node: Node, /) -> None:
+        """Print where `node` listens, for example."""
+
+
+class MakeBeside(Protocol):
+    """Makes the process that runs beside a broker: the archive of `tidemark up`."""
+
+    def __call__(self, node: Node, /) -> SupervisedProcess:
+        """Returns the process, which is started soon and stopped before `node` is."""
+
+
+def run(*configs: Config, ready: Ready | None = None, beside: MakeBeside | None = None) -> int:
+    """Run a broker for each configuration until a signal. Returns the exit code of the process."""
     first = configs[0]
     configure(first.log.level, first.log.format)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -58,11 +67,7 @@ def run(
     return uvloop.run(_run(configs, ready, beside))
 
 
-async def _run(
-    configs: Sequence[Config],
-    ready: Callable[[Node], None] | None,
-    beside: Callable[[Node], SupervisedProcess] | None,
-) -> int:
+async def _run(configs: Sequence[Config], ready: Ready | None, beside: MakeBeside | None) -> int:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,7 +85,7 @@ async def _run(
         if ready is not None:
             ready(node)
         running.append(asyncio.create_task(_live(node, told, None if beside is None else beside(node))))
-    # What is there now stays there: looking through it for garbage takes 12 ms each time.
+    # What exists now lives as long as the process: searching it for garbage would take 12 ms each time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_OBJECTS, COLLECT_YOUNG, COLLECT_OLD)
@@ -92,7 +97,7 @@ async def _not_started() -> int:
 
 
 async def _live(node: Node, told: asyncio.Event, beside: SupervisedProcess | None) -> int:
-    """One broker, until it is told to stop, is removed from the overlay, or fails; then its exit code."""
+    """Run one broker until a signal, its removal from the overlay, or a failure. Returns its exit code."""
     waiting = told.wait() if beside is None else _together(told, beside)
     ends = [asyncio.ensure_future(each) for each in (waiting, node.removed.wait())]
     both: set[asyncio.Future[Any]] = {*ends, node.failed}
@@ -105,7 +110,7 @@ async def _live(node: Node, told: asyncio.Event, beside: SupervisedProcess | Non
         await _first(node.stop(), node)
     if not node.failed.done():
         return DONE
-    # What one broker of the process has met may be wrong for all of them.
+    # What made one broker of the process fail may be wrong for all of them, so all stop.
     told.set()
     return await _failed(node)
 
@@ -119,7 +124,7 @@ async def _together(told: asyncio.Event, beside: SupervisedProcess) -> None:
 
 
 async def _first(action: Coroutine[Any, Any, object], node: Node) -> None:
-    """Return when it is done, or the node has failed."""
+    """Return when `action` is done, or cancel it when the node has failed."""
     task = asyncio.ensure_future(action)
     both: set[asyncio.Future[Any]] = {task, node.failed}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -148,7 +153,7 @@ def _told(told: asyncio.Event) -> None:
 
 
 def _allow_connections(connections: int) -> None:
-    """As many open files as the connections need, as far as the system lets us."""
+    """Raise the limit on open files to what the connections need, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + 1_000
     if soft < wanted:

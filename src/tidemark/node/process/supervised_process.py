@@ -1,49 +1,51 @@
-"""A companion: a process of its own that runs beside brokers and ends with them.
+"""SupervisedProcess: another process that runs beside a broker and ends with it.
 
-It is started again when it ends, later each time that it did not live long. Who started it holds its standard
-input open: when that closes, because of a crash too, the companion ends by itself.
+The process is started again when it ends; the wait doubles each time that it did not live long. Its standard
+input is a pipe from the broker process: when that closes, because of a crash too, the process must end by
+itself (see `parent` for the other way).
 """
 
 from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from tidemark.node.clock import Clock
 from tidemark.node.logs import Log
 
-#: How often whoever has a companion should look after it.
+#: How often the owner should call `look`.
 LOOK_SECONDS = 0.25
-#: One that lived this long has not failed at once.
+#: A process that lived this long counts as healthy: the wait before its next start is short again.
 LONG_LIFE_SECONDS = 60.0
 DELAY_SECONDS = 1.0
 DELAY_SECONDS_MAX = 60.0
-#: What it may take to finish what it has begun; it is killed then, which must be safe.
+#: How long the process may take to end when told to. Then it is killed, which must be safe for it.
 STOP_SECONDS_MAX = 10.0
 log = Log("companion")
 
 
 class SupervisedProcess:
-    """One process, and its successors."""
+    """A command that is kept running. Its owner calls `look` every LOOK_SECONDS, and `stop` at the end."""
 
-    def __init__(
-        self, name: str, command: Sequence[str], *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, name: str, command: Sequence[str], *, clock: Clock = time.monotonic) -> None:
+        """`name` is for the log. The first `look` starts the command."""
         self.name = name
         self._command = list(command)
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
+        #: when the running process was started, when the next start is due, and the wait after the next end
         self._started = 0.0
         self._start_at = clock()
         self._delay = DELAY_SECONDS
 
     @property
     def pid(self) -> int | None:
-        """Of the process that runs."""
+        """The process id; None while no process runs."""
         return None if self._process is None else self._process.pid
 
     def look(self) -> None:
-        """Start it if it is time to; note that it has ended."""
+        """Start the process if a start is due; if it has ended, plan its next start."""
         if self._process is None:
             if self._clock() >= self._start_at:
                 self._start()
@@ -51,7 +53,7 @@ class SupervisedProcess:
             self._ended(code)
 
     def stop(self) -> None:
-        """Tell it to end and wait for that, for a bounded time."""
+        """Tell the process to end, wait at most STOP_SECONDS_MAX, then kill it. It is not started again."""
         process, self._process = self._process, None
         self._start_at = float("inf")
         if process is None:
@@ -69,7 +71,8 @@ class SupervisedProcess:
     def _start(self) -> None:
         self._started = self._clock()
         try:
-            # In a group of its own: the terminal's Ctrl-C comes to us alone, and we pass it on once.
+            # In a group of its own: Ctrl-C at the terminal reaches this process alone, which passes it on
+            # once.
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, process_group=0
             )

@@ -1,4 +1,7 @@
-"""All processes of a topology on this machine, for trying out: started and stopped together."""
+"""The topology runner: all processes of a topology on one machine, started and stopped together.
+
+It is for trying a topology out; in earnest each machine runs its own brokers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tidemark.node.config.loading import processes_of
 from tidemark.node.logs import Log, configure
 from tidemark.node.process.supervised_process import SupervisedProcess
 
-#: How often the processes are looked at, and how long they have to stop.
+#: How often the processes are checked, and how long they may take to stop before they are killed.
 LOOK_SECONDS = 0.1
 STOP_SECONDS_MAX = 30.0
 log = Log("topology")
@@ -25,11 +28,11 @@ def run_topology(
     settings: Mapping[str, Mapping[str, str]] | None = None,
     beside: SupervisedProcess | None = None,
 ) -> int:
-    """Start every process of a topology file and wait; the exit code is the first that is not 0.
+    """Start every process of a topology file and wait. Returns the first exit code that is not 0, or 0.
 
-    When one of them fails, all are told to end; one whose brokers were removed from the overlay just ends.
-    SIGTERM and SIGINT are passed on. `settings` are those of single brokers beyond the file; a companion is
-    started beside them, and stopped before them.
+    When a process fails, all are told to end; a process whose brokers were removed from the overlay just
+    ends. SIGTERM and SIGINT are passed on. `settings` are additional settings: broker -> key -> value.
+    The process `beside`, if there is one, is started with the brokers and stopped before them.
     """
     processes = processes_of(path)
     configure("info", "auto")
@@ -61,22 +64,23 @@ def run_topology(
 def _start(
     path: str | Path, brokers: tuple[str, ...], settings: Mapping[str, Mapping[str, str]]
 ) -> subprocess.Popen[bytes]:
-    # In a group of its own: the terminal's Ctrl-C comes to us alone, and we pass it on once.
+    # In a group of its own: Ctrl-C at the terminal reaches this process alone, which passes it on once.
     command = [sys.executable, "-m", "tidemark.node", "--config", str(path)]
     command += [part for name in brokers for part in ("--broker", name)]
-    # What is set for a process holds for all of its brokers: only what none of them has in the file.
+    # A setting of a process holds for all of its brokers, so only settings that all of them get are passed.
     shared = set.intersection(*({*settings.get(name, {}).items()} for name in brokers))
     command += [part for key, value in sorted(shared) for part in ("--set", f"{key}={value}")]
     return subprocess.Popen(command, process_group=0)
 
 
 def _are_well(children: list[subprocess.Popen[bytes]]) -> bool:
-    """None has failed, and not all have ended."""
+    """Returns whether no process has failed and at least one still runs."""
     codes = [child.poll() for child in children]
     return None in codes and not any(codes)
 
 
 def _stop(children: list[subprocess.Popen[bytes]]) -> int:
+    """Tell all processes to end and wait; kill those that do not. Returns the exit code for all."""
     for child in children:
         if child.poll() is None:
             child.terminate()

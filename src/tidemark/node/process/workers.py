@@ -1,9 +1,9 @@
 """Workers: several brokers on one machine in place of one, to use more of its cores.
 
-Each is a broker of its own, with a pubend, a data directory and an address; the others are linked to the
-first. A publisher or subscriber talks to one of them and reaches everyone. What one worker has on disk stays
-its own: a durable subscriber comes back to the worker where it was made. Their topology is written in the
-data directory, so that they can be more the next time, and never fewer by mistake.
+Each worker is a broker with its own pubend, data directory and address; all others are linked to the first.
+A publisher or subscriber connects to one of them and reaches everyone. Workers do not share what they have on
+disk: a durable subscriber comes back to the worker where it was made. The topology of the workers is written
+into the data directory, so that the next start may have more of them, and never fewer by mistake.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ from pathlib import Path
 
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import brokers_of
-from tidemark.node.config.units import SocketAddress, parse_address
+from tidemark.node.config.units import HostPort, parse_address
 from tidemark.storage.disk.atomic_file import replace_path
 
 WORKERS_MAX = 64
 FILE_NAME = "workers.toml"
-#: From one worker's port to the next one's; the port after it is for its health and metrics.
+#: Distance from the port of a worker to that of the next; health and metrics are one port above the worker's.
 PORT_STEP = 10
 
 
 def lay_out(data_dir: str, listen: str, count: int, settings: Mapping[str, str]) -> Path:
-    """Write the topology of so many workers; `settings` hold for all of them."""
+    """Write the topology of `count` workers, with `settings` for all of them. Returns the file's path.
+
+    Raises ConfigError if `count` is out of bounds, or less than at an earlier start.
+    """
     if not 1 <= count <= WORKERS_MAX:
         raise ConfigError(f"{count} workers are not between 1 and {WORKERS_MAX}", key="workers")
     path = Path(data_dir) / FILE_NAME
@@ -38,7 +41,7 @@ def lay_out(data_dir: str, listen: str, count: int, settings: Mapping[str, str])
     return path
 
 
-def _toml(listen: SocketAddress, count: int, settings: Mapping[str, str]) -> str:
+def _toml(listen: HostPort, count: int, settings: Mapping[str, str]) -> str:
     lines = ["# Written by `tidemark up --workers`."]
     sections: dict[str, list[str]] = {}
     for key, value in settings.items():
@@ -62,5 +65,5 @@ def _toml(listen: SocketAddress, count: int, settings: Mapping[str, str]) -> str
 
 
 def _literal(value: str) -> str:
-    """A value of the command line as TOML: true, false and numbers as such, anything else in quotes."""
+    """Returns a value of the command line as TOML: booleans and numbers as such, anything else in quotes."""
     return value if value in ("true", "false") or value.isdigit() else json.dumps(value)

@@ -1,6 +1,6 @@
-"""What a topology has to be: names that are there once, cells that can all be reached, trees without circles.
+"""Checks of a topology: names are unique, all cells can be reached, trees have no circles.
 
-Each mistake is a ConfigError at the key of the file where it is to be corrected, and says what to write.
+Each mistake is a ConfigError at the key of the file where it has to be corrected, and says what to write.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.broker.overlay.layout import MAIN_TREE, Pair, pair
 from tidemark.errors import ConfigError
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.ticks.token import PUBEND_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def check(
     trees: Sequence[Tree],
     processes: Mapping[str, tuple[str, ...]],
 ) -> None:
-    """ConfigError at the first thing that does not fit."""
+    """Raises ConfigError for the first thing that does not fit."""
     _check_brokers(placements)
     cell_of = {each.name: each.cell for each in placements}
     joined: dict[Pair, str] = {}
@@ -44,7 +44,7 @@ def check(
 
 
 def spanning(bundles: Iterable[Bundle]) -> tuple[str, ...]:
-    """Of these bundles, the first ones that join all cells that they can join, without a circle."""
+    """Returns the first of these bundles that together join all the cells without a circle."""
     group: dict[str, str] = {}
 
     def root(cell: str) -> str:
@@ -62,7 +62,7 @@ def spanning(bundles: Iterable[Bundle]) -> tuple[str, ...]:
 
 
 def check_pubend(name: str, key: str) -> None:
-    """ConfigError unless it can be a pubend's name."""
+    """Raises ConfigError unless `name` can be the name of a pubend."""
     if not name or len(name.encode()) > PUBEND_BYTES_MAX:
         raise ConfigError(f"{name!r} is no pubend's name; use 1 to {PUBEND_BYTES_MAX} bytes", key=key)
 
@@ -71,7 +71,7 @@ def _check_brokers(placements: Sequence[BrokerPlacement]) -> None:
     if len(placements) > BROKERS_MAX:
         raise ConfigError(f"{len(placements)} brokers are over the limit of {BROKERS_MAX}", key="brokers")
     hosts: dict[str, str] = {}
-    listening: dict[SocketAddress, str] = {}
+    listening: dict[HostPort, str] = {}
     for each in placements:
         key = f"brokers.{each.name}"
         for pubend in each.pubends:

@@ -1,7 +1,7 @@
 """Reading a topology: the tables [brokers.NAME], [bundles.NAME], [trees.NAME] and [processes.NAME] of a file.
 
-A broker may also name a `parent`, as short for a bundle of the one link by which it calls that broker. Every
-mistake is a ConfigError that says where it is and what to write instead.
+A broker may also name a `parent`, which is short for a bundle of the one link by which it calls that broker.
+Every mistake is a ConfigError that says where it is and what to write instead.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from tidemark.node.config.units import parse_address
 from tidemark.node.config.values import names_of, text_of
 from tidemark.node.topology.topology import OF_FILE, BrokerPlacement, Bundle, Topology, Tree
 
-#: What tables of a topology there are, and what each may say.
+#: kind of table -> the keys that it may have
 TABLES: Mapping[str, tuple[str, ...]] = {
     "brokers": ("cell", "data_dir", "draining", "http", "listen", "parent", "pubends"),
     "bundles": ("cells", "links"),
     "trees": ("bundles", "pubends"),
     "processes": ("brokers",),
 }
+#: keys of a broker whose values are text
 TEXTS = ("cell", "data_dir", "http", "listen", "parent")
 
 
 def take_topology(document: dict[str, Any], source: str) -> Topology | None:
-    """Take the tables of a topology out of a document; None if it has no brokers."""
+    """Take the tables of a topology out of `document`. Returns the topology, or None if there are none.
+
+    Raises ConfigError, which names `source`, if they do not fit together.
+    """
     tables = {kind: document.pop(kind, {}) for kind in TABLES}
     if not any(tables.values()):
         return None
@@ -44,7 +48,7 @@ def take_topology(document: dict[str, Any], source: str) -> Topology | None:
 
 
 def parse_topology(text: str, version: int, source: str = "") -> Topology:
-    """The topology that `to_text` wrote."""
+    """Returns the topology that `to_text` wrote. Raises ConfigError if `text` is anything else."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -58,7 +62,7 @@ def parse_topology(text: str, version: int, source: str = "") -> Topology:
 
 
 def unknown(name: str, known: Sequence[str]) -> str:
-    """What to say of a name that is none of the known ones."""
+    """Returns the sentence about a name that is none of `known`, with the nearest one if there is one."""
     close = get_close_matches(name, known, n=1, cutoff=0.5)
     if close:
         return f"is not known; did you mean {close[0]!r}?"
@@ -140,7 +144,7 @@ def _tree(name: str, table: Mapping[str, Any]) -> Tree:
 def _names(key: str, table: Mapping[str, Any], name: str, *, is_repeated: bool = False) -> tuple[str, ...]:
     value = table.get(name, [])
     if is_repeated and isinstance(value, list) and len(value) == 2 and value[0] == value[1]:
-        return (str(value[0]), str(value[1]))  # said better where it is known what they name
+        return (str(value[0]), str(value[1]))  # `checks` has a better sentence about two equal cells
     found: tuple[str, ...] = _at(f"{key}.{name}", names_of, value)
     return found
 
@@ -156,7 +160,7 @@ def _at(key: str, parse: Any, value: Any) -> Any:
 
 
 def _of_parents(parents: Mapping[str, Any], cell_of: Mapping[str, str]) -> list[Bundle]:
-    """The bundles that parents stand for; the child calls."""
+    """Returns the bundles that `parents` stand for; the child calls its parent."""
     if not parents:
         return []
     _check_parents(parents, cell_of)

@@ -1,19 +1,21 @@
-"""Membership: the topology that a broker goes by, and how a newer one reaches it (DESIGN 9).
+"""Membership: the topology that a broker goes by, and how a newer one reaches it (docs/overlay.md).
 
-A topology is changed by an administrator at any broker, and spreads: each broker tells its neighbours, and
-neighbours that meet compare what they go by. The highest version wins, everywhere. A broker keeps it on disk
-before it acts on it, so that it comes back with it; one from a file counts for less than any that was spread.
+An administrator changes the topology at any broker, and the change spreads: each broker tells its neighbours,
+and neighbours that meet compare their topologies. The highest version wins, everywhere. A broker puts a new
+topology on disk before it acts on it, so that it still has it after a restart. The topology of a file is
+older than any that was spread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from tidemark.broker.effects import RecoveredPubend
 from tidemark.errors import StaleTopologyError, TidemarkError
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.logs import Log
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.plan import check_change
@@ -23,36 +25,59 @@ from tidemark.wire.frames import Overlay
 
 log = Log("membership")
 
-#: Puts a topology on disk; what the logs know of the pubends that are new here.
-Save = Callable[[Topology], Awaitable[Mapping[str, RecoveredPubend]]]
-Adopt = Callable[[Topology, Mapping[str, RecoveredPubend]], None]
+
+class SaveTopology(Protocol):
+    """Puts a topology on disk: a method of the node."""
+
+    async def __call__(self, topology: Topology, /) -> Mapping[str, RecoveredPubend]:
+        """Returns what the logs know of the pubends that are new at this broker. Raises StorageError."""
+
+
+class AdoptTopology(Protocol):
+    """Has the rest of the broker go by a topology: a method of the node."""
+
+    def __call__(self, topology: Topology, states: Mapping[str, RecoveredPubend], /) -> None:
+        """`topology` is on disk; `states` is what `SaveTopology` returned for it."""
+
+
+class SendOverlay(Protocol):
+    """Sends a frame about the topology to the broker that is being talked to."""
+
+    def __call__(self, frame: Overlay, /) -> None:
+        """Send `frame`."""
 
 
 class Membership:
-    """See above. `adopt` is called with each newer topology once it is on disk."""
+    """The topology of one broker. Belongs to the node; the server and its connections read it."""
 
-    def __init__(self, topology: Topology, save: Save, adopt: Adopt) -> None:
+    def __init__(self, topology: Topology, save: SaveTopology, adopt: AdoptTopology) -> None:
+        """`adopt` is called with each newer topology once `save` has put it on disk."""
+        #: replaced as a whole, by `take` and `listens`; everyone else only reads it
         self.topology = topology
         self._digest = topology.digest
         self._save = save
         self._adopt = adopt
         self._one_at_a_time = asyncio.Lock()
+        #: topologies from other brokers that are being taken
         self._tasks: set[asyncio.Task[None]] = set()
 
     def greeting(self) -> Overlay:
-        """What is said on every new link."""
+        """Returns the frame that is sent on every new link: version and digest, without the text."""
         return Overlay(self.topology.version, self._digest)
 
     def whole(self) -> Overlay:
-        """For those who go by an older one."""
+        """Returns the frame for brokers that have an older topology: with the text."""
         return Overlay(self.topology.version, self._digest, to_text(self.topology))
 
     def is_behind(self, frame: Overlay) -> bool:
-        """The other side goes by a newer topology."""
+        """Returns whether the sender of `frame` has a newer topology than this broker."""
         return frame.version > OF_FILE and (frame.version, frame.digest) > self._key
 
-    def heard(self, frame: Overlay, answer: Callable[[Overlay], None]) -> None:
-        """Another broker says what it goes by."""
+    def heard(self, frame: Overlay, answer: SendOverlay) -> None:
+        """Another broker says which topology it has.
+
+        Take it if it is newer, answer with ours if it is older.
+        """
         if self.is_behind(frame):
             if frame.text:
                 task = asyncio.create_task(self._take_text(frame))
@@ -62,10 +87,10 @@ class Membership:
             answer(self.whole())
 
     async def propose(self, text: str, base: int, *, is_forced: bool = False) -> Topology:
-        """Go by an administrator's change of the topology of version `base`, and return the topology.
+        """An administrator changes the topology of version `base` to `text`. Returns the topology that holds.
 
-        Raises StaleTopologyError if another version is in force, and ConfigError if the change cannot be
-        made. Proposing the same again changes nothing, because a proposal may come from several sides.
+        Raises StaleTopologyError if another version holds, and ConfigError if the change cannot be made.
+        Proposing the same again changes nothing: an administrator may propose it to several brokers.
         """
         proposed = parse_topology(text, base + 1)
         if (proposed.version, proposed.digest) == self._key:
@@ -78,7 +103,7 @@ class Membership:
         return self.topology
 
     async def take(self, topology: Topology) -> None:
-        """Go by it, if it is newer."""
+        """Save and adopt `topology`, if it is newer than the one that holds. Raises StorageError."""
         async with self._one_at_a_time:
             if not topology.is_newer_than(self.topology):
                 return
@@ -88,8 +113,8 @@ class Membership:
             log.info("the overlay has changed", version=topology.version, brokers=len(topology.brokers))
             self._adopt(topology, states)
 
-    def listens(self, name: str, address: SocketAddress) -> None:
-        """The system has chosen a port where the file did not."""
+    def listens(self, name: str, address: HostPort) -> None:
+        """The broker `name` listens at `address`: fill in the port that the system chose for port 0."""
         placement = self.topology.brokers[name]
         if not placement.listen.port:
             brokers = {**self.topology.brokers, name: replace(placement, listen=address)}
@@ -97,7 +122,7 @@ class Membership:
             self._digest = self.topology.digest
 
     def stop(self) -> None:
-        """Take nothing more."""
+        """Take no topology any more."""
         for task in self._tasks:
             task.cancel()
 
@@ -109,5 +134,5 @@ class Membership:
         try:
             await self.take(parse_topology(frame.text, frame.version))
         except TidemarkError as error:
-            # The next link that comes up, or the next change, is another chance.
+            # The next link that comes up, or the next change, brings the topology again.
             log.error("a newer topology cannot be taken", version=frame.version, reason=str(error))

@@ -1,7 +1,8 @@
-"""From one topology to another while brokers run: what differs, and the steps that lose nothing.
+"""The plan from one topology to another while brokers run: what differs, and steps that lose no event.
 
-First everything new is added and nothing taken away. Then the brokers that are to go are drained: nothing new
-comes to them, and what they have is consumed. Only then are they removed, and the links that nobody uses.
+The first step adds everything new and takes nothing away. The second drains the brokers that are to be
+removed: they get nothing new, and what they hold is consumed. The last step removes them, and the links that
+nobody uses any more.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A topology on the way."""
+    """A topology on the way to the one that is wanted."""
 
+    #: add, drain, remove or settle
     what: str
     topology: Topology
     #: brokers that have to be running before the next step
@@ -44,7 +46,7 @@ class Step:
 
 
 def changes(before: Topology, after: Topology) -> list[Change]:
-    """What differs, in the order of names."""
+    """Returns the differences between two topologies: brokers, pubends, links and trees, each by name."""
     return [
         *_brokers(before, after),
         *_pubends(before, after),
@@ -54,7 +56,7 @@ def changes(before: Topology, after: Topology) -> list[Change]:
 
 
 def check_change(before: Topology, after: Topology) -> None:
-    """ConfigError for what cannot be done while brokers run, or at all."""
+    """Raises ConfigError for a change that would lose events, or that cannot be made."""
     if not before.brokers.keys() & after.brokers.keys():
         raise ConfigError("has no broker in common with the overlay that runs: is it the right file?")
     hosts = before.layout().pubends
@@ -70,7 +72,10 @@ def check_change(before: Topology, after: Topology) -> None:
 
 
 def steps(before: Topology, after: Topology) -> list[Step]:
-    """The topologies to go through, each of a higher version; none if nothing is to be done."""
+    """Returns the topologies to go through, each of a higher version; none if nothing has to be done.
+
+    Raises ConfigError as `check_change` does.
+    """
     check_change(before, after)
     removed = tuple(name for name in before.brokers if name not in after.brokers)
     added = tuple(name for name in after.brokers if name not in before.brokers)
@@ -91,9 +96,9 @@ def steps(before: Topology, after: Topology) -> list[Step]:
 
 
 def joined(topology: Topology, placement: BrokerPlacement, beside: str) -> Topology:
-    """With one more broker, linked to all of the cells around it; a cell of its own is joined to `beside`.
+    """Returns `topology` with one more broker, linked to all brokers of its cell and of the cells next to it.
 
-    ConfigError if there is another broker of its name.
+    If the cell is new, it is joined to the cell `beside`. Raises ConfigError if another broker has the name.
     """
     known = topology.brokers.get(placement.name)
     if known is not None and (known.cell, known.listen) != (placement.cell, placement.listen):
@@ -128,7 +133,7 @@ def _free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def _is_same(one: Topology, other: Topology) -> bool:
-    """For all that brokers do."""
+    """Returns whether the two topologies make no difference to any broker."""
     return one.layout() == other.layout() and _listening(one) == _listening(other)
 
 
@@ -145,7 +150,7 @@ def _drained(topology: Topology, brokers: tuple[str, ...]) -> Topology:
 
 
 def _united(before: Topology, after: Topology) -> Topology:
-    """All that there was and will be; where the two differ, as it will be."""
+    """Returns a topology with everything of both; where the two differ, as in `after`."""
     brokers = {**before.brokers, **after.brokers}
     cell_of = {name: each.cell for name, each in brokers.items()}
     bundles = _united_bundles(before, after, cell_of)
@@ -160,7 +165,7 @@ def _united(before: Topology, after: Topology) -> Topology:
 
 
 def _joins(topology: Topology, tree: str) -> list[Pair]:
-    """The pairs of cells that a tree joins."""
+    """Returns the pairs of cells that a tree joins."""
     names = topology.trees[tree].bundles if tree in topology.trees else topology.of_main_tree()
     return [pair(*topology.bundles[name].cells) for name in names]
 

@@ -1,4 +1,4 @@
-"""A topology as text: the same TOML that people write, without what only one machine needs to know."""
+"""A topology as text: the TOML that people write too, without paths and settings of single machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def to_text(topology: Topology) -> str:
-    """The tables of a topology, in its order; the same text for the same topology."""
+    """Returns the tables of a topology as TOML, in its order; equal topologies have equal texts."""
     tables = [
         *(_table("brokers", each.name, _broker(each)) for each in topology.brokers.values()),
         *(_table("bundles", each.name, _bundle(each)) for each in topology.bundles.values()),
@@ -24,7 +24,7 @@ def to_text(topology: Topology) -> str:
 
 
 def quoted(value: str) -> str:
-    """A text of TOML."""
+    """Returns `value` as a TOML string."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

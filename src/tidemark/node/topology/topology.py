@@ -1,8 +1,8 @@
-"""Topology: the brokers of an overlay, where they listen, and how their cells are joined (DESIGN 9).
+"""Topology: the brokers of an overlay, where they listen, and how their cells are joined (docs/overlay.md).
 
 Brokers stand in cells, cells are joined by bundles of links, and trees say which bundles a pubend uses. A
-topology is checked as a whole when it is built; a change at run time is another topology, with
-a higher version. Where a broker keeps its data is its own business and no part of what others are told.
+topology is checked as a whole when it is built; a change at run time is another topology with a higher
+version. Where a broker keeps its data concerns that broker alone and is not sent to others.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, Pair, pair
-from tidemark.node.config.units import SocketAddress
+from tidemark.node.config.units import HostPort
 from tidemark.node.topology.checks import check, spanning
 from tidemark.node.topology.text import to_text
 
-#: Versions are counted from here when an administrator changes a running overlay; a file has this one.
+#: The version of a topology from a file. Each change of a running overlay counts one up.
 OF_FILE = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlacement:
-    """One broker as the topology has it."""
+    """One broker of a topology: its cell, its address, and the pubends it hosts."""
 
     name: str
     cell: str
-    listen: SocketAddress
+    listen: HostPort
     pubends: tuple[str, ...] = ()
     is_draining: bool = False
-    #: its own data directory and HTTP address, where the file says them
+    #: data directory and HTTP address, where the file names them; not sent to other brokers
     data_dir: str | None = None
     http: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What joins two cells. Whoever is named first calls the other."""
+    """The links that join two cells."""
 
     name: str
     cells: Pair
-    #: between brokers of the two cells; None for each to each
+    #: (caller, called) for each link; None: each broker of the first cell calls each of the second
     links: tuple[Pair, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A choice of bundles that joins all cells without a circle, and the pubends that use it."""
+    """Bundles that join all cells without a circle, and the pubends whose events travel over them."""
 
     name: str
     bundles: tuple[str, ...]
-    #: those of MAIN_TREE are all that no other tree names
+    #: MAIN_TREE has besides these all pubends that no other tree names
     pubends: tuple[str, ...] = ()
 
 
@@ -60,7 +60,7 @@ class Topology:
 
     brokers: Mapping[str, BrokerPlacement]
     bundles: Mapping[str, Bundle] = field(default_factory=dict)
-    #: as they were named; without MAIN_TREE, that one is found
+    #: the trees that were named; if MAIN_TREE is not among them, `of_main_tree` finds it
     trees: Mapping[str, Tree] = field(default_factory=dict)
     #: brokers that share a process: process -> brokers
     processes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Topology:
         *,
         version: int = OF_FILE,
     ) -> Topology:
-        """ConfigError, at the key that is wrong, unless everything fits together."""
+        """Returns the topology. Raises ConfigError, at the key that is wrong, if its parts do not fit."""
         all_placements, all_bundles, all_trees = list(placements), list(bundles), list(trees)
         check(all_placements, all_bundles, all_trees, processes or {})
         made = cls(
@@ -90,15 +90,18 @@ class Topology:
         return replace(made, _layout=made._laid_out())
 
     def layout(self) -> Layout:
-        """The overlay as brokers' cores know it."""
+        """Returns the overlay in the form that the brokers' cores use."""
         return self._layout
 
     def neighbours(self, name: str) -> tuple[str, ...]:
-        """Those a broker is linked to, whichever side calls; none if there is no such broker."""
+        """Returns the brokers that `name` is linked to, whichever side calls; none if there is no `name`."""
         return self._layout.neighbours(name) if name in self.brokers else ()
 
-    def calls(self, name: str) -> dict[str, SocketAddress]:
-        """Those a broker calls, and where. Inside a cell the later name calls."""
+    def calls(self, name: str) -> dict[str, HostPort]:
+        """Returns the brokers that `name` calls, each with its address.
+
+        Inside a cell the later name calls.
+        """
         if name not in self.brokers:
             return {}
         mates = self._layout.cells[self.brokers[name].cell]
@@ -108,7 +111,7 @@ class Topology:
         return {peer: self.brokers[peer].listen for peer in called}
 
     def links(self, bundle: str) -> tuple[Pair, ...]:
-        """The links of a bundle; the first of each calls the second."""
+        """Returns the links of a bundle as (caller, called)."""
         found = self.bundles[bundle]
         if found.links is not None:
             return found.links
@@ -116,22 +119,25 @@ class Topology:
         return tuple((a, b) for a in here for b in there)
 
     def cell(self, name: str) -> tuple[str, ...]:
-        """The brokers of a cell."""
+        """Returns the names of the brokers of a cell."""
         return tuple(each.name for each in self.brokers.values() if each.cell == name)
 
     def of_main_tree(self) -> tuple[str, ...]:
-        """The bundles of the tree that is used where no other is named."""
+        """Returns the bundles of the tree for pubends that no other tree names."""
         if MAIN_TREE in self.trees:
             return self.trees[MAIN_TREE].bundles
         return spanning(self.bundles.values())
 
     @property
     def digest(self) -> str:
-        """Tells two topologies of one version apart."""
+        """A hash of the text, which tells two topologies of one version apart."""
         return blake2b(to_text(self).encode(), digest_size=8).hexdigest()
 
     def is_newer_than(self, other: Topology) -> bool:
-        """What was changed later holds; of two changes at once, all agree on one."""
+        """Returns whether this topology wins over `other`.
+
+        Of two with one version, the higher digest wins.
+        """
         return self.version > OF_FILE and (self.version, self.digest) > (other.version, other.digest)
 
     def _laid_out(self) -> Layout:

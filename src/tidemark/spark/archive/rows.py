@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tidemark.errors import MessageError
 from tidemark.message.batches.batch import EventBatch, Shape, from_rows
 from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.batches.spans import joined
 from tidemark.message.foreign.arrow.batches import from_record_batch, to_record_batch
 from tidemark.message.schema import Schema
@@ -102,7 +102,7 @@ def _fields(batch: EventBatch, schema: Schema | None, layout: ArchiveLayout) -> 
         return {"_raw": _binary(written, nullable=False)}
     try:
         records = to_record_batch(
-            TopicReader(schema, {schema.fingerprint: schema}).columns(batch), headers=()
+            EventReader(schema, {schema.fingerprint: schema}).columns(batch), headers=()
         )
         fields = fields_of(schema)
         arrays = {name: records.column(name).cast(item) for name, item in fields.items()}

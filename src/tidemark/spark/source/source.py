@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from tidemark.errors import ConfigError
 from tidemark.matching.selectors.render import render
 from tidemark.matching.topics import TopicPattern
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.schema import Schema
 from tidemark.spark.columns import EventColumns
 from tidemark.spark.options import sink_options, source_options
@@ -132,7 +132,7 @@ class PushingReader(BatchReader):
             return list(filters)
         schema = Schema.parse(topic_columns.schema)
         columns = EventColumns(root_type(schema))
-        node, left = from_spark_filters(filters, TopicReader(schema, {}), field=columns.field)
+        node, left = from_spark_filters(filters, EventReader(schema, {}), field=columns.field)
         if node is not None:
             self._scan = self._scan.where(render(node))
         return left

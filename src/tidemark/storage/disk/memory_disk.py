@@ -1,10 +1,10 @@
-"""A disk in memory that can do to storage what real disks do, on command and the same way every time.
+"""A disk in memory that does to storage what real disks do, on command and the same way every time.
 
-It knows which writes were synced. A crash keeps all of those; of the others each file keeps a prefix of what
-was written to it, the last write of it possibly torn, and the directory a prefix of what was done to it; how
-much is for a `Choice` to say. Files choose apart, so writes to two files may survive in either order.
-A failed sync forgets what it was to write, as operating systems do: it reads well until the crash, and a
-later sync that succeeds does not bring it back.
+The disk knows which writes were synced. A crash keeps all of those. Of the others, each file keeps a prefix
+of its writes, the last of which may be torn, and the directory keeps a prefix of its changes; a `Choice` says
+how much. Each file chooses for itself, so writes to two files may survive in either order. A failed sync
+forgets what it was to write, as operating systems do: the bytes read well until the crash, and a later sync
+that succeeds does not bring them back.
 """
 
 from __future__ import annotations
@@ -26,29 +26,33 @@ def lose_all(_: int) -> int:
 
 
 def keep_all(count: int) -> int:
-    """A crash by which everything that was written got to the platter in time."""
+    """A crash before which everything that was written got to the platter."""
     return count
 
 
 def by_chance(random: Random) -> Choice:
-    """A crash that keeps anything from nothing to all."""
+    """Returns a crash that keeps anything from nothing to all."""
     return lambda count: random.randint(0, count)
 
 
 class PowerLossError(BaseException):
-    """The machine is off; nothing may catch this but who switched it off. `crash` switches it on again."""
+    """The machine is off until `crash` switches it on again.
+
+    Only the test that switched it off catches this.
+    """
 
 
 @dataclass(slots=True)
 class _Change:
-    """Bytes written at an offset, or if there are none the size the file is cut or lengthened to."""
+    """One change of a file's bytes."""
 
+    #: where `data` is written; without data, the size that the file is cut or lengthened to
     at: int
     data: bytes | None
     as_one: bool = False
 
     def apply(self, content: bytearray, kept: int | None = None) -> None:
-        """Do it, or the first `kept` bytes of it."""
+        """Make the change in `content`; of a write, only the first `kept` bytes."""
         if self.data is None:
             del content[self.at :]
             content.extend(bytes(self.at - len(content)))
@@ -59,10 +63,11 @@ class _Change:
 
 @dataclass(slots=True)
 class _Inode:
-    """A file, whatever its names."""
+    """The bytes of a file, whatever its name."""
 
+    #: what a reader sees
     content: bytearray = field(default_factory=bytearray)
-    #: what is on the platter, and what was done since
+    #: what is on the platter, and the changes since
     synced: bytearray = field(default_factory=bytearray)
     changes: list[_Change] = field(default_factory=list)
     #: offsets that cannot be read
@@ -88,9 +93,9 @@ class _Inode:
         self.content = bytearray(self.synced)
 
     def _tear(self, change: _Change, data: bytes, choose: Choice) -> None:
-        """A write that was under way: its first bytes, and perhaps zeros for the rest.
+        """Keep a part of a write that was under way: its first bytes, and perhaps zeros for the rest.
 
-        Of one whose parts may get to the platter in any order it is as often the last bytes.
+        Of a write whose parts may get to the platter in any order, it keeps the last bytes as often.
         """
         length = choose(len(data))
         if change.as_one and length % 2:
@@ -102,63 +107,67 @@ class _Inode:
             self.synced.extend(bytes(len(data) - length))
 
 
-#: (name, inode) to give a name, (name, None) to take it away, (old, new) to change it.
+#: (name, inode) creates a name, (name, None) removes it, (old, new) renames it.
 _NameChange = tuple[str, "_Inode | str | None"]
 
 
 class MemoryDisk:
-    """One directory in memory. Usable again after `crash` or `kill`; what was open before is dead then."""
+    """One directory in memory. After `crash` or `kill` it can be used again; files opened before cannot."""
 
     def __init__(self, path: str = "memory") -> None:
         self.path = path
         #: bytes that fit on the disk; None for no limit
         self.bytes_max: int | None = None
-        #: how many changes and syncs were asked for
+        #: how many changes and syncs there were
         self.operations = 0
-        #: the machine goes off in the course of the operation with this number
+        #: the machine goes off during the operation with this number
         self.power_off_at: int | None = None
-        #: syncs of files and of the directory that will fail from now on
+        #: how many of the next syncs, of files or of the directory, fail
         self.syncs_to_fail = 0
+        #: the names as a reader sees them, those on the platter, and the changes in between
         self._names: dict[str, _Inode] = {}
         self._synced_names: dict[str, _Inode] = {}
         self._name_changes: list[_NameChange] = []
         self._locked = False
         self._off = False
-        #: lives of the machine: handles of an earlier one are dead
+        #: how often the machine was switched on again: files opened before cannot be used
         self._life = 0
 
     def list(self) -> list[str]:
-        """Names of all files, sorted."""
+        """Returns the names of all files, sorted."""
         self._check_power()
         return sorted(self._names)
 
     def create(self, name: str) -> MemoryFile:
-        """A new, empty file."""
+        """Create an empty file."""
         assert name not in self._names
         self._check_power()
         self._rename(name, _Inode())
         return MemoryFile(self, name, self._names[name])
 
     def open(self, name: str, *, uncached: bool = False) -> MemoryFile:
-        """A file that is there. There is no cache that a crash does not empty."""
+        """Open a file that exists.
+
+        `uncached` makes no difference: there is no cache that survives a crash.
+        """
         del uncached
         self._check_power()
         return MemoryFile(self, name, self._names[name])
 
     def remove(self, name: str) -> None:
-        """Take the name away."""
+        """Remove a file."""
         self._check_power()
         assert name in self._names
         self._rename(name, None)
 
     def rename(self, old: str, new: str) -> None:
-        """Give the file another name, replacing what had it."""
+        """Rename a file, replacing a file that has the new name."""
         self._check_power()
         assert old in self._names
         self._rename(old, new)
 
     def sync_directory(self) -> None:
-        """Return when the names are on the platter."""
+        """Put the changes of names on the platter. Raises DiskFailedError if a sync is to fail."""
         self.step()
         self.fail_if_told(self.path)
         for change in self._name_changes:
@@ -166,14 +175,14 @@ class MemoryDisk:
         self._name_changes.clear()
 
     def lock(self) -> None:
-        """Keep all others out."""
+        """Lock the directory. Raises DirectoryLockedError."""
         self._check_power()
         if self._locked:
             raise DirectoryLockedError("in use", path=self.path)
         self._locked = True
 
     def unlock(self) -> None:
-        """Let others in."""
+        """Give the lock up."""
         self._locked = False
 
     def crash(self, choose: Choice) -> None:
@@ -195,7 +204,7 @@ class MemoryDisk:
         self._life += 1
 
     def rot(self, name: str, offset: int, flip: int = 0xFF) -> None:
-        """Flip bits of a byte, on the platter."""
+        """Flip bits of one byte, on the platter too."""
         for content in (self._names[name].content, self._names[name].synced):
             if offset < len(content):
                 content[offset] ^= flip
@@ -205,11 +214,11 @@ class MemoryDisk:
         self._names[name].unreadable.add(offset)
 
     def platter(self, name: str) -> bytes:
-        """The part of a file that is on the platter, whatever was written since."""
+        """Returns what is on the platter of a file, without what was written since."""
         return bytes(self._names[name].synced)
 
     def contents(self) -> dict[str, bytes]:
-        """All files as a reader sees them."""
+        """Returns name -> bytes of all files, as a reader sees them."""
         return {name: bytes(inode.content) for name, inode in sorted(self._names.items())}
 
     def replace(self, name: str, data: bytes) -> None:
@@ -217,15 +226,15 @@ class MemoryDisk:
         self._names[name] = self._synced_names[name] = _Inode(bytearray(data), bytearray(data))
 
     def fill(self) -> None:
-        """From now on there is no room for more than there is."""
+        """Leave no room for more bytes than there are now."""
         self.bytes_max = self._used()
 
     def room(self) -> int | None:
-        """Bytes that can be written before the disk is full."""
+        """Returns how many bytes can be written before the disk is full; None if there is no limit."""
         return None if self.bytes_max is None else self.bytes_max - self._used()
 
     def fail_if_told(self, path: str) -> None:
-        """For the files: let this sync fail if it is to."""
+        """For the files: raise DiskFailedError if this sync is to fail."""
         if self.syncs_to_fail:
             self.syncs_to_fail -= 1
             raise DiskFailedError("sync failed, as told", path=path)
@@ -236,7 +245,7 @@ class MemoryDisk:
         return self._life
 
     def step(self) -> None:
-        """For the files: count an operation, and lose power if it is the one."""
+        """For the files: count an operation. Raises PowerLossError if the machine goes off with it."""
         self._check_power()
         self.operations += 1
         if self.operations == self.power_off_at:
@@ -266,7 +275,7 @@ class MemoryFile:
         self.path = f"{disk.path}/{name}"
 
     def append(self, pieces: Sequence[Buffer], *, as_one: bool = False) -> None:
-        """Write at the end, all or nothing."""
+        """Write at the end, all or nothing. Raises DiskFullError."""
         self._check_alive()
         data = b"".join(pieces)
         room = self._disk.room()
@@ -276,7 +285,7 @@ class MemoryFile:
         self._disk.step()
 
     def pread(self, offset: int, length: int) -> bytes:
-        """The bytes at `offset`, short only at the end of the file."""
+        """Returns the bytes at `offset`, fewer only at the end of the file. Raises DamagedError."""
         self._check_alive()
         bad = [at for at in self._inode.unreadable if offset <= at < offset + length]
         if bad:
@@ -284,7 +293,7 @@ class MemoryFile:
         return bytes(self._inode.content[offset : offset + length])
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Returns how many bytes are in the file."""
         return len(self._inode.content)
 
     def truncate(self, size: int) -> None:
@@ -294,7 +303,10 @@ class MemoryFile:
         self._disk.step()
 
     def sync(self) -> None:
-        """Return when all bytes are on the platter; if it fails they never will be."""
+        """Put all bytes on the platter.
+
+        Raises DiskFailedError if a sync is to fail; they never get there then.
+        """
         self._check_alive()
         self._disk.step()
         try:
@@ -305,14 +317,14 @@ class MemoryFile:
         self._inode.sync()
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
     def _check_alive(self) -> None:
         assert self._life == self._disk.life, "a handle of before the crash"
 
 
 def _apply(names: dict[str, _Inode], change: _NameChange) -> None:
-    """Do it to the names; a removal or renaming of what is not there (any more) does nothing."""
+    """Make a change in `names`; removing or renaming a name that does not exist does nothing."""
     name, to = change
     if isinstance(to, _Inode):
         names[name] = to

@@ -1,11 +1,11 @@
 """The disk of the operating system.
 
-Promises what `disk.Disk` says, also where the system does less: a write that stops half-way is cut back, a
-lock names its holder, a file opened for recovery is read from the platter and not from a cache in which a
-failed sync may have left bytes that never got there.
+`RealDisk` keeps the contract of `disk.Disk`, also where the operating system promises less: a write that
+stops half-way is cut back, a lock names its holder, and a file that is opened for recovery is read from the
+platter and not from a cache in which a failed sync may have left bytes that never got there.
 
-Space is set aside behind a file that gets small writes, each with a sync: a sync that need not also make the
-file longer takes two thirds of the time. It reads as zeros, which is what a crash may leave there anyhow.
+Space is set aside behind a file that gets small writes with a sync each: a sync that need not also lengthen
+the file takes two thirds of the time. The space reads as zeros, which a crash may leave there anyhow.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tidemark.message.batches.batch import Buffer
 LOCK = "lock"
 #: Pieces that one system call takes (IOV_MAX on Linux and macOS).
 _PIECES_MAX = 1_024
-#: Space that is set aside behind a file at a time, and how small the writes are that it is for.
+#: How much space is set aside behind a file at a time, and how small the writes are for which that is done.
 SET_ASIDE_BYTES = 32 << 10
 _SMALL_BYTES = 4 << 10
-#: Small writes with a sync each before it is worth it.
+#: How many small writes with a sync each must come first.
 _SMALL_SYNCS = 4
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _datasync = getattr(os, "fdatasync", os.fsync)
 
 
 class RealDisk:
-    """A directory of the file system; made if it is not there."""
+    """A directory of the file system, created if it does not exist. Raises DiskFullError, DiskFailedError."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -43,7 +43,7 @@ class RealDisk:
             raise _translated(error, self.path) from error
 
     def list(self) -> list[str]:
-        """Names of all regular files but the lock, sorted."""
+        """Returns the names of all regular files but the lock, sorted."""
         try:
             with os.scandir(self.path) as entries:
                 return sorted(entry.name for entry in entries if entry.is_file() and entry.name != LOCK)
@@ -51,36 +51,36 @@ class RealDisk:
             raise _translated(error, self.path) from error
 
     def create(self, name: str) -> RealFile:
-        """A new, empty file."""
+        """Create an empty file."""
         return RealFile(self._at(name), os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
     def open(self, name: str, *, uncached: bool = False) -> RealFile:
-        """A file that is there."""
+        """Open a file that exists."""
         file = RealFile(self._at(name), os.O_RDWR)
         if uncached:
             file.forget_cache()
         return file
 
     def remove(self, name: str) -> None:
-        """Take the name away."""
+        """Remove a file."""
         try:
             os.unlink(self._at(name))
         except OSError as error:
             raise _translated(error, self._at(name)) from error
 
     def rename(self, old: str, new: str) -> None:
-        """Give the file another name, replacing what had it."""
+        """Rename a file, replacing a file that has the new name."""
         try:
             os.rename(self._at(old), self._at(new))
         except OSError as error:
             raise _translated(error, self._at(old)) from error
 
     def sync_directory(self) -> None:
-        """Return when the names are on the platter."""
+        """Return when creations, removals and renamings are on the platter."""
         _sync_names(self.path)
 
     def lock(self) -> None:
-        """Keep all others out; the lock file says who is in."""
+        """Lock the directory, and write the process id into the lock file. Raises DirectoryLockedError."""
         path = os.path.join(self.path, LOCK)
         try:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -97,12 +97,12 @@ class RealDisk:
                 holder=holder,
             ) from error
         self._lock = lock
-        with suppress(OSError):  # on a full disk the lock holds as well without a name in it
+        with suppress(OSError):  # on a full disk the lock holds as well without the process id in it
             os.ftruncate(lock, 0)
             os.pwrite(lock, b"%d\n" % os.getpid(), 0)
 
     def unlock(self) -> None:
-        """Let others in. The file stays: removing it would race with whoever has just opened it."""
+        """Give the lock up. The file stays: removing it would race with a process that has just opened it."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -122,17 +122,18 @@ class RealFile:
             self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _translated(error, path) from error
-        #: bytes in the file; kept here because only we write to it
+        #: bytes in the file; kept here because nobody else writes to it
         self._size = os.fstat(self._descriptor).st_size
-        #: bytes in the file as the system sees it: with the space that is set aside
+        #: bytes in the file as the operating system sees it: with the space that is set aside
         self._length = self._size
-        #: writes since the last sync, and syncs in a row that came after one small write each
+        #: writes since the last sync
         self._unsynced = 0
+        #: syncs in a row that came after one small write each, and whether the last write was such a one
         self._small_syncs = 0
         self._is_small = False
 
     def append(self, pieces: Sequence[Buffer], *, as_one: bool = False) -> None:
-        """Write all the pieces at the end, or cut back what got there."""
+        """Write all the pieces at the end; after an error the file is cut back to what it was."""
         end = self._size + sum(map(len, pieces))
         # In space set aside, pages may get to the platter in any order.
         in_any_order = as_one and not self._unsynced
@@ -154,12 +155,12 @@ class RealFile:
         try:
             os.posix_fallocate(self._descriptor, self._size, SET_ASIDE_BYTES)
         except (OSError, AttributeError):
-            self._small_syncs = 0  # no room, or the file system cannot: it goes without
+            self._small_syncs = 0  # no room, or the file system cannot do it: go on without
         else:
             self._length = self._size + SET_ASIDE_BYTES
 
     def pread(self, offset: int, length: int) -> bytes:
-        """The bytes at `offset`, short only at the end of the file."""
+        """Returns the bytes at `offset`, fewer only at the end of the file. Raises DamagedError."""
         if self._length > self._size:
             length = max(0, min(length, self._size - offset))
         try:
@@ -174,7 +175,7 @@ class RealFile:
         return data
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Returns how many bytes are in the file, without the space set aside."""
         return self._size
 
     def truncate(self, size: int) -> None:
@@ -186,7 +187,7 @@ class RealFile:
         self._size = self._length = size
 
     def sync(self) -> None:
-        """Return when all bytes are on the platter; any error is final."""
+        """Return when all bytes are on the platter. Raises DiskFailedError, which is final."""
         try:
             _datasync(self._descriptor)
         except OSError as error:
@@ -195,22 +196,22 @@ class RealFile:
         self._unsynced, self._is_small = 0, False
 
     def forget_cache(self) -> None:
-        """Drop the clean pages of the cache, where the system lets us; dirty ones stay."""
+        """Have the system drop the clean pages of its cache, where it can; dirty ones stay."""
         with suppress(OSError, AttributeError):
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Cut the space set aside, and close the file."""
         if self._descriptor >= 0:
             if self._length > self._size:
-                with suppress(DiskFailedError):  # whoever opens it next finds zeros, as after a crash
+                with suppress(DiskFailedError):  # the next one to open the file finds zeros, as after a crash
                     self.truncate(self._size)
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def _write_all(descriptor: int, pieces: Sequence[Buffer], at: int, end: int) -> None:
-    """Write the pieces from `at` to `end`, in one call nearly always, else in as many as it takes."""
+    """Write the pieces from `at` to `end`, nearly always in one call, else in as many as it takes."""
     if len(pieces) <= _PIECES_MAX and os.pwritev(descriptor, pieces, at) == end - at:
         return
     views = [memoryview(piece) for piece in pieces if len(piece)]

@@ -1,18 +1,23 @@
-"""EventLog: the events of one pubend, each logged once, and what must be remembered about them (DESIGN 6, 7).
+"""EventLog: the events of one pubend, each logged once, and what must be remembered of them.
 
-Three log streams of a volume: the batches; the marks, of which the last counts; and snapshots of the
-publishers, of which the last counts together with the batches after it. Everything waits for the volume's
-next sync: acknowledge, advertise and forget only after that. It promises:
-- Ticks only go up, also across a crash under a clock that has gone back: beyond what was logged, and beyond
-  what was leased because silence may have been advertised up to there.
+An event log uses three log streams of a volume: the batches; the marks, of which the last counts; and
+snapshots of the publishers, of which the last counts together with the batches after it. Everything becomes
+durable with the volume's next sync; only after that may events be acknowledged and silence be advertised. The
+event log promises:
+- Ticks only go up, also after a crash and under a clock that has gone back: beyond what was logged, and
+  beyond the lease, up to which silence may have been advertised.
 - A batch that was synced is read back row for row until it is lost on purpose, or else its ticks are reported
   as lost: those between the records before and after the damage, no more and no fewer.
-- What a publisher sent last is remembered as long as the batches are, and after they are chopped.
+- The last event of a publisher is remembered as long as the batches are, and after they are chopped.
+
+What a crash may lose: what was appended, leased or lost on purpose since the last sync. Publishers have no
+acknowledgement of it and send it again, silence was not advertised beyond the lease that is on disk, and
+ticks that are lost on purpose are lost a little later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark.message.batches.batch import EventBatch
@@ -25,29 +30,32 @@ from tidemark.storage.events.record import (
     encode_marks,
     encode_resume,
 )
+from tidemark.storage.log.stream import Undo
 from tidemark.storage.log.volume import READ_BYTES, LogRecord, LogVolume
 from tidemark.ticks.ranges import RangeSet
 from tidemark.ticks.tick import TICK_MIN, Range, Tick
 
-#: Recovery reads the batches since the last snapshot: about so many of them,
+#: A snapshot of the publishers is written after so many batches or bytes; recovery reads the batches after
+#: it.
 SNAPSHOT_EVERY_RECORDS = 4_096
 SNAPSHOT_EVERY_BYTES = 8 << 20
-#: or more where there are many publishers, so that snapshots stay a small part of the log.
+#: With many publishers it is written after more bytes, so that snapshots stay a small part of the log.
 _BYTES_PER_PUBLISHER = 1_024
+#: How many records of marks are kept before the older ones are chopped.
 _MARKS_KEPT = 64
-#: A mark or snapshot that is so many segments old is written again: it keeps its whole segment on the disk.
+#: A mark or snapshot that is so many segments old is written again, because it keeps its segment on the disk.
 _SEGMENTS_BEHIND_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
 class EventLogState:
-    """What the log knows of its pubend; after recovery, all there is to know."""
+    """What the log knows of its pubend."""
 
-    #: of the last event logged, or beyond it where events may have been lost
+    #: the tick of the last event logged, or a later one if events after it may have been lost
     last_tick: Tick
-    #: silence may have been advertised up to here
+    #: silence may have been advertised up to this tick
     lease: Tick
-    #: ticks up to here are L on purpose
+    #: ticks up to this one are L on purpose
     lost: Tick
     #: the last event of each publisher
     publishers: dict[str, LastPublished]
@@ -56,13 +64,13 @@ class EventLogState:
 
     @property
     def floor(self) -> Tick:
-        """After recovery, the next tick must be above this one."""
+        """The first tick that is given out after recovery must be above this one."""
         return max(self.last_tick, self.lease, self.lost)
 
 
 @dataclass(frozen=True, slots=True)
 class EventsRead:
-    """What the log knows of `(base, upto]`: these events, `lost` is L, all else is silence."""
+    """What the log knows of `(base, upto]`: `batches` has its events, `lost` is L, all else is silence."""
 
     batches: list[EventBatch]
     upto: Tick
@@ -70,14 +78,14 @@ class EventsRead:
 
 
 class EventLog:
-    """See above. `TICK_MIN` stands for no tick at all."""
+    """The log of one pubend. `TICK_MIN` stands for no tick at all."""
 
     def __init__(self, volume: LogVolume, pubend: str, *, now: Tick) -> None:
         """Recover the pubend's log from the volume, or begin one.
 
-        `now` is the pubend's clock. It matters after damage only: where the end of the log, or the last
-        lease, is lost, everything up to `now` may have been logged or advertised. That is logged too, with
-        the next sync; a crash before it only means that the next recovery finds the same, at a later `now`.
+        `now` is the pubend's clock. It matters only after damage: if the end of the log or the last lease is
+        lost, everything up to `now` may have been logged or advertised. That is logged too, with the next
+        sync; after a crash before that sync the next recovery finds the same, at a later `now`.
         """
         self._volume = volume
         self._events = f"events/{pubend}"
@@ -85,26 +93,26 @@ class EventLog:
         self._snapshots = f"publishers/{pubend}"
         self._last_tick = self._lease = self._lost = TICK_MIN
         self._publishers = Publishers()
-        #: the snapshot holds all publishers of the batches up to this index, and of these bytes it does not
+        #: the last snapshot has all publishers of the batches up to this index; bytes of the batches after it
         self._covered = 0
         self._uncovered_bytes = 0
-        #: ticks of damaged batches, as of so many reports of damage by the volume
+        #: ticks of damaged batches, and how many reports of damage by the volume they take into account
         self._damage = RangeSet()
         self._reports = -1
         self._recover(now)
-        #: no event gets a tick up to this one, which an earlier life may have advertised
+        #: events get ticks above this one, since an earlier run may have advertised silence up to it
         self._floor = self.state.floor
 
     @property
     def state(self) -> EventLogState:
-        """What is known now."""
+        """What the log knows now."""
         self._look_for_damage()
         damage = tuple(self._damage.parts(self._lost, max(self._last_tick, self._lost)))
         return EventLogState(self._last_tick, self._lease, self._lost, self._publishers.as_dict(), damage)
 
     @property
     def lost(self) -> Tick:
-        """Ticks up to here are L on purpose."""
+        """Ticks up to this one are L on purpose."""
         return self._lost
 
     def sizes(self) -> tuple[tuple[Tick, int], ...]:
@@ -112,13 +120,13 @@ class EventLog:
         return tuple(each for each in self._volume.sizes(self._events) if each[0] > self._lost)
 
     def published(self, publisher: str) -> LastPublished | None:
-        """The publisher's last event, if it is remembered."""
+        """Returns the publisher's last event; None if the publisher is not remembered."""
         return self._publishers.get(publisher)
 
     def append(self, batch: EventBatch, publisher: str, sequence: int) -> None:
-        """Log a batch with its ticks filled; its first event is the publisher's `sequence`-th.
+        """Log a batch with its ticks filled; its first event has the publisher's number `sequence`.
 
-        The batch's bytes must not change any more. A publisher without a name is not remembered.
+        The bytes of the batch must not change any more. A publisher without a name is not remembered.
         """
         first, last = int(batch.ticks[0]), int(batch.ticks[-1])
         assert first > max(self._last_tick, self._floor, self._lost)
@@ -139,14 +147,20 @@ class EventLog:
             self._write_snapshot()
 
     def lease(self, upto: Tick) -> None:
-        """Before silence is advertised up to this tick: no later life logs an event at or below it."""
+        """Promise that no later event gets a tick up to this one.
+
+        Sync before advertising silence up to it.
+        """
         if upto > self._lease:
             self._write_marks(lease=upto)
         if self._volume.segments_behind(self._snapshots) > _SEGMENTS_BEHIND_MAX:
             self._write_snapshot()
 
     def lose(self, upto: Tick) -> None:
-        """Let the ticks up to this one go: they are L for ever. Again is fine."""
+        """Lose the ticks up to this one on purpose: they are L for ever.
+
+        A lower tick than before is ignored.
+        """
         if upto <= self._lost:
             return
         last = self._last_below(upto)
@@ -156,10 +170,10 @@ class EventLog:
         self._volume.chop(self._events, last)
 
     def read(self, base: Tick, upto: Tick, bytes_max: int = READ_BYTES) -> EventsRead:
-        """The events of `(base, upto]`, batches cut to exactly that.
+        """Returns the events of `(base, upto]`, with batches cut to exactly that range.
 
-        When they have more than `bytes_max` bytes the answer ends earlier, though not before the first event:
-        go on from its `upto`. The caller asks for nothing beyond its last completed sync.
+        If they have more than `bytes_max` bytes, the answer ends earlier, though not before the first event:
+        go on from its `upto`. The caller must ask for nothing beyond its last completed sync.
         """
         start, complete = max(base, self._lost), upto
         batches: list[EventBatch] = []
@@ -177,7 +191,7 @@ class EventLog:
         return EventsRead(batches, complete, tuple(lost))
 
     def _last_below(self, upto: Tick) -> int:
-        """The last record of which all is at or below this tick; damage counts with all its ticks."""
+        """Returns the index of the last record whose ticks, with those of damage, are all up to this one."""
         last = self._volume.after_mark(self._events, upto) - 1
         self._look_for_damage()
         if any(base <= upto < end for base, end in self._damage):
@@ -186,14 +200,14 @@ class EventLog:
         return last
 
     def _indexes(self, base: Tick, upto: Tick) -> tuple[int, int]:
-        """First and last index of the records with events in `(base, upto]`; first above last if none."""
+        """Returns first and last index of the records with events in `(base, upto]`; first > last if none."""
         first = self._volume.after_mark(self._events, base)
         if upto <= base:
             return first, first - 1
         last = self._volume.after_mark(self._events, upto - 1)
         return first, min(last, self._volume.bounds(self._events)[1])
 
-    def _note(self, publisher: str, published: LastPublished) -> Callable[[], None]:
+    def _note(self, publisher: str, published: LastPublished) -> Undo:
         if not publisher:
             return lambda: None
         before = self._publishers.get(publisher)
@@ -214,7 +228,7 @@ class EventLog:
             self._volume.chop(self._marks, index - 1)
 
     def _write_snapshot(self) -> None:
-        """Write down all publishers, twice: losing one record must not make a batch appear twice."""
+        """Log all publishers, in two records: losing one of them must not make a batch appear twice."""
         before = self._covered, self._uncovered_bytes
 
         def undo() -> None:
@@ -244,7 +258,10 @@ class EventLog:
             volume.append(self._events, encode_resume(), self._last_tick)
 
     def _newest(self, stream: str) -> list[LogRecord]:
-        """The last record of the stream that can be read, if there is one."""
+        """Returns the last record of the stream that can be read, in a list.
+
+        An empty list if there is none.
+        """
         first, last = self._volume.bounds(stream)
         for index in range(last, first - 1, -1):
             records = self._volume.read_some(stream, index, index).records
@@ -253,7 +270,7 @@ class EventLog:
         return []
 
     def _replay(self) -> None:
-        """Learn what was published since the last snapshot."""
+        """Learn the last events of publishers from the batches after the last snapshot."""
         first, last = self._volume.bounds(self._events)
         first = max(first, self._covered + 1)
         while first <= last:
@@ -271,13 +288,13 @@ class EventLog:
         return bool(holes) and holes[-1][1] == self._volume.bounds(stream)[1]
 
     def _look_for_damage(self) -> None:
-        """Turn the volume's missing records into lost ticks. Looking may find more damage."""
+        """Find out which ticks the volume's damaged records had. Reading for that may find more damage."""
         while self._reports != len(self._volume.damage):
             self._reports = len(self._volume.damage)
             self._damage = RangeSet(self._lost_ticks(*hole) for hole in self._volume.holes(self._events))
 
     def _lost_ticks(self, first: int, last: int) -> Range:
-        """The ticks between the records before and after these."""
+        """Returns the ticks between the records before `first` and after `last`."""
         base = self._volume.mark_upto(self._events, first - 1)
         if last >= self._volume.bounds(self._events)[1]:
             return base, max(base, self._last_tick)
@@ -289,7 +306,7 @@ class EventLog:
 
 
 def _cut(records: list[LogRecord], base: Tick, upto: Tick) -> Iterator[EventBatch]:
-    """The rows of `(base, upto]`; a batch that is all in it stays as it is."""
+    """Yields the batches of `records`, cut to `(base, upto]`; a batch within the range stays as it is."""
     for record in records:
         events = decode_events(record.payload)
         if events is None:

@@ -1,17 +1,18 @@
-"""Publishers: the last batch of each, so that one that is sent again is not logged again (DESIGN 6).
+"""Publishers: the last event of each publisher, so that a batch that is sent again is not logged again.
 
-Bounded: beyond PUBLISHERS_MAX the one that has not published for the longest time is forgotten. If it comes
-back after that and repeats a batch it had no answer to, the batch is logged twice; nothing else goes wrong.
+The number of publishers is bounded: beyond PUBLISHERS_MAX, the one that has not published for the longest
+time is forgotten. If it comes back after that and repeats a batch for which it had no answer, the batch is
+logged twice; nothing else goes wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
 
+from tidemark.storage.log.stream import Undo
 from tidemark.ticks.tick import Tick
 
 PUBLISHERS_MAX = 65_536
@@ -20,31 +21,32 @@ _HEAD = Struct("<qI")
 
 
 class LastPublished(NamedTuple):
-    """A publisher's last event: its sequence number, and the tick it got."""
+    """The last event of a publisher: its sequence number and its tick."""
 
     sequence: int
     tick: Tick
 
 
 class Publishers:
-    """name -> what it published last, in the order of those ticks."""
+    """The last event of each publisher."""
 
     def __init__(self) -> None:
+        #: name -> its last event, in the order of the ticks
         self._last: dict[str, LastPublished] = {}
 
     def __len__(self) -> int:
         return len(self._last)
 
     def get(self, name: str) -> LastPublished | None:
-        """What the publisher published last, as far as it is remembered."""
+        """Returns the publisher's last event; None if the publisher is not remembered."""
         return self._last.get(name)
 
     def as_dict(self) -> dict[str, LastPublished]:
-        """All of them, the longest idle first."""
+        """Returns all publishers, the one that has been idle the longest first."""
         return dict(self._last)
 
-    def note(self, name: str, published: LastPublished) -> Callable[[], None]:
-        """The publisher's last event is this one; what takes that back."""
+    def note(self, name: str, published: LastPublished) -> Undo:
+        """Remember `published` as the publisher's last event. Returns the function that takes that back."""
         before = self._last.pop(name, None)
         self._last[name] = published
         forgotten: tuple[str, LastPublished] | None = None
@@ -61,7 +63,10 @@ class Publishers:
         return undo
 
     def encode(self, covered: int) -> list[bytes]:
-        """A snapshot: covered i64 | count u32 | sequences i64[n] | ticks i64[n] | sizes u16[n] | names."""
+        """Returns a snapshot of all publishers, for the batches up to the index `covered`.
+
+        snapshot := covered i64 | count u32 | sequences i64[n] | ticks i64[n] | sizes u16[n] | names
+        """
         names = [name.encode() for name in self._last]
         events = np.array(list(self._last.values()), "<i8").reshape(-1, 2)
         lengths = np.array([len(name) for name in names], "<u2")
@@ -69,7 +74,7 @@ class Publishers:
 
 
 def decode_publishers(data: bytes) -> tuple[int, Publishers]:
-    """What `encode` was given, and the publishers."""
+    """Returns `covered`, which `encode` was given, and the publishers of a snapshot."""
     covered, count = _HEAD.unpack_from(data)
     sequences, ticks = np.frombuffer(data, "<i8", 2 * count, _HEAD.size).reshape(2, count).tolist()
     names = _HEAD.size + 16 * count

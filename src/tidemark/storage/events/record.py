@@ -1,10 +1,10 @@
-"""What an event log writes into its streams.
+"""The records that an event log writes into its streams.
 
     events := kind u8 | 0 u8 | name bytes u16 | 0 u32 | sequence i64 | name, padded to 8 bytes | event batch
-    resume := kind u8 | zeros; its mark says up to which tick whatever was here is lost
+    resume := kind u8 | zeros; ticks up to its mark that have no event are lost
     marks  := lease i64 | lost i64
 
-The publisher's name is left out where it is the first in the batch's own dictionary, as it usually is.
+The publisher's name is left out if it is the first in the batch's own dictionary, as it usually is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MARKS = Struct("<qq")
 
 
 class PublishedBatch(NamedTuple):
-    """A batch as it was published: its first event has this sequence number."""
+    """A batch as it was published; `sequence` is the number of its first event."""
 
     batch: EventBatch
     publisher: str
@@ -29,14 +29,14 @@ class PublishedBatch(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """Ticks up to `lease` may have been advertised; those up to `lost` are L."""
+    """Ticks up to `lease` may have been advertised as silence; ticks up to `lost` are L."""
 
     lease: Tick
     lost: Tick
 
 
 def encode_events(batch: EventBatch, publisher: str, sequence: int) -> list[Buffer]:
-    """The pieces of a record; the batch's own bytes are one of them."""
+    """Returns the pieces of a record with events; the batch's own bytes are one of them."""
     if batch.publishers[:1] == (publisher,):
         return [_PREFIX.pack(_EVENTS_OF_FIRST, 0, 0, 0, sequence), batch.data]
     name = publisher.encode()
@@ -45,12 +45,12 @@ def encode_events(batch: EventBatch, publisher: str, sequence: int) -> list[Buff
 
 
 def encode_resume() -> list[Buffer]:
-    """A record without events."""
+    """Returns the pieces of a record without events, which follows lost ones."""
     return [_PREFIX.pack(_RESUME, 0, 0, 0, 0)]
 
 
 def decode_events(payload: bytes | memoryview) -> PublishedBatch | None:
-    """What was published, or None for a record without events."""
+    """Returns what was published; None for a record without events."""
     data = memoryview(payload)
     kind, _, length, _, sequence = _PREFIX.unpack_from(data)
     if kind == _RESUME:
@@ -64,10 +64,10 @@ def decode_events(payload: bytes | memoryview) -> PublishedBatch | None:
 
 
 def encode_marks(marks: Marks) -> list[Buffer]:
-    """The pieces of a record."""
+    """Returns the pieces of a record with marks."""
     return [_MARKS.pack(*marks)]
 
 
 def decode_marks(payload: bytes | memoryview) -> Marks:
-    """What was marked."""
+    """Returns the marks of a record."""
     return Marks(*_MARKS.unpack(payload))

@@ -3,8 +3,9 @@
     record := kind u8 | 0 u8 | 0 u16 | count u32 | entries
     entry  := stream u32 | name bytes u32 | last i64 | chopped i64 | chopped mark i64 | name
 
-Every segment starts with a whole catalogue, so older segments can go as soon as their records are dead; what
-changes later is logged as it changes. Everything is said in two records: losing one costs nothing.
+Every segment starts with a whole catalogue, so an older segment can be removed as soon as its records are
+chopped; later changes are logged as they happen. Each catalogue record is written twice, so that losing one
+to damage costs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidemark.errors import DecodeError
 #: Streams are named by the program, after pubends and the like, whose names have at most 255 bytes.
 STREAM_NAME_BYTES_MAX = 512
 
-#: Below every mark.
+#: The mark that is below every other.
 MARK_MIN = -(2**63)
 
 WHOLE, CHANGE = 1, 2
@@ -27,19 +28,19 @@ _ENTRY = Struct("<IIqqq")
 
 
 class Entry(NamedTuple):
-    """What the catalogue says of a stream."""
+    """One stream in the catalogue."""
 
     stream: int
     name: str
-    #: index of the last record in the volume when this was written
+    #: index of the stream's last record when the entry was written
     last: int
-    #: records up to this index are gone, and the mark of the last of them
+    #: records up to this index are chopped, and the mark of the last of them
     chopped: int
     chopped_mark: int
 
 
 def encode_catalogue(entries: Iterable[Entry], *, whole: bool) -> bytes:
-    """The payload of a catalogue record."""
+    """Returns the payload of a catalogue record; `whole` if it names all streams."""
     parts: list[bytes] = []
     for entry in entries:
         name = entry.name.encode()
@@ -48,7 +49,7 @@ def encode_catalogue(entries: Iterable[Entry], *, whole: bool) -> bytes:
 
 
 def decode_catalogue(data: memoryview) -> tuple[bool, list[Entry]]:
-    """Whether it is a whole catalogue, and its entries."""
+    """Returns whether the record is a whole catalogue, and its entries. Raises DecodeError."""
     try:
         kind, _, _, count = _HEAD.unpack_from(data)
         at = _HEAD.size

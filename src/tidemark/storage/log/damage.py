@@ -1,4 +1,4 @@
-"""Damage: records that were in the log and cannot be read any more."""
+"""Damage: a report of records that were in the log and cannot be read any more."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Lost records of a stream, or bytes of nobody knows whom.
+    """Lost records of a stream, or unreadable bytes of which it is unknown whose they were.
 
-    With a stream: its records `first_index` to `last_index` are lost. Without: the bytes at `offset` of the
-    segment are unreadable; whatever records they held are missing in their streams' indexes, and a stream
-    that has no later record counts as having lost one.
+    With a stream: its records `first_index` to `last_index` are lost. Without one: the bytes at `offset` of
+    the segment are unreadable. The records in them are missing among the indexes of their streams, and a
+    stream that has no later record counts as having lost one.
     """
 
     stream: str | None
     first_index: int
     last_index: int
-    #: 0 where nobody knows: a whole segment file is missing
+    #: number of the segment; 0 if a whole segment file is missing
     segment: int
     offset: int
-    #: it was on the platter, so it was acknowledged; otherwise a crash may have made it, before the sync
+    #: The bytes were on the platter once, so what they held was acknowledged. Otherwise the damage may come
+    #: from a crash before the sync.
     synced: bool
 
     def __str__(self) -> str:

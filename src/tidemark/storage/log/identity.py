@@ -1,6 +1,11 @@
-"""The volume file: which volume the directory holds, and in which version of the format.
+"""The file `volume`: the identity of the volume in a directory, and the version of its format.
 
-It says so twice, a sector apart, so that a rotten byte does not lock anyone out of the log.
+    volume := form, padded to a sector | form
+    form   := "TMVOLUME" | version u32 | check u32 | identity u64
+
+The form is there twice, a sector apart, so that one rotten byte does not make the log unusable. What a crash
+may lose: nothing. The file is synced under the name `volume.new` and then renamed, before there is any
+segment; a crash on the way leaves no volume, and the next start creates it anew.
 """
 
 from __future__ import annotations
@@ -24,7 +29,11 @@ _CHECKED = Struct("<8sIQ")
 
 
 def identify(disk: Disk, fresh: int) -> int:
-    """The identity of the volume in the directory; a new volume with the identity `fresh` if it is empty."""
+    """Returns the identity of the volume in the directory; in an empty one, creates a volume with `fresh`.
+
+    Raises UnknownFormatError if the directory holds something else, and DamagedError if the file `volume` is
+    missing or cannot be read.
+    """
     names = disk.list()
     foreign = [name for name in names if name not in (VOLUME, RESERVE, _UNFINISHED) and not parse_name(name)]
     if foreign:

@@ -1,4 +1,4 @@
-"""Reading many records of a stream with few calls to the disk."""
+"""Reading many records of a stream with few reads of the disk."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidemark.storage.log.rows import RecordRows
 from tidemark.storage.log.segments.open_segments import Segments
 from tidemark.storage.log.segments.segment import read_record
 
-#: Bytes of other streams that are read along rather than making another call.
+#: How many bytes of other streams are read along rather than starting another read.
 _GAP_BYTES_MAX = 4_096
 
 
 def read_rows(segments: Segments, stream: int, rows: RecordRows) -> list[memoryview | None]:
-    """The payload of every row, None where it is damaged."""
+    """Returns the payload of every row, None where the record is damaged."""
     payloads: list[memoryview | None] = []
     for first, last in pairwise([0, *_breaks(rows), rows.size]):
         payloads += _read_run(segments, stream, rows.select(slice(first, last)))
@@ -25,7 +25,7 @@ def read_rows(segments: Segments, stream: int, rows: RecordRows) -> list[memoryv
 
 
 def _breaks(rows: RecordRows) -> list[int]:
-    """Rows that do not follow the one before closely, in the same segment."""
+    """Returns the positions of rows that do not follow the row before closely in the same segment."""
     ends = rows.offsets[:-1].astype(np.int64) + HEADER_BYTES + rows.lengths[:-1]
     apart = rows.offsets[1:] - ends > _GAP_BYTES_MAX
     breaks: list[int] = (np.flatnonzero(apart | (np.diff(rows.homes) != 0)) + 1).tolist()
@@ -33,7 +33,7 @@ def _breaks(rows: RecordRows) -> list[int]:
 
 
 def _read_run(segments: Segments, stream: int, rows: RecordRows) -> list[memoryview | None]:
-    """Rows that lie close together: one read, unless a part of it is unreadable."""
+    """Returns the payloads of rows that lie close together: by one read, or by many if that one fails."""
     number, offsets, lengths = int(rows.homes[0]), rows.offsets.tolist(), rows.lengths.tolist()
     file, seed = segments.file(number), segments.seed(number)
     base = offsets[0]

@@ -1,9 +1,10 @@
-"""Recovery: what a log volume is, told from its files alone.
+"""Recovery: finds out from the files alone what a log volume holds.
 
-Reads the footers of sealed segments and every record of the last one. Changes nothing but a torn tail, which
-it cuts behind the last whole record, and a segment that a crash kept from being born; it can be interrupted
-anywhere and done again. What it finds is on the platter when it returns: a process may have died, with the
-machine alive, between a write and its sync, and what is told to be in the log must not vanish later.
+Recovery reads the footers of sealed segments and every record of the last segment. It changes only two
+things: it cuts a torn tail behind the last whole record, and removes a last segment that a crash left without
+records. It can be interrupted anywhere and done again. What it finds is on the platter when it returns: the
+process may have died between a write and its sync while the machine went on, and what is reported to be in
+the log must not vanish later.
 """
 
 from __future__ import annotations
@@ -33,17 +34,18 @@ from tidemark.storage.log.stream import LogStream
 
 @dataclass(slots=True)
 class RecoveredVolume:
-    """A volume as it was left."""
+    """What recovery found in a volume, for `LogVolume` and `VolumeWriter` to go on with."""
 
     segments: Segments
+    #: number -> stream
     streams: dict[int, LogStream] = field(default_factory=dict)
-    #: the segment to go on writing to, None when a new one has to be made
+    #: the segment to go on writing to; None if a new one has to be created
     tail: TailSegment | None = None
-    #: no segment there is, or in quarantine, has a greater number
+    #: the greatest number of a segment, of those in quarantine too
     last_number: int = 0
-    #: greater than that of every record, by 1
+    #: one more than the greatest epoch of a record
     epoch: int = 1
-    #: no catalogue record has a greater index
+    #: the greatest index of a catalogue record
     catalogue_last: int = 0
     #: greater than every stream's number
     next_stream: int = CATALOGUE_STREAM + 1
@@ -51,7 +53,7 @@ class RecoveredVolume:
 
 
 def recover(disk: Disk, identity: int) -> RecoveredVolume:
-    """Find out what is in the directory; UnknownFormatError or DamagedError if that cannot be told."""
+    """Returns what is in the directory. Raises UnknownFormatError or DamagedError if that cannot be told."""
     found = RecoveredVolume(Segments(disk, identity))
     try:
         _read_segments(disk, identity, found)
@@ -84,21 +86,24 @@ def _read_segments(disk: Disk, identity: int, found: RecoveredVolume) -> None:
 
 
 def _numbers(disk: Disk, found: RecoveredVolume) -> list[int]:
-    """The segments that are there, in order."""
+    """Returns the numbers of the segments, in order, without those in quarantine."""
     parsed = [place for place in map(parse_name, disk.list()) if place]
     found.last_number = max((number for number, _ in parsed), default=0)
     return sorted(number for number, quarantined in parsed if not quarantined)
 
 
 def _unmake(disk: Disk, number: int, found: RecoveredVolume) -> None:
-    """Remove a last segment that a crash kept from being born."""
+    """Remove a last segment in which a crash left no record."""
     found.segments.close(number)
     disk.remove(segment_name(number))
     disk.sync_directory()
 
 
 def _read_catalogue(found: RecoveredVolume, contents: list[SegmentContents]) -> int:
-    """Learn the streams from the newest whole catalogue, and what was logged since; the segment it is in."""
+    """Learn the streams from the newest whole catalogue and the changes since.
+
+    Returns the number of the segment with that catalogue. Raises DamagedError if no segment has one.
+    """
     newer: list[list[tuple[bool, list[Entry]]]] = []
     for content in reversed(contents):
         newer.append(_catalogue_of(found.segments, content))
@@ -114,7 +119,7 @@ def _read_catalogue(found: RecoveredVolume, contents: list[SegmentContents]) -> 
 
 
 def _catalogue_of(segments: Segments, content: SegmentContents) -> list[tuple[bool, list[Entry]]]:
-    """The catalogue records of one segment that can be read."""
+    """Returns the catalogue records of one segment that can be read."""
     rows = content.rows.select(content.rows.homes == CATALOGUE_STREAM)
     file, seed = segments.file(content.number), segments.seed(content.number)
     places = zip(rows.offsets.tolist(), rows.lengths.tolist(), strict=True)
@@ -144,7 +149,7 @@ def _take_rows(found: RecoveredVolume, content: SegmentContents) -> None:
         found.next_stream = max(found.next_stream, home + 1)
         stream = found.streams.get(home)
         if stream is None:
-            # Its name is lost. The records stay where they are: someone may know what they are.
+            # The stream's name is lost. Its records are kept: an administrator may know what they are.
             found.damage.append(Damage(None, 0, 0, number, int(own.offsets[0]), True))
             found.segments.damaged.add(number)
             found.segments.live[number] += own.size
@@ -156,7 +161,7 @@ def _take_rows(found: RecoveredVolume, content: SegmentContents) -> None:
 
 
 def _take_damage(found: RecoveredVolume, contents: list[SegmentContents]) -> None:
-    """Find out which records are missing, and say so."""
+    """Find out which records are missing, and report them as damage."""
     places: dict[tuple[int, int], tuple[int, Region]] = {}
     doubt: Region | None = None
     for content in contents:
@@ -179,10 +184,10 @@ def _take_damage(found: RecoveredVolume, contents: list[SegmentContents]) -> Non
 
 
 def _suspect(found: RecoveredVolume, number: int, region: Region) -> None:
-    """Bytes of the last segment are unreadable, headers and all.
+    """Bytes of the last segment are unreadable, with the headers in them.
 
-    A stream without a record after them may have lost its last ones there. It gets a hole at its end, which
-    the owner of the stream sees like any other.
+    A stream without a record after these bytes may have lost its last records there. It gets a hole at its
+    end, which the owner of the stream sees like any other hole.
     """
     for stream in found.streams.values():
         rows = stream.table.rows
@@ -195,7 +200,7 @@ def _suspect(found: RecoveredVolume, number: int, region: Region) -> None:
 def _settle_tail(
     disk: Disk, identity: int, content: SegmentContents, found: RecoveredVolume, *, whole: bool
 ) -> None:
-    """Cut a torn tail, and make sure of the rest. A segment without a good catalogue is not written to."""
+    """Cut a torn tail and sync the rest. A segment without a readable catalogue is not written to again."""
     file = disk.open(segment_name(content.number))
     if content.growing and content.size != content.end:
         file.truncate(content.end)

@@ -1,7 +1,8 @@
-"""The reserve: space kept back for the records that let go of others.
+"""The reserve: space that is kept for records that chop others.
 
-On a full disk nothing can be released unless the release itself can be logged. So a file of zeros lies ready
-to be given up for that; it is made again as soon as there is room.
+On a full disk nothing can be chopped unless the chop itself can be logged. So a file of zeros takes up space
+that is given up for that, and is created again as soon as there is room. What a crash may lose: all of the
+file. It holds nothing, and a start without it creates it again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ RESERVE_BYTES = 256 << 10
 
 
 class Reserve:
-    """The file, which is there or has been spent."""
+    """The file `reserve`, which exists or has been given up."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -24,7 +25,7 @@ class Reserve:
         self.refill()
 
     def spend(self) -> bool:
-        """Make its space free; False when that has been done before."""
+        """Remove the file, so that its space is free. Returns False if it was removed before."""
         if not self._there:
             return False
         self._disk.remove(RESERVE)
@@ -32,7 +33,7 @@ class Reserve:
         return True
 
     def refill(self) -> None:
-        """Take the space again, if it is not taken and there is any."""
+        """Create the file again, if it does not exist and there is room."""
         if self._there:
             return
         with suppress(DiskFullError):

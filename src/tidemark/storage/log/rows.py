@@ -1,8 +1,8 @@
-"""Where the records are: one row a record, in columns that grow.
+"""Where the records are: one row for each record, in columns that grow.
 
-The same table serves a stream (its records, wherever they lie) and a segment (its records, whosever they
-are): `homes` is the segment of each record in the first case and the stream in the second.
-28 bytes a record, and at most an eighth of that in reserve.
+The same table serves a stream (its records in all segments) and a segment (its records of all streams):
+`homes` is the segment of each record in the first case and the stream in the second. A row takes 28 bytes,
+and at most an eighth of that is kept in reserve.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ class RecordRows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many rows."""
+        """How many rows there are."""
         return len(self.indexes)
 
     def select(self, chosen: slice | Bools | Ints) -> RecordRows:
-        """Some of the rows."""
+        """Returns the chosen rows."""
         return RecordRows(*(column[chosen] for column in self))
 
     def copy(self) -> RecordRows:
-        """Rows that stay as they are."""
+        """Returns rows that do not change when their table does."""
         return RecordRows(*(column.copy() for column in self))
 
     def tobytes(self) -> bytes:
-        """One column after the other."""
+        """Returns the columns one after the other, as a footer has them."""
         return b"".join(column.tobytes() for column in self)
 
     @classmethod
     def frombytes(cls, data: memoryview) -> RecordRows:
-        """The rows that `tobytes` wrote."""
+        """Returns the rows that `tobytes` wrote."""
         count, at = len(data) // ROW_BYTES, 0
         columns: list[NDArray[Any]] = []
         for kind in _TYPES:
@@ -80,16 +80,16 @@ class RowTable:
 
     @property
     def last_mark(self) -> int | None:
-        """The mark of the last row, None if there is none."""
+        """The mark of the last row; None if there are no rows."""
         return int(self._columns[1][self._last - 1]) if self._last > self._first else None
 
     @property
     def nbytes(self) -> int:
-        """Memory of the columns."""
+        """How many bytes of memory the columns take."""
         return sum(column.nbytes for column in self._columns)
 
     def add(self, index: int, mark: int, home: int, offset: int, length: int) -> None:
-        """One more row."""
+        """Add a row at the end."""
         if self._last == len(self._columns[0]):
             self._make_room(1)
         for column, value in zip(self._columns, (index, mark, home, offset, length), strict=True):
@@ -97,7 +97,7 @@ class RowTable:
         self._last += 1
 
     def extend(self, rows: RecordRows) -> None:
-        """Many more rows."""
+        """Add rows at the end."""
         if self._last + rows.size > len(self._columns[0]):
             self._make_room(rows.size)
         for column, values in zip(self._columns, rows, strict=True):
@@ -105,14 +105,14 @@ class RowTable:
         self._last += rows.size
 
     def drop_first(self, count: int) -> None:
-        """Forget the first rows."""
+        """Drop the first `count` rows."""
         assert 0 <= count <= len(self)
         self._first += count
         if self._first > len(self._columns[0]) // _GROWTH:
             self._make_room(0)
 
     def remove(self, position: int) -> None:
-        """Forget one row."""
+        """Drop the row at this position."""
         keep = np.arange(len(self)) != position
         self._columns = list(self.rows.select(keep))
         self._first, self._last = 0, len(self._columns[0])

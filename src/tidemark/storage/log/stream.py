@@ -1,15 +1,23 @@
-"""A log stream: what the volume remembers of it in memory."""
+"""A log stream: what the volume keeps of it in memory, and its records that wait to be written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from tidemark.message.batches.batch import Buffer
 from tidemark.storage.log.catalogue import Entry
 from tidemark.storage.log.rows import RecordRows, RowTable, Words
+
+
+class Undo(Protocol):
+    """Takes back what the owner of a record did when it appended the record."""
+
+    def __call__(self) -> None:
+        """The record will not be written. The undo of the newest record is called first."""
 
 
 @dataclass(slots=True)
@@ -22,29 +30,29 @@ class Pending:
     length: int
     payload_check: int
     pieces: Sequence[Buffer]
-    #: takes back what its owner did when it appended the record
-    undo: Callable[[], None] | None = None
+    undo: Undo | None = None
 
     @property
     def payload(self) -> bytes:
-        """All pieces in one."""
+        """The pieces joined."""
         return b"".join(self.pieces)
 
 
 class LogStream:
-    """Indexes, marks and places of one stream's records."""
+    """The indexes, marks and places of one stream's records."""
 
     def __init__(self, entry: Entry) -> None:
         self.id = entry.stream
         self.name = entry.name
-        #: where the records of `(chopped, last]` are; one that is missing here is damaged
+        #: where the records of `(chopped, last]` are; a record that is missing here is damaged
         self.table = RowTable()
         #: index of the last record written, also if it is damaged by now
         self.last = entry.last
-        #: records up to this index are gone on purpose; `chopped_mark` is the mark of the last of them
+        #: records up to this index are chopped; `chopped_mark` is the mark of the last of them
         self.chopped = entry.chopped
         self.chopped_mark = entry.chopped_mark
-        #: indexes follow `last` without a hole
+        #: Records that wait for the next flush; their indexes follow `last` without a hole. The volume holds
+        #: the same records in its group, and it alone adds and clears them.
         self.pending: list[Pending] = []
 
     @property
@@ -70,17 +78,17 @@ class LogStream:
 
     @property
     def entry(self) -> Entry:
-        """For the catalogue: what is true of the records already written."""
+        """The stream's entry in the catalogue, for the records already written."""
         return Entry(self.id, self.name, self.last, self.chopped, self.chopped_mark)
 
     def between(self, first: int, last: int) -> RecordRows:
-        """The rows of these indexes, both included, as far as they are there."""
+        """Returns the rows of these indexes, both ends included, without damaged ones."""
         rows = self.table.rows
         low, high = rows.indexes.searchsorted((first, last + 1))
         return rows.select(slice(int(low), int(high)))
 
     def after_mark(self, mark: int) -> int:
-        """The first index whose mark is above this one; `next` if there is none."""
+        """Returns the first index whose mark is above this one; `next` if there is none."""
         rows = self.table.rows
         at = int(rows.marks.searchsorted(mark, "right"))
         if at < rows.size:
@@ -88,19 +96,19 @@ class LogStream:
         return next((record.index for record in self.pending if record.mark > mark), self.next)
 
     def holes(self) -> list[tuple[int, int]]:
-        """First and last index of each run of records that are damaged."""
+        """Returns first and last index of each run of damaged records."""
         edges = np.concatenate(([self.chopped], self.table.rows.indexes, [self.last + 1]))
         jumps = np.flatnonzero(np.diff(edges) > 1)
         return [(int(edges[at]) + 1, int(edges[at + 1]) - 1) for at in jumps]
 
     def chopped_to(self, upto: int) -> Entry:
-        """The catalogue's entry once the records up to `upto` are chopped."""
+        """Returns the stream's entry in the catalogue once the records up to `upto` are chopped."""
         rows = self.between(self.chopped + 1, upto)
         mark = int(rows.marks[-1]) if rows.size else self.chopped_mark
         return self.entry._replace(chopped=upto, chopped_mark=mark)
 
     def chop(self, entry: Entry) -> Words:
-        """Drop what the entry says is chopped; the segments of the rows that went."""
+        """Drop the rows that `entry` says are chopped. Returns the segment of each dropped row."""
         rows = self.between(self.chopped + 1, entry.chopped)
         homes: Words = rows.homes.copy()
         self.table.drop_first(rows.size)

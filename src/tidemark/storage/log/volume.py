@@ -1,22 +1,24 @@
 """LogVolume: many log streams on one sequence of segment files (DSN'03 4.2).
 
-A stream is a named sequence of records, numbered from 1 as they are appended; a record also has a mark, a
-number of its owner's that never decreases. Records wait in memory until `flush`; one flush is one write, and
-all that it writes is there or nothing is. The volume promises:
+A stream is a named sequence of records, whose indexes count from 1 as they are appended. A record also has a
+mark, a number of the stream's owner that never decreases. Records wait in memory until `flush`; a flush is
+one write, after which all of them are in the log or none. The volume promises:
 - What was synced stays until it is chopped, and is read as it was written or reported as damaged.
-- A flush that finds the disk full takes everything back that was appended since the last one; reads go on,
-  and appends are welcome again at once.
+- A flush that finds the disk full takes back everything appended since the last one. Reads go on, and more
+  can be appended at once.
 - After a failed write or sync nothing is written any more; reads go on.
-- A record that is damaged is missed by its index, which no other record gets; its segment's file is kept.
-- Nothing is deleted that was not chopped, and no file is touched that is not understood.
+- A damaged record leaves a hole in the indexes of its stream, which no other record fills; the file of its
+  segment is kept.
+- Nothing is deleted that was not chopped, and no file is changed that is not understood.
+What a crash may lose: what was appended or chopped since the last sync; see `tidemark.storage.log`.
 
-Bounds: 32 bytes of memory a record, one write's worth of records in waiting, a few open files.
-One thread at a time: the owner's disk thread gathers what has come while a sync was under way.
+Bounds: 32 bytes of memory for each record, PENDING_BYTES_MAX of records that wait, a few open files. The
+volume is used by one thread at a time: the owner's disk thread, where records gather while a sync runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -35,11 +37,12 @@ from tidemark.storage.log.recovery import RecoveredVolume, recover
 from tidemark.storage.log.reserve import Reserve
 from tidemark.storage.log.rows import RecordRows
 from tidemark.storage.log.segments.segment import SEGMENT_BYTES, segment_name
-from tidemark.storage.log.stream import LogStream, Pending
+from tidemark.storage.log.stream import LogStream, Pending, Undo
 from tidemark.storage.log.writer import VolumeWriter
 
-#: What may wait for one flush; the owner's back-pressure has to set in before.
+#: How many bytes may wait for one flush; the owner must apply back-pressure before that.
 PENDING_BYTES_MAX = 128 << 20
+#: How many bytes `read_some` returns unless told otherwise.
 READ_BYTES = 1 << 20
 
 
@@ -54,38 +57,44 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """Records in order, damaged ones left out; complete up to the index `last`."""
+    """Records in order without damaged ones, complete up to the index `last`."""
 
     records: list[LogRecord]
     last: int
 
 
 class LogVolume:
-    """See above. Streams go by name; one that nobody has appended to is empty."""
+    """One volume, open. A stream is used by its name; one that was never appended to is empty."""
 
     def __init__(self, disk: Disk, identity: int, found: RecoveredVolume, segment_bytes: int) -> None:
         """Use `open`."""
         self._disk = disk
+        #: shared with the writer, which adds new segments to it
         self._segments = found.segments
         self._writer = VolumeWriter(disk, identity, found, segment_bytes)
         self._reserve = Reserve(disk)
+        #: every stream, by its name and by its number
         self._streams = {stream.name: stream for stream in found.streams.values()}
         self._by_id = found.streams
+        #: the number of the next new stream
         self._next_stream = found.next_stream
+        #: reports of damage, of recovery and of reads
         self._damage = found.damage
-        #: what the next flush writes, in order: streams the catalogue does not have yet, records, chops
+        #: what the next flush writes, in order: streams that the catalogue does not have yet, records, chops
         self._unlisted: list[LogStream] = []
         self._group: list[Pending] = []
         self._group_bytes = 0
         self._chops: dict[str, int] = {}
+        #: the failure after which nothing is written any more
         self._failure: DiskFailedError | None = None
 
     @classmethod
     def open(cls, disk: Disk, *, identity: int, segment_bytes: int = SEGMENT_BYTES) -> LogVolume:
-        """Lock the directory and recover the volume in it; the damage found is in `damage`.
+        """Lock the directory and recover the volume in it, or create one. Returns the open volume.
 
-        `identity` is a random number of 64 bits, for a volume that has to be made. DirectoryLockedError,
-        UnknownFormatError or DamagedError if the directory cannot be used: it is left alone then.
+        `identity` is a random number of 64 bits, for a volume that has to be created. Damage that recovery
+        found is in `damage`. Raises DirectoryLockedError, UnknownFormatError or DamagedError if the directory
+        cannot be used; it is left as it is then.
         """
         disk.lock()
         try:
@@ -97,7 +106,7 @@ class LogVolume:
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """All damage found so far, by recovery and by reading; sealed segments are not read through."""
+        """All damage found so far, by recovery and by reads. Sealed segments are not searched for it."""
         return tuple(self._damage)
 
     @property
@@ -107,12 +116,12 @@ class LogVolume:
 
     @property
     def pending_bytes(self) -> int:
-        """Payload that waits for the next flush."""
+        """Bytes of payload that wait for the next flush."""
         return self._group_bytes
 
     @property
     def failure(self) -> DiskFailedError | None:
-        """Why nothing is written any more."""
+        """The failure after which nothing is written any more; None if there was none."""
         return self._failure
 
     def append(
@@ -120,12 +129,13 @@ class LogVolume:
         stream: str,
         pieces: Sequence[Buffer],
         mark: int = MARK_MIN,
-        undo: Callable[[], None] | None = None,
+        undo: Undo | None = None,
     ) -> int:
-        """Add a record at the end of the stream; its index.
+        """Append a record to the stream. Returns its index. Raises DiskFailedError after an earlier failure.
 
         The pieces are written as they are at the next flush and must not change before. If the flush has to
-        take the record back, `undo` is called, the last record's first; its index is given away again.
+        take the record back, `undo` is called, that of the newest record first, and the next record gets the
+        same index.
         """
         self._refuse_after_failure()
         log = self._stream(stream)
@@ -140,9 +150,10 @@ class LogVolume:
         return record.index
 
     def chop(self, stream: str, upto: int) -> None:
-        """Let go of the stream's records up to the index `upto`, as far as they are flushed; again is fine.
+        """Chop the stream's records up to the index `upto`, as far as they are flushed.
 
-        It is part of the next flush. Once that is synced, segments in which nothing is left are removed.
+        The chop is part of the next flush; once that is synced, segments without live records are removed.
+        Chopping the same again does nothing. Raises DiskFailedError after an earlier failure.
         """
         self._refuse_after_failure()
         log = self._stream(stream)
@@ -153,8 +164,8 @@ class LogVolume:
     def flush(self) -> None:
         """Hand everything that waits to the operating system, in one write.
 
-        DiskFullError: everything since the last flush is taken back, chops too. DiskFailedError: nothing is
-        written any more, now or later.
+        Raises DiskFullError: everything since the last flush is taken back, chops too. Raises
+        DiskFailedError: nothing is written any more, now or later.
         """
         self._refuse_after_failure()
         if not self._group and not self._chops:
@@ -170,7 +181,7 @@ class LogVolume:
             raise
 
     def sync(self) -> None:
-        """Flush, and return when everything is on the platter; errors as `flush`."""
+        """Flush, and return when everything is on the platter. Raises what `flush` raises."""
         self.flush()
         try:
             self._writer.sync()
@@ -181,50 +192,53 @@ class LogVolume:
             raise
 
     def discard(self) -> None:
-        """Take back everything since the last flush, chops too, as a flush does that finds the disk full."""
+        """Take back everything since the last flush, chops too, as a flush does when the disk is full."""
         self._take_back()
 
     def bounds(self, stream: str) -> tuple[int, int]:
-        """First and last index of the records there are; the first is above the last when there are none."""
+        """Returns the first and the last index that are not chopped.
+
+        The first is greater if there are none.
+        """
         log = self._stream(stream)
         return log.chopped + 1, log.next - 1
 
     def last_mark(self, stream: str) -> int:
-        """The mark of the last record that is whole, or else of the last one chopped; MARK_MIN if none."""
+        """Returns the mark of the last whole record, or else of the last chopped one; MARK_MIN if none."""
         return self._stream(stream).last_mark
 
     def mark_upto(self, stream: str, index: int) -> int:
-        """As `last_mark`, of the records up to this index."""
+        """Returns what `last_mark` would if the record of this index were the last one."""
         return self._stream(stream).mark_upto(index)
 
     def chopped_mark(self, stream: str) -> int:
-        """The mark of the last record that was chopped; MARK_MIN if none was."""
+        """Returns the mark of the last chopped record; MARK_MIN if none was chopped."""
         return self._stream(stream).chopped_mark
 
     def after_mark(self, stream: str, mark: int) -> int:
-        """The index of the first record whose mark is above this one; one above the last if there is none."""
+        """Returns the first index whose mark is above this one; one more than the last if there is none."""
         return self._stream(stream).after_mark(mark)
 
     def holes(self, stream: str) -> list[tuple[int, int]]:
-        """First and last index of every run of damaged records, in order."""
+        """Returns first and last index of every run of damaged records, in order."""
         return self._stream(stream).holes()
 
     def sizes(self, stream: str) -> list[tuple[int, int]]:
-        """Mark and payload bytes of every record that is flushed and whole, in order."""
+        """Returns mark and payload bytes of every record that is flushed and whole, in order."""
         rows = self._stream(stream).table.rows
         return list(zip(rows.marks.tolist(), rows.lengths.tolist(), strict=True))
 
     def segments_behind(self, stream: str) -> int:
-        """How many segments ago the first record was written: it keeps a whole one on the disk."""
+        """Returns how many segments ago the stream's first record was written: it keeps that one on disk."""
         rows = self._stream(stream).table.rows
         return self._writer.number - int(rows.homes[0]) if rows.size else 0
 
     def read(self, stream: str, index: int) -> bytes:
-        """The payload of one record; DamagedError if it is lost."""
+        """Returns the payload of one record. Raises DamagedError if it is lost."""
         return bytes(self.read_range(stream, index, index)[0])
 
     def read_range(self, stream: str, first: int, last: int) -> list[bytes | memoryview]:
-        """The payloads of these records, both ends included; DamagedError if one of them is lost."""
+        """Returns the payloads of these records, both ends included. Raises DamagedError if one is lost."""
         records = self.read_some(stream, first, last, bytes_max=None).records
         if len(records) < last + 1 - first:
             lost = set(range(first, last + 1)) - {record.index for record in records}
@@ -234,7 +248,10 @@ class LogVolume:
     def read_some(
         self, stream: str, first: int, last: int, *, bytes_max: int | None = READ_BYTES
     ) -> RecordsRead:
-        """Records of these indexes, both ends included: as many as fit in `bytes_max`, but one at least."""
+        """Returns the records of these indexes, both ends included, as many as fit in `bytes_max`.
+
+        It returns at least one record, unless all of them are damaged.
+        """
         log = self._stream(stream)
         assert log.chopped < first
         assert last < log.next
@@ -249,7 +266,7 @@ class LogVolume:
         return RecordsRead(records, last)
 
     def close(self) -> None:
-        """Sync if that is possible, and let go of the directory."""
+        """Sync if that is possible, close the files, and unlock the directory."""
         try:
             with suppress(DiskFullError, DiskFailedError):
                 self.sync()
@@ -271,7 +288,7 @@ class LogVolume:
         return log
 
     def _known(self) -> list[Entry]:
-        """The streams that the catalogue has."""
+        """Returns the entries of the streams that the catalogue has."""
         unlisted = {log.id for log in self._unlisted}
         return [log.entry for log in self._by_id.values() if log.id not in unlisted]
 
@@ -284,7 +301,7 @@ class LogVolume:
         try:
             self._write()
         except DiskFullError:
-            # Chops make space, so they may use what is kept for them.
+            # Chops make room, so they may use the space that is kept for them.
             if not self._chops or not self._reserve.spend():
                 raise
             self._write()
@@ -304,7 +321,7 @@ class LogVolume:
             self._segments.let_go(self._by_id[entry.stream].chop(entry))
 
     def _take_back(self) -> None:
-        """What waits was never appended."""
+        """Treat what waits as never appended."""
         group = self._group
         self._forget_group()
         for record in reversed(group):
@@ -319,7 +336,7 @@ class LogVolume:
         self._chops = {}
 
     def _read(self, log: LogStream, rows: RecordRows) -> list[LogRecord]:
-        """The records of the rows that are whole; the others are damaged from now on."""
+        """Returns the whole records of these rows; the others count as damaged from now on."""
         rows = rows.copy()
         indexes, marks = rows.indexes.tolist(), rows.marks.tolist()
         payloads = read_rows(self._segments, log.id, rows) if indexes else []
@@ -333,7 +350,7 @@ class LogVolume:
         ]
 
     def _lose(self, log: LogStream, index: int, number: int, offset: int) -> None:
-        """A record turned out to be damaged."""
+        """Report a record that turned out to be damaged, and drop its row."""
         self._damage.append(Damage(log.name, index, index, number, offset, True))
         self._segments.damaged.add(number)
         self._segments.live[number] -= 1

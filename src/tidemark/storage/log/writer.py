@@ -1,7 +1,8 @@
-"""The writer of a log volume: puts groups of records into the tail, and starts a new segment when it is full.
+"""The writer of a log volume: writes groups of records to the last segment, and starts a new one in time.
 
-A group is one write into one segment, with what it changes in the catalogue: streams it names for the first
-time before its records, chops after them. A crash leaves a prefix, so neither is ever true too early.
+A group is one write into one segment, with the changes of the catalogue that belong to it: streams that are
+new come before its records, chops come after them. A crash leaves a prefix of the group, so that no record is
+there without its stream's name, and nothing is chopped before the group is written.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ from tidemark.storage.log.stream import Pending
 
 
 class VolumeWriter:
-    """Owns the tail. Errors of the disk come through; a full disk leaves everything as it was."""
+    """Owns the last segment. Raises the disk's errors; a full disk leaves everything as it was."""
 
     def __init__(self, disk: Disk, identity: int, found: RecoveredVolume, segment_bytes: int) -> None:
         self._disk = disk
         self._identity = identity
         self._segment_bytes = segment_bytes
+        #: shared with the volume, which counts live records there; the writer adds new segments
         self._segments: Segments = found.segments
         self._tail: TailSegment | None = found.tail
         self._epoch = found.epoch
-        #: of the newest segment there is or was
+        #: the number of the newest segment that exists or ever did
         self.number = found.last_number
-        #: catalogue records are numbered only so that a stale one can be told; numbers may be left out
+        #: index of the last catalogue record; indexes only serve to recognise a stale one and may have gaps
         self._catalogue_last = found.catalogue_last
-        #: something was written since the volume was opened
+        #: whether something was written since the volume was opened
         self._used = False
 
     def write(
@@ -42,9 +44,10 @@ class VolumeWriter:
         chops: Sequence[Entry],
         known: Callable[[], list[Entry]],
     ) -> tuple[int, list[int]]:
-        """Write the group; its segment, and the offset of each record of it.
+        """Write the group. Returns the number of its segment, and the offset of each of its records.
 
-        `listed` are the streams that the catalogue does not have yet, `known` all others.
+        `listed` are the streams that the catalogue does not have yet; `known` returns all others. Raises
+        DiskFullError or DiskFailedError.
         """
         before = encode_catalogue(listed, whole=False) if listed else b""
         after = encode_catalogue(chops, whole=False) if chops else b""
@@ -56,12 +59,15 @@ class VolumeWriter:
         return tail.number, offsets[len(named) : len(named) + len(group)]
 
     def sync(self) -> None:
-        """Return when all that was written is on the platter."""
+        """Return when all that was written is on the platter. Raises DiskFailedError."""
         if self._tail is not None:
             self._tail.sync()
 
     def reclaim(self) -> None:
-        """Remove dead segments. All chops are on the platter, and so is the tail's whole catalogue."""
+        """Remove segments whose records are all chopped. Call it after a sync.
+
+        All chops are on the platter then, and so is the whole catalogue of the last segment.
+        """
         dead = self._segments.dead(self._tail.number) if self._tail is not None else []
         for number in dead:
             self._segments.retire(number)
@@ -69,9 +75,9 @@ class VolumeWriter:
             self._disk.sync_directory()
 
     def close(self) -> None:
-        """Let go of the tail, after a last record that says nothing but that all before it was synced.
+        """Close the last segment, after a last record whose header says that all before it was synced.
 
-        Without it, rot in the last records would look like a tail that a crash has torn.
+        Without that record, rot in the last records would look like a tail that a crash has torn.
         """
         if self._tail is None:
             return
@@ -82,12 +88,12 @@ class VolumeWriter:
         self._tail.file.close()
 
     def abandon(self) -> None:
-        """Let go of the tail and write nothing."""
+        """Close the last segment and write nothing."""
         if self._tail is not None:
             self._tail.file.close()
 
     def _room_for(self, size: int, known: Callable[[], list[Entry]]) -> TailSegment:
-        """The segment for so many bytes: a write never spans two."""
+        """Returns the segment to write so many bytes to, a new one if need be: a write never spans two."""
         tail = self._tail
         if tail is not None and tail.size + size > self._segment_bytes and not tail.fresh:
             tail.seal()
@@ -101,7 +107,10 @@ class VolumeWriter:
         return self._tail
 
     def _twice(self, payload: bytes) -> list[Pending]:
-        """Two records that say the same, so that losing one costs nothing; none for nothing."""
+        """Returns two records with the same payload, so that losing one costs nothing.
+
+        None for no payload.
+        """
         if not payload:
             return []
         check, first = crc32c(payload), self._catalogue_last + 1

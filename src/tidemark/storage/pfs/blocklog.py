@@ -1,25 +1,25 @@
 """Blocks in a log stream: writing their records, reading them back, finding them again after a crash.
 
-A damaged record makes the ticks it spoke of unknown, and with them those of later records of its block that
-name a set it defined. A block whose head is damaged is lost as a whole; its records count as the last ones of
-the block before it. Nothing is guessed and nothing deleted.
+A damaged record makes its ticks unknown, and with them those of later records of its block that name a set
+which the damaged one defined. A block whose head is damaged is lost as a whole; its records count as the last
+ones of the block before it. Nothing is guessed and nothing is deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from tidemark.errors import DecodeError, UnknownFormatError
 from tidemark.message.batches.batch import Buffer
+from tidemark.storage.log.stream import Undo
 from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs.columns import BlockColumns
 from tidemark.storage.pfs.record import Index, PfsRecord, Summary, decode, encode
 from tidemark.ticks import RangeSet
 
-#: More than this does not wait in the volume for the owner's next sync.
+#: Beyond this, records do not wait in the volume for the owner's next sync.
 PENDING_BYTES_MAX = 8 << 20
 
 
@@ -27,56 +27,62 @@ class LoadedBlock(NamedTuple):
     """What could be read of a block."""
 
     columns: BlockColumns
-    #: the ticks that the columns speak of
+    #: the ticks of which the columns know whom they matched
     known: RangeSet
 
 
 class FoundBlock(NamedTuple):
-    """A block that recovery found, where its first record is, and its contents if they had to be read."""
+    """A block that recovery found."""
 
+    #: index of its first record
     first: int
     summary: Summary
+    #: its contents, if they had to be read
     loaded: LoadedBlock | None
 
 
 class BlockLog:
-    """The log stream of one pubend's blocks."""
+    """The log stream with the blocks of one pubend."""
 
-    def __init__(self, volume: LogVolume, stream: str, taken_back: Callable[[], None]) -> None:
-        """`taken_back` is called when the volume has had to give up records that were written last."""
+    def __init__(self, volume: LogVolume, stream: str, taken_back: Undo) -> None:
+        """`taken_back` is called when the volume has taken back records that were written last."""
         self._volume = volume
         self._stream = stream
         self._taken_back = taken_back
 
     def write(self, record: PfsRecord) -> int:
-        """Append a record; its index."""
+        """Append a record. Returns its index. Raises DiskFullError or DiskFailedError."""
         if self._volume.pending_bytes >= PENDING_BYTES_MAX:
             self._volume.flush()
         return self._volume.append(self._stream, encode(record), undo=self._taken_back)
 
     def chop(self, upto_index: int) -> None:
-        """Let go of the records up to this one."""
+        """Chop the records up to this index."""
         self._volume.chop(self._stream, upto_index)
 
     def lags(self) -> bool:
-        """Does the stream keep a segment alive that the volume no longer writes to?"""
+        """Returns whether the stream keeps a segment alive that the volume no longer writes to."""
         return self._volume.segments_behind(self._stream) > 0
 
     def load(self, first: int, last: int) -> LoadedBlock | None:
-        """The block of these records, as far as it is whole; None when nothing of it is."""
+        """Returns what can be read of the block of these records; None if nothing can.
+
+        Raises UnknownFormatError if another version wrote them.
+        """
         found = self._volume.read_some(self._stream, first, last, bytes_max=None).records
         records = [(each.index, self._decoded(each.payload)) for each in found]
         whole = [record for index, record in records if record.back == index - first]
         return _assemble(whole) if whole and whole[0].head else None
 
     def recover(self) -> list[FoundBlock]:
-        """Every block of the stream, in the order they were written.
+        """Returns every block of the stream, in the order they were written.
 
-        Reads the last block, and one record of each other; where the heads' chain is broken, a block more.
+        Recovery reads the last block, and one record of each other block; a block whose successor has no
+        readable head is read too.
         """
         first, last = self._volume.bounds(self._stream)
         found: list[FoundBlock] = []
-        #: what the head that follows `probe` says of the block that ends there
+        # What the head of the next block says of the block that ends at `probe`.
         said: Summary | None = None
         probe = last
         while probe >= first:
@@ -101,7 +107,7 @@ class BlockLog:
         return FoundBlock(first, Summary(records, *span, rows, bits, present), loaded)
 
     def _back(self, index: int) -> int:
-        """How many records of its block precede this one; 0 when it cannot say."""
+        """Returns how many records of its block precede this one; 0 if the record is damaged."""
         record = self._record(index)
         return record.back if record else 0
 
@@ -113,14 +119,14 @@ class BlockLog:
         try:
             return decode(payload)
         except DecodeError as error:
-            # The volume vouches for the bytes, so they are what someone wrote who is not us.
+            # The bytes pass the volume's check, so they are what another version wrote.
             raise UnknownFormatError(
                 f"{error}; start the version that wrote it", path=self._stream
             ) from error
 
 
 def _assemble(records: list[PfsRecord]) -> LoadedBlock:
-    """The rows of all records that name no lost set; sets whose definition is lost are left empty."""
+    """Returns the rows of all records that name no lost set; sets whose definition is lost are left empty."""
     head = records[0].head
     assert head is not None
     sizes: list[Index] = []

@@ -1,4 +1,4 @@
-"""Blocks that were read lately, so that subscribers who return together read each once."""
+"""The cache of blocks that were read lately, so that subscribers who return together read each block once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ CACHE_BYTES_MAX = 32 << 20
 
 
 class BlockCache:
-    """Columns by block; the one not asked for the longest goes first."""
+    """Columns by block, bounded in bytes.
+
+    The block that was not used for the longest time is dropped first.
+    """
 
     def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -19,14 +22,14 @@ class BlockCache:
         self._bytes = 0
 
     def get(self, block: Block) -> BlockColumns | None:
-        """The block's columns, if they are here."""
+        """Returns the block's columns; None if they are not in the cache."""
         columns = self._held.get(block)
         if columns is not None:
             self._held.move_to_end(block)
         return columns
 
     def put(self, block: Block, columns: BlockColumns) -> None:
-        """Keep them as long as there is room."""
+        """Keep the columns of a block as long as there is room."""
         self.drop(block)
         self._held[block] = columns
         self._bytes += columns.nbytes
@@ -34,7 +37,7 @@ class BlockCache:
             self.drop(next(iter(self._held)))
 
     def drop(self, block: Block) -> None:
-        """Forget the block, if it is here."""
+        """Drop a block, if it is in the cache."""
         columns = self._held.pop(block, None)
         if columns is not None:
             self._bytes -= columns.nbytes

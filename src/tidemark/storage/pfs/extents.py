@@ -1,7 +1,7 @@
-"""Extents: which block on disk holds the rows of which ticks.
+"""Extents: which block on disk has the rows of which ticks.
 
-Disjoint ranges `(base, upto]` in order, each with its block. A block has one extent, unless damage has cut
-pieces out of it; ticks between two extents are unknown to the PFS.
+Extents are disjoint ranges `(base, upto]` in order, each with its block. A block has one extent, unless
+damage has cut pieces out of it. Ticks between two extents are unknown to the PFS.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidemark.ticks import Range, Tick
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """A block on disk: its records are `first` to `last` of the log stream. Two are equal if they are one."""
+    """A block on disk: its records are `first` to `last` of the log stream. A block equals only itself."""
 
     first: int
     last: int
@@ -25,7 +25,7 @@ class Block:
     upto: Tick
     rows: int
     group_bits: int
-    #: every group in one of its sets; None when it was not worth the memory, and the block must be read
+    #: every group in one of its sets; None if that took too much memory, so that the block must be read
     present: Ids | None
 
 
@@ -41,7 +41,7 @@ class Extents:
     """A sorted map from ranges of ticks to blocks."""
 
     def __init__(self) -> None:
-        #: base < upto <= the base of the next
+        #: of each extent, base < upto <= base of the next
         self._extents: list[Extent] = []
 
     def __iter__(self) -> Iterator[Extent]:
@@ -49,16 +49,16 @@ class Extents:
 
     @property
     def last(self) -> Tick | None:
-        """The last tick of all, None when there is none."""
+        """The last tick of all extents; None if there are none."""
         return self._extents[-1].upto if self._extents else None
 
     def after(self, tick: Tick) -> Extent | None:
-        """The extent with the first known tick beyond `tick`."""
+        """Returns the extent with the first known tick beyond `tick`; None if there is none."""
         at = self._ending_after(tick)
         return self._extents[at] if at < len(self._extents) else None
 
     def gaps(self, base: Tick, upto: Tick) -> list[Range]:
-        """The parts of `(base, upto]` that are in no extent, in order."""
+        """Returns the parts of `(base, upto]` that are in no extent, in order."""
         if base >= upto:
             return []
         inside = self._extents[self._ending_after(base) : bisect_left(self._extents, upto, key=_base)]
@@ -67,7 +67,7 @@ class Extents:
         return [(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]
 
     def put(self, base: Tick, upto: Tick, block: Block) -> None:
-        """`(base, upto]` is in `block`, whatever was there before."""
+        """Map `(base, upto]` to `block`, whatever it was mapped to before."""
         assert base < upto
         first, stop = self._ending_after(base), bisect_left(self._extents, upto, key=_base)
         cut = [part for extent in self._extents[first:stop] for part in _around(extent, base, upto)]
@@ -75,7 +75,7 @@ class Extents:
         self._extents[first:stop] = [*before, Extent(base, upto, block), *cut[len(before) :]]
 
     def cut(self, block: Block, holes: list[Range]) -> None:
-        """`holes` of this block are lost."""
+        """Unmap the ranges `holes` of this block, which are lost."""
         for base, upto in holes:
             first, stop = self._ending_after(base), bisect_left(self._extents, upto, key=_base)
             self._extents[first:stop] = [
@@ -85,7 +85,7 @@ class Extents:
             ]
 
     def remove(self, blocks: set[Block], upto: Tick) -> None:
-        """Forget the extents of these blocks, all at or below `upto`."""
+        """Remove the extents of these blocks, which are all at or below `upto`."""
         stop = self._ending_after(upto)
         self._extents[:stop] = [extent for extent in self._extents[:stop] if extent.block not in blocks]
 
@@ -102,6 +102,6 @@ def _upto(extent: Extent) -> Tick:
 
 
 def _around(extent: Extent, base: Tick, upto: Tick) -> list[Extent]:
-    """What is left of an extent without `(base, upto]`."""
+    """Returns what is left of an extent without `(base, upto]`."""
     parts = (extent.base, min(base, extent.upto)), (max(upto, extent.base), extent.upto)
     return [Extent(*part, extent.block) for part in parts if part[0] < part[1]]

@@ -1,29 +1,30 @@
 """PersistentFiltering: the PFS of one subscriber hosting broker (DSN'03 4.2).
 
-Holds for every pubend which ticks matched which durable subscriber, so that a subscriber who returns need not
-have its events filtered again. It promises:
-- Precise: a read reports exactly the ticks that matched, in a range that it names. With `group_bits` it is
-  imprecise: subscribers whose numbers differ in the lowest bits only share what is stored, a read may report
-  ticks that matched another of the group, and never fewer. That makes definitions shorter and sets fewer.
-- What it says of a tick is what matched when the tick was appended: before a selector's change the old
-  selector, after it the new one. Of ticks before a subscriber was made it says nothing about that subscriber.
+The PFS has for every pubend which ticks matched which durable subscriber, so that the events of a subscriber
+that returns need not be matched again. It promises:
+- Reads are precise: a read reports exactly the ticks that matched, in a range that it names. With
+  `group_bits` they are not: subscribers whose numbers differ only in the lowest bits share what is stored,
+  and a read may also report ticks that matched another subscriber of the group. That makes definitions
+  shorter and sets fewer.
+- What the PFS says of a tick is what matched when the tick was appended: before a change of the selector the
+  old selector, after it the new one. It says nothing about a subscriber for ticks before that one was made.
   Numbers of subscribers are never used again.
 - A tick is appended once: what comes again after a crash is recognised by its tick and not doubled.
-- At most 8 + 16n bytes an event that matched n subscribers, the paper's size; usually about 4. Only a sync
-  with next to nothing in it takes more, because the volume's header outweighs it: one event of less than
-  five subscribers, or three of one each. Where that matters, sync less often.
+- An event that matched n subscribers takes at most 8 + 16n bytes, the paper's size, and usually about 4. Only
+  a sync with next to nothing in it takes more, because the volume's header outweighs it: one event of less
+  than five subscribers, or three of one each. Where that matters, sync less often.
 - Damage and other holes are unknown, never silence.
 
-The order of things is the caller's: append, `sync`, and only then let latest_delivered go up to what `sync`
-returned. When the disk is full, all that was appended since the last sync is forgotten: append it again, from
-`last` on. Nothing here may be called from two threads at once.
+The caller appends, calls `sync`, and only then lets latest_delivered go up to what `sync` returned. When the
+disk is full, everything appended since the last sync is forgotten: the caller appends it again, from `last`
+on. Only one thread at a time may call anything here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,22 +37,29 @@ from tidemark.storage.pfs.record import Ids
 from tidemark.storage.pfs.stream import FilteredStream
 from tidemark.ticks import Range, Tick, Ticks
 
-#: A call reads no more blocks than this, so that no one waits long for the disk because of another.
+#: A call reads no more blocks than this, so that other users of the disk do not wait long.
 READ_BLOCKS_MAX = 256
 
 _PREFIX = "pfs/"
 
 
 class Filtered(NamedTuple):
-    """Events of a range that were filtered anew: as `append` takes them."""
+    """Events of a range that were matched again, in the form that `append` takes."""
 
     ticks: Ticks
     sets: Ids
     members: MembersOf
 
 
+class MatchAgain(Protocol):
+    """Matches the events of a range again, with the selectors that were in force then."""
+
+    def __call__(self, base: Tick, upto: Tick, /) -> Filtered:
+        """Returns what matched in `(base, upto]`."""
+
+
 class PersistentFiltering:
-    """Which ticks matched which durable subscriber, a log stream a pubend."""
+    """The PFS of one broker, in one log stream for each pubend."""
 
     def __init__(
         self,
@@ -66,48 +74,55 @@ class PersistentFiltering:
         self._group_bits = group_bits
         self._cache = BlockCache(cache_bytes_max)
         self._read_blocks_max = read_blocks_max
-        #: opened so far; a pubend is recovered when it is first asked for
+        #: pubend -> its stream; a pubend is recovered when it is first used
         self._streams: dict[str, FilteredStream] = {}
 
     @property
     def pubends(self) -> list[str]:
-        """Those that anything is, or was, held of."""
+        """The pubends of which the PFS has, or had, anything."""
         return [name.removeprefix(_PREFIX) for name in self._volume.streams if name.startswith(_PREFIX)]
 
     def last(self, pubend: str) -> Tick | None:
-        """Up to where this pubend was appended, None if nothing is left of it; safe as far as `sync` said."""
+        """Returns the last tick that was appended of this pubend, synced or not; None if there is none."""
         return self._stream(pubend).last
 
     def append(
         self, pubend: str, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf
     ) -> None:
-        """Of `(base, upto]` the events at ticks[row] matched the subscribers members(sets[row]).
+        """Append that in `(base, upto]` the events at ticks[row] matched the subscribers members(sets[row]).
 
-        Ticks strictly increase. Everything not listed, or listed with set 0, is silence for every subscriber
-        of this time. What is known already stays as it is, so the same may be appended again. If `base` is
-        beyond the last tick known, what lies between is unknown. `members` is asked during this call only; a
-        number must mean the same set as long as the same function (or method of the same object) is given.
+        Ticks strictly increase. Every tick that is not listed, or is listed with set 0, is silence for every
+        subscriber of that time. What is known already stays as it is, so the same may be appended again. If
+        `base` is beyond the last known tick, what lies between is unknown. `members` is called during this
+        call only; a number must mean the same set as long as the same function (or method of the same object)
+        is given. Raises DiskFullError or DiskFailedError.
         """
         self._stream(pubend).append(base, upto, ticks, sets, members)
 
     def flush(self) -> dict[str, Tick]:
-        """Hand everything to the log volume. {pubend: tick}: safe once the volume has synced."""
+        """Hand everything to the log volume.
+
+        Returns pubend -> the tick up to which its next sync makes it safe.
+        """
         for stream in list(self._streams.values()):
             stream.flush()
         return {pubend: stream.last for pubend, stream in self._streams.items() if stream.last is not None}
 
     def sync(self) -> dict[str, Tick]:
-        """Make everything appended so far safe. {pubend: tick}: up to where that is."""
+        """Make everything appended so far durable. Returns pubend -> the tick up to which it is.
+
+        Raises DiskFullError, and everything since the last sync is forgotten, or DiskFailedError.
+        """
         upto = self.flush()
         self._volume.sync()
         return upto
 
     def read(self, pubend: str, subscriber: int, base: Tick, limit: int) -> Missed:
-        """What matched a subscriber beyond `base`, at most `limit` ticks of it."""
+        """Returns what matched a subscriber beyond `base`, at most `limit` ticks of it."""
         return self.read_many(pubend, {subscriber: base}, limit)[subscriber]
 
     def read_many(self, pubend: str, bases: Mapping[int, Tick], limit: int) -> dict[int, Missed]:
-        """As `read` for many subscribers at once, each from a base of its own, in one scan."""
+        """Returns what `read` would for each of many subscribers, each from its own base, in one scan."""
         subscribers = np.fromiter(bases.keys(), np.uint32, len(bases))
         starts = np.fromiter(bases.values(), np.int64, len(bases))
         stream = self._stream(pubend)
@@ -115,14 +130,16 @@ class PersistentFiltering:
         return dict(zip(bases, missed, strict=True))
 
     def unknown(self, pubend: str, base: Tick, upto: Tick) -> list[Range]:
-        """The parts of `(base, upto]` that have to be filtered anew. Reads every block there to be sure."""
+        """Returns the parts of `(base, upto]` that have to be matched again.
+
+        Reads every block of the range.
+        """
         return self._stream(pubend).check(base, upto)
 
-    def rebuild(
-        self, pubend: str, base: Tick, upto: Tick, match: Callable[[Tick, Tick], Filtered]
-    ) -> list[Range]:
-        """Fill in what is unknown of `(base, upto]`, and return it: `match` filters a range anew, with the
-        selectors in force then. A caller that has to wait for the events calls `append` when it has them.
+    def rebuild(self, pubend: str, base: Tick, upto: Tick, match: MatchAgain) -> list[Range]:
+        """Fill in what is unknown of `(base, upto]` by `match`. Returns the parts that were unknown.
+
+        A caller that has to wait for the events calls `append` itself when it has them.
         """
         ranges = self.unknown(pubend, base, upto)
         for start, stop in ranges:
@@ -130,7 +147,7 @@ class PersistentFiltering:
         return ranges
 
     def chop(self, pubend: str, upto: Tick) -> None:
-        """Everything at or below `upto` is released: let go of as much of it as fills whole blocks.
+        """Everything at or below `upto` is released: remove as much of it as fills whole blocks.
 
         A crash may bring some of it back, which does no harm.
         """
@@ -144,5 +161,5 @@ class PersistentFiltering:
         return stream
 
     def _forget(self, pubend: str) -> None:
-        """The volume gave up what was appended last: go on from what it has."""
+        """The volume has taken back what was appended last: recover the stream from what it has."""
         self._streams.pop(pubend, None)

@@ -1,13 +1,13 @@
-"""The block that is being written: it gathers rows and numbers match sets until it is closed.
+"""The open block: it gathers rows and numbers match sets until it is closed.
 
-A block has its own numbering of sets, each defined once in it. So a block can be read, chopped or damaged
-without regard to any other; sets that live on are defined again in the next block, and a number of the
-caller's that has come to mean another set does no harm.
+A block numbers its sets itself, and defines each of them once. So a block can be read, chopped or damaged
+without regard to any other. A set that is used again is defined again in the next block, and a caller's
+number that has come to mean another set does no harm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -16,18 +16,22 @@ from tidemark.storage.pfs.growing import Growing
 from tidemark.storage.pfs.record import BlockHead, Definitions, Ids, PfsRecord, Summary
 from tidemark.ticks import Tick, Ticks
 
-#: A block ends after so many rows, or later while its definitions outweigh its rows.
+#: A block ends after BLOCK_ROWS rows; if its definitions outweigh its rows, after BLOCK_ROWS_MAX.
 BLOCK_ROWS = 8192
 BLOCK_ROWS_MAX = 8 * BLOCK_ROWS
 BLOCK_MEMBERS_MAX = 1 << 20
-#: Or after so many records, however little is in them: a quiet pubend has to be chopped too.
+#: A block also ends after so many records, however little is in them: a quiet pubend has to be chopped too.
 BLOCK_RECORDS_MAX = 1024
-#: More than this is not held back until the next flush.
+#: With more than this, a record is written without waiting for the next flush.
 RECORD_ROWS_MAX = 16384
 RECORD_MEMBERS_MAX = 1 << 18
 
-#: set number -> its subscribers, ascending
-MembersOf = Callable[[int], Ids]
+
+class MembersOf(Protocol):
+    """Knows the subscribers of each match set, by the caller's numbers."""
+
+    def __call__(self, number: int, /) -> Ids:
+        """Returns the subscribers of the set with this number, ascending."""
 
 
 class OpenBlock:
@@ -35,26 +39,30 @@ class OpenBlock:
 
     def __init__(self, base: Tick, group_bits: int) -> None:
         self.base = self.upto = base
-        #: how many records hold what was written so far, the index of the first, and up to which tick
+        #: how many records were written, the index of the first, and the tick up to which they reach
         self.records = 0
         self.first = -1
         self._written_upto = base
+        #: how much of the columns below the written records have
         self._written_rows = self._written_sets = self._written_members = 0
         self._group_bits = group_bits
+        #: a row each: its tick and the number of its set in this block
         self._ticks, self._sets = Growing(np.int64), Growing(np.uint32)
         #: set n is members[ends[n - 1] : ends[n]]
         self._ends, self._members = Growing(np.int64), Growing(np.uint32)
+        #: members of a set, as bytes -> its number in this block
         self._set_of: dict[bytes, int] = {}
-        #: the caller's number -> ours, true as long as the caller asks with the same `members`
+        #: the caller's number -> the block's, valid as long as the caller passes the same `members`
         self._known: dict[int, int] = {}
         self._asked: MembersOf | None = None
-        #: the caller's numbers of the last rows, whose sets are not in the column yet
+        #: the caller's numbers for the last rows, which are not in the column of sets yet
         self._waiting = Growing(np.uint32)
 
     def add(self, upto: Tick, ticks: Ticks, numbers: Ids, members: MembersOf) -> int:
-        """In `(self.upto, upto]` these ticks matched these sets, and nothing else anyone. No number is 0.
+        """Add that in `(self.upto, upto]` these ticks matched these sets, and no other tick matched anyone.
 
-        How many rows there was room for in a record; if not for all, the block ends at the last of them.
+        No number is 0. Returns for how many rows there was room in a record; if not for all, the block ends
+        at the last of them.
         """
         if len(ticks) == 0:
             self.upto = upto
@@ -69,31 +77,31 @@ class OpenBlock:
         return taken
 
     def columns(self) -> BlockColumns:
-        """All rows so far."""
+        """Returns all rows so far."""
         self._settle()
         views = self._ticks.view(), self._sets.view(), self._ends.view(), self._members.view()
         return BlockColumns(*views, self._group_bits)
 
     @property
     def unwritten(self) -> bool:
-        """Is there anything that no record holds?"""
+        """Whether there is anything that no record has yet."""
         return self._written_upto < self.upto
 
     @property
     def pressing(self) -> bool:
-        """Should a record be written without waiting for the next flush?"""
+        """Whether a record should be written without waiting for the next flush."""
         rows = len(self._ticks) - self._written_rows
         return rows >= RECORD_ROWS_MAX or self._unwritten_members >= RECORD_MEMBERS_MAX
 
     @property
     def full(self) -> bool:
-        """Should the block end here?"""
+        """Whether the block should end here."""
         rows, members = len(self._ticks), len(self._members)
         rows_max = BLOCK_ROWS if members <= 2 * rows else BLOCK_ROWS_MAX
         return rows >= rows_max or members >= BLOCK_MEMBERS_MAX or self.records >= BLOCK_RECORDS_MAX
 
     def record(self, before: Summary | None) -> PfsRecord:
-        """What no record holds yet; `before` is what came before this block."""
+        """Returns a record with what no record has yet; `before` sums up the block before this one."""
         self._settle()
         head = BlockHead(self._group_bits, before) if self.records == 0 else None
         rows = self._written_rows
@@ -116,7 +124,7 @@ class OpenBlock:
         self._written_sets, self._written_members = len(self._ends), len(self._members)
 
     def summary(self) -> Summary:
-        """What the head of the next block will say of this one."""
+        """Returns the summary of this block for the head of the next one."""
         assert not self.unwritten
         columns = self.columns()
         return Summary(
@@ -124,8 +132,12 @@ class OpenBlock:
         )
 
     def _learn(self, numbers: Ids, members: MembersOf) -> int:
-        """Number the sets not met before, while the caller still knows them; of how many rows they are."""
-        # A bound method equals itself and no other object's: numbers of two matchers are never mixed up.
+        """Number the sets that are new, while the caller still knows them.
+
+        Returns for how many rows it did.
+        """
+        # A bound method equals itself and not that of another object: numbers of two matchers are never
+        # mixed.
         if members != self._asked:
             self._settle()
             self._known.clear()
@@ -153,7 +165,7 @@ class OpenBlock:
         return number
 
     def _settle(self) -> None:
-        """Fill the column of sets up to the last row."""
+        """Complete the column of sets up to the last row."""
         if len(self._waiting) == 0:
             return
         distinct, inverse = np.unique(self._waiting.view(), return_inverse=True)

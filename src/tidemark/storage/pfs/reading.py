@@ -1,4 +1,4 @@
-"""Reading what subscribers missed: one walk over the extents of a pubend for any number of them."""
+"""Reading what subscribers missed: one walk over the extents of a pubend for any number of subscribers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tidemark.ticks import Range, Tick, Ticks
 class Missed:
     """What the PFS knows of one subscriber beyond a base.
 
-    `ticks` are exactly those in `(base, upto]` that matched it (or, of a PFS with groups, those and some that
-    did not). `upto` is the last tick the PFS knows, unless the limit was reached, or one call had read enough
-    (ask again from `upto`), or the PFS does not know what comes next: `unknown` is to be filtered anew.
+    `ticks` are exactly those in `(base, upto]` that matched the subscriber (with groups, also some that did
+    not). `upto` is the last tick that the PFS knows, unless the limit was reached or the call had read enough
+    (ask again from `upto`), or the PFS does not know what comes next: then `unknown` has to be matched again.
     """
 
     ticks: Ticks
@@ -27,7 +27,10 @@ class Missed:
 
 
 class Stretch(NamedTuple):
-    """Known ticks `(base, upto]`, and the columns that speak of them; None: nobody who asked is in them."""
+    """Known ticks `(base, upto]` and their columns.
+
+    None if the columns have none of the subscribers asked for.
+    """
 
     base: Tick
     upto: Tick
@@ -35,17 +38,17 @@ class Stretch(NamedTuple):
 
 
 class StretchSource(Protocol):
-    """Where stretches come from."""
+    """Where stretches come from: a `FilteredStream`."""
 
     last: Tick | None
 
     def stretch(self, tick: Tick, subscribers: Ids) -> Stretch | None:
-        """The first known stretch beyond `tick`, for these subscribers; None when there is none."""
+        """Returns the first known stretch beyond `tick` for these subscribers; None if there is none."""
 
 
 @dataclass(slots=True)
 class _SubscriberReading:
-    """How far one subscriber's reading got."""
+    """How far the reading for one subscriber has got."""
 
     subscriber: int
     upto: Tick
@@ -54,7 +57,7 @@ class _SubscriberReading:
     unknown: Range | None = None
 
     def advance(self, ticks: Ticks, upto: Tick) -> None:
-        """These are its ticks up to `upto`."""
+        """Take over the subscriber's ticks up to `upto`, as many as there is room for."""
         if len(ticks) > self.room:
             ticks = ticks[: self.room]
             upto = int(ticks[-1])
@@ -70,7 +73,7 @@ class _SubscriberReading:
 def read_missed(
     source: StretchSource, subscribers: Ids, bases: Ticks, limit: int, reads_max: int
 ) -> list[Missed]:
-    """subscribers[i], bases[i] -> what each missed, at most `limit` ticks of it, from `reads_max` blocks."""
+    """subscribers[i], bases[i] -> what each missed, up to `limit` ticks, reading up to `reads_max` blocks."""
     assert limit > 0
     pairs = zip(subscribers.tolist(), bases.tolist(), strict=True)
     readers = [_SubscriberReading(subscriber, base, limit) for subscriber, base in pairs]
@@ -89,14 +92,14 @@ def read_missed(
 
 
 def _end(readers: list[_SubscriberReading], last: Tick | None) -> None:
-    """Nothing more is known."""
+    """Nothing more is known: what is left up to the last tick is unknown."""
     for reader in readers:
         if last is not None and reader.upto < last:
             reader.unknown = (reader.upto, last)
 
 
 def _advance_all(readers: list[_SubscriberReading], stretch: Stretch) -> None:
-    """Those who are before the stretch meet the unknown, those in it read it, those beyond it wait."""
+    """Readers before the stretch meet unknown ticks, readers in it read it, readers beyond it wait."""
     for reader in readers:
         if reader.upto < stretch.base:
             reader.unknown = (reader.upto, stretch.base)

@@ -1,14 +1,14 @@
-"""A record of the PFS: what one flush of one pubend adds to its log stream.
+"""A record of the PFS: what one flush adds to the log stream of one pubend.
 
     record := format u8 | base i64 | back, span, rows, first set, new sets | [head] | ticks | sets | sizes,
               members, present
     head   := group bits, blocks records | [group bits, base i64, span, rows]    of the block before, if any
 
-A record says of `(base, base + span]` which match set each tick had; a tick that is not listed is silence for
+A record has the match set of each tick in `(base, base + span]`; a tick that is not listed is silence for
 every subscriber of that time. `ticks` are differences to the tick before, `sets` are numbers that count from
-0 in each block; both as narrow as the largest in the record. A set is defined in the record that names it
-first. All else are varints; members are differences within their set. A record with `back` 0 is the head of a
-block and sums up the block before it, so that recovery reads one record a block.
+0 in each block; both are as wide as the largest in the record needs. A set is defined in the record that
+names it first. All other numbers are varints; members are differences within their set. A record with `back`
+0 is the head of a block and sums up the block before it, so that recovery reads one record for each block.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class BlockHead:
     """What only the first record of a block says."""
 
     group_bits: int
-    #: of the block before this one, None if there is none
+    #: the summary of the block before this one; None if there is none
     before: Summary | None
 
 
 class Definitions(NamedTuple):
-    """Match sets one after the other: sizes[set], and the members of all."""
+    """Match sets one after the other: sizes[set], and the members of all of them."""
 
     sizes: Index
     members: Ids
@@ -75,10 +75,10 @@ class PfsRecord:
     back: int
     base: Tick
     upto: Tick
-    #: ticks[row] in `(base, upto]`, and the number of each one's set
+    #: ticks[row] in `(base, upto]`, and sets[row], the number of the tick's match set
     ticks: Ticks
     sets: Ids
-    #: how many sets the records before it define; `new` are the ones that follow
+    #: how many sets the earlier records of the block define; `new` are the ones that follow
     first_set: int
     new: Definitions
     #: present when back is 0
@@ -86,7 +86,7 @@ class PfsRecord:
 
 
 def encode(record: PfsRecord) -> list[bytes]:
-    """The record as pieces to be written one after the other."""
+    """Returns the record as pieces to be written one after the other."""
     assert (record.back == 0) == (record.head is not None)
     deltas = _differences(record.ticks, record.base)
     tick_width, set_width = _width(deltas), _width(record.sets)
@@ -110,7 +110,7 @@ def encode(record: PfsRecord) -> list[bytes]:
 
 
 def decode(data: Buffer) -> PfsRecord:
-    """The record in `data`; DecodeError when there is none, or one of a later version."""
+    """Returns the record in `data`. Raises DecodeError if there is none, or one of a later version."""
     if len(data) < _START.size:
         raise DecodeError("a record of the PFS is cut off")
     form, base = _START.unpack_from(data)
@@ -133,7 +133,7 @@ def decode(data: Buffer) -> PfsRecord:
 
 
 def _differences(ticks: Ticks, base: Tick) -> NDArray[np.uint64]:
-    """Each tick less the one before, the first less `base`. Wraps, so that any two ticks have one."""
+    """Returns each tick minus the one before, the first minus `base`; modulo 2**64, so any two ticks work."""
     if len(ticks) == 0:
         return np.zeros(0, np.uint64)
     unsigned = ticks.view(np.uint64)
@@ -141,13 +141,13 @@ def _differences(ticks: Ticks, base: Tick) -> NDArray[np.uint64]:
 
 
 def _width(values: NDArray[np.unsignedinteger]) -> int:
-    """The place in _WIDTHS of the narrowest that holds them all."""
+    """Returns the place in _WIDTHS of the narrowest width that holds all values."""
     largest = int(values.max()) if len(values) else 0
     return next(place for place in range(4) if largest < 1 << (8 << place))
 
 
 def _gaps(sets: Definitions) -> NDArray[np.uint64]:
-    """Each member less the one before in its set; the first as it is."""
+    """Returns each member minus the one before in its set; the first of a set as it is."""
     members = sets.members.astype(np.int64)
     if len(members) == 0:
         return np.zeros(0, np.uint64)
@@ -170,7 +170,7 @@ def _put_head(out: bytearray, head: BlockHead) -> None:
 
 
 def _take_head(data: Buffer, at: int) -> tuple[BlockHead, int]:
-    """The head, what was present in the block before not filled in yet, and where it ends."""
+    """Returns the head without `present` of the block before, and where it ends. Raises DecodeError."""
     group_bits, at = take(data, at)
     records, at = take(data, at)
     if records == 0:
@@ -185,7 +185,7 @@ def _take_head(data: Buffer, at: int) -> tuple[BlockHead, int]:
 
 
 def _column(data: Buffer, at: int, rows: int, width: str) -> tuple[NDArray[np.unsignedinteger], int]:
-    """`rows` numbers at `at`, and where they end."""
+    """Returns `rows` numbers at `at`, and where they end. Raises DecodeError if they are cut off."""
     dtype = np.dtype(width)
     if rows * dtype.itemsize > len(data) - at:
         raise DecodeError("a column of the PFS is cut off")
@@ -193,7 +193,10 @@ def _column(data: Buffer, at: int, rows: int, width: str) -> tuple[NDArray[np.un
 
 
 def _definitions(numbers: NDArray[np.uint64], new_sets: int) -> tuple[Definitions, Ids]:
-    """The new sets, and what follows them: who was present in the block before."""
+    """Returns the new sets, and the groups after them: those present in the block before.
+
+    Raises DecodeError.
+    """
     sizes = numbers[:new_sets].astype(np.int64)
     stop = new_sets + int(sizes.sum())
     if len(sizes) < new_sets or (sizes < 0).any() or stop > len(numbers):

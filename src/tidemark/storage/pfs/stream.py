@@ -1,7 +1,7 @@
-"""The PFS of one pubend: blocks on disk, the open block in memory, and what is unknown between them.
+"""The PFS of one pubend: blocks on disk, the open block in memory, and unknown ticks between them.
 
-Everything appended is known once: what comes again, as after a crash, changes nothing, and what was unknown,
-as after damage, is filled in.
+Each tick becomes known once: ticks that are appended again, as after a crash, change nothing, and ticks that
+were unknown, as after damage, are filled in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tidemark.storage.pfs.reading import Stretch
 from tidemark.storage.pfs.record import Ids, Summary
 from tidemark.ticks import Range, Tick, Ticks
 
-#: Who is present is remembered for blocks up to this much memory a pubend; others have to be read to know.
+#: The groups present in each block are kept in memory up to so many bytes a pubend; other blocks have to be
+#: read.
 PRESENT_BYTES_MAX = 64 << 20
 
 
@@ -27,23 +28,25 @@ class FilteredStream:
     """Which ticks of a pubend matched which subscribers."""
 
     def __init__(self, log: BlockLog, cache: BlockCache, group_bits: int) -> None:
-        #: everything up to here was appended, if it has not been lost; None before there was anything
+        #: the last tick that was appended; None before there was any
         self.last: Tick | None = None
         self._log = log
+        #: shared by the streams of all pubends of the PFS
         self._cache = cache
         self._group_bits = group_bits
-        #: on disk, in the order they were written; their ticks are in `extents`
+        #: the blocks on disk, in the order they were written; their ticks are in `_extents`
         self._blocks: deque[Block] = deque()
         self._extents = Extents()
+        #: memory of `present` of all blocks
         self._present_bytes = 0
-        #: of the last block on disk
+        #: the summary of the last block on disk
         self._before: Summary | None = None
-        #: its ticks follow all extents
+        #: the block that is being written, whose ticks follow all extents
         self._open: OpenBlock | None = None
         self._recover()
 
     def append(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf) -> None:
-        """Learn `(base, upto]`, as far as it was unknown."""
+        """Append `(base, upto]`, as far as it was unknown; arguments as of `PersistentFiltering.append`."""
         assert base <= upto
         if not sets.all():
             ticks, sets = ticks[sets != 0], sets[sets != 0]
@@ -58,7 +61,7 @@ class FilteredStream:
         self.last = max(last, upto)
 
     def gaps(self, base: Tick, upto: Tick) -> list[Range]:
-        """The parts of `(base, upto]` that are unknown, as far as it was noticed."""
+        """Returns the parts of `(base, upto]` that are unknown, without reading: damage may not show yet."""
         opened = self._open
         if opened is None:
             return self._extents.gaps(base, upto)
@@ -67,7 +70,7 @@ class FilteredStream:
         return [*gaps, beyond] if beyond[0] < beyond[1] else gaps
 
     def check(self, base: Tick, upto: Tick) -> list[Range]:
-        """The parts of `(base, upto]` that are unknown, after reading what is known."""
+        """Returns the parts of `(base, upto]` that are unknown, after reading all blocks of the range."""
         extent = self._extents.after(base)
         while extent is not None and extent.base < upto:
             self._columns(extent.block)
@@ -75,15 +78,16 @@ class FilteredStream:
         return self.gaps(base, upto)
 
     def flush(self) -> None:
-        """Hand everything to the log volume; it is safe after the volume's next sync."""
+        """Hand everything to the log volume; it is durable after the volume's next sync."""
         if self._open is not None:
             self._write(self._open)
             if self._open.full:
                 self._close()
 
     def chop(self, upto: Tick) -> None:
-        """Let go of blocks at or below `upto`, as many as the log can."""
-        # The open block can only go as a whole. Of a quiet pubend it must, or it keeps a segment alive.
+        """Remove the blocks at or below `upto`."""
+        # The open block can only be removed as a whole. If the pubend is quiet it must be closed for that, or
+        # it would keep its segment alive.
         if self._open is not None and self._open.upto <= upto and self._log.lags():
             self._close()
         gone: list[Block] = []
@@ -101,7 +105,7 @@ class FilteredStream:
         self._present_bytes = sum(kept.values())
 
     def stretch(self, tick: Tick, subscribers: Ids) -> Stretch | None:
-        """The first known stretch beyond `tick`; its columns unless it surely concerns none of these."""
+        """Returns the first known stretch beyond `tick`; without columns if it has none of `subscribers`."""
         extent = self._extents.after(tick)
         while extent is not None:
             present = extent.block.present
@@ -109,7 +113,7 @@ class FilteredStream:
             if present is not None and not np.isin(groups, present).any():
                 return Stretch(extent.base, extent.upto, None)
             columns = self._columns(extent.block)
-            # Reading may have found damage: then the extents are others now.
+            # Reading may have found damage, which changes the extents.
             same = self._extents.after(tick)
             if same == extent:
                 return Stretch(extent.base, extent.upto, columns)
@@ -119,7 +123,7 @@ class FilteredStream:
         return Stretch(self._open.base, self._open.upto, self._open.columns())
 
     def _extend(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf) -> None:
-        """Go on behind the last tick, in as many records and blocks as it takes."""
+        """Append behind the last tick, in as many records and blocks as it takes."""
         if self._open is not None and self._open.upto != base:
             self._close()
         while base < upto:
@@ -150,14 +154,14 @@ class FilteredStream:
             self._open = None
 
     def _finish(self, opened: OpenBlock) -> None:
-        """The block is complete: from now on it is read from disk."""
+        """Write the rest of a complete block; from now on it is read from disk."""
         self._write(opened)
         self._before = opened.summary()
         block = self._closed(opened.first, self._before)
         self._cache.put(block, opened.columns())
 
     def _closed(self, first: int, summary: Summary) -> Block:
-        """Enter a block that was written after all others."""
+        """Add a block that was written after all others. Returns it."""
         block = Block(
             first,
             first + summary.records - 1,
@@ -172,7 +176,10 @@ class FilteredStream:
         return block
 
     def _remembered(self, present: Ids) -> Ids | None:
-        """Blocks in a row with the same subscribers, as usual, share an array; None if it is too much."""
+        """Returns the array to keep: that of the block before if it is equal, as usual.
+
+        None if memory is short.
+        """
         before = self._blocks[-1].present if self._blocks else None
         if before is not None and np.array_equal(present, before):
             return before
@@ -182,7 +189,10 @@ class FilteredStream:
         return present
 
     def _columns(self, block: Block) -> BlockColumns:
-        """The block's columns, read if need be. What turns out to be damaged is unknown from now on."""
+        """Returns the block's columns, from the cache or from disk.
+
+        What is damaged is unknown from now on.
+        """
         columns = self._cache.get(block)
         if columns is None:
             columns = self._take_in(block, self._log.load(block.first, block.last))

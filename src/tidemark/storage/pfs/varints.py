@@ -1,6 +1,6 @@
-"""Unsigned numbers in as few bytes as they need: seven bits a byte, the lowest first (LEB128).
+"""Varints: unsigned numbers in as few bytes as they need, seven bits a byte, the lowest first (LEB128).
 
-`pack` and `unpack` do whole arrays, `put` and `take` one number; of 64 bits at most.
+`pack` and `unpack` take whole arrays, `put` and `take` one number. A number has at most 64 bits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def pack(values: Numbers) -> bytes:
 
 
 def unpack(data: Buffer) -> Numbers:
-    """All the numbers in `data`."""
+    """Returns all the numbers in `data`. Raises DecodeError if the last one is cut off or one is too long."""
     octets = np.frombuffer(data, np.uint8)
     final = octets < _MORE
     if final.all():
@@ -56,7 +56,7 @@ def unpack(data: Buffer) -> Numbers:
 
 
 def put(out: bytearray, value: int) -> None:
-    """Append one number."""
+    """Append one number to `out`."""
     assert 0 <= value < 1 << 64
     while value >= _MORE:
         out.append(value & (_MORE - 1) | _MORE)
@@ -65,7 +65,7 @@ def put(out: bytearray, value: int) -> None:
 
 
 def take(data: Buffer, at: int) -> tuple[int, int]:
-    """The number at `at`, and where it ends."""
+    """Returns the number at `at`, and where it ends. Raises DecodeError if it is cut off or too long."""
     value = shift = 0
     while at < len(data) and shift < 7 * _BYTES_MAX:
         octet = data[at]

@@ -1,4 +1,4 @@
-"""Tables in memory, for tests and the simulator: a crash loses what was not committed, as on disk."""
+"""Tables in memory, for tests and the simulator. A crash loses what was not committed, as it does on disk."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from tidemark.storage.tables.tables import TableRows, Tables
 
 
 class MemoryTables(Tables):
-    """Tables whose commits go to a second copy."""
+    """Tables whose commits go to a second copy, which is what a crash leaves."""
 
     def __init__(self, committed: TableRows | None = None) -> None:
-        #: commits find no space from now on
+        #: whether commits find no space; a test sets it
         self.is_full = False
-        #: what a crash leaves
+        #: what a crash leaves; shared with the tables that `crash` returns
         self._committed = committed or TableRows()
         super().__init__(_copy(self._committed))
 
     def crash(self) -> MemoryTables:
-        """What the next start finds. This one is to be used no more."""
+        """Returns the tables that the next start finds. These must not be used any more."""
         after = MemoryTables(self._committed)
         after.is_full = self.is_full
         return after
@@ -29,7 +29,10 @@ class MemoryTables(Tables):
 
 
 def _copy(contents: TableRows) -> TableRows:
-    """Rows never change and `merge` makes dictionaries of its own, so the copy shares nothing that does."""
+    """Returns a copy that shares nothing that changes.
+
+    Rows never do, and `merge` makes its own dictionaries.
+    """
     copy = TableRows()
     copy.merge(contents, ())
     return copy

@@ -1,4 +1,4 @@
-"""The tables' rows as SQLite keeps them, each under a checksum of its own."""
+"""The rows of the tables as SQLite keeps them, each with its own checksum."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRo
 from tidemark.storage.tables.tables import PfsMark, Positions, TableRows, TopicRow
 from tidemark.ticks import CheckpointToken
 
-#: The columns of a row in the order of SCHEMA, without the checksum.
+#: The columns of one row in the order of SCHEMA, without the checksum.
 Row = tuple[Any, ...]
 
-#: table -> its columns, those of the key first and marked
+#: table -> its columns; those of the key come first and end with KEY
 SCHEMA: dict[str, tuple[str, ...]] = {
     "subscriptions": (
         "id INTEGER KEY", "name TEXT", "principal TEXT", "epoch INTEGER", "start TEXT", "created INTEGER"
@@ -32,7 +32,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "hosts": ("pubend TEXT KEY", "brokers TEXT"),
 }  # fmt: skip
 
-#: Removing a subscriber removes its rows of these tables, found by this column.
+#: table -> the column of the subscriber; removing a subscriber removes its rows of these tables
 SUBSCRIBER_COLUMN = {
     "subscriptions": "id",
     "selectors": "subscriber",
@@ -42,7 +42,7 @@ SUBSCRIBER_COLUMN = {
 
 
 def create_statement(table: str) -> str:
-    """The SQL that makes a table."""
+    """Returns the SQL that creates a table."""
     keys = [column.split()[0] for column in SCHEMA[table] if column.endswith(" KEY")]
     columns = [f"{column.removesuffix(' KEY')} NOT NULL" for column in SCHEMA[table]]
     parts = [*columns, "checksum INTEGER NOT NULL", f"PRIMARY KEY ({', '.join(keys)})"]
@@ -50,17 +50,17 @@ def create_statement(table: str) -> str:
 
 
 def replace_statement(table: str) -> str:
-    """The SQL that adds a sealed row, or changes the one of its key."""
+    """Returns the SQL that adds a sealed row, or replaces the row with the same key."""
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * (len(SCHEMA[table]) + 1))})"
 
 
 def sealed(table: str, row: Row) -> Row:
-    """The row with its checksum. Of which table it is counts too."""
+    """Returns the row with its checksum, which also covers the name of the table."""
     return (*row, crc32("\0".join((table, *map(str, row))).encode()))
 
 
 def rows_of(contents: TableRows) -> Iterator[tuple[str, list[Row]]]:
-    """Each table with its rows."""
+    """Yields each table with its rows."""
     subscriptions = contents.subscriptions.values()
     yield "subscriptions", [_subscription_row(each) for each in subscriptions]
     yield "selectors", [_selector_row(each.id, version) for each in subscriptions for version in each.history]
@@ -74,7 +74,7 @@ def rows_of(contents: TableRows) -> Iterator[tuple[str, list[Row]]]:
 
 
 def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
-    """The reverse; KeyError, ValueError or TokenError when the rows do not belong together."""
+    """Returns what `rows_of` was given. Raises KeyError, ValueError or TokenError if the rows contradict."""
     history: dict[int, list[SelectorVersion]] = {}
     for subscriber, version, pattern, selector, since in sorted(rows["selectors"]):
         wanted, of_token = TopicSelector(pattern, selector), CheckpointToken.parse(since)
@@ -113,7 +113,7 @@ def _topic_row(each: TopicRow) -> Row:
 
 
 def _hosts(found: dict[str, int] | list[str]) -> dict[str, int]:
-    """Version 3 had their names only."""
+    """Returns host -> the oldest row that counts. Version 3 of the tables had the names of hosts only."""
     return found if isinstance(found, dict) else dict.fromkeys(found, 0)
 
 

@@ -1,9 +1,10 @@
 """Tables in one SQLite file, in WAL mode, synced on every commit.
 
-All tables are written in the caller's transactions, so all have `synchronous = FULL`; what a crash may lose
-of each, and why that is safe, stands beside it in `tables.Contents`. SQLite checks the structure of its pages
-and not what is in them, so every row carries a checksum. A file that is damaged, of another program or of a
-later version is refused and left as it is.
+What a crash may lose: what was written since the last commit, of all tables together. Every commit is a
+transaction with `synchronous = FULL`, so what was committed stays. Beside each table in `tables.TableRows`
+stands why losing its latest rows is safe. SQLite checks the structure of its pages and not their contents, so
+every row has a checksum. A file that is damaged, of another program or of a later version is refused and left
+as it is.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ from tidemark.storage.tables.rows import (
 )
 from tidemark.storage.tables.tables import TableRows, Tables
 
-#: "TMSH", and the version of `tablerows.SCHEMA`
+#: "TMSH", and the version of `rows.SCHEMA`
 APPLICATION = 0x544D5348
 VERSION = 4
-#: Older versions that are read, and lack tables at most, which are made when such a file is opened.
+#: The oldest version that is read. Older files only lack tables, which are created when such a file is
+#: opened.
 VERSION_OLDEST = 2
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -46,14 +48,17 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 class SqliteTables(Tables):
-    """Tables at a path. Nobody else can open them meanwhile."""
+    """Tables in the file at a path, which no other process can open meanwhile."""
 
     def __init__(self, path: str | os.PathLike[str], *, check: bool = True) -> None:
-        """`check` looks through the whole file for damage first."""
+        """Open the file, or create it. With `check`, the whole file is searched for damage first.
+
+        Raises DirectoryLockedError, UnknownFormatError, DamagedError or DiskFailedError.
+        """
         self._path = os.fspath(path)
-        #: why nothing more is written
+        #: the error after which nothing more is written
         self._failed: StorageError | None = None
-        # The disk thread is not the one that opens; only one of them uses it at a time.
+        # The thread that opens the file is not the disk thread; only one of the two uses it at a time.
         self._connection = sqlite3.connect(
             self._path, timeout=0, isolation_level=None, check_same_thread=False
         )
@@ -66,7 +71,7 @@ class SqliteTables(Tables):
             raise
 
     def close(self) -> None:
-        """Give up what is not committed, and let others open the file."""
+        """Close the file. What is not committed is lost."""
         self._connection.close()
 
     def _write(self, changes: TableRows, removed: set[int]) -> None:
@@ -83,7 +88,7 @@ class SqliteTables(Tables):
         except DiskFullError:
             raise
         except StorageError as error:
-            # What a failed sync has left behind nobody knows: no second try.
+            # After a failed sync it is unknown what is on disk: there is no second try.
             self._failed = error
             raise
 
@@ -94,14 +99,17 @@ class SqliteTables(Tables):
             )
 
     def _delete_selectors(self, changes: TableRows) -> None:
-        """A subscription is written with its whole history, which may have become shorter."""
+        """Remove the old selectors of changed subscriptions: their history may have become shorter."""
         self._connection.executemany(
             "DELETE FROM selectors WHERE subscriber = ?",
             [(number,) for number in sorted(changes.subscriptions)],
         )
 
     def _prepare(self, check: bool) -> None:
-        """Make sure that this is a file of ours, or a new one. Nothing is written to one not understood."""
+        """Check that this is a broker's file, or a new one.
+
+        A file that is not understood is not written to.
+        """
         self._pragma("locking_mode = EXCLUSIVE")
         application, version = self._pragma("application_id"), self._pragma("user_version")
         (things,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -124,7 +132,7 @@ class SqliteTables(Tables):
             self._create()
 
     def _create(self) -> None:
-        """Make the tables that are not there, in one transaction: a crash leaves none of them or all."""
+        """Create the missing tables in one transaction: a crash leaves none of them or all."""
         names = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         with self._transaction():
             for table in SCHEMA:
@@ -147,7 +155,7 @@ class SqliteTables(Tables):
         return [row[:-1] for row in rows]
 
     def _pragma(self, text: str) -> Any:
-        """The first value that a pragma answers with, if any."""
+        """Returns the first value that a pragma answers with, or None."""
         row = self._connection.execute(f"PRAGMA {text}").fetchone()
         return row[0] if row else None
 
@@ -164,7 +172,7 @@ class SqliteTables(Tables):
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """SQLite's errors as ours."""
+        """Raise SQLite's errors as StorageErrors."""
         try:
             yield
         except sqlite3.Error as error:

@@ -1,7 +1,7 @@
-"""A durable subscription as its host keeps it: who, what, since when, and what it wanted before.
+"""A durable subscription as its host keeps it: its name, its selectors, and since when each selector holds.
 
-A selector holds from a tick on, which each pubend gives by itself: what an event at tick t has to match is
-the version in force at t, also years later.
+A selector holds from a tick on, which each pubend chooses for itself. An event at tick t has to match the
+version that was in force at t, also years later.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ class SelectorVersion:
 
     version: int
     wanted: TopicSelector
-    #: a pubend that has not applied this version yet is not in it
+    #: pubend -> the tick after which the version holds; without the pubends that have not applied it yet
     since: CheckpointToken
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRow:
-    """A row of the table of subscriptions. Never changed; the methods make changed ones."""
+    """A row of the table of subscriptions. A row never changes; the methods return changed copies."""
 
-    #: given out once: the PFS names subscribers by it
+    #: the subscriber's number, by which the PFS knows it; never used again
     id: int
     name: str
     principal: str
-    #: goes up each time the subscription moves to a host; the higher one decides
+    #: goes up each time the subscription moves to another host; the host with the higher epoch has it
     epoch: int
-    #: from where on the PFS of this host knows what matched it; it may have begun elsewhere, and before
+    #: the ticks after which the PFS of this host knows what matched; at another host it may have begun
+    #: earlier
     start: CheckpointToken
     created: Tick
     #: oldest first, never empty; the last one is what the subscriber wants now
@@ -42,23 +43,26 @@ class SubscriptionRow:
 
     @property
     def current(self) -> SelectorVersion:
-        """What the subscriber wants now."""
+        """The selector that the subscriber wants now."""
         return self.history[-1]
 
     def in_force(self, pubend: str, tick: Tick) -> SelectorVersion | None:
-        """What an event of this pubend had to match at `tick`; None when nothing was in force there yet."""
+        """Returns the selector that an event of `pubend` has to match at `tick`; None if none held yet."""
         for version in reversed(self.history):
             if pubend in version.since and version.since[pubend] < tick:
                 return version
         return None
 
     def with_selector(self, wanted: TopicSelector, since: CheckpointToken) -> SubscriptionRow:
-        """It wants something else now, in the pubends that have said so from their tick on."""
+        """Returns the row with one more selector; `since` has the pubends that have applied it already."""
         new = SelectorVersion(self.current.version + 1, wanted, since)
         return replace(self, history=(*self.history, new))
 
     def applied(self, version: int, pubend: str, tick: Tick) -> SubscriptionRow:
-        """A pubend has said from which tick on this version holds. The first answer stands."""
+        """Returns the row after `pubend` has said that `version` holds after `tick`.
+
+        The first answer stands.
+        """
         history = tuple(
             replace(each, since=each.since.advance(pubend, tick))
             if each.version == version and pubend not in each.since
@@ -68,6 +72,6 @@ class SubscriptionRow:
         return replace(self, history=history)
 
     def with_epoch(self, epoch: int) -> SubscriptionRow:
-        """It has moved here."""
+        """Returns the row after the subscription has moved here with this epoch."""
         assert epoch >= self.epoch
         return replace(self, epoch=epoch)

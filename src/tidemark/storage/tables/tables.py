@@ -1,8 +1,7 @@
 """The tables of a subscriber hosting broker: what must survive besides the PFS (DSN'03 4.1, 5.2).
 
-A table is held in memory whole and read there. Writes are seen at once and survive a crash after the next
-`commit`; many of them make one transaction, whose size the caller chooses. What is written between two
-commits survives together or not at all.
+All tables are held in memory and read there. A write is visible at once and survives a crash after the next
+`commit`. What is written between two commits is one transaction: it survives together or not at all.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from tidemark.ticks import TICK_MIN, CheckpointToken, Tick
 #: subscriber -> {pubend: tick}
 Positions = dict[int, dict[str, Tick]]
 
-#: The counter that subscribers' numbers come from.
+#: The counter from which subscribers get their numbers.
 SUBSCRIBERS = "subscribers"
-#: How often this broker has started.
+#: The counter of the broker's starts.
 INCARNATION = "incarnation"
 
 
 @dataclass(frozen=True, slots=True)
 class PfsMark:
-    """What the PFS of a pubend should hold. If it knows less than `upto`, it has lost something."""
+    """What the PFS of a pubend should hold: if it does not reach `upto`, it has lost something."""
 
     upto: Tick
-    #: everything at or below was let go
+    #: everything at or below this tick was let go on purpose
     chopped: Tick
 
 
@@ -43,33 +42,40 @@ class TopicRow:
 
 @dataclass(slots=True)
 class TableRows:
-    """Rows of all tables. For each: what a crash may lose, and why that is safe."""
+    """Rows of all tables. Beside each table stands what a crash may lose of it, and why that is safe."""
 
-    # Nothing: a subscriber's number is committed before any matcher or PFS hears of it, or a later subscriber
-    # would inherit its number and its matches; a selector's `since` before an event is filtered with it.
+    #: Subscriber's number -> its subscription. A crash loses nothing that was used: a number is committed
+    #: before any matcher or the PFS gets it, since otherwise a later subscriber would inherit the number and
+    #: its matches; the `since` of a selector is committed before an event is filtered with that selector.
     subscriptions: dict[int, SubscriptionRow] = field(default_factory=dict)
-    # The latest acknowledgements: released goes back a little, so the pubend keeps its events a little
-    # longer. Nothing is redelivered for it, because the subscriber's own token decides.
+    #: Subscriber -> the ticks that it has acknowledged. A crash may lose the latest acknowledgements:
+    #: released goes back a little, so the pubend keeps its events a little longer. Nothing is delivered again
+    #: for that, because the subscriber's own token decides.
     released: Positions = field(default_factory=dict)
-    # Nothing that was confirmed: a server-kept token is committed before the subscriber's commit is answered.
-    # One that was not answered is delivered again, which is what its acknowledgement mode promises.
+    #: Subscriber -> the token that the broker keeps for it. A crash loses nothing that was confirmed: the
+    #: token is committed before the subscriber's commit is answered. After a commit without an answer the
+    #: events come again, which is what the acknowledgement mode promises.
     tokens: Positions = field(default_factory=dict)
-    # The latest steps: the constream delivers again from there; the PFS recognises what it has, subscribers
-    # skip what their token covers. It is committed after the PFS has synced, so it is never ahead of it.
+    #: Pubend -> latest_delivered. A crash may lose the latest steps: the constream delivers again from there,
+    #: the PFS recognises what it has, and subscribers skip what their tokens cover. The value is committed
+    #: after the PFS has synced, so it is never ahead of the PFS.
     latest_delivered: dict[str, Tick] = field(default_factory=dict)
-    # The latest marks: a lower mark expects less of the PFS, which knows its own last tick anyway.
+    #: Pubend -> what its PFS should hold. A crash may lose the latest marks: a lower mark expects less of the
+    #: PFS, which knows its own last tick anyway.
     pfs: dict[str, PfsMark] = field(default_factory=dict)
-    # Nothing: a number is committed before anyone hears it, so that none is given out twice.
+    #: Name -> value. A crash loses nothing that was used: a number is committed before anyone gets it, so
+    #: that no number is given out twice.
     counters: dict[str, int] = field(default_factory=dict)
-    # Nothing that was confirmed: a topic is committed before its declaration is answered. One that was not
-    # answered is declared again by whoever wanted it.
+    #: Topic -> its schemas. A crash loses nothing that was confirmed: a topic is committed before its
+    #: declaration is answered, and a client that gets no answer declares it again.
     topics: dict[str, TopicRow] = field(default_factory=dict)
-    # Nothing that was confirmed: a host is told that it was heard after the commit, and starts nobody before.
-    # A pubend that is not there is one of before there was this table.
+    #: Pubend hosted here -> the brokers that may have subscribers of it -> the oldest release row that
+    #: counts. A crash loses nothing that was confirmed: a host gets its answer after the commit, and lets no
+    #: subscriber start before. A pubend without an entry is older than this table.
     hosts: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def merge(self, changes: TableRows, removed: Iterable[int]) -> None:
-        """Take in rows that were written, without the subscribers that were removed."""
+        """Take over the rows of `changes`, and drop those of the subscribers in `removed`."""
         self.subscriptions.update(changes.subscriptions)
         self.latest_delivered.update(changes.latest_delivered)
         self.pfs.update(changes.pfs)
@@ -89,57 +95,61 @@ class TableRows:
 
 
 class Tables(ABC):
-    """All tables. A kind of tables says how the rows written since the last commit are made to last."""
+    """All tables of a broker. A subclass makes the rows that were written since the last commit durable."""
 
     def __init__(self, contents: TableRows) -> None:
+        #: all rows, committed or not
         self._contents = contents
         self._by_name = {row.name: row for row in contents.subscriptions.values()}
-        #: written since the last commit; a subscriber is never in both
+        #: rows written, and subscribers removed, since the last commit; a subscriber is never in both
         self._changes = TableRows()
         self._removed: set[int] = set()
 
     @abstractmethod
     def _write(self, changes: TableRows, removed: set[int]) -> None:
-        """Make it last, all or nothing. When it raises, nothing is lost and the next commit tries again."""
+        """Make the changes durable, all or nothing.
+
+        Raises DiskFullError: nothing is lost, and the next commit tries again. Raises DiskFailedError.
+        """
 
     def commit(self) -> None:
-        """Everything written so far survives a crash from now on."""
+        """Make everything written so far durable. Raises DiskFullError or DiskFailedError."""
         if self._removed or self._changes != TableRows():
             self._write(self._changes, self._removed)
             self._changes, self._removed = TableRows(), set()
 
     @property
     def uncommitted(self) -> int:
-        """Rows that wait for the next commit; all of a subscriber's positions count as one."""
+        """How many rows wait for the next commit; all positions of a subscriber count as one."""
         changes = self._changes
         positions = len(changes.released) + len(changes.tokens)
         others = len(changes.subscriptions) + len(changes.topics) + len(changes.counters) + len(changes.hosts)
         return positions + others + len(changes.latest_delivered) + len(changes.pfs) + len(self._removed)
 
     def close(self) -> None:  # noqa: B027  (most kinds have nothing to close)
-        """Give up what is not committed."""
+        """Close the tables. What is not committed is lost."""
 
     def subscriptions(self) -> list[SubscriptionRow]:
-        """All of them, in the order of their numbers."""
+        """Returns all subscriptions, in the order of their numbers."""
         return [self._contents.subscriptions[number] for number in sorted(self._contents.subscriptions)]
 
     def subscription(self, name: str) -> SubscriptionRow | None:
-        """The one of this name."""
+        """Returns the subscription of this name, or None."""
         return self._by_name.get(name)
 
     def new_subscriber(self) -> int:
-        """A number that no subscriber has had."""
+        """Returns a number that no subscriber has had."""
         number = self.bump(SUBSCRIBERS)
         assert number <= SUBSCRIBER_MAX
         return number
 
     def use_subscriber(self, number: int) -> None:
-        """A number that was given out elsewhere: none up to it is given out from now on."""
+        """The broker uses this number for a subscriber: no number up to it is given out from now on."""
         if number > self.counter(SUBSCRIBERS):
             self._contents.counters[SUBSCRIBERS] = self._changes.counters[SUBSCRIBERS] = number
 
     def put_subscription(self, row: SubscriptionRow) -> None:
-        """Add a subscription, or change the one of the same number. Names are unique and never change."""
+        """Add a subscription, or replace the one with the same number. Names are unique and never change."""
         assert row.history
         assert 0 < row.id <= self.counter(SUBSCRIBERS), "its number was given out before"
         known = self._by_name.get(row.name)
@@ -149,7 +159,7 @@ class Tables(ABC):
         self._by_name[row.name] = row
 
     def remove_subscription(self, subscriber: int) -> None:
-        """Forget a subscription with all its positions."""
+        """Remove a subscription with all its positions."""
         row = self._contents.subscriptions.get(subscriber)
         if row is None:
             return
@@ -159,68 +169,68 @@ class Tables(ABC):
         self._removed.add(subscriber)
 
     def release(self, subscriber: int, positions: Mapping[str, Tick]) -> None:
-        """The subscriber has acknowledged up to these ticks; never goes back."""
+        """The subscriber has acknowledged up to these ticks; a lower tick than before is ignored."""
         self._advance(self._contents.released, self._changes.released, subscriber, positions)
 
     def released(self, subscriber: int) -> CheckpointToken:
-        """What the subscriber has acknowledged."""
+        """Returns the ticks that the subscriber has acknowledged."""
         return CheckpointToken(self._contents.released.get(subscriber))
 
     def keep_token(self, subscriber: int, positions: Mapping[str, Tick]) -> None:
-        """The subscriber has committed up to these ticks, and its token is kept here; never goes back."""
+        """Keep these ticks as the subscriber's token; a lower tick than before is ignored."""
         self._advance(self._contents.tokens, self._changes.tokens, subscriber, positions)
 
     def token(self, subscriber: int) -> CheckpointToken:
-        """The token kept for the subscriber; empty when there is none."""
+        """Returns the token that is kept for the subscriber; an empty one if there is none."""
         return CheckpointToken(self._contents.tokens.get(subscriber))
 
     def deliver(self, pubend: str, tick: Tick) -> None:
-        """Up to `tick` the PFS and all who are not catching up have got everything; never goes back."""
+        """latest_delivered of the pubend is `tick`; a lower tick than before is ignored."""
         if tick > self._contents.latest_delivered.get(pubend, TICK_MIN):
             self._contents.latest_delivered[pubend] = self._changes.latest_delivered[pubend] = tick
 
     def latest_delivered(self) -> CheckpointToken:
-        """Of every pubend."""
+        """Returns latest_delivered of every pubend."""
         return CheckpointToken(self._contents.latest_delivered)
 
     def mark_pfs(self, pubend: str, mark: PfsMark) -> None:
-        """What the PFS holds of a pubend."""
+        """Keep what the PFS holds of a pubend."""
         self._contents.pfs[pubend] = self._changes.pfs[pubend] = mark
 
     def pfs(self, pubend: str) -> PfsMark | None:
-        """The last mark of a pubend."""
+        """Returns the last mark of a pubend, or None."""
         return self._contents.pfs.get(pubend)
 
     def put_topic(self, row: TopicRow) -> None:
-        """Add a topic, or change the one of the same name."""
+        """Add a topic, or replace the one with the same name."""
         self._contents.topics[row.topic] = self._changes.topics[row.topic] = row
 
     def topics(self) -> list[TopicRow]:
-        """All of them, in the order of their names."""
+        """Returns all topics, in the order of their names."""
         return [self._contents.topics[name] for name in sorted(self._contents.topics)]
 
     def put_hosts(self, pubend: str, hosts: Mapping[str, int]) -> None:
-        """The brokers that may have subscribers of a pubend hosted here -> the oldest row that counts."""
+        """Keep the brokers that may have subscribers of a pubend, each with the oldest row that counts."""
         self._contents.hosts[pubend] = self._changes.hosts[pubend] = dict(hosts)
 
     def hosts(self) -> dict[str, dict[str, int]]:
-        """Of every pubend of which it was said."""
+        """Returns pubend -> what `put_hosts` kept for it."""
         return dict(self._contents.hosts)
 
     def bump(self, counter: str) -> int:
-        """Count one up, from 0 when it is new: versions of filters, incarnations. Commit before using it."""
+        """Count one up, from 0 if the counter is new. Returns the value; commit before using it."""
         value = self.counter(counter) + 1
         self._contents.counters[counter] = self._changes.counters[counter] = value
         return value
 
     def counter(self, name: str) -> int:
-        """Where a counter stands."""
+        """Returns the value of a counter; 0 if it is new."""
         return self._contents.counters.get(name, 0)
 
     def _advance(
         self, rows: Positions, changes: Positions, subscriber: int, positions: Mapping[str, Tick]
     ) -> None:
-        """A late word about a subscriber that is gone is ignored."""
+        """Raise positions of a subscriber; those of a subscriber that was removed are ignored."""
         if subscriber not in self._contents.subscriptions:
             return
         held = rows.setdefault(subscriber, {})

@@ -16,11 +16,11 @@ from tidemark.matching.selectors.evaluate import evaluate
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.selectors.tree import And, Between, Compare, FieldRef, Like, Literal
 from tidemark.message.batches.batch import BatchBuilder, Shape
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.schema import Schema
 
 SCHEMA = Schema.parse("[symbol: string, price: double, account: string, qty: int, payload: string]")
-READER = TopicReader(SCHEMA, {SCHEMA.fingerprint: SCHEMA})
+READER = EventReader(SCHEMA, {SCHEMA.fingerprint: SCHEMA})
 
 SYMBOLS = tuple(f"S{number:04}" for number in range(1_000))
 PRICE_MAX = 1_000.0

@@ -11,7 +11,7 @@ from tidemark.lab.bench.messages.samples import Sample, at, samples
 from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.batches.columns import Column, Spans
-from tidemark.message.batches.reader import TopicReader
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.schema import Schema
 
 FIXED_WIDTH_VALUES_A_SECOND = 20e6
@@ -45,7 +45,7 @@ def _extraction(sample: Sample, values: list[Any]) -> Callable[[], list[Column]]
     for value in values:
         builder.add(Shape("bench", schema.fingerprint), schema.encode(value))
     data = bytes(builder.build().data)
-    reader = TopicReader(schema, {schema.fingerprint: schema})
+    reader = EventReader(schema, {schema.fingerprint: schema})
 
     def extract() -> list[Column]:
         columns = reader.columns(EventBatch.parse(data))

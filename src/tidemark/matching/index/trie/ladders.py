@@ -26,6 +26,7 @@ class Ladders:
         self.of_node = Postings()
         #: ladder -> boxes by threshold
         self.rungs = SortedPostings(*HEAD)
+        #: ladder -> its column. Descent reads it, and must not keep it: it is replaced when it grows.
         self.column: Index = np.zeros(16, np.int64)
         #: all ones for a ladder that goes down
         self._flip: Words = np.zeros(16, np.uint64)

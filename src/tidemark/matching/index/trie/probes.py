@@ -19,6 +19,7 @@ class Probes:
     def __init__(self) -> None:
         #: node -> its probes
         self.of_node = Postings()
+        #: probe -> its column. Descent reads it, and must not keep it: it is replaced when it grows.
         self.column: Index = np.zeros(16, np.int64)
         #: cell = ((key >> before) + moved) >> after, which is Grid.cell
         self._before: Words = np.zeros(16, np.uint64)

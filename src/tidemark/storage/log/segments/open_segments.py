@@ -1,7 +1,7 @@
-"""The segments of a volume: which are alive, and open files to read them.
+"""The segments of a volume: how many live records each has, and open files to read them.
 
-A segment dies when its last live record is chopped. A dead one is removed, unless it was found damaged since
-the volume was opened: then its file is renamed and left to the administrator.
+A segment is dead when its last record is chopped. A dead segment is removed, unless damage was found in it
+since the volume was opened: then its file is renamed, and kept for the administrator.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ FILES_OPEN_MAX = 64
 
 
 class Segments:
-    """Counts of live records, and the files opened last."""
+    """Counts of live records, and the files that were used last. Shared by the volume and its writer."""
 
     def __init__(self, disk: Disk, identity: int) -> None:
         self._disk = disk
         self._identity = identity
-        #: records in each segment that are not chopped; the catalogue's do not count
+        #: Segment -> how many of its records are not chopped, without those of the catalogue. Recovery fills
+        #: it, the writer adds segments, the volume counts.
         self.live: dict[int, int] = {}
-        #: segments with bytes that cannot be read
+        #: segments with bytes that cannot be read; recovery and the volume add to it
         self.damaged: set[int] = set()
+        #: the files used last, at most FILES_OPEN_MAX
         self._files: OrderedDict[int, File] = OrderedDict()
 
     def file(self, number: int) -> File:
-        """The segment's file, open."""
+        """Returns the segment's file, opened for reading. It stays open until others are used more."""
         file = self._files.pop(number, None) or self._disk.open(segment_name(number))
         self._files[number] = file
         if len(self._files) > FILES_OPEN_MAX:
@@ -39,21 +41,21 @@ class Segments:
         return file
 
     def seed(self, number: int) -> int:
-        """What the checks of the segment's records start from."""
+        """Returns the value from which the checks of the segment's records start."""
         return seed_of(self._identity, number)
 
     def let_go(self, numbers: Words) -> None:
-        """One record less for each time a segment is listed."""
+        """Count one live record less for each time that a segment is listed."""
         for number, count in zip(*np.unique(numbers, return_counts=True), strict=True):
             self.live[int(number)] -= int(count)
             assert self.live[int(number)] >= 0
 
     def dead(self, tail: int) -> list[int]:
-        """Segments that hold nothing any more; never the tail."""
+        """Returns the segments without live records, never the last one, `tail`."""
         return [number for number, count in self.live.items() if count == 0 and number != tail]
 
     def retire(self, number: int) -> None:
-        """Remove a dead segment's file, or put it in quarantine."""
+        """Remove the file of a dead segment, or rename it if it is damaged. Raises DiskFailedError."""
         self.close(number)
         if number in self.damaged:
             self._disk.rename(segment_name(number), quarantine_name(number))

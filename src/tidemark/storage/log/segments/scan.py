@@ -1,7 +1,7 @@
-"""Reading a segment record by record, when there is no footer to trust.
+"""Reading a segment record by record, when it has no footer that can be trusted.
 
-Finds every whole record, and says of the bytes between them what is known. Bytes that are no record are
-skipped to the next place where one starts, so damage costs what it hit and nothing after it.
+The scan finds every whole record, and reports the bytes between them. From bytes that are no record it goes
+on at the next place where a record starts, so damage costs what it hit and nothing after it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ _STREAMS_MAX = 1 << 24
 
 
 class Region(NamedTuple):
-    """Bytes `offset` to `end` that are not a whole record; `header` if it is one with a rotten payload."""
+    """Bytes from `offset` to `end` that are not a whole record."""
 
     offset: int
     end: int
+    #: the header, if only the payload is rotten
     header: Header | None
-    #: it had been synced: a later record says so. Otherwise a crash may have made it.
+    #: The bytes had been synced, as a later record says. Otherwise they may come from a crash.
     synced: bool
 
 
 class Scanned(NamedTuple):
-    """What is in a segment. `homes` of the rows are streams; the footer is not among the rows."""
+    """The records of a segment. `homes` of the rows are streams; the footer is not among the rows."""
 
     rows: RecordRows
     regions: list[Region]
@@ -49,7 +50,7 @@ class Scanned(NamedTuple):
 
 
 def scan(data: bytes, first: int, seed: int) -> Scanned:
-    """Every whole record from `first` on."""
+    """Returns every whole record of `data`, the bytes of a segment, from the offset `first` on."""
     reader = _Scanner(memoryview(data), seed)
     at = first
     reader.end = first
@@ -74,11 +75,11 @@ class _Scanner:
         self.end = 0
         self.epoch = 0
         self.synced = 0
-        #: last index of each stream: a record that does not go beyond it is a stale one
+        #: stream -> index of its last record; a record whose index is not greater is stale
         self._last: dict[int, int] = {}
 
     def step(self, at: int) -> int:
-        """Take what is at `at`; where to go on."""
+        """Take the record or the damage at `at`. Returns where to go on."""
         header = header_at(self.data, at, at, self.seed)
         if header is None or not self._follows(header):
             stop = self._next_header(at + ALIGNMENT)
@@ -89,7 +90,8 @@ class _Scanner:
             self.regions.append(Region(at, stop, header, False))
             return stop
         if header.stream == FOOTER_STREAM:
-            # What follows it is the trailer; the footer itself says nothing that the records do not.
+            # After the footer comes only the trailer, and the footer has nothing that the records do not
+            # have.
             return len(self.data)
         self._take(header, at)
         self.end = stop
@@ -105,7 +107,7 @@ class _Scanner:
         self.synced = max(self.synced, header.synced)
 
     def _next_header(self, start: int) -> int:
-        """The next place where a header's check holds, or the end of the data."""
+        """Returns the next place where a header passes its check, or the end of the data."""
         for at in _candidates(self.data, start).tolist():
             header = header_at(self.data, at, at, self.seed)
             if header is not None and self._follows(header):
@@ -114,7 +116,7 @@ class _Scanner:
 
 
 def _candidates(data: memoryview, start: int) -> Ints:
-    """Offsets from `start` on where a header's numbers would make sense; few in random bytes or zeros."""
+    """Returns the offsets from `start` on where the bytes could be a header; few in random bytes or zeros."""
     size = len(data)
     count = (size - start - HEADER_BYTES) // ALIGNMENT + 1
     if count <= 0:

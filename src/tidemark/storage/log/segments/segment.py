@@ -1,11 +1,15 @@
-"""A segment file: a header, records, and once it is full a footer that says where they are.
+"""A segment file: a header, records, and once it is sealed a footer with the places of the records.
 
     segment := "TMSEGMNT" | version u32 | check u32 | identity u64 | number u64 | records | [footer | trailer]
     footer  := a record of the stream FOOTER_STREAM: the rows of all others
     trailer := "TMSEGEND" | offset of the footer u32 | check u32
 
-The first record of a segment is the catalogue of all streams (catalogue.py), twice. A segment is sealed, and
-synced, before the next one is made; so only the last one can have a torn tail.
+The first record of a segment is the catalogue of all streams (catalogue.py), written twice. A segment is
+sealed and synced before the next one is created, so only the last one can have a torn tail.
+
+What a crash may lose: of the last segment, what was written since its last sync; any prefix of it may
+survive. That is safe because the volume's owner is told that records are durable only after the sync. A
+sealed segment loses nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from tidemark.storage.log.segments.scan import Region, scan
 
 VERSION = 1
 SEGMENT_BYTES = 64 << 20
-#: Segments are read in pieces of this size where a whole one cannot be read.
+#: A segment that cannot be read as a whole is read in pieces of this size.
 _SECTOR_BYTES = 4_096
 
 _HEADER = Struct("<8sIIQQ")
@@ -37,29 +41,29 @@ SEGMENT_HEADER_BYTES = _HEADER.size
 
 
 def segment_name(number: int) -> str:
-    """The file of a segment."""
+    """Returns the file name of a segment."""
     return f"{number:010d}.segment"
 
 
 def quarantine_name(number: int) -> str:
-    """The file of a segment that nobody reads any more, kept because it is damaged."""
+    """Returns the file name of a dead segment that is kept because it is damaged."""
     return f"{number:010d}.damaged"
 
 
 def parse_name(name: str) -> tuple[int, bool] | None:
-    """A segment's number, and whether it is in quarantine; None when the name is not a segment's."""
+    """Returns a segment's number, and whether it is in quarantine; None if the name is not a segment's."""
     found = _NAME.fullmatch(name)
     return (int(found[1]), found[2] == "damaged") if found else None
 
 
 def encode_segment_header(identity: int, number: int) -> bytes:
-    """The first bytes of a segment."""
+    """Returns the first bytes of a segment."""
     check = crc32c(_HEADED.pack(_MAGIC, VERSION, identity, number))
     return _HEADER.pack(_MAGIC, VERSION, check, identity, number)
 
 
 def encode_trailer(footer: int, seed: int) -> bytes:
-    """The last bytes of a sealed segment."""
+    """Returns the last bytes of a sealed segment, whose footer is at the offset `footer`."""
     return _TRAILER.pack(_END_MAGIC, footer, crc32c(_END_MAGIC + footer.to_bytes(4, "little"), seed))
 
 
@@ -73,7 +77,7 @@ class SegmentContents:
     #: where the last whole record ends
     end: int
     size: int
-    #: not sealed, and nothing but a torn tail can be behind `end`
+    #: whether it is not sealed, and only a torn tail can be behind `end`
     growing: bool
     #: the greatest epoch of its records, 0 if there are none
     epoch: int
@@ -82,7 +86,11 @@ class SegmentContents:
 
 
 def read_contents(file: File, identity: int, number: int, *, last: bool) -> SegmentContents:
-    """The rows of a segment: from its footer, or else from its records. `last`: it may have a torn tail."""
+    """Returns what is in a segment, from its footer or else from its records.
+
+    `last`: it is the last segment, which may have a torn tail. Raises UnknownFormatError if the file belongs
+    to another volume, or another version wrote it.
+    """
     headed = _check_header(file, identity, number)
     seed, size = seed_of(identity, number), file.size()
     sealed = _from_footer(file, number, size, seed)
@@ -90,7 +98,7 @@ def read_contents(file: File, identity: int, number: int, *, last: bool) -> Segm
         return sealed
     data, readable = read_all(file)
     scanned = scan(data, SEGMENT_HEADER_BYTES, seed)
-    # A crash tears what was being written. It neither makes bytes unreadable nor harms the first records.
+    # A crash tears what was being written. It makes no bytes unreadable and does not harm the first records.
     growing = last and readable and scanned.rows.size > 0
     damage = [region for region in scanned.regions if not growing or region.offset < scanned.end]
     if not headed:
@@ -99,7 +107,7 @@ def read_contents(file: File, identity: int, number: int, *, last: bool) -> Segm
 
 
 def _check_header(file: File, identity: int, number: int) -> bool:
-    """Whether the header holds; UnknownFormatError when it does and says that the file is not ours."""
+    """Returns whether the header passes its check. Raises UnknownFormatError if it is of another volume."""
     data = _sector(file, 0, _HEADER.size)
     if len(data) < _HEADER.size:
         return False
@@ -118,14 +126,14 @@ def _check_header(file: File, identity: int, number: int) -> bool:
 
 
 def newborn(file: File, identity: int, number: int) -> bool:
-    """Whether a crash came before the header was synced: the file is a part of it, or it and no record."""
+    """Returns whether a crash came before the first sync: the file has a part of the header, or no record."""
     header = encode_segment_header(identity, number)
     data, readable = read_all(file)
     return readable and (data.startswith(header) or header.startswith(data.rstrip(b"\0")))
 
 
 def read_all(file: File) -> tuple[bytes, bool]:
-    """All bytes of a file, zeros where they cannot be read; whether all can."""
+    """Returns all bytes of a file, zeros where they cannot be read, and whether all could be read."""
     size = file.size()
     try:
         return file.pread(0, size), True
@@ -142,7 +150,7 @@ def _sector(file: File, at: int, length: int) -> bytes:
 
 
 def _from_footer(file: File, number: int, size: int, seed: int) -> SegmentContents | None:
-    """What a sealed segment's footer tells; None when there is none, or none that can be trusted."""
+    """Returns what the footer of a sealed segment says; None if there is no footer that can be trusted."""
     trailer = size - _TRAILER.size
     if trailer < SEGMENT_HEADER_BYTES:
         return None
@@ -164,7 +172,7 @@ def _from_footer(file: File, number: int, size: int, seed: int) -> SegmentConten
 
 
 def read_record(file: File, offset: int, length: int, seed: int) -> memoryview | None:
-    """The payload of one record of this length; None when it is damaged."""
+    """Returns the payload of one record of this length; None if the record is damaged."""
     try:
         data = memoryview(file.pread(offset, HEADER_BYTES + length))
     except DamagedError:

@@ -1,4 +1,4 @@
-"""The tail: the one segment that is being written."""
+"""The tail: the last segment of a volume, which is being written."""
 
 from __future__ import annotations
 
@@ -36,21 +36,24 @@ class TailSegment:
     ) -> None:
         self.file = file
         self.number = number
+        #: bytes in the file, and below which offset they are on the platter
         self.size = size
-        #: bytes below this offset are on the platter
         self.synced = size
-        #: nothing was written but the first records
+        #: whether nothing was written but the first records
         self.fresh = False
         self._epoch = epoch
         self._seed = seed_of(identity, number)
-        #: for the footer; `homes` are streams
+        #: the places of all records, for the footer; `homes` are streams
         self._table = RowTable(rows)
 
     @classmethod
     def create(
         cls, disk: Disk, identity: int, number: int, epoch: int, first: Sequence[Pending]
     ) -> TailSegment:
-        """A new segment with its first records, on the platter, name and all."""
+        """Create a segment with its first records; all of it, the name too, is on the platter on return.
+
+        Raises DiskFullError, with no segment left, or DiskFailedError.
+        """
         name = segment_name(number)
         file = disk.create(name)
         tail = cls(file, identity, number, SEGMENT_HEADER_BYTES, NO_ROWS, epoch)
@@ -67,13 +70,13 @@ class TailSegment:
         return tail
 
     def write(self, records: Sequence[Pending]) -> list[int]:
-        """Append the records; their offsets."""
+        """Append the records, all or none. Returns their offsets. Raises DiskFullError or DiskFailedError."""
         offsets = self._write([], records)
         self.fresh = False
         return offsets
 
     def sync(self) -> None:
-        """Return when all that was written is on the platter."""
+        """Return when all that was written is on the platter. Raises DiskFailedError."""
         if self.synced < self.size:
             self.file.sync()
             self.synced = self.size
@@ -88,7 +91,8 @@ class TailSegment:
 
     def _write(self, before: list[Buffer], records: Sequence[Pending]) -> list[int]:
         pieces, offsets = self._encode(records)
-        # Half a record is none; of several, the first must not be the one that is missing.
+        # A part of one record is worth nothing, so its bytes may get to the platter in any order. Of several
+        # records, a later one must not survive without an earlier one.
         self.file.append(before + pieces, as_one=not before and len(records) == 1)
         for record, offset in zip(records, offsets, strict=True):
             self._table.add(record.index, record.mark, record.stream, offset, record.length)
@@ -96,7 +100,7 @@ class TailSegment:
         return offsets
 
     def _encode(self, records: Sequence[Pending]) -> tuple[list[Buffer], list[int]]:
-        """The bytes of the records, and the offset where each starts."""
+        """Returns the bytes of the records, and the offset where each starts."""
         pieces: list[Buffer] = []
         offsets: list[int] = []
         at = self.size

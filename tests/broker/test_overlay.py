@@ -1,0 +1,253 @@
+"""The overlay of one broker: who is introduced, whom it follows when, and whose interest it keeps."""
+
+from __future__ import annotations
+
+from tests.broker.parts import registry
+from tidemark.broker.config import BrokerConfig
+from tidemark.broker.effects import Effect, SendPeer
+from tidemark.broker.overlay.layout import MAIN_TREE, Layout
+from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.overlay.routing import Routing
+from tidemark.broker.streams.interest import Interests
+from tidemark.broker.streams.stream import Stream
+from tidemark.broker.turn import Turn
+from tidemark.message.topic_selector import TopicSelector
+from tidemark.ticks import Thresholds
+from tidemark.wire.frames import Hello, Interest, Knowledge, Links, Unfollow
+
+SECOND = 1_000_000
+#: `b` is below `a`, which hosts the pubend, and above `c`.
+LINE = Layout.of_tree({"a": None, "b": "a", "c": "b"}, {"p": "a"})
+#: `b` is linked to both brokers of the cell above it, either of which has the pubend.
+CELL = Layout(
+    {"x": ("h", "u1", "u2"), "y": ("b",)},
+    frozenset({("b", "u1"), ("b", "u2")}),
+    {"p": "h"},
+    {MAIN_TREE: frozenset({("x", "y")})},
+)
+#: Of the two, the one that `b` would rather follow, and the other.
+BEST, OTHER = Routing(CELL, "b").ways("p", {"b": frozenset({"u1", "u2"})})
+
+
+class At:
+    """The overlay of the broker `b`, which listens to its own routes."""
+
+    def __init__(self, layout: Layout = LINE, me: str = "b", incarnation: int = 1) -> None:
+        self.turn = Turn()
+        self.streams: dict[str, Stream] = {}
+        self.interests = Interests(incarnation, registry(), self.turn, {})
+        for pubend in layout.pubends:
+            self.open(pubend)
+        config = BrokerConfig(me, incarnation, layout, return_delay=2 * SECOND, linger=10 * SECOND)
+        self.overlay = Overlay(config, self.streams, self.interests, self.turn)
+        self.reattached: list[str] = []
+        self.overlay.listeners.append(self)
+
+    def open(self, pubend: str) -> None:
+        self.streams[pubend] = Stream(
+            pubend, self.interests, self.turn, 1 << 20, Thresholds(), is_hosted=False
+        )
+
+    def attached(self, pubend: str) -> None:
+        self.reattached.append(pubend)
+
+    def take(self) -> list[Effect]:
+        return self.turn.out.take()
+
+    def greet(self, *peers: str) -> list[Effect]:
+        """The links to these neighbours come up, and they introduce themselves."""
+        for peer in peers:
+            self.overlay.link_up(peer)
+            assert self.overlay.hello(peer, Hello(peer, 1))
+        self.overlay.settle()
+        return self.take()
+
+    def settle(self) -> list[Effect]:
+        self.overlay.settle()
+        return self.take()
+
+
+# Introductions.
+
+
+def test_a_neighbour_is_greeted_and_present_once_it_has_introduced_itself() -> None:
+    at = At()
+    at.overlay.link_up("c")
+    assert at.take() == [SendPeer("c", Hello("b", 1))]
+    assert not at.overlay.is_present("c")
+    assert at.overlay.hello("c", Hello("c", 1))
+    assert at.overlay.present() == ["c"]
+    at.overlay.link_down("c")
+    assert at.overlay.present() == []
+
+
+def test_a_former_life_of_a_neighbour_is_ignored() -> None:
+    at = At()
+    assert at.overlay.hello("c", Hello("c", 5))
+    at.overlay.link_down("c")
+    assert not at.overlay.hello("c", Hello("c", 4))
+    assert at.overlay.present() == []
+    assert at.turn.counters["former_lives"] == 1
+    assert at.overlay.hello("c", Hello("c", 5))
+
+
+def test_a_stranger_is_greeted_once_the_layout_has_it() -> None:
+    at = At()
+    at.overlay.link_up("d")
+    assert not at.overlay.hello("d", Hello("d", 3))
+    assert at.take() == []
+    assert not at.overlay.is_member("d")
+    layout = Layout.of_tree({"a": None, "b": "a", "c": "b", "d": "b"}, {"p": "a"})
+    assert at.overlay.change(layout) == ["d"]
+    assert at.take() == [SendPeer("d", Hello("b", 1))]
+    assert at.overlay.is_member("d")
+    assert at.overlay.present() == ["d"]
+
+
+def test_cellmates_are_told_which_links_are_up() -> None:
+    at = At(CELL, me="u1")
+    at.greet("u2")
+    at.overlay.link_up("b")
+    at.take()
+    at.overlay.hello("b", Hello("b", 1))
+    assert at.take() == [SendPeer("u2", Links("u1", 2, ("b", "u2")))]
+    at.overlay.link_down("b")
+    assert at.take() == [SendPeer("u2", Links("u1", 3, ("u2",)))]
+
+
+# Routes.
+
+
+def test_the_stream_is_followed_as_soon_as_there_is_a_way() -> None:
+    at = At()
+    at.interests.want_here(TopicSelector("t", "n > 1"))
+    effects = at.greet("a")
+    version = at.interests.said_version("p")
+    wanted = (TopicSelector("t", "n > 1"),)
+    assert effects == [SendPeer("a", Hello("b", 1)), SendPeer("a", Interest("p", version, wanted))]
+    assert (at.streams["p"].upstream, at.streams["p"].attached) == ("a", version)
+    assert at.reattached == ["p"]
+    assert at.settle() == []
+
+
+def test_a_route_that_fails_is_left_at_once_for_the_next_best() -> None:
+    at = At(CELL)
+    at.greet(BEST, OTHER)
+    assert at.streams["p"].upstream == BEST
+    at.overlay.link_down(BEST)
+    (followed,) = at.settle()
+    assert followed == SendPeer(OTHER, Interest("p", at.interests.said_version("p"), ()))
+    assert at.turn.counters["reroutes"] == 1
+    at.overlay.link_down(OTHER)
+    assert at.settle() == []
+    assert at.streams["p"].upstream is None
+
+
+def test_a_better_route_is_taken_only_after_a_delay_and_the_other_left() -> None:
+    at = At(CELL)
+    at.greet(OTHER)
+    at.greet(BEST)
+    assert at.streams["p"].upstream == OTHER
+    due = at.overlay.next_wake()
+    assert due is not None
+    assert SECOND <= due <= 2 * SECOND
+    at.turn.now = due - 1
+    assert at.settle() == []
+    at.turn.now = due
+    version = at.interests.said_version("p")
+    left, followed = at.settle()
+    assert left == SendPeer(OTHER, Unfollow("p", version))
+    assert followed == SendPeer(BEST, Interest("p", version + 1, ()))
+    assert at.overlay.next_wake() is None
+    assert at.turn.counters["returns"] == 1
+
+
+def test_a_better_route_that_fails_meanwhile_is_not_taken() -> None:
+    at = At(CELL)
+    at.greet(OTHER)
+    at.greet(BEST)
+    at.overlay.link_down(BEST)
+    assert at.settle() == []
+    assert at.overlay.next_wake() is None
+
+
+def test_a_neighbour_that_follows_this_broker_is_followed_only_if_there_is_no_other() -> None:
+    at = At(CELL)
+    at.greet(BEST, OTHER)
+    at.overlay.followed(BEST, Interest("p", 1, ()))
+    at.take()
+    at.settle()
+    assert at.streams["p"].upstream == OTHER
+
+
+def test_interest_is_told_again_only_where_it_has_changed() -> None:
+    at = At()
+    at.greet("a")
+    at.overlay.say_interest()
+    assert at.take() == []
+    at.interests.want_here(TopicSelector("t", "n > 1"))
+    at.overlay.say_interest()
+    version = at.interests.said_version("p")
+    assert at.take() == [SendPeer("a", Interest("p", version, (TopicSelector("t", "n > 1"),)))]
+
+
+# Followers.
+
+
+def test_a_follower_is_told_where_the_stream_stands_and_its_interest_is_noted() -> None:
+    at = At()
+    at.greet("c")
+    at.streams["p"].position = 30
+    at.overlay.followed("c", Interest("p", 4, ()))
+    (told,) = at.take()
+    assert isinstance(told, SendPeer)
+    assert isinstance(told.frame, Knowledge)
+    assert (told.peer, told.frame.base, told.frame.upto) == ("c", 30, 30)
+    assert at.interests.heard_version("p", "c") == 4
+    assert at.interests.is_unsaid
+
+
+def test_the_interest_of_a_neighbour_whose_link_is_gone_is_kept_for_a_while() -> None:
+    at = At()
+    at.greet("c")
+    at.overlay.followed("c", Interest("p", 4, ()))
+    at.overlay.link_down("c")
+    assert "c" not in at.streams["p"].followers
+    at.turn.now = 10 * SECOND - 1
+    at.overlay.wake()
+    assert at.interests.heard_version("p", "c") == 4
+    at.turn.now = 10 * SECOND
+    at.overlay.wake()
+    assert at.interests.heard_version("p", "c") == 0
+
+
+def test_an_unfollow_that_is_older_than_the_interest_is_ignored() -> None:
+    at = At()
+    at.greet("c")
+    at.overlay.followed("c", Interest("p", 4, ()))
+    at.overlay.unfollowed("c", Unfollow("p", 3))
+    assert "c" in at.streams["p"].followers
+    at.overlay.unfollowed("c", Unfollow("p", 4))
+    assert "c" not in at.streams["p"].followers
+    assert at.interests.heard_version("p", "c") == 0
+
+
+def test_interest_in_a_pubend_that_is_not_in_the_layout_yet_waits_for_it() -> None:
+    at = At()
+    at.greet("c")
+    at.overlay.followed("c", Interest("q", 4, ()))
+    assert at.take() == []
+    at.open("q")
+    at.overlay.change(Layout.of_tree({"a": None, "b": "a", "c": "b"}, {"p": "a", "q": "a"}))
+    assert at.interests.heard_version("q", "c") == 4
+    assert "c" in at.streams["q"].followers
+
+
+def test_a_broker_that_is_no_neighbour_any_more_is_forgotten_with_all_it_wanted() -> None:
+    at = At()
+    at.greet("c")
+    at.overlay.followed("c", Interest("p", 4, ()))
+    at.overlay.change(Layout.of_tree({"a": None, "b": "a"}, {"p": "a"}))
+    assert at.overlay.present() == []
+    assert at.interests.heard_version("p", "c") == 0
+    assert at.overlay.hello("c", Hello("c", 1)) is False

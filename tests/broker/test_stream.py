@@ -1,0 +1,218 @@
+"""A stream by itself: what it passes on, to whom, what it answers, and what it asks for."""
+
+from __future__ import annotations
+
+from tests.broker.desk import batch
+from tests.broker.parts import GCT_US, AtStream, ticks_of
+from tidemark.broker.effects import Effect, LogRead, ReadLog, SendPeer
+from tidemark.broker.streams.interest import HERE, STARTED_ONLY
+from tidemark.broker.streams.stream import ANNOUNCED_US
+from tidemark.message.topic_selector import TopicSelector
+from tidemark.wire.frames import AckExpected, Interest, Knowledge, Nack
+
+ALL = Interest("p", 7, None)
+
+
+def sent(effects: list[Effect]) -> list[tuple[str, int, int, bool, int, list[int]]]:
+    """Knowledge that was sent: to whom, base, upto, first, tag, ticks of events. There is nothing else."""
+    found = []
+    for effect in effects:
+        assert isinstance(effect, SendPeer)
+        assert isinstance(effect.frame, Knowledge)
+        frame = effect.frame
+        found.append((effect.peer, frame.base, frame.upto, frame.first, frame.version, ticks_of(frame.batch)))
+    return found
+
+
+def relay() -> tuple[AtStream, int]:
+    """A stream that comes from "up" and goes to "down", which wants everything; the version told upstream."""
+    at = AtStream()
+    at.followed("down", ALL)
+    return at, at.attach()
+
+
+# First-time knowledge.
+
+
+def test_a_new_follower_is_told_how_far_the_stream_reaches_and_only_once() -> None:
+    at = AtStream(is_hosted=True)
+    at.stream.position = 30
+    assert sent(at.followed("down", ALL)) == [("down", 30, 30, True, STARTED_ONLY, [])]
+    assert at.followed("down", Interest("p", 8, None)) == []
+
+
+def test_first_time_knowledge_goes_at_once_to_followers_and_subscribers_with_their_tags() -> None:
+    at = AtStream(is_hosted=True)
+    at.followed("down", ALL)
+    at.stream.first(10, 20, 0, 0, batch(15))
+    assert sent(at.take()) == [("down", 10, 20, True, 7, [15])]
+    here = at.interests.tags("p", None)[HERE]
+    assert at.listener.advances == [(here, 10, 20)]
+    assert at.stream.position == 20
+
+
+def test_first_time_knowledge_is_passed_on_although_there_is_a_hole_before_it() -> None:
+    at, version = relay()
+    at.stream.first(10, 20, 0, version, None)
+    at.take()
+    at.stream.first(25, 30, 0, version, batch(28))
+    assert sent(at.take()) == [("down", 25, 30, True, 7, [28])]
+
+
+def test_what_was_passed_on_already_is_not_passed_on_again() -> None:
+    at, version = relay()
+    at.stream.first(10, 20, 0, version, batch(15))
+    at.take()
+    at.stream.first(10, 20, 0, version, batch(15))
+    assert at.take() == []
+
+
+def test_a_follower_gets_only_the_events_that_it_wants() -> None:
+    at = AtStream(is_hosted=True)
+    at.followed("down", Interest("p", 7, (TopicSelector("t", "n > 100"),)))
+    at.stream.first(0, 20, 0, 0, batch(15, 16, 17, values=(5, 500, 6)))
+    assert sent(at.take()) == [("down", 0, 20, True, 7, [16])]
+    assert at.turn.counters["events_left_out"] == 2
+
+
+def test_an_event_past_its_validity_is_silence_to_a_follower() -> None:
+    at = AtStream(is_hosted=True)
+    at.followed("down", ALL)
+    at.turn.wall = 5_000
+    at.stream.first(0, 20, 0, 0, batch(15, validity_ms=1))
+    assert sent(at.take()) == [("down", 0, 20, True, 7, [])]
+    assert at.turn.counters["events_expired"] == 1
+
+
+def test_knowledge_tagged_lower_than_the_attached_version_tells_only_how_far_the_stream_reaches() -> None:
+    at, version = relay()
+    at.stream.first(10, 20, 0, version - 1, batch(15))
+    assert sent(at.take()) == [("down", 20, 20, True, STARTED_ONLY, [])]
+    assert at.listener.advances == [(STARTED_ONLY, 20, 20)]
+    assert at.turn.counters["knowledge_overtaken"] == 1
+
+
+def test_a_neighbour_that_is_followed_gets_nothing_back() -> None:
+    at = AtStream()
+    at.followed("up", ALL)
+    version = at.attach("up")
+    at.stream.first(10, 20, 0, version, batch(15))
+    assert at.take() == []
+
+
+# Nacks and answers.
+
+
+def test_a_nack_is_answered_from_the_window_without_asking_anyone() -> None:
+    at = AtStream(is_hosted=True)
+    at.followed("down", ALL)
+    at.stream.first(0, 20, 0, 0, batch(15))
+    at.take()
+    at.stream.nacked("down", [(10, 20)], version=7)
+    assert sent(at.take()) == [("down", 10, 20, False, 7, [15])]
+
+
+def test_nacks_of_many_leave_as_one_after_the_gap_curiosity_threshold() -> None:
+    at, version = relay()
+    at.followed("side", Interest("p", 9, None))
+    version = at.attach()
+    at.stream.first(40, 50, 0, version, None)
+    at.take()
+    at.stream.nacked("down", [(10, 40)], version=7)
+    at.stream.nacked("side", [(10, 40)], version=9)
+    at.stream.wake()
+    assert at.take() == []
+    at.turn.now = GCT_US
+    at.stream.wake()
+    assert at.take() == [SendPeer("up", Nack("p", ((10, 40),), version))]
+    assert at.turn.counters["ranges_consolidated"] == 1
+
+
+def test_an_answer_goes_only_to_those_that_asked() -> None:
+    at, version = relay()
+    at.followed("side", Interest("p", 9, None))
+    version = at.attach()
+    at.stream.nacked("side", [(10, 20)], version=9)
+    at.stream.answer(10, 20, 0, version, batch(15))
+    assert sent(at.take()) == [("side", 10, 20, False, 9, [15])]
+    assert at.listener.answers == []
+
+
+def test_an_answer_that_is_not_complete_for_what_upstream_was_told_is_ignored() -> None:
+    at, version = relay()
+    at.stream.nacked("down", [(10, 20)], version=7)
+    at.stream.answer(10, 20, 0, version - 1, None)
+    assert at.take() == []
+    assert at.turn.counters["answers_unsound"] == 1
+
+
+def test_a_nack_of_a_neighbour_that_does_not_follow_is_dropped() -> None:
+    at, _ = relay()
+    at.stream.nacked("stranger", [(10, 20)], version=1)
+    at.turn.now = 10 * GCT_US
+    at.stream.wake()
+    assert at.take() == []
+    assert at.turn.counters["nacks_dropped"] == 1
+
+
+def test_what_only_a_follower_that_has_left_asked_for_is_not_asked_for_any_more() -> None:
+    at, _ = relay()
+    at.stream.nacked("down", [(10, 20)], version=7)
+    at.stream.leave("down")
+    at.turn.now = 10 * GCT_US
+    at.stream.wake()
+    assert at.take() == []
+
+
+def test_at_the_pubends_own_broker_the_log_is_read_once_and_its_answer_passed_on_with_the_damage() -> None:
+    at = AtStream(is_hosted=True)
+    at.followed("down", ALL)
+    at.stream.nacked("down", [(10, 30)], version=7)
+    at.stream.nacked("down", [(10, 30)], version=7)
+    assert at.take() == [ReadLog("p", 10, 30)]
+    at.stream.read(LogRead("p", 10, 20, 30, 0, (batch(15),), ((16, 18),)))
+    effects = at.take()
+    assert effects[-1] == ReadLog("p", 20, 30)  # the log had read a part only
+    assert sent(effects[:-1]) == [("down", 10, 15, False, 7, [15]), ("down", 15, 20, False, 7, [])]
+    assert [each.frame.damaged for each in effects[:-1]] == [(), ((16, 18),)]  # type: ignore[union-attr]
+
+
+# L, announcements.
+
+
+def test_those_that_asked_for_what_is_lost_are_told_and_not_asked_for_any_more() -> None:
+    at, version = relay()
+    at.stream.nacked("down", [(10, 20)], version=7)
+    at.stream.lose(25)
+    assert at.take() == [SendPeer("down", Knowledge("p", 25, 25, 25, False, STARTED_ONLY))]
+    assert at.listener.losses == 1
+    at.turn.now = 10 * GCT_US
+    at.stream.wake()
+    assert at.take() == []
+    at.stream.lose(20)  # less than before: nothing
+    assert at.listener.losses == 1
+    assert version > 0
+
+
+def test_an_announcement_is_passed_on_and_not_repeated_too_soon() -> None:
+    at, _ = relay()
+    assert at.stream.ack_expected(99)
+    assert at.take() == [SendPeer("down", AckExpected("p", 99))]
+    assert at.listener.advances == [(STARTED_ONLY, 99, 99)]
+    at.turn.now = ANNOUNCED_US - 1
+    assert not at.stream.ack_expected(99)
+    assert at.take() == []
+    at.turn.now = ANNOUNCED_US
+    assert at.stream.ack_expected(99)
+
+
+def test_a_window_over_its_bound_lets_go_only_what_the_subscribers_here_have_consumed() -> None:
+    at = AtStream(is_hosted=True, window_bytes_max=1)
+    at.stream.first(0, 20, 0, 0, batch(15))
+    at.listener.consumed = 10
+    at.stream.shrink()
+    assert at.stream.window.floor < 10
+    at.listener.consumed = 20
+    at.stream.shrink()
+    assert at.stream.window.floor == 15
+    assert at.turn.counters["windows_shrunk"] == 1
