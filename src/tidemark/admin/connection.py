@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from tidemark.sync import Client
     from tidemark.wire.questions import Answered, Question
 
+#: Seconds after which a broker that does not let the client connect is given up.
 CONNECT_SECONDS = 3.0
+#: Seconds after which a question that the broker does not answer is given up.
 ANSWER_SECONDS = 10.0
 
 
