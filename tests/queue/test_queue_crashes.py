@@ -108,6 +108,7 @@ def test_a_subscribe_that_was_cut_short_goes_on_from_its_start(broker: Broker, t
 # The broker dies.
 
 
+@pytest.mark.slow
 def test_a_put_against_a_dead_broker_ends_in_time_and_is_completed_later(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     with broker.running():
@@ -142,6 +143,7 @@ def test_a_put_against_a_dead_broker_ends_in_time_and_is_completed_later(tmp_pat
 LIVES = 6
 
 
+@pytest.mark.slow
 def test_whoever_dies_at_whatever_step_each_message_comes_once_and_in_order(tmp_path: Path) -> None:
     chance = random.Random(20261116)
     broker = Broker(tmp_path)

@@ -39,6 +39,7 @@ FINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug: str) -> None:
     seed, profile = FINDS[bug], BUGS[bug].profile
@@ -55,6 +56,7 @@ def test_a_bug_is_gone_when_it_is_not_planted_any_more() -> None:
     assert Pubend._when_durable is before
 
 
+@pytest.mark.slow
 def test_a_hunt_says_how_many_seeds_it_took() -> None:
     hunted = hunt("unknown-released", 0, 10)
     assert hunted.seed is not None
@@ -68,7 +70,7 @@ def test_a_hunt_that_finds_nothing_says_so(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(capsys.readouterr().out)["planted"][0]["seed"] is None
 
 
-def test_a_table_of_catches_names_what_was_noticed_and_what_was_not() -> None:
+def test_a_table_of_hunts_names_what_was_noticed_and_what_was_not() -> None:
     hunts = [HuntResult("rewind", "swarm", 3, 2, "it went back"), HuntResult("no-dedup", "swarm", 500)]
     shown = render_hunts(hunts)
     assert "seed 2: it went back" in shown

@@ -25,6 +25,7 @@ def test_sim_runs_seeds_and_says_what_they_met_and_what_they_did_not() -> None:
     assert "NEVER MET in 2 worlds" in shown.output
 
 
+@pytest.mark.slow
 def test_sim_prints_one_object_for_scripts() -> None:
     shown = json.loads(
         sim("--from", "5", "--seeds", "1", "--profile", "calm", "--jobs", "1", "--json").output
@@ -74,6 +75,7 @@ def test_a_trace_of_a_planted_bug_ends_with_what_was_noticed() -> None:
     assert "which is not durable" in shown.output.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_one_planted_bug_can_be_looked_for() -> None:
     shown = sim("--planted", "unknown-released", "--from", "3", "--seeds", "5", "--jobs", "1")
     assert shown.exit_code == 0

@@ -50,6 +50,7 @@ def outcome(profile: str, seed: int) -> SeedOutcome:
     return run_seed(seed, profile=profile)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("profile", "seed"), [(profile, seed) for profile, seeds in SEEDS.items() for seed in seeds]
 )
@@ -57,6 +58,7 @@ def test_every_promise_is_kept(profile: str, seed: int) -> None:
     assert outcome(profile, seed).events > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("profile", "seed"), REGRESSIONS, ids=REGRESSIONS.get)
 def test_a_seed_that_once_failed_stays_mended(profile: str, seed: int) -> None:
     run_seed(seed, profile=profile)
@@ -73,6 +75,7 @@ def test_a_storm_is_noticed() -> None:
         engine.run(1)
 
 
+@pytest.mark.slow
 def test_these_worlds_meet_nearly_all_that_can_happen() -> None:
     report = SeedsReport("swarm", 0)
     for profile, seeds in SEEDS.items():
@@ -85,6 +88,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert run_seed(147) == run_seed(147)
 
 
+@pytest.mark.slow
 def test_a_run_does_not_depend_on_the_hash_seed() -> None:
     program = "from tidemark.sim.swarm.swarm import run_seed; print(run_seed(147).digest)"
     digests = {
@@ -100,6 +104,7 @@ def test_a_run_does_not_depend_on_the_hash_seed() -> None:
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_several_processes_tell_the_same_as_one() -> None:
     alone, together = list[SeedOutcome](), list[SeedOutcome]()
     run_many(41, 3, jobs=1, report=alone.append)

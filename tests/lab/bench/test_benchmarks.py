@@ -201,7 +201,7 @@ def test_narrower_ranges_keep_the_matches_about_the_same() -> None:
     assert 0.5 < count[0] / count[1] < 2
 
 
-def test_a_contender_is_right_after_selectors_come_and_go() -> None:
+def test_a_matcher_is_right_after_selectors_come_and_go() -> None:
     random = Random(1)
     contender = MeasuredMatcher.build(300, 1, 0.05)
     contender.add_and_remove(list(selectors(40, random, narrow=0.05)), random)

@@ -47,6 +47,7 @@ def _little_effort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     assert not list(tmp_path.iterdir()), "a bench removes its files"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
 def test_a_system_bench_says_what_it_found_and_every_subscriber_was_right(name: str) -> None:
     out = StringIO()
@@ -57,13 +58,14 @@ def test_a_system_bench_says_what_it_found_and_every_subscriber_was_right(name: 
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 def test_what_a_worker_finds_wrong_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The publisher says that it published more than it did: some subscriber must miss that."""
     answered = harness.WorkerProcess.answer
 
-    def more(worker: harness.WorkerProcess, seconds: float = 5.0) -> Any:
+    def more(worker: harness.WorkerProcess, seconds: float = harness.PATIENCE_SECONDS) -> Any:
         answer = answered(worker, seconds)
         return answer + 1 if type(answer) is int else answer
 
@@ -131,7 +133,7 @@ def test_events_have_the_size_and_the_fields_that_they_are_said_to_have() -> Non
     assert {load.expected(kind, 0, 1_000).count for kind in range(4)} == {250}
 
 
-def test_a_ledger_accepts_just_what_was_due() -> None:
+def test_a_delivery_record_accepts_just_what_was_due() -> None:
     load = Load()
     whole = told(None, (0, 10, batch(0, 10)), (10, 30, batch(10, 20)))
     assert whole.check(load.expected(None, 0, 30)) is None
@@ -152,7 +154,7 @@ def test_a_ledger_accepts_just_what_was_due() -> None:
         (told(None, (0, 10, batch(0, 9))), "should have got"),
     ],
 )
-def test_a_ledger_notices_what_is_repeated_lost_out_of_order_or_not_wanted(
+def test_a_delivery_record_notices_what_is_repeated_lost_out_of_order_or_not_wanted(
     ledger: DeliveryRecord, said: str
 ) -> None:
     problem = ledger.check(Load().expected(ledger.kind, 0, 10))
@@ -166,7 +168,7 @@ def test_a_gap_is_always_wrong() -> None:
     assert ledger.check(Load().expected(None, 0, 10)) == "subscriber s: a gap in (10, 12]"
 
 
-def test_everybody_sees_the_same_board(tmp_path: Path) -> None:
+def test_everybody_sees_the_same_counters(tmp_path: Path) -> None:
     path = tmp_path / "board"
     one, other = SharedCounters(path), SharedCounters(path)
     one.add_delivered(0, 5)

@@ -141,6 +141,7 @@ def test_what_cannot_be_run_is_said_with_what_can(arguments: tuple[str, ...], sa
     assert said in output
 
 
+@pytest.mark.slow
 def test_a_simulated_experiment_writes_the_same_files_each_time(tmp_path: Path) -> None:
     tables = []
     for name in ("a", "b"):

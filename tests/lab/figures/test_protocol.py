@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from tidemark.broker.overlay.routing import Routing
 from tidemark.lab.figures import idle
 from tidemark.lab.figures.dsn02 import figures as dsn02
@@ -69,6 +71,7 @@ def test_when_a_link_fails_its_host_asks_on_the_other_and_nobody_else_notices() 
     assert held(dsn02.FIGURE_6, tables) == [True, True, True, True]
 
 
+@pytest.mark.slow
 def test_when_a_relay_crashes_the_other_asks_once_for_what_all_hosts_lost() -> None:
     effort = dsn02.PhaseDurations(40, before=1, stalled=1, down=2, after=2)
     tables = by_name(dsn02.relay_crashes(two_relays(), effort))
@@ -81,6 +84,7 @@ def test_when_a_relay_crashes_the_other_asks_once_for_what_all_hosts_lost() -> N
     assert held(dsn02.FIGURE_7, tables)[2] is False  # had it asked twice
 
 
+@pytest.mark.slow
 def test_nacks_are_consolidated_also_where_every_host_takes_its_own_ways() -> None:
     effort = dsn02.PhaseDurations(40, before=1, stalled=1, down=2, after=2)
     pubends = ("q1", "q2", "q3", "q4")
@@ -95,6 +99,7 @@ def test_when_the_publishers_broker_is_back_all_hosts_ask_for_what_it_could_not_
     assert held(dsn02.FIGURE_8, tables) == [True, True, True, True]
 
 
+@pytest.mark.slow
 def test_without_a_second_relay_a_stalled_link_holds_up_those_behind_it_and_nobody_else() -> None:
     effort = dsn02.PhaseDurations(40, before=1, stalled=0.5, down=2, after=2)
     tables = by_name(dsn02.link_fails(one_relay(), effort))
@@ -111,6 +116,7 @@ def test_without_a_second_relay_a_crash_holds_up_everybody() -> None:
     assert set(tables["nacks"].words("broker")) == {"b1", *HOSTS}
 
 
+@pytest.mark.slow
 def test_idle_links_carry_no_more_than_their_bound_however_many_subscribers_there_are() -> None:
     tables = by_name(idle.measure(True, quiet))
     assert held(idle.FIGURE, tables) == [True, True, True, True]
@@ -119,6 +125,7 @@ def test_idle_links_carry_no_more_than_their_bound_however_many_subscribers_ther
     assert held(idle.FIGURE, {**tables, idle.LINKS: chatty}) == [False, False, False, False]
 
 
+@pytest.mark.slow
 def test_real_brokers_are_measured_while_every_event_is_checked() -> None:
     table = overhead.cpu_table()
     asyncio.run(overhead.measured(table, "durable", 0, overhead.OverheadEffort(100, 4, 0.2, 1)))

@@ -57,7 +57,7 @@ class ConsumedPubend:
 
 
 @dataclass
-class SelectorSince:
+class DatedSelector:
     """A pattern and selector, with the tick of each pubend after which they hold."""
 
     pattern: str
@@ -70,7 +70,7 @@ class Life:
     """One subscription from its creation to its end, with its selectors and its ledger."""
 
     name: str
-    wants: list[SelectorSince]
+    wants: list[DatedSelector]
     durable: bool
     ledger: dict[str, ConsumedPubend] = field(default_factory=dict)
     #: the token at which the subscription asked to begin, if that was in the past
@@ -80,12 +80,12 @@ class Life:
     #: this is the life at the end of the run, which must be complete
     is_last: bool = True
 
-    def wanted_at(self, pubend: str, tick: int) -> SelectorSince | None:
+    def wanted_at(self, pubend: str, tick: int) -> DatedSelector | None:
         """Returns the selector that holds at a tick, or None before the start."""
         held = [each for each in self.wants if each.since.get(pubend, TICK_MAX) < tick]
         return held[-1] if held else None
 
-    def surely_wants(self, pubend: str, tick: int, matches: Callable[[SelectorSince], bool]) -> bool:
+    def surely_wants(self, pubend: str, tick: int, matches: Callable[[DatedSelector], bool]) -> bool:
         """Whether an event is wanted by the selector that holds and by every unconfirmed change."""
         held = self.wanted_at(pubend, tick)
         open_changes = [each for each in self.wants if pubend not in each.since]
@@ -140,7 +140,7 @@ class SimSubscriber:
     def _begin(self) -> None:
         if self.lives:
             self.life.is_last = False
-        wants = [SelectorSince(self.pattern, self.selector)]
+        wants = [DatedSelector(self.pattern, self.selector)]
         self.lives.append(Life(f"{self.name}.{len(self.lives)}", wants, self.kind != "passes"))
         if self.kind == "holds" and self.reaches_back and self.chance.random() < self.reaches_back:
             self.life.past = self._some_time_ago()
@@ -231,7 +231,7 @@ class SimSubscriber:
         """Change the selector and reconnect, unless the last change does not hold in every pubend yet."""
         settled = set(self.life.wants[-1].since) == set(self.world.ground_truth.durable)
         if self.life.durable and self.is_subscribed and settled and not self.is_ending:
-            self.life.wants.append(SelectorSince(self.pattern, selector))
+            self.life.wants.append(DatedSelector(self.pattern, selector))
             self.leave()
             self.come()
 
