@@ -1,76 +1,82 @@
 """Every exception Tidemark raises on purpose, in one tree.
 
-TidemarkError
+TidemarkError                    reason
 ├── SchemaError                  a schema, or a change to one, is wrong
-│   ├── SchemaSyntaxError        at a line and column of its text
-│   └── IncompatibleSchemaError  at a field path: old and new readers could not both understand it
-├── MessageError                 a value and its bytes do not fit together, at a field path
+│   ├── SchemaSyntaxError        its text cannot be read: line, column
+│   └── IncompatibleSchemaError  old and new readers could not both understand it: path
+├── MessageError                 a value and its bytes do not fit together: path
 │   ├── EncodeError              the value does not fit its schema
 │   └── DecodeError              the bytes are not a message (or batch) of the schema
-├── SelectorError                a selector is refused, at a position of its text
+├── SelectorError                a selector is refused: position, text
 │   ├── SelectorSyntaxError      it is not in the grammar
 │   ├── SelectorTypeError        a field is not there, or two types can never compare
 │   └── SelectorLimitError       it is longer, or deeper, than the limits allow
-├── TopicError                   a topic name or topic pattern is malformed
-├── TokenError                   a checkpoint token was cut, altered, or is not one
+├── TopicError                   a topic name or topic pattern is malformed: topic
+├── TokenError                   a checkpoint token was cut, altered, or is not one: text
 ├── TranslationError             a condition has no exact equal in the other language
-├── EventsLostError              events of a tick range are gone and the reader wants no gaps
-├── WireError                    bytes from the other side are not frames of this protocol
+├── EventsLostError              events are gone and the reader wants no gaps: pubend, base, upto
+├── WireError                    bytes from the other side are not of this protocol
 │   └── VersionError             the two sides have no version of the protocol in common
-├── ConfigError                  a configuration is refused, at a key
+├── ConfigError                  a configuration is refused: key, source
+│   └── StaleTopologyError       a change is of a topology that is not in force: expected, actual
+├── OverlayChangeError           a change to a running overlay did not come about: broker
 ├── ClientError                  what a client asked for did not happen
 │   ├── NotConnectedError        no broker can be reached
 │   ├── TimedOutError            no answer in time; whether it happened is not known
 │   ├── ClosedError              the connection, subscription or client was closed
-│   ├── RefusedError             the broker said no, with a code
-│   ├── NotSubscribedError       a queue is not subscribed to the topic
-│   └── EmptyError               a queue has no message of the topic
-└── StorageError                 the disk refused, or holds what cannot be used, at a path
+│   ├── RefusedError             the broker said no: what, name, code
+│   ├── NotSubscribedError       a queue is not subscribed to the topic: name, topic
+│   └── EmptyError               a queue has no message of the topic: topic
+└── StorageError                 the disk refused, or holds what cannot be used: path
     ├── DiskFullError            no space: nothing was written, try again when there is some
     ├── DiskFailedError          a write or sync failed: nothing more is written by this process
-    ├── DirectoryLockedError     another process uses the directory
+    ├── DirectoryLockedError     another process uses the directory: holder
     ├── UnknownFormatError       the files are of another program, volume or version
-    └── DamagedError             bytes that were written cannot be read back, at an offset
+    └── DamagedError             bytes that were written cannot be read back: offset
 
-Each error carries what a program needs as fields and says in its text what to do next.
+After a colon stand the fields that an error has beside those of the errors above it. The text of an error, as
+`str(error)` gives it, says where something is wrong, what is wrong, and what to do next; `reason` is the same
+without the place. Programs decide by the class and the fields of an error, and never by its text.
 """
 
 from __future__ import annotations
 
 
 class TidemarkError(Exception):
-    """The root: catch this to catch everything Tidemark reports."""
+    """The root of all errors: catching it catches everything that Tidemark reports."""
+
+    def __init__(self, text: str = "", *, reason: str | None = None) -> None:
+        super().__init__(text)
+        #: what is wrong and what to do, without the place that the text begins with
+        self.reason = text if reason is None else reason
 
 
 class SchemaError(TidemarkError):
-    """A schema, or a change to one, is wrong."""
+    """A schema, or a change to a schema, is wrong."""
 
 
 class SchemaSyntaxError(SchemaError):
-    """The text of a schema cannot be read."""
+    """The text of a schema cannot be read at this line and column, which count from 1."""
 
     def __init__(self, reason: str, *, line: int, column: int) -> None:
-        super().__init__(f"line {line}, column {column}: {reason}")
-        self.reason = reason
+        super().__init__(f"line {line}, column {column}: {reason}", reason=reason)
         self.line = line
         self.column = column
 
 
 class IncompatibleSchemaError(SchemaError):
-    """A new version of a schema would be misread by those who know the old one, or the reverse."""
+    """Readers of the old version of a schema would misread the new one, or the reverse, at a field's path."""
 
     def __init__(self, reason: str, *, path: str) -> None:
-        super().__init__(f"{path or 'the whole schema'}: {reason}")
-        self.reason = reason
+        super().__init__(f"{path or 'the whole schema'}: {reason}", reason=reason)
         self.path = path
 
 
 class MessageError(TidemarkError):
-    """A value and its bytes do not fit together."""
+    """A value and its bytes do not fit together at a field's path, which is empty for the whole value."""
 
     def __init__(self, reason: str, *, path: str = "") -> None:
-        super().__init__(f"{path}: {reason}" if path else reason)
-        self.reason = reason
+        super().__init__(f"{path}: {reason}" if path else reason, reason=reason)
         self.path = path
 
 
@@ -86,8 +92,8 @@ class SelectorError(TidemarkError):
     """A selector is refused. `position` counts characters from 0."""
 
     def __init__(self, reason: str, *, position: int, text: str = "") -> None:
-        super().__init__(f"{reason} (at character {position + 1})" + _pointer(text, position))
-        self.reason = reason
+        pointed = f"{reason} (at character {position + 1})" + _pointer(text, position)
+        super().__init__(pointed, reason=reason)
         self.position = position
         self.text = text
 
@@ -108,8 +114,7 @@ class TopicError(TidemarkError):
     """A topic name or topic pattern is malformed."""
 
     def __init__(self, reason: str, *, topic: str) -> None:
-        super().__init__(f"{topic!r}: {reason}")
-        self.reason = reason
+        super().__init__(f"{topic!r}: {reason}", reason=reason)
         self.topic = topic
 
 
@@ -118,8 +123,7 @@ class TokenError(TidemarkError):
 
     def __init__(self, reason: str, *, text: str) -> None:
         shown = text if len(text) <= 60 else text[:57] + "..."
-        super().__init__(f"{shown!r}: {reason}")
-        self.reason = reason
+        super().__init__(f"{shown!r}: {reason}", reason=reason)
         self.text = text
 
 
@@ -128,18 +132,18 @@ class TranslationError(TidemarkError):
 
 
 class EventsLostError(TidemarkError):
-    """What there was in `(base, upto]` of the pubend is gone, and the reader does not want to go on."""
+    """The events in `(base, upto]` of a pubend are gone, and the reader does not want to go on without."""
 
     def __init__(self, reason: str, *, pubend: str, base: int, upto: int) -> None:
-        super().__init__(f"the events in ({base}, {upto}] of the pubend {pubend!r} are gone: {reason}")
-        self.reason = reason
+        text = f"the events in ({base}, {upto}] of the pubend {pubend!r} are gone: {reason}"
+        super().__init__(text, reason=reason)
         self.pubend = pubend
         self.base = base
         self.upto = upto
 
 
 class WireError(TidemarkError):
-    """Bytes from the other side are not frames of this protocol: the connection is of no use any more."""
+    """Bytes from the other side are not of this protocol; after a broken frame the connection is useless."""
 
 
 class VersionError(WireError):
@@ -147,17 +151,34 @@ class VersionError(WireError):
 
 
 class ConfigError(TidemarkError):
-    """A configuration is refused."""
+    """A configuration is refused. `key` names the setting and `source` the file, where they are known."""
 
     def __init__(self, reason: str, *, key: str = "", source: str = "") -> None:
-        super().__init__(": ".join(part for part in (source, key, reason) if part))
-        self.reason = reason
+        super().__init__(": ".join(part for part in (source, key, reason) if part), reason=reason)
         self.key = key
         self.source = source
 
 
+class StaleTopologyError(ConfigError):
+    """A change was made of version `expected` of the topology, and version `actual` is in force."""
+
+    def __init__(self, *, expected: int, actual: int) -> None:
+        reason = f"the overlay has version {actual} by now, not {expected}: look at it and plan again"
+        super().__init__(reason, key="version")
+        self.expected = expected
+        self.actual = actual
+
+
+class OverlayChangeError(TidemarkError):
+    """A change to a running overlay did not come about because of a broker; applying it again goes on."""
+
+    def __init__(self, reason: str, *, broker: str) -> None:
+        super().__init__(reason)
+        self.broker = broker
+
+
 class ClientError(TidemarkError):
-    """What a client asked for did not happen."""
+    """The thing that a client asked for did not happen."""
 
 
 class NotConnectedError(ClientError):
@@ -165,9 +186,9 @@ class NotConnectedError(ClientError):
 
 
 class TimedOutError(ClientError):
-    """No answer came in time, and whether it happened is not known. Asking again is safe.
+    """No answer came in time, and whether the thing happened is not known.
 
-    Publishing again is not, but under the same sequence: see `publish(sequence=...)`.
+    Asking again is safe. Publishing again is safe only under the same sequence: see `publish(sequence=...)`.
     """
 
 
@@ -176,26 +197,33 @@ class ClosedError(ClientError):
 
 
 class RefusedError(ClientError):
-    """The broker said no. `code` is one of wire.frames.REFUSALS."""
+    """The broker refused a request. `what` is the kind of request and `name` says which one it was.
+
+    `code` is for programs, and one of wire.frames.REFUSALS.
+    """
 
     def __init__(self, reason: str, *, what: str, name: str, code: str) -> None:
-        super().__init__(f"{what} {name}: {reason}" if name else f"{what}: {reason}")
-        self.reason = reason
+        super().__init__(f"{what} {name}: {reason}" if name else f"{what}: {reason}", reason=reason)
         self.what = what
         self.name = name
         self.code = code
 
+    def with_reason(self, reason: str) -> RefusedError:
+        """Return the same refusal with another reason."""
+        return RefusedError(reason, what=self.what, name=self.name, code=self.code)
+
 
 class NotSubscribedError(ClientError):
-    """A queue is not subscribed to the topic, so nothing is kept for it: subscribe first."""
+    """The queue `name` is not subscribed to the topic, so nothing is kept for the queue: subscribe first."""
 
     def __init__(self, name: str, *, topic: str) -> None:
         super().__init__(f"{name!r} is not subscribed to {topic!r}: call subscribe({topic!r}) first")
+        self.name = name
         self.topic = topic
 
 
 class EmptyError(ClientError):
-    """A queue has no message of the topic that was not handed out; get again later, or wait longer."""
+    """A queue has no message of the topic beside those that were handed out: get again later."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"there is no message in {topic!r} now: get again later, or with a longer timeout")
@@ -203,11 +231,10 @@ class EmptyError(ClientError):
 
 
 class StorageError(TidemarkError):
-    """The disk refused, or holds what cannot be used. `path` is the file or directory."""
+    """The disk refused, or has files that cannot be used. `path` is the file or directory."""
 
     def __init__(self, reason: str, *, path: str) -> None:
-        super().__init__(f"{path}: {reason}")
-        self.reason = reason
+        super().__init__(f"{path}: {reason}", reason=reason)
         self.path = path
 
 
@@ -216,7 +243,7 @@ class DiskFullError(StorageError):
 
 
 class DiskFailedError(StorageError):
-    """A write or a sync failed, so nobody knows what is on the platter: stop acknowledging, and restart."""
+    """A write or a sync failed, so what is on the disk is not known: stop acknowledging, and restart."""
 
 
 class DirectoryLockedError(StorageError):

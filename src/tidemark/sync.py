@@ -32,8 +32,8 @@ from tidemark.errors import ClosedError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.answers import Answered, Question
 from tidemark.wire.frames import Fetched
+from tidemark.wire.questions import Answered, Question
 
 __all__ = ["Client", "Subscription", "Transaction", "connect", "listen"]
 

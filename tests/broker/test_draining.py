@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.broker.desk import Desk, batch, told
-from tidemark.broker.effects import AppendEvents, RoutesChanged, SendClient
+from tidemark.broker.effects import AppendEvents, DrainNotice, RoutesChanged, SendClient
 from tidemark.wire.frames import ClientFrame, Publish, Published, Refused
 
-NOTICE = "'b' is being drained: go to tidemark://other:1"
+NOTICE = DrainNotice("'b' is being drained: go to tidemark://other:1", ("other:1",))
 
 
-def drain(at: Desk, notice: str = NOTICE) -> None:
+def drain(at: Desk, notice: DrainNotice | None = NOTICE) -> None:
     at.finish(at.give(RoutesChanged(at.broker.config.layout, drain_notice=notice)))
 
 
@@ -25,7 +25,8 @@ def test_a_drained_broker_turns_new_events_away_with_its_notice() -> None:
     at = Desk()
     at.declare()
     drain(at)
-    assert at.say(1, publish(1)) == [SendClient(1, Refused("publish", "me", "draining", NOTICE))]
+    refused = Refused("publish", "me", "draining", NOTICE.reason, ("other:1",))
+    assert at.say(1, publish(1)) == [SendClient(1, refused)]
     assert at.broker.counters["publishes_refused"] == 1
 
 
@@ -52,7 +53,7 @@ def test_a_broker_that_is_drained_no_more_takes_events_again() -> None:
     at = Desk()
     at.declare()
     drain(at)
-    drain(at, "")
+    drain(at, None)
     assert codes(at.do(1, publish(1))) == ["Published"]
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 
 from tests.cli.live_broker import Spoken, Tidemark, running_broker
-from tidemark.admin.broker_snapshot import lags_of, recall_of
+from tidemark.admin import SubscriptionProgress, SubscriptionStatus, lags_of, recall_of
 from tidemark.cli.pubsub.sub import _begin
 from tidemark.cli.watching.subs import state_of
 from tidemark.ticks import CheckpointToken
@@ -29,12 +28,11 @@ def test_a_start_is_the_earliest_a_time_a_while_ago_or_a_token() -> None:
         _begin("now")
 
 
-def subscription(**recalls: str | None) -> dict[str, Any]:
+def subscription(**recalls: str | None) -> SubscriptionStatus:
     pubends = {
-        name: {"lag_us": 5, "catching_up": recall is not None, "recall": recall}
-        for name, recall in recalls.items()
+        name: SubscriptionProgress(1, 2, 2, 5, recall is not None, recall) for name, recall in recalls.items()
     }
-    return {"name": "one", "durable": True, "connected": True, "pubends": pubends}
+    return SubscriptionStatus("one", True, True, "t", "", False, 10, "tm1.x", pubends)
 
 
 def test_who_waits_for_the_archive_in_one_pubend_is_said_to_wait() -> None:
@@ -44,7 +42,7 @@ def test_who_waits_for_the_archive_in_one_pubend_is_said_to_wait() -> None:
     assert click.unstyle(state_of(subscription(a="waiting"))) == "waiting for the archive"
     assert click.unstyle(state_of(subscription(a="under way"))) == "from the archive"
     assert click.unstyle(state_of(subscription(a=None))) == "live"
-    assert lags_of([subscription(a="waiting")])[0]["recall"] == "waiting"
+    assert lags_of([subscription(a="waiting")])[0].recall == "waiting"
 
 
 def test_a_new_subscription_starts_with_what_the_broker_still_has(tmp_path: Path) -> None:

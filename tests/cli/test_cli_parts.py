@@ -15,21 +15,10 @@ from typing import Any
 import click
 import pytest
 
+from tests.admin.samples import METRICS, OVERLAY, REPORTS, pubend, status, stream, subscription
 from tests.storage.sync_recorder import record_syncs
-from tidemark.admin.broker_snapshot import BrokerSnapshot, lags_of, rates_between
-from tidemark.admin.health_checks import (
-    Limits,
-    State,
-    judge_broker,
-    judge_disk,
-    judge_lag,
-    judge_links,
-    plugin_line,
-    worst,
-)
+from tidemark.admin import BrokerSnapshot, describe_overlay, lags_of, rates_between
 from tidemark.admin.numbers import show_bytes, show_seconds, show_time
-from tidemark.admin.overlay_description import Seen, describe
-from tidemark.admin.overlay_queries import held
 from tidemark.cli.brokers.overview import draw
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import duration, settings
@@ -128,7 +117,7 @@ def test_a_flow_ends_at_its_count_or_when_told() -> None:
         endless = paced(made(lambda number: number, None), 1e6, interrupts)
         assert next(endless)[0] == 1
         signal.raise_signal(signal.SIGINT)
-        assert interrupts.told
+        assert interrupts.is_interrupted
         assert list(endless) == []
 
 
@@ -252,16 +241,6 @@ def test_a_checkpoint_that_is_saved_is_on_disk_with_its_name(
     assert synced == [tmp_path / "place.new", tmp_path]
 
 
-def subscription(
-    name: str, lag_us: int | None, *, durable: bool = True, connected: bool = True
-) -> dict[str, Any]:
-    pubends = {
-        "main": {"lag_us": lag_us, "catching_up": False},
-        "other": {"lag_us": None, "catching_up": True},
-    }
-    return {"name": name, "durable": durable, "connected": connected, "pubends": pubends}
-
-
 def test_who_is_furthest_behind_comes_first() -> None:
     lags = lags_of(
         [
@@ -271,35 +250,18 @@ def test_who_is_furthest_behind_comes_first() -> None:
             subscription("~", 9, durable=False),
         ]
     )
-    assert [(each["name"], each["lag_seconds"]) for each in lags] == [("c", 2.0), ("a", 0.0), ("b", None)]
+    assert [(each.name, each.lag_seconds) for each in lags] == [("c", 2.0), ("a", 0.0), ("b", None)]
     assert "catching up" in draw_lags(lags)
     assert "away" in draw_lags(lags_of([subscription("d", 1, connected=False)]))
-
-
-def status(**changed: Any) -> dict[str, Any]:
-    found = {
-        "broker": "east", "listen": "127.0.0.1:1", "state": "running", "uptime_seconds": 60.0,
-        "incarnation": 2, "durability": "sync", "alarms": [], "links": {"west": True}, "http": None,
-    }  # fmt: skip
-    return {**found, **changed}
-
-
-METRICS = {
-    "clients": 3, "links_up": 1, "links_wanted": 1, "queued_bytes": 0, "disk_backlog_bytes": 2048,
-    "disk_free_bytes": 1 << 40, "disk_busy_seconds": 0.0, "events_published": 1000,
-}  # fmt: skip
 
 
 def test_top_shows_rates_alarms_and_how_many_are_not_shown() -> None:
     snapshot = BrokerSnapshot(
         1.0,
-        status(alarms=["the archive is away"]),
+        status(alarms=("the archive is away",)),
         METRICS,
-        pubends=[{"pubend": "main", "bytes": 4096}],
-        streams=[
-            {"pubend": "main", "window_bytes": 100, "catching_up": 2},
-            {"pubend": "far", "window_bytes": 0, "catching_up": 0},
-        ],
+        pubends=[pubend("main", size=4096)],
+        streams=[stream("main", window_bytes=100, catching_up=2), stream("far")],
         subscriptions=[subscription(f"s{n}", n) for n in range(12)],
         rates=rates_between({"events_published": 500}, METRICS, 2.0),
     )
@@ -332,41 +294,8 @@ def test_those_who_watch_see_a_broker_leave_and_return(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.split("\n\n") == ["one", "the broker was lost", "two\n"]
 
 
-def test_a_verdict_is_as_bad_as_its_worst_finding() -> None:
-    far = [{"name": "late", "lag_seconds": 60.0}]
-    assert judge_broker(status(), []).state is State.OK
-    assert judge_broker(status(alarms=["look"]), []).state is State.WARNING
-    assert judge_broker(status(), ["the disk is full"]).state is State.CRITICAL
-    assert judge_broker(status(state="stopping"), []).state is State.CRITICAL
-    assert judge_links(status(links={"west": False})).state is State.WARNING
-    assert judge_disk({**METRICS, "disk_busy_seconds": 11.0}).state is State.CRITICAL
-    assert judge_lag(far, Limits(warning=60.0)).state is State.OK
-    assert judge_lag(far, Limits(warning=59.0)).state is State.WARNING
-    assert judge_lag(far, Limits(1.0, 2.0)).state is State.CRITICAL
-    findings = [judge_broker(status(), []), judge_lag(far, Limits(warning=1.0))]
-    assert worst(findings) is State.WARNING
-    assert plugin_line(findings, {"lag": 60.0}) == "TIDEMARK WARNING - lag: late is 60 s behind | lag=60"
-
-
-OVERLAY = """
-[brokers.e1]
-cell = "east"
-listen = "127.0.0.1:7001"
-pubends = ["orders"]
-[brokers.e2]
-cell = "east"
-listen = "127.0.0.1:7002"
-draining = true
-[brokers.w1]
-cell = "west"
-listen = "127.0.0.1:7003"
-[bundles.ew]
-cells = ["west", "east"]
-"""
-
-
 def test_an_overlay_is_drawn_with_its_cells_bundles_and_trees() -> None:
-    drawn = draw(describe(parse_topology(OVERLAY, 0)))
+    drawn = draw(describe_overlay(parse_topology(OVERLAY, 0)))
     assert click.unstyle(drawn).splitlines() == [
         "cell  broker         at              pubends",
         "east  e1             127.0.0.1:7001  orders",
@@ -384,51 +313,9 @@ def test_an_overlay_is_drawn_with_its_cells_bundles_and_trees() -> None:
     ]
 
 
-def seen(at: float, events: int, *, links: dict[str, bool], upstream: str | None) -> Seen:
-    return Seen(
-        at,
-        status(incarnation=1, overlay=2),
-        {"events_published": events, "events_delivered": 0},
-        [
-            {"peer": peer, "is_up": is_up, "is_local": False, "events": events, "bytes": 100 * events}
-            for peer, is_up in links.items()
-        ],
-        [{"pubend": "orders", "upstream": upstream, "followers": []}],
-    )
-
-
 def test_a_running_overlay_is_drawn_with_states_and_rates() -> None:
-    sights: list[dict[str, Seen | None]] = [
-        {
-            "e1": seen(at, int(at * 10), links={"w1": True, "e2": False}, upstream=None),
-            "e2": None,
-            "w1": seen(at, 0, links={"e1": True, "e2": False}, upstream="e1"),
-        }
-        for at in (1.0, 3.0)
-    ]
-    described = describe(parse_topology(OVERLAY, 2), sights[1], sights[0])
-    links = {(link["from"], link["to"]): link for each in described["bundles"] for link in each["links"]}
-    assert links["w1", "e1"] == {
-        "from": "w1",
-        "to": "e1",
-        "up": True,
-        "local": False,
-        "pubends": ["orders"],
-        "events_per_second": 10.0,
-        "bytes_per_second": 1000.0,
-    }
-    assert not links["e1", "e2"]["up"]
-    drawn = click.unstyle(draw(described))
+    drawn = click.unstyle(draw(describe_overlay(parse_topology(OVERLAY, 2), REPORTS[1], REPORTS[0])))
     assert "overlay version 2" in drawn
     assert re.search(r"e1 .* running +10/s +0/s", drawn)
     assert re.search(r"e2 .* not running", drawn)
     assert re.search(r"w1 - e1 +up +10/s +1000 B/s +orders", drawn)
-
-
-def test_a_broker_is_empty_when_nobody_needs_what_it_has() -> None:
-    pubend = {"pubend": "orders", "last_event": 5, "lost": 5}
-    stream = {"pubend": "orders", "followers": ["w1"]}
-    assert held([pubend], [], [stream]) == []
-    assert held([{**pubend, "lost": 4}], [], []) == ["not everybody has the events of orders"]
-    assert held([], [{"name": "audit"}], []) == ["the subscription audit is there"]
-    assert held([], [], [stream]) == ["w1 has orders from it"]

@@ -11,6 +11,7 @@ from tests.client.connected import START, connected, declare, numbers, publish
 from tests.client.fake_broker import FakeBroker
 from tests.waiting import bounded, until
 from tidemark.client.client import Client
+from tidemark.client.connecting.addresses import SocketAddress, parse_addresses
 from tidemark.errors import NotConnectedError, RefusedError, VersionError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
@@ -76,10 +77,10 @@ async def test_it_goes_where_a_broker_that_is_drained_sends_it() -> None:
         async with tm.subscribe("t", durable="d", checkpoint=START) as sub:
             assert await numbers(sub, 2) == [0, 1]
             two.events, two.topics = one.events, one.topics
-            advice = f"'b1' is being drained: go to {two.url}"
+            there = (two.url.removeprefix("tidemark://"),)
             (session,) = one.sessions
-            session.send(Refused("subscribe", "d", "draining", advice))
-            session.send(Refused("connect", "", "draining", advice))
+            session.send(Refused("subscribe", "d", "draining", "'b1' is being drained", there))
+            session.send(Refused("connect", "", "draining", "'b1' is being drained", there))
             await until(lambda: tm._link.is_up and sub._session.is_subscribed and tm.broker == "b2")
             assert await numbers(sub, 2) == [2, 3]
             # It is drained too, and there is nobody else: the first one is tried again.
@@ -89,12 +90,35 @@ async def test_it_goes_where_a_broker_that_is_drained_sends_it() -> None:
 
 
 @bounded
+async def test_a_drained_broker_of_an_older_version_names_no_others_and_its_words_are_not_read() -> None:
+    async with FakeBroker("b1") as one, FakeBroker("b2") as two, FakeBroker("b3") as three:
+        url = f"{one.url},{two.url.removeprefix('tidemark://')}"
+        async with tidemark.connect(url) as tm:
+            await until(lambda: tm._link.is_up)
+            (session,) = one.sessions
+            session.send(Refused("connect", "", "draining", f"'b1' is being drained: go to {three.url}"))
+            await until(lambda: tm._link.is_up and tm.broker == "b2")
+            assert not three.sessions
+
+
+@bounded
+async def test_addresses_that_are_none_are_left_out() -> None:
+    assert parse_addresses(["a:1", "::", "[::1]:2", "b", "c:99999", "a:1", ""]) == (
+        SocketAddress("a", 1),
+        SocketAddress("::1", 2),
+        SocketAddress("b", 7676),
+    )
+
+
+@bounded
 async def test_a_publisher_learns_that_a_drained_broker_has_not_logged_an_event() -> None:
     async with FakeBroker("b1") as one, FakeBroker("b2", ("p2",)) as two, tidemark.connect(one.url) as tm:
         await declare(tm)
         await publish(tm, 0, 2)
-        advice = f"'b1' is being drained: go to {two.url}"
-        one.on_publish = lambda frame: Refused("publish", frame.publisher, "draining", advice)
+        there = (two.url.removeprefix("tidemark://"),)
+        one.on_publish = lambda frame: Refused(
+            "publish", frame.publisher, "draining", "'b1' is being drained", there
+        )
         with pytest.raises(RefusedError, match="being drained") as caught:
             await publish(tm, 2, 3)
         assert caught.value.code == "draining"

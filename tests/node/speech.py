@@ -29,7 +29,7 @@ from tidemark.wire.frames import (
     Topic,
     Welcome,
 )
-from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.limits import FRAME_BYTES_MAX, PROTOCOL_NEWEST, PROTOCOL_OLDEST
 
 PATIENCE_SECONDS = 10.0
 STORY_SECONDS_MAX = 50.0
@@ -67,10 +67,10 @@ class Stage:
         self._speakers.append(speaker)
         return speaker
 
-    async def client(self, node: Node, name: str = "tester") -> Speaker:
-        """A client that has been welcomed."""
+    async def client(self, node: Node, name: str = "tester", newest: int = PROTOCOL_NEWEST) -> Speaker:
+        """A client that has been welcomed, and speaks the versions of the protocol up to `newest`."""
         speaker = await self.stranger(node)
-        await speaker.say(Connect(name))
+        await speaker.say(Connect(name, PROTOCOL_OLDEST, newest))
         await speaker.hear(Welcome)
         return speaker
 

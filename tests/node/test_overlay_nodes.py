@@ -13,7 +13,7 @@ import pytest
 from tests.node.speech import PATIENCE_SECONDS, Speaker, Stage, events, play
 from tests.ports import free_ports
 from tests.waiting import until
-from tidemark.admin.overlay_queries import held
+from tidemark.admin import PUBENDS, STREAMS, SUBSCRIPTIONS, what_keeps_broker
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config
@@ -201,16 +201,22 @@ def test_a_broker_that_is_drained_takes_nothing_new_and_says_where_to_go(tmp_pat
             lambda text: text.replace('pubends = ["main"]', 'pubends = ["main"]\ndraining = true')
         )
         await overlay.ask("e2", "propose", text=text, base=0)
-        there = f"tidemark://127.0.0.1:{overlay.ports['e2']}"
+        others = tuple(f"127.0.0.1:{overlay.ports[name]}" for name in ("e2", "m1", "m2", "w1", "w2"))
         refused = await subscriber.hear(Refused)
-        assert (refused.code, there in refused.reason) == ("draining", True)
+        assert (refused.code, refused.addresses) == ("draining", others)
+        assert f"tidemark://{others[0]}," in refused.reason
         assert await subscriber.is_closed()
         # What was logged is acknowledged again; what is new is not logged.
         await publisher.say(Publish("main", "p", 2, events(2, 2)), Publish("main", "p", 4, events(4, 1)))
         assert (await publisher.hear(Published)).sequence == 3
-        assert (await publisher.hear(Refused)).code == "draining"
-        await publisher.say(Subscribe("s", "t.>", "", True, 1 << 20))
-        assert (await publisher.hear(Refused)).code == "draining"
+        refused = await publisher.hear(Refused)
+        assert (refused.what, refused.code, refused.addresses) == ("publish", "draining", others)
+        # A client of version 1 would give the connection up over addresses, and gets none.
+        for newest, told in ((1, ()), (2, others)):
+            client = await stage.client(overlay.nodes["e1"], newest=newest)
+            await client.say(Subscribe("s", "t.>", "", True, 1 << 20))
+            refused = await client.hear(Refused)
+            assert (refused.what, refused.code, refused.addresses) == ("subscribe", "draining", told)
         assert (await overlay.ask("e1", "status"))["draining"] is True
 
     play(story)
@@ -245,13 +251,17 @@ def test_a_pubend_that_is_added_reaches_those_who_are_there_and_one_that_is_drai
         drained = with_spare.replace('pubends = ["spare"]', 'pubends = ["spare"]\ndraining = true')
         await overlay.ask("m1", "propose", text=drained, base=1)
 
-        async def holding() -> list[str]:
-            return held(*[await overlay.ask("e2", what) for what in ("pubends", "subscriptions", "streams")])
+        async def kept_by() -> list[str]:
+            return what_keeps_broker(
+                PUBENDS.read(await overlay.ask("e2", "pubends")),
+                SUBSCRIPTIONS.read(await overlay.ask("e2", "subscriptions")),
+                STREAMS.read(await overlay.ask("e2", "streams")),
+            )
 
-        assert "not everybody has the events of spare" in await holding()
+        assert "not everybody has the events of spare" in await kept_by()
         await subscriber.say(Ack((("s", token),)))
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while await holding():
+            while await kept_by():
                 await asyncio.sleep(0.02)
         head, _, rest = drained.partition("[brokers.e2]")
         await overlay.ask("m1", "propose", text=head + rest[rest.index("[brokers") :], base=2)

@@ -197,7 +197,7 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Recalled: recalled(),
     RecallMore: st.builds(RecallMore, counts, counts),
     RecallOver: st.builds(RecallOver, counts),
-    Refused: st.builds(Refused, names, names, names, texts),
+    Refused: st.builds(Refused, names, names, names, texts, st.lists(names, max_size=4).map(tuple)),
 }
 
 frames: st.SearchStrategy[Frame] = st.one_of(*OF_KIND.values())

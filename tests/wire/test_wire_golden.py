@@ -269,3 +269,11 @@ def test_every_kind_of_frame_is_here() -> None:
 def test_a_frame_has_the_bytes_it_always_had(frame: Frame, raw: str) -> None:
     assert bytes_of(frame).hex() == raw
     assert FrameDecoder().feed(bytes.fromhex(raw)) == [frame]
+
+
+def test_a_refusal_ends_with_the_addresses_of_other_brokers_if_there_are_any() -> None:
+    frame = Refused("publish", "q", "full", "no room", ("b:1", "c:2"))
+    fields = "07007075626c697368010071040066756c6c070000006e6f20726f6f6d"
+    raw = f"2b00000022010000{fields}020000000300623a310300633a32"
+    assert bytes_of(frame).hex() == raw
+    assert FrameDecoder().feed(bytes.fromhex(raw)) == [frame]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidemark.errors import VersionError, WireError
 from tidemark.wire import versions
+from tidemark.wire.codec import encode, encoder_for
+from tidemark.wire.frames import Ping, Refused
 from tidemark.wire.versions import agree, agree_link
 
 
@@ -15,15 +19,15 @@ def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) ->
     assert [agree(1, 2), agree(1, 3), agree(4, 9), agree(1, 9), agree(3, 3)] == [2, 3, 4, 4, 3]
 
 
-def test_today_there_is_one_version_for_clients_and_one_for_links() -> None:
-    assert agree(1, 1) == 1
+def test_today_there_are_two_versions_for_clients_and_one_for_links() -> None:
+    assert [agree(1, 1), agree(1, 2), agree(2, 3)] == [1, 2, 2]
     assert agree_link(1, 3) == 2
     with pytest.raises(VersionError, match="update the other side"):
         agree_link(1, 1)
 
 
 @pytest.mark.parametrize(
-    ("oldest", "newest", "advice"), [(2, 3, "update this side"), (0, 0, "update the other side")]
+    ("oldest", "newest", "advice"), [(3, 4, "update this side"), (0, 0, "update the other side")]
 )
 def test_without_a_common_version_the_older_side_is_named(oldest: int, newest: int, advice: str) -> None:
     with pytest.raises(VersionError, match=advice):
@@ -33,3 +37,10 @@ def test_without_a_common_version_the_older_side_is_named(oldest: int, newest: i
 def test_versions_the_wrong_way_round_are_refused() -> None:
     with pytest.raises(WireError, match="2 to 1"):
         agree(2, 1)
+
+
+def test_a_client_of_version_1_gets_a_refusal_without_addresses() -> None:
+    refused = Refused("connect", "", "draining", "go", ("other:1",))
+    assert encoder_for(2)(refused) == encode(refused)
+    assert encoder_for(1)(refused) == encode(replace(refused, addresses=()))
+    assert encoder_for(1)(Ping(5)) == encode(Ping(5))

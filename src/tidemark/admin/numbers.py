@@ -10,12 +10,12 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def show_time(tick: int | None) -> str:
-    """A tick as a time in UTC."""
+    """Return a tick as a time in UTC; "-" for None."""
     return NOTHING if tick is None else (_EPOCH + timedelta(microseconds=tick)).isoformat()
 
 
 def show_seconds(seconds: float | None) -> str:
-    """How long, to two or three digits."""
+    """Return a duration to two or three digits, in the unit that reads best; "-" for None."""
     if seconds is None:
         return NOTHING
     if seconds == 0:
@@ -30,7 +30,7 @@ def show_seconds(seconds: float | None) -> str:
 
 
 def show_bytes(count: float) -> str:
-    """A size in the unit that reads best."""
+    """Return a size in the unit that reads best."""
     at = 0
     while count >= 1024 and at < len(_SIZES) - 1:
         count, at = count / 1024, at + 1

@@ -1,108 +1,132 @@
-"""Asking all brokers of an overlay at once: what it is, how it is, and whether one of them is empty."""
+"""Questions to all brokers of an overlay: its topology, their state, and whether one of them may go."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidemark.admin.connection import ANSWER_SECONDS, connect
-from tidemark.admin.overlay_description import Seen
+from tidemark.admin.connection import ANSWER_SECONDS, ask, connect
+from tidemark.admin.overlay_description import BrokerReport
 from tidemark.errors import ClientError, NotConnectedError
+from tidemark.wire.answers import (
+    LINKS,
+    METRICS,
+    OVERLAY,
+    PROPOSE,
+    PUBENDS,
+    ROUTES,
+    STATUS,
+    STREAMS,
+    SUBSCRIPTIONS,
+    PubendStatus,
+    StreamStatus,
+    SubscriptionStatus,
+)
 
 if TYPE_CHECKING:
     from tidemark.node.topology.topology import Topology
 
-#: Those that are not there are waited for together.
+#: Brokers that do not answer are waited for at the same time, not one after the other.
 ASKED_AT_A_TIME_MAX = 16
+#: What `propose_topology` says of a broker that cannot be reached.
+NOT_RUNNING = "not running"
 
 
-def overlay_at(urls: Iterable[str]) -> tuple[Topology, str]:
-    """The topology that the first of these brokers goes by that answers, and its name."""
+def find_topology(urls: Iterable[str]) -> Topology:
+    """Return the topology that the first broker that answers goes by; NotConnectedError if none does."""
     from tidemark.node.topology.file import parse_topology
 
     problem: ClientError = NotConnectedError("there is no broker to ask")
     for url in urls:
         try:
-            with connect(url) as tm:
-                found = tm.ask("overlay", timeout=ANSWER_SECONDS)
-            return parse_topology(found["text"], found["version"]), found["broker"]
+            found = ask(url, OVERLAY)
         except NotConnectedError as error:
             problem = error
+        else:
+            return parse_topology(found.text, found.version)
     raise problem
 
 
 def urls_of(topology: Topology) -> dict[str, str]:
-    """Where each broker is."""
+    """Return broker -> URL."""
     return {name: f"tidemark://{each.listen}" for name, each in topology.brokers.items()}
 
 
-def look(topology: Topology) -> dict[str, Seen | None]:
-    """What each broker says of itself; None of those that do not answer."""
+def ask_all_brokers(topology: Topology) -> dict[str, BrokerReport | None]:
+    """Return what each broker reports of itself; None for those that do not answer."""
     urls = urls_of(topology)
     with ThreadPoolExecutor(ASKED_AT_A_TIME_MAX) as asking:
-        return dict(zip(urls, asking.map(_seen, urls.values()), strict=True))
+        return dict(zip(urls, asking.map(_report_of, urls.values()), strict=True))
 
 
-def _seen(url: str) -> Seen | None:
+def _report_of(url: str) -> BrokerReport | None:
     try:
-        with connect(url) as tm:
-            answers = {
-                what: tm.ask(what, timeout=ANSWER_SECONDS)
-                for what in ("status", "metrics", "links", "routes")
-            }
+        with connect(url) as client:
+            status = client.ask(STATUS, timeout=ANSWER_SECONDS)
+            metrics = client.ask(METRICS, timeout=ANSWER_SECONDS)
+            links = client.ask(LINKS, timeout=ANSWER_SECONDS)
+            routes = client.ask(ROUTES, timeout=ANSWER_SECONDS)
     except ClientError:
         return None
-    return Seen(time.monotonic(), **answers)
+    return BrokerReport(time.monotonic(), status, metrics, links, routes)
 
 
-def propose(topology: Topology, *, is_forced: bool = False) -> dict[str, str]:
-    """Tell every broker that answers to go by it; those that did not take it, and why."""
+def propose_topology(topology: Topology, *, is_forced: bool = False) -> dict[str, str]:
+    """Tell every broker of a topology to go by it; return the brokers that did not take it -> why.
+
+    A broker that cannot be reached is among them, with NOT_RUNNING.
+    """
     from tidemark.node.topology.text import to_text
 
     text, base = to_text(topology), topology.version - 1
 
     def tell(url: str) -> str:
         try:
-            with connect(url) as tm:
-                tm.ask("propose", timeout=ANSWER_SECONDS, text=text, base=base, force=is_forced)
+            ask(url, PROPOSE, text=text, base=base, force=is_forced)
+        except NotConnectedError:
+            return NOT_RUNNING
         except ClientError as error:
-            return "not running" if isinstance(error, NotConnectedError) else str(error)
+            return str(error)
         return ""
 
     urls = urls_of(topology)
     with ThreadPoolExecutor(ASKED_AT_A_TIME_MAX) as telling:
-        said = dict(zip(urls, telling.map(tell, urls.values()), strict=True))
-    return {name: problem for name, problem in said.items() if problem}
+        problems = dict(zip(urls, telling.map(tell, urls.values()), strict=True))
+    return {name: problem for name, problem in problems.items() if problem}
 
 
-def holding(url: str) -> list[str] | None:
-    """What a broker that is drained still has; None if it does not answer."""
+def ask_what_keeps_broker(url: str) -> list[str] | None:
+    """Return what keeps a draining broker from being removed, as sentences; None if it does not answer."""
     try:
-        with connect(url) as tm:
-            answers = [
-                tm.ask(what, timeout=ANSWER_SECONDS) for what in ("pubends", "subscriptions", "streams")
-            ]
+        with connect(url) as client:
+            return what_keeps_broker(
+                client.ask(PUBENDS, timeout=ANSWER_SECONDS),
+                client.ask(SUBSCRIPTIONS, timeout=ANSWER_SECONDS),
+                client.ask(STREAMS, timeout=ANSWER_SECONDS),
+            )
     except ClientError:
         return None
-    return held(*answers)
 
 
-def held(
-    pubends: Sequence[Mapping[str, Any]],
-    subscriptions: Sequence[Mapping[str, Any]],
-    streams: Sequence[Mapping[str, Any]],
+def what_keeps_broker(
+    pubends: Iterable[PubendStatus],
+    subscriptions: Iterable[SubscriptionStatus],
+    streams: Iterable[StreamStatus],
 ) -> list[str]:
-    """What keeps a broker from being taken away; nothing when it is empty."""
-    found = []
-    for each in pubends:
-        last, lost = each["last_event"], each["lost"]
-        if last is not None and (lost is None or lost < last):
-            found.append(f"not everybody has the events of {each['pubend']}")
-    found += [f"the subscription {each['name']} is there" for each in subscriptions]
-    hosted = {each["pubend"] for each in pubends}
-    for each in streams:
-        if each["followers"] and each["pubend"] not in hosted:
-            found.append(f"{', '.join(each['followers'])} has {each['pubend']} from it")
+    """Return what keeps a broker that answered this from being removed, as sentences; none if it is empty."""
+    pubends = list(pubends)
+    found = [
+        f"not everybody has the events of {each.pubend}"
+        for each in pubends
+        if each.last_event is not None and (each.lost is None or each.lost < each.last_event)
+    ]
+    found += [f"the subscription {each.name} is there" for each in subscriptions]
+    hosted = {each.pubend for each in pubends}
+    found += [
+        f"{', '.join(each.followers)} has {each.pubend} from it"
+        for each in streams
+        if each.followers and each.pubend not in hosted
+    ]
     return found

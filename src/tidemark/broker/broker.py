@@ -364,7 +364,7 @@ class Broker:
         if problem is not None:
             self.counters["publishes_refused"] += 1
             self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, "schema", problem)))
-        elif self._drain_notice and not pubend.has(frame):
+        elif self._drain_notice is not None and not pubend.has(frame):
             pubend.turn_away(client, frame, self._drain_notice)
         else:
             pubend.received(client, frame)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidemark.broker.effects import DrainNotice
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
@@ -32,6 +33,6 @@ class BrokerConfig:
     return_delay: int = 1_000 * MILLISECOND
     #: what a neighbour wanted whose link is gone is asked for on for so long
     linger: int = 10_000 * MILLISECOND
-    #: what publishers are told while this broker takes nothing new from them, "" while it does; as for the
+    #: what publishers are told while this broker takes nothing new from them, None while it does; as for the
     #: layout, `RoutesChanged` brings later ones
-    drain_notice: str = ""
+    drain_notice: DrainNotice | None = None

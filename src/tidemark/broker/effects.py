@@ -350,13 +350,22 @@ class TablesCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainNotice:
+    """What a broker tells the clients that it takes nothing new from, because it is being drained."""
+
+    reason: str
+    #: HOST:PORT of the brokers that clients should go to instead, the best first
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RoutesChanged:
     """An administrator has changed the overlay; `pubends`: what the log knows of those newly here."""
 
     layout: Layout
     pubends: Mapping[str, RecoveredPubend] = field(default_factory=dict)
-    #: what publishers are told while this broker takes nothing new from them; "" while it does
-    drain_notice: str = ""
+    #: what publishers are told while this broker takes nothing new from them; None while it does
+    drain_notice: DrainNotice | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""The command line: arguments in, a call into the house, text or JSON out.
+"""The command line: arguments in, a call into the library, text or JSON out.
 
-One module a group of commands, put together in `root`. Small modules beside the commands make what they print
+Each module has a group of commands, which `root` puts together. Modules beside them make the texts they print
 (`output`, `watching.screen`, `brokers.overview`); everything else is the work of `admin`, the client and the
 node.
 """

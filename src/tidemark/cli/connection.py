@@ -1,4 +1,4 @@
-"""Ctrl-C while a command talks to a broker: it ends a wait at once and loses nothing."""
+"""Ctrl-C while a command talks to a broker: a wait ends at once, and work that has begun is finished."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 
 class Interrupts:
-    """Ctrl-C (or SIGTERM) ends a wait at once, and lets work that has begun finish; a second one ends all.
+    """Ctrl-C (or SIGTERM) ends a wait at once and lets work that has begun finish; the second one ends both.
 
-    Work asks `told` between its steps; waits happen inside `waiting()`.
+    Work looks at `is_interrupted` between its steps; waits happen inside `waiting()`.
     """
 
     def __init__(self) -> None:
-        self.told = False
+        self.is_interrupted = False
         self._is_waiting = False
         self._before: dict[int, Any] = {}
 
@@ -34,16 +34,16 @@ class Interrupts:
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        again, self.told = self.told, True
+        again, self.is_interrupted = self.is_interrupted, True
         if again or self._is_waiting:
             raise KeyboardInterrupt
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Being told in here leaves it, with `told` set; as does having been told before."""
+        """An interrupt inside of this block, or before it, raises KeyboardInterrupt there."""
         self._is_waiting = True
         try:
-            if not self.told:
+            if not self.is_interrupted:
                 yield
             else:
                 raise KeyboardInterrupt
@@ -51,7 +51,7 @@ class Interrupts:
             self._is_waiting = False
 
     def sleep(self, seconds: float) -> bool:
-        """Wait; False if told to stop."""
+        """Wait for so many seconds; return False if the wait was interrupted."""
         try:
             with self.waiting():
                 time.sleep(max(0.0, seconds))

@@ -26,7 +26,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def duration(text: str) -> float:
-    """Seconds, as people write them: 250ms, 10s, 2h, or a plain number."""
+    """Return the seconds of a duration as people write it: 250ms, 10s, 2h, or a plain number."""
     from tidemark.node.config.units import parse_duration
 
     if text.replace(".", "", 1).isdecimal():
@@ -38,7 +38,7 @@ def duration(text: str) -> float:
 
 
 def settings(given: tuple[str, ...]) -> dict[str, str]:
-    """What `--set KEY=VALUE` says, by key."""
+    """Return key -> value of the arguments of `--set KEY=VALUE`; BadParameter for one without `=`."""
     for each in given:
         if "=" not in each:
             raise click.BadParameter(

@@ -1,6 +1,6 @@
-"""What commands print: JSON lines, aligned columns, and message values.
+"""The output of commands: JSON lines, aligned columns, and message values.
 
-Colours are click's styles: they are left out where the output is no terminal.
+Colours are click's styles, which click leaves out where the output is no terminal.
 """
 
 from __future__ import annotations
@@ -11,18 +11,28 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-
-def emit(value: Any) -> None:
-    """One JSON object, on one line."""
-    click.echo(json.dumps(value, ensure_ascii=False))
+if TYPE_CHECKING:
+    from tidemark.admin import JsonObject
 
 
-def emit_either(value: Any, render: Callable[[Any], str], as_json: bool) -> None:
-    """JSON for scripts, or text."""
+T = TypeVar("T")
+
+
+def emit(value: object) -> None:
+    """Print a value as JSON on one line; dataclasses of `tidemark.admin` may be in it."""
+    click.echo(json.dumps(value, ensure_ascii=False, default=_to_json))
+
+
+def _to_json(value: JsonObject) -> object:
+    return value.to_json()
+
+
+def emit_either(value: T, render: Callable[[T], str], as_json: bool) -> None:
+    """Print a value as JSON for scripts, or as the text that `render` makes of it."""
     if as_json:
         emit(value)
     else:
@@ -30,7 +40,7 @@ def emit_either(value: Any, render: Callable[[Any], str], as_json: bool) -> None
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> str:
-    """Columns side by side; those numbered in `right` are aligned there."""
+    """Return rows as aligned columns under their titles; the columns numbered in `right` align right."""
     cells = [[click.style(title, bold=True) for title in titles], *map(list, rows)]
     widths = [max(_width(row[at]) for row in cells) for at in range(len(titles))]
     to_right = frozenset(right)
@@ -50,7 +60,10 @@ def _padded(cell: str, width: int, is_right: bool) -> str:
 
 
 def to_json_value(value: Any) -> Any:
-    """A message value as `tidemark pub` reads it back: times ISO 8601, bytes base64, decimals as digits."""
+    """Return a message value in the JSON that `tidemark pub` reads back.
+
+    Times are ISO 8601, bytes base64 and decimals digits.
+    """
     match value:
         case float() if not isfinite(value):
             return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]

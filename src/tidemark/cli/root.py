@@ -1,4 +1,4 @@
-"""The command `tidemark` itself: its parts, and what becomes of errors."""
+"""The command `tidemark` itself: the commands that it consists of, and how errors are shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidemark.errors import RefusedError, TidemarkError
 
 
 class _Group(click.Group):
-    """Turns our own errors into one clear line and exit code 1, for every command."""
+    """A group of commands in which a TidemarkError becomes one clear line and the exit code 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -28,7 +28,7 @@ class _Group(click.Group):
             raise click.ClickException(str(error)) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which people meet them."""
+        """Return the commands in the order in which people meet them."""
         del ctx
         return list(self.commands)
 

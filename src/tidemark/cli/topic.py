@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidemark.admin.connection import ask, connect
+from tidemark.admin import TOPICS, TopicStatus, ask, connect
 from tidemark.cli.options import BROKER, JSON
 from tidemark.cli.output import emit, emit_either, table
 
@@ -61,20 +61,20 @@ def topic_list(url: str, as_json: bool) -> None:
     tidemark topic list
     tidemark topic list --json | jq -r .topic
     """
-    found = ask(url, "topics")
+    found = ask(url, TOPICS)
     if as_json:
         for each in found:
-            emit({"topic": each["topic"], "open": each["open"], "versions": len(each["schemas"])})
+            emit({"topic": each.topic, "open": each.open, "versions": len(each.schemas)})
         return
     if not found:
         click.echo("no topics yet: tidemark topic create NAME --schema ..., or just publish")
         return
     rows = [
         (
-            each["topic"],
-            "open" if each["open"] else "declared",
-            str(len(each["schemas"])),
-            each["schemas"][-1] if each["schemas"] else "",
+            each.topic,
+            "open" if each.open else "declared",
+            str(len(each.schemas)),
+            each.schemas[-1] if each.schemas else "",
         )
         for each in found
     ]
@@ -91,7 +91,7 @@ def topic_show(name: str, url: str, as_json: bool) -> None:
     \b
     tidemark topic show trades
     """
-    found = next((each for each in ask(url, "topics") if each["topic"] == name), None)
+    found = next((each for each in ask(url, TOPICS) if each.topic == name), None)
     if found is None:
         raise click.ClickException(
             f"the broker knows no topic {name!r}: see `tidemark topic list`, or create it"
@@ -100,7 +100,7 @@ def topic_show(name: str, url: str, as_json: bool) -> None:
 
 
 def read_schema(given: str) -> Schema:
-    """A schema as text of the schema language, or in a file."""
+    """Return the schema that a text, or a file of that name, has; SchemaError if it is none."""
     from tidemark.message.foreign.json.schema import from_json_schema
     from tidemark.message.schema import Schema
 
@@ -118,16 +118,16 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _described(found: dict[str, Any]) -> dict[str, Any]:
-    """A topic with the fields of each version, oldest first."""
+def _described(found: TopicStatus) -> dict[str, Any]:
+    """A topic with the fields of each version of its schema, the oldest first."""
     from tidemark.message.schema import Schema
     from tidemark.message.show import describe
 
     versions = []
-    for text in found["schemas"]:
+    for text in found.schemas:
         schema = describe(Schema.parse(text))
         versions.append({name: schema[name] for name in ("text", "fingerprint", "natural", "fields")})
-    return {"topic": found["topic"], "open": found["open"], "versions": versions}
+    return {"topic": found.topic, "open": found.open, "versions": versions}
 
 
 def _render(topic: dict[str, Any]) -> str:

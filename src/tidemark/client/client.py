@@ -10,12 +10,13 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Any, TypedDict, Unpack, overload
 
-from tidemark.client.connecting.addresses import SocketAddress, addresses_in, parse_listen, parse_url
+from tidemark.client.connecting.addresses import SocketAddress, parse_addresses, parse_listen, parse_url
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.connection import PING_SECONDS
 from tidemark.client.connecting.link import Link, closed
 from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost, within
 from tidemark.client.connecting.push_link import PushLink
+from tidemark.client.connecting.refusals import error_of
 from tidemark.client.publishing.options import EventOptions, event_options
 from tidemark.client.publishing.outgoing import Ticks
 from tidemark.client.publishing.publisher import Publisher
@@ -34,11 +35,10 @@ from tidemark.client.subscribing.start_position import Start
 from tidemark.client.subscribing.subscription import CLOSE_SECONDS, Subscription
 from tidemark.client.subscribing.transaction import Transaction
 from tidemark.client.topics import ClientTopics
-from tidemark.errors import NotConnectedError, RefusedError, TidemarkError
+from tidemark.errors import NotConnectedError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
 from tidemark.message.schema import Schema
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.answers import Answered, Question
 from tidemark.wire.frames import (
     Acked,
     Answer,
@@ -56,6 +56,7 @@ from tidemark.wire.frames import (
     Unsubscribed,
     Welcome,
 )
+from tidemark.wire.questions import Answered, Question
 
 #: Seconds that a broker has to answer, unless the call says otherwise.
 TIMEOUT_SECONDS = 30.0
@@ -522,22 +523,18 @@ class Client:
             case "ack":
                 self._acks.refused(frame)
             case "unsubscribe":
-                self._subscriptions.unsubscribe_refused(frame, _refusal(frame))
+                self._subscriptions.unsubscribe_refused(frame, error_of(frame))
             case "ask" | "fetch":
                 self._requests.refused(frame)
             case _:
-                raise _refusal(frame)
+                raise error_of(frame)
 
     def _sent_elsewhere(self, frame: Refused) -> None:
         """The broker is being drained: connect to another one. What it refused to publish was not logged."""
         if frame.what == "publish":
             self._publisher.refused(frame)
-        self._link.move(addresses_in(frame.reason), frame.reason)
+        self._link.move(parse_addresses(frame.addresses), frame.reason)
 
     def _check_open(self) -> None:
         if not self._is_open:
             raise closed()
-
-
-def _refusal(frame: Refused) -> TidemarkError:
-    return RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)

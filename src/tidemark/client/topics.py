@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import DecodeError, EncodeError, RefusedError, TidemarkError
 from tidemark.message.batches.batch import EventBatch, Shape
 from tidemark.message.batches.reader import EventReader
@@ -115,7 +116,7 @@ class ClientTopics:
 
     def refused(self, frame: Refused) -> None:
         """The broker refused to declare or describe a topic."""
-        error = RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)
+        error = error_of(frame)
         self._settle(frame.name, error)
 
     def _settle(self, topic: str, answer: Topic | TidemarkError) -> None:

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from time import time
 from typing import TYPE_CHECKING
 
-from tidemark.errors import ConfigError, TidemarkError
+from tidemark.errors import ConfigError, StaleTopologyError, TidemarkError
 from tidemark.node.config.loading import show
 from tidemark.node.connection import Connection
 from tidemark.node.local_link import LocalLink
@@ -58,12 +58,10 @@ class Admin:
             await self._node.membership.propose(
                 str(given["text"]), int(given["base"]), is_forced=bool(given.get("force"))
             )
+        except StaleTopologyError as error:
+            reply(Refused("ask", str(ask.ticket), "version", str(error)))
         except ConfigError as error:
-            reply(
-                Refused(
-                    "ask", str(ask.ticket), "version" if "by now" in error.reason else "frame", str(error)
-                )
-            )
+            reply(Refused("ask", str(ask.ticket), "frame", str(error)))
         except (TidemarkError, ValueError, TypeError, KeyError) as error:
             reply(Refused("ask", str(ask.ticket), "frame", f"cannot be taken: {error}"))
         else:

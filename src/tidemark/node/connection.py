@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
-from tidemark.wire.codec import encode, size_of
+from tidemark.wire.codec import Encode, encode, encoder_for, size_of
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
@@ -79,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_decoder",
+        "_encode",
         "_is_closing",
         "_said",
         "_server",
@@ -111,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         #: the server that owns this connection; the connection reports to it, and through it to the runtime
         self._server = server
         self._decoder = FrameDecoder()
+        self._encode: Encode = encode
         #: None before the socket is open and after it is closed
         self._transport: asyncio.Transport | None = None
         self._is_closing = False
@@ -245,6 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         except VersionError as error:
             self.refuse("version", str(error))
             return
+        self._encode = encoder_for(version)
         self.name = name
         self.client = server.runtime.client_came(self)
         server.introduced(self)
@@ -261,6 +264,7 @@ class Connection(asyncio.BufferedProtocol):
         if holder is None:
             self.refuse("unknown", "there is no such lease, or not any more: connect and subscribe again")
             return
+        self._encode = encoder_for(version)
         self.name, self.client, self.lease, self.calling = holder.name, holder.client, holder, None
         server.introduced(self)
         self._write(Welcome(server.name, server.incarnation, version, server.pubends))
@@ -313,8 +317,11 @@ class Connection(asyncio.BufferedProtocol):
             if kind in _FROM_CLIENT:
                 if isinstance(frame, Subscribe):
                     self.is_subscriber = True
-                    if self._server.drain_notice:
-                        self._write(Refused("subscribe", frame.name, "draining", self._server.drain_notice))
+                    notice = server.drain_notice
+                    if notice is not None:
+                        self._write(
+                            Refused("subscribe", frame.name, "draining", notice.reason, notice.addresses)
+                        )
                         continue
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):
@@ -407,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _say(self, frame: Frame) -> None:
         try:
-            self._said += encode(frame)
+            self._said += self._encode(frame)
         except WireError as error:
             log.error("a frame cannot be sent", address=self.address, reason=str(error))
             if isinstance(frame, Answer):
@@ -423,12 +430,12 @@ class Connection(asyncio.BufferedProtocol):
             if self.client is None:
                 self.said_bytes += size_of(said)
 
-    def refuse(self, code: str, reason: str) -> None:
-        """Send Refused with `code` and `reason`, and close."""
+    def refuse(self, code: str, reason: str, addresses: tuple[str, ...] = ()) -> None:
+        """Send Refused with `code`, `reason` and the addresses of brokers to go to instead, and close."""
         if self._is_closing:
             return
         log.warning("refused", address=self.address, who=self.peer or self.name, code=code, reason=reason)
-        self._write(Refused("connect", "", code, reason))
+        self._write(Refused("connect", "", code, reason, addresses))
         self.close()
 
     def close(self) -> None:

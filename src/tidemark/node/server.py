@@ -16,6 +16,7 @@ from collections import Counter
 from ipaddress import ip_address
 from typing import Protocol
 
+from tidemark.broker.effects import DrainNotice
 from tidemark.node.clock import Clock
 from tidemark.node.config.settings import Config
 from tidemark.node.config.units import HostPort
@@ -103,7 +104,7 @@ class Server:
         #: the neighbours of this broker, and the pubends it hosts, in the topology that `change` was given
         self.neighbours: tuple[str, ...] = membership.topology.neighbours(name)
         self.pubends: tuple[str, ...] = hosted(membership.topology, name)
-        #: what subscribers are told while this broker is being drained; "" while it is not
+        #: what subscribers are told while this broker is being drained; None while it is not
         self.drain_notice = drain_notice(membership.topology, name)
         self.limits = limits
         self._link_limits = config.links
@@ -244,9 +245,9 @@ class Server:
             if link.peer not in self.neighbours:
                 link.close()
         self.drain_notice = drain_notice(topology, self.name)
-        if self.drain_notice:
+        if self.drain_notice is not None:
             for connection in [each for each in self.connections if each.is_subscriber]:
-                connection.refuse("draining", self.drain_notice)
+                connection.refuse("draining", self.drain_notice.reason, self.drain_notice.addresses)
 
     def _all_links(self) -> list[Connection | LocalLink]:
         return [*self.links, *self.local]
@@ -402,15 +403,16 @@ def hosted(topology: Topology, name: str) -> tuple[str, ...]:
     return tuple(sorted(topology.brokers[name].pubends)) if name in topology.brokers else ()
 
 
-def drain_notice(topology: Topology, name: str) -> str:
-    """Return where clients of a drained broker should go, its own cell first; "" if it is not drained."""
+def drain_notice(topology: Topology, name: str) -> DrainNotice | None:
+    """Return where clients of a drained broker should go, its own cell first; None if it is not drained."""
     placement = topology.brokers.get(name)
     if placement is None or not placement.is_draining:
-        return ""
+        return None
     others = [each for each in topology.brokers.values() if not each.is_draining]
     others.sort(key=lambda each: each.cell != placement.cell)
-    url = "tidemark://" + ",".join(str(each.listen) for each in others[:OTHERS_MAX])
-    return f"{name!r} is being drained: go to {url}" if others else f"{name!r} is being drained"
+    addresses = tuple(str(each.listen) for each in others[:OTHERS_MAX])
+    where = f": go to tidemark://{','.join(addresses)}" if addresses else ""
+    return DrainNotice(f"{name!r} is being drained{where}", addresses)
 
 
 def is_here(address: str) -> bool:

@@ -104,8 +104,7 @@ class MessagePutter:
             kept = "what was put is kept and will arrive: put it again only with a message_id"
             said = outbox.refusal
             if isinstance(said, RefusedError):
-                reason = f"{said.reason}; {kept}"
-                raise RefusedError(reason, what=said.what, name=said.name, code=said.code) from None
+                raise said.with_reason(f"{said.reason}; {kept}") from None
             raise TimedOutError(f"no broker has confirmed it in time; {kept}") from None
 
     def _opened_outbox(self) -> MessageOutbox:

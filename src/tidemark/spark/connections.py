@@ -29,12 +29,11 @@ from tidemark.wire.answers import (
     PUBENDS,
     ROUTES,
     TOPICS,
-    Answered,
     PubendStatus,
-    Question,
     TopicStatus,
 )
 from tidemark.wire.frames import Fetched
+from tidemark.wire.questions import Answered, Question
 
 T = TypeVar("T")
 

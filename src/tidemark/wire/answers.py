@@ -12,25 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
-from tidemark.wire.json_objects import JsonObject, read_json
-
-#: the type of an answer
-Answered = TypeVar("Answered")
-
-
-@dataclass(frozen=True, slots=True)
-class Question(Generic[Answered]):
-    """A question of administrators, and the type of its answer."""
-
-    what: str
-    answer: type[Answered]
-
-    def read(self, found: object) -> Answered:
-        """Return the answer of what `json.loads` made of its text; WireError if it is no such answer."""
-        return read_json(self.answer, found)
-
+from tidemark.wire.json_objects import JsonObject
+from tidemark.wire.questions import Question
 
 # Answers of a broker's roles (src/tidemark/broker/admin.py).
 
@@ -261,30 +245,42 @@ class Setting(JsonObject):
     source: str
 
 
+#: The topics that the broker knows.
 TOPICS = Question("topics", tuple[TopicStatus, ...])
+#: The pubends that the broker hosts.
 PUBENDS = Question("pubends", tuple[PubendStatus, ...])
+#: The streams of all pubends, as they are at the broker.
 STREAMS = Question("streams", tuple[StreamStatus, ...])
+#: The subscriptions that the broker hosts.
 SUBSCRIPTIONS = Question("subscriptions", tuple[SubscriptionStatus, ...])
-#: argument: name
+#: One subscription. Argument: name.
 SUBSCRIPTION = Question("subscription", SubscriptionStatus)
-#: arguments: name, force
+#: Remove a subscription for good. Arguments: name; force, for one that is connected.
 REMOVE = Question("remove", SubscriptionRemoved)
-#: arguments: name; to, which is "now", a tick or the text of a checkpoint token
+#: Move a subscription forward. Arguments: name; to, which is "now", a tick or the text of a token.
 SEEK = Question("seek", SubscriptionStatus)
-#: argument: token, up to which the archive has everything
+#: Tell pubends how far the archive has got. Argument: token, up to which it has everything.
 ARCHIVED = Question("archived", tuple[PubendStatus, ...])
+#: The brokers that the release of the broker's pubends waits for.
 HOSTS = Question("hosts", tuple[HostStatus, ...])
-#: argument: host
+#: Strike off a broker that is gone for good. Argument: host.
 FORGET_HOST = Question("forget_host", HostForgotten)
 
+#: The broker as a whole.
 STATUS = Question("status", BrokerStatus)
+#: All counters and gauges by name.
 METRICS = Question("metrics", dict[str, float])
+#: The topology that the broker goes by.
 OVERLAY = Question("overlay", OverlayText)
-#: arguments: text; base, the version that the new topology takes the place of; force
+#: Change the topology. Arguments: text; base, the version that the new one takes the place of; force.
 PROPOSE = Question("propose", OverlayText)
+#: The way of each pubend's stream through the broker.
 ROUTES = Question("routes", tuple[Route, ...])
+#: The links to all neighbours.
 LINKS = Question("links", tuple[LinkStatus, ...])
+#: The connections of clients and neighbours.
 CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...])
+#: All settings, and where each came from.
 CONFIG = Question("config", tuple[Setting, ...])
-#: the directories of archives, as the broker's machine names them
+#: The directories of archives, as the broker's machine names them.
 ARCHIVE = Question("archive", tuple[str, ...])

@@ -17,6 +17,7 @@ from tidemark.wire.fields import (
     SHORT,
     TOKEN,
     TOPIC_SELECTOR,
+    at_end,
     check_count,
     many,
     maybe,
@@ -64,6 +65,7 @@ from tidemark.wire.frames import (
 from tidemark.wire.layouts import HEADER_BYTES, FrameLayout, check_end, key_of, record
 from tidemark.wire.limits import (
     ACKS_MAX,
+    ADDRESSES_MAX,
     FRAME_BYTES_MAX,
     HANDSHAKE_BYTES_MAX,
     JSON_BYTES_MAX,
@@ -261,6 +263,7 @@ _LINE = together(Line, {"base": INT, "upto": INT, "wanted": TOPIC_SELECTOR})
 _JSON = text(JSON_BYTES_MAX, what="a JSON text")
 _REASON = text(REASON_BYTES_MAX, what="a reason")
 _PUBENDS = many(NAME, PUBENDS_MAX, what="pubends")
+_ADDRESSES = many(NAME, ADDRESSES_MAX, what="addresses")
 
 LAYOUTS = (
     # The layout of Connect never changes: the versions in it decide which layouts the other frames have.
@@ -274,7 +277,7 @@ LAYOUTS = (
         pubends=_PUBENDS,
         frame_bytes_max=HANDSHAKE_BYTES_MAX,
     ),
-    record(Refused, 34, what=NAME, name=NAME, code=NAME, reason=_REASON),
+    record(Refused, 34, what=NAME, name=NAME, code=NAME, reason=_REASON, addresses=at_end(_ADDRESSES)),
     record(Describe, 35, topic=NAME),
     FrameLayout(Publish, _PUBLISH, write_publish, read_publish),
     FrameLayout(Published, _PUBLISHED, write_published, read_published),

@@ -6,14 +6,18 @@ is an error of the sender and is never sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from struct import error as StructError  # noqa: N812  # an exception, named like one
 
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire import client_layouts, peer_layouts
-from tidemark.wire.frames import Frame
+from tidemark.wire.frames import Frame, Refused
 from tidemark.wire.layouts import FrameLayout
+
+#: Gives the pieces of a frame's bytes.
+Encode = Callable[[Frame], list[Buffer]]
 
 _LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS)
 _WRITERS = {layout.frame: layout.write for layout in _LAYOUTS}
@@ -35,6 +39,18 @@ def encode(frame: Frame) -> list[Buffer]:
         raise WireError(f"this {type(frame).__name__} cannot be sent: {error}") from error
     except StructError as error:
         raise WireError(f"this {type(frame).__name__} cannot be sent: a number is no int64") from error
+
+
+def encoder_for(version: int) -> Encode:
+    """Return what encodes frames for a client that speaks this version of the protocol."""
+    return encode if version > 1 else _encode_for_version_1
+
+
+def _encode_for_version_1(frame: Frame) -> list[Buffer]:
+    """Readers of version 1 give a connection up over the addresses of a refusal, so they get none."""
+    if type(frame) is Refused and frame.addresses:
+        frame = replace(frame, addresses=())
+    return encode(frame)
 
 
 def size_of(pieces: Iterable[Buffer]) -> int:

@@ -512,19 +512,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A frame was not carried out. `what` names its kind and `name` which one; `reason` says what to do.
+    """A request was not carried out. `what` names its kind and `name` which one it was.
 
-    `code` is for programs: one of REFUSALS.
+    `code` is for programs, and one of REFUSALS; `reason` tells people why and what to do.
     """
 
     what: str
     name: str
     code: str
     reason: str
+    #: HOST:PORT of brokers that may do it instead, the best first; only for clients of version 2 and newer
+    addresses: tuple[str, ...] = ()
 
 
 #: taken: by another connection or subscription; sequence: publish again from an earlier one; draining: the
-#: broker is to be taken away, and the reason names others; address: this broker does not call there.
+#: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there.
 REFUSALS = frozenset(
     (
         "selector",

@@ -34,6 +34,11 @@ class JsonObject:
         found: dict[str, Any] = json.loads(dumps(self))
         return found
 
+    def json_items(self) -> dict[str, Any]:
+        """Return key -> value of this object alone; `dumps` goes on with the dataclasses among the values."""
+        kind: Any = type(self)
+        return {name: getattr(self, name) for name in _names_of(kind)}
+
     @classmethod
     def from_json(cls, found: object) -> Self:
         """Return the dataclass of an object that `json.loads` gave; WireError if the object does not fit."""
@@ -65,11 +70,9 @@ class _MisfitError(Exception):
 
 
 def _as_object(value: object) -> dict[str, Any]:
-    """The keys and values of one dataclass; `json.dumps` asks again for those inside."""
     if not isinstance(value, JsonObject):
         raise TypeError(f"{value!r} has no JSON")
-    kind: Any = type(value)
-    return {name: getattr(value, name) for name in _names_of(kind)}
+    return value.json_items()
 
 
 @cache

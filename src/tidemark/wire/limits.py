@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tidemark.message.batches.batch import BATCH_BYTES_MAX
 
-#: versions of the protocol between clients and brokers
+#: versions of the protocol between clients and brokers; since version 2, Refused may end with addresses
 PROTOCOL_OLDEST = 1
-PROTOCOL_NEWEST = 1
+PROTOCOL_NEWEST = 2
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host
 LINK_OLDEST = 2
 LINK_NEWEST = 2
@@ -38,5 +38,7 @@ ROWS_MAX = 4_096
 PUBENDS_MAX = 4_096
 TOKEN_PUBENDS_MAX = 65_536
 ACKS_MAX = 65_536
+#: addresses of other brokers in a refusal
+ADDRESSES_MAX = 64
 #: lines of one recall, one for each selector that the subscriber had in the range
 LINES_MAX = 256

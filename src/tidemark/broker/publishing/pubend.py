@@ -13,7 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidemark.broker.effects import AppendEvents, AppendLease, LoseLog, RecoveredPubend, SendClient
+from tidemark.broker.effects import (
+    AppendEvents,
+    AppendLease,
+    DrainNotice,
+    LoseLog,
+    RecoveredPubend,
+    SendClient,
+)
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
@@ -126,17 +133,19 @@ class Pubend:
         sequence, _ = self._publishers.get(frame.publisher, (0, 0))
         return frame.sequence + frame.batch.count - 1 <= sequence
 
-    def turn_away(self, client: int, frame: Publish, reason: str) -> None:
+    def turn_away(self, client: int, frame: Publish, notice: DrainNotice) -> None:
         """Refuse a batch because the broker is being drained, after what came before it is acknowledged."""
 
         def refuse() -> None:
-            self._refuse(client, frame.publisher, "draining", reason)
+            self._refuse(client, frame.publisher, "draining", notice.reason, notice.addresses)
 
         self._when_durable(refuse, refuse)
 
-    def _refuse(self, client: int, publisher: str, code: str, reason: str) -> None:
+    def _refuse(
+        self, client: int, publisher: str, code: str, reason: str, addresses: tuple[str, ...] = ()
+    ) -> None:
         self._counters["publishes_refused"] += 1
-        self._out.add(SendClient(client, Refused("publish", publisher, code, reason)))
+        self._out.add(SendClient(client, Refused("publish", publisher, code, reason, addresses)))
 
     def _append(self, publisher: str, last: int, batch: EventBatch) -> None:
         wall = self._turn.wall

@@ -1,14 +1,13 @@
-"""Commands about configuration: what holds, and where it came from."""
+"""The command that shows settings: the value of each, and where the value came from."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
-from tidemark.admin.connection import ask
+from tidemark.admin import CONFIG, Setting, ask
 from tidemark.cli.options import FILE, JSON, SET, settings
 from tidemark.cli.output import emit, table
 
@@ -38,9 +37,9 @@ def config_show(file: Path | None, which: str | None, given: tuple[str, ...], as
     if which is not None and "://" in which:
         if file is not None or given:
             raise click.UsageError("a running broker says what it has: leave out --config and --set")
-        rows = ask(which, "config")
+        rows = list(ask(which, CONFIG))
     else:
-        rows = _local(file, which, settings(given))
+        rows = _settings_here(file, which, settings(given))
     if as_json:
         for row in rows:
             emit(row)
@@ -48,16 +47,17 @@ def config_show(file: Path | None, which: str | None, given: tuple[str, ...], as
         click.echo(_render(rows))
 
 
-def _local(file: Path | None, name: str | None, options: dict[str, str]) -> list[dict[str, Any]]:
+def _settings_here(file: Path | None, name: str | None, options: dict[str, str]) -> list[Setting]:
+    """The settings that a broker started here would have."""
     from tidemark.node.config.loading import load, show
 
     found = load(file, broker=name, environment=os.environ, options=options)
-    return [{"key": key, "value": value, "source": source} for key, value, source in show(found)]
+    return [Setting(key, value, source) for key, value, source in show(found)]
 
 
-def _render(rows: list[dict[str, Any]]) -> str:
-    def line(row: dict[str, Any]) -> tuple[str, str, str]:
-        is_default = row["source"] == "default"
-        return row["key"], row["value"], click.style(row["source"], dim=is_default, bold=not is_default)
+def _render(rows: list[Setting]) -> str:
+    def line(row: Setting) -> tuple[str, str, str]:
+        is_default = row.source == "default"
+        return row.key, row.value, click.style(row.source, dim=is_default, bold=not is_default)
 
     return table(("key", "value", "from"), map(line, rows))

@@ -2,110 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import click
 
+from tidemark.admin import BrokerDescription, LinkDescription, OverlayDescription
 from tidemark.admin.numbers import NOTHING, show_bytes
 from tidemark.admin.overlay_description import RATES
 from tidemark.cli.output import table
 
 
-def draw(described: Mapping[str, Any]) -> str:
-    """The whole on a page."""
-    is_live = any("state" in each for each in described["brokers"])
-    parts = [_brokers(described, is_live), _links(described, is_live), _trees(described)]
+def draw(overlay: OverlayDescription) -> str:
+    """Return the whole overlay as text."""
+    parts = [_brokers(overlay), _links(overlay), _trees(overlay)]
     return "\n\n".join(part for part in parts if part)
 
 
-def _brokers(described: Mapping[str, Any], is_live: bool) -> str:
+def _brokers(overlay: OverlayDescription) -> str:
+    is_live = overlay.is_live
     titles: tuple[str, ...] = ("cell", "broker", "at", "pubends")
     if is_live:
         titles += ("state", *RATES.values())
     rows, cell = [], None
-    for each in sorted(described["brokers"], key=lambda each: (each["cell"], each["name"])):
+    for each in sorted(overlay.brokers, key=lambda each: (each.cell, each.name)):
         row = [
-            click.style(each["cell"], bold=True) if each["cell"] != cell else "",
-            each["name"],
-            each["url"].removeprefix("tidemark://"),
-            ", ".join(each["pubends"]) or NOTHING,
+            click.style(each.cell, bold=True) if each.cell != cell else "",
+            each.name,
+            each.url.removeprefix("tidemark://"),
+            ", ".join(each.pubends) or NOTHING,
         ]
-        if is_live:
-            row += [
-                _state(each, described["version"]),
-                *(_rate_text(each["rates"].get(t)) for t in RATES.values()),
-            ]
-        elif each["draining"]:
+        if each.activity is not None:
+            rates = [each.activity.rates.get(title) for title in RATES.values()]
+            row += [_state(each, overlay.version), *map(_rate_text, rates)]
+        elif each.draining:
             row[1] += click.style(" (draining)", fg="yellow")
         rows.append(row)
-        cell = each["cell"]
-    head = f"overlay version {described['version']}\n" if is_live else ""
+        cell = each.cell
+    head = f"overlay version {overlay.version}\n" if is_live else ""
     return head + table(titles, rows, right=[5, 6] if is_live else [])
 
 
-def _state(broker: Mapping[str, Any], version: int) -> str:
-    if broker["state"] != "running":
-        return click.style(broker["state"], fg="red")
-    if broker["version"] != version:
-        return click.style(f"goes by version {broker['version']}", fg="yellow")
-    return click.style("draining", fg="yellow") if broker["draining"] else click.style("running", fg="green")
+def _state(broker: BrokerDescription, version: int) -> str:
+    assert broker.activity is not None
+    if broker.activity.state != "running":
+        return click.style(broker.activity.state, fg="red")
+    if broker.activity.version != version:
+        return click.style(f"goes by version {broker.activity.version}", fg="yellow")
+    return click.style("draining", fg="yellow") if broker.draining else click.style("running", fg="green")
 
 
 def _rate_text(rate: float | None) -> str:
     return NOTHING if rate is None else f"{rate:,.0f}/s"
 
 
-def _links(described: Mapping[str, Any], is_live: bool) -> str:
+def _links(overlay: OverlayDescription) -> str:
+    is_live = overlay.is_live
     titles: tuple[str, ...] = ("bundle", "cells", "link")
     if is_live:
         titles += ("state", "events", "bytes", "carries")
     rows = []
-    for bundle in described["bundles"]:
-        cells = " - ".join(bundle["cells"])
-        names = ["inside" if len(bundle["cells"]) == 1 else bundle["name"], cells]
-        for at, link in enumerate(bundle["links"]):
-            row = [*(names if at == 0 else ("", "")), f"{link['from']} - {link['to']}"]
-            if is_live:
-                row += _link_row(link)
-            rows.append(row)
+    for bundle in overlay.bundles:
+        names = ["inside" if len(bundle.cells) == 1 else bundle.name, " - ".join(bundle.cells)]
+        for at, link in enumerate(bundle.links):
+            rows.append([*(names if at == 0 else ("", "")), " - ".join(link.ends), *_activity_cells(link)])
     return table(titles, rows, right=[4, 5] if is_live else []) if rows else ""
 
 
-def _link_row(link: Mapping[str, Any]) -> list[str]:
-    state = click.style("up", fg="green") if link["up"] else click.style("down", fg="red")
-    sent = link["bytes_per_second"]
+def _activity_cells(link: LinkDescription) -> list[str]:
+    """What the columns of a running overlay say of a link; nothing of one that is read from a file."""
+    activity = link.activity
+    if activity is None:
+        return []
+    state = click.style("up", fg="green") if activity.up else click.style("down", fg="red")
+    sent = activity.bytes_per_second
     return [
-        state + (" (local)" if link["local"] else ""),
-        _rate_text(link["events_per_second"]),
+        state + (" (local)" if activity.local else ""),
+        _rate_text(activity.events_per_second),
         NOTHING if sent is None else f"{show_bytes(sent)}/s",
-        ", ".join(link["pubends"]) or NOTHING,
+        ", ".join(activity.pubends) or NOTHING,
     ]
 
 
-def _trees(described: Mapping[str, Any]) -> str:
+def _trees(overlay: OverlayDescription) -> str:
     parts = []
-    hosts = {pubend: each["cell"] for each in described["brokers"] for pubend in each["pubends"]}
-    cells = sorted({each["cell"] for each in described["brokers"]})
-    for tree in described["trees"]:
-        if not tree["cells"] or not (tree["pubends"] or len(described["trees"]) == 1):
+    hosts = {pubend: each.cell for each in overlay.brokers for pubend in each.pubends}
+    cells = sorted({each.cell for each in overlay.brokers})
+    for tree in overlay.trees:
+        if not tree.cells or not (tree.pubends or len(overlay.trees) == 1):
             continue
-        edges = [tuple(edge) for edge in tree["cells"]]
-        # Seen from where most of its pubends are.
-        near = [hosts[pubend] for pubend in tree["pubends"]]
-        root = max(cells, key=near.count)
-        pubends = f"  {', '.join(tree['pubends'])}" if tree["pubends"] else ""
-        parts.append(f"{click.style('tree', bold=True)} {tree['name']}{pubends}")
-        parts.append("\n".join(branches(root, lambda cell, edges=edges: _beyond(cell, edges))))  # type: ignore[misc]
+        # The root is the cell that has most of the tree's pubends.
+        root = max(cells, key=[hosts[pubend] for pubend in tree.pubends].count)
+        pubends = f"  {', '.join(tree.pubends)}" if tree.pubends else ""
+        parts.append(f"{click.style('tree', bold=True)} {tree.name}{pubends}")
+        parts.append("\n".join(branches(root, _neighbours_in(tree.cells))))
     return "\n".join(parts)
 
 
-def _beyond(cell: str, edges: Sequence[tuple[str, ...]]) -> list[str]:
-    return sorted(b if a == cell else a for a, b in edges if cell in (a, b))
+def _neighbours_in(edges: tuple[tuple[str, str], ...]) -> Callable[[str], list[str]]:
+    """The function that gives the neighbours of a cell in a tree with these edges."""
+    return lambda cell: sorted(b if a == cell else a for a, b in edges if cell in (a, b))
 
 
 def branches(name: str, beyond: Callable[[str], list[str]], above: str | None = None) -> list[str]:
-    """A tree's lines; `beyond` gives all that a node is joined to, the one above it too."""
+    """Return the lines of a tree; `beyond` gives the neighbours of a node, also the one above it."""
     lines = [name]
     below = [each for each in beyond(name) if each != above]
     for at, child in enumerate(below):

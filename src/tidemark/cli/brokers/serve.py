@@ -6,16 +6,16 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import NoReturn
 
 import click
 
+from tidemark.admin import starting
+from tidemark.admin.joining import join_overlay, settings_to_join
+from tidemark.admin.overlay_description import describe_overlay
+from tidemark.admin.starting import LISTEN_DEFAULT, BrokerReady
 from tidemark.cli.options import FILE, JSON, SET, settings
-from tidemark.cli.output import emit
-from tidemark.errors import ConfigError
-
-if TYPE_CHECKING:
-    from tidemark.node.node import Node
+from tidemark.cli.output import emit, emit_either
 
 
 @click.command()
@@ -61,19 +61,15 @@ def up(
     options = settings(given) | {key: value for key, value in flags.items() if value is not None}
     has_archive = not no_pipeline and _can_archive()
     if workers is not None:
-        _start_workers(workers, options, has_archive, as_json)
+        file, archive = starting.lay_out_workers(workers, options)
+        _run_topology(file, archive if has_archive else None, as_json)
     if topology is not None:
-        _start_all(topology, options, topology.parent / "tidemark-archive" if has_archive else None, as_json)
-    from tidemark.node.config.loading import load
-    from tidemark.node.process import archiving
-    from tidemark.node.process.process import run
-
-    found = load(
-        environment=os.environ, options=options, defaults=archiving.DEFAULTS if has_archive else None
-    )
-    archive = found.archive_path() if has_archive else None
-    beside = (lambda node: archiving.archive_of(found, node.address)) if has_archive else None
-    sys.exit(run(found, ready=partial(_print_ready if as_json else _welcome, archive), beside=beside))
+        if options:
+            raise click.UsageError(
+                f"with --topology every broker is as the file says: put settings into {topology}"
+            )
+        _run_topology(topology, topology.parent / "tidemark-archive" if has_archive else None, as_json)
+    sys.exit(starting.run_alone(options, _print_json if as_json else _welcome, has_archive=has_archive))
 
 
 @click.command()
@@ -112,10 +108,9 @@ def broker(
     tidemark broker --join tidemark://10.0.0.1:7676 --name b9 --cell west --listen 10.0.0.9:7676
     """
     from tidemark.node.config.loading import load
-    from tidemark.node.process.process import run
 
     options = settings(given)
-    ready = partial(_print_ready, None) if as_json else None
+    run = partial(starting.run_brokers, ready=_print_json if as_json else None)
     if join is not None:
         if joining is None or listen is None:
             raise click.UsageError("--join needs --name and --listen")
@@ -123,104 +118,51 @@ def broker(
             raise click.UsageError(
                 "--join is for a broker that no file has: leave --broker and --process out"
             )
-        from tidemark.admin.joining import join_overlay
-
-        options["broker.name"] = joining
-        options.setdefault("broker.listen", listen)
-        options["storage.data_dir"] = data_dir or options.get("storage.data_dir", f"tidemark-data-{joining}")
-        options.setdefault("http.listen", "")
-        config = load(file, environment=os.environ, options=options)
-        sys.exit(run(join_overlay(join, config, cell or joining, listen, pubends), ready=ready))
+        config = load(
+            file, environment=os.environ, options=settings_to_join(joining, listen, data_dir, options)
+        )
+        sys.exit(run([join_overlay(join, config, cell or joining, listen, pubends)]))
     if file is None:
         raise click.UsageError("say what to run: --config FILE, or --join URL")
     if process is not None and name is not None:
         raise click.UsageError("--broker and --process exclude each other")
-    names = [name] if process is None else list(_brokers_of(file, process))
-    configs = [load(file, broker=each, environment=os.environ, options=options) for each in names]
-    sys.exit(run(*configs, ready=ready))
-
-
-def _brokers_of(file: Path, process: str) -> tuple[str, ...]:
-    from tidemark.node.config.loading import processes_of
-    from tidemark.node.topology.file import unknown
-
-    found = processes_of(file)
-    if process not in found:
-        raise ConfigError(unknown(process, list(found)), key="--process", source=str(file))
-    return found[process]
+    names = [name] if process is None else list(starting.brokers_of_process(file, process))
+    sys.exit(run([load(file, broker=each, environment=os.environ, options=options) for each in names]))
 
 
 def _can_archive() -> bool:
-    """Whether an archive can run here; if not, says why."""
-    from tidemark.node.process.archiving import missing
-
-    found = missing()
-    if found is not None:
+    """Whether an archive can run here; if not, print what is missing."""
+    lacking = starting.what_an_archive_lacks()
+    if lacking is not None:
         click.echo(
-            f"no archive (not installed: {found}): history is kept by the broker only; "
+            f"no archive (not installed: {lacking}): history is kept by the broker only; "
             "pip install 'tidemark[spark]', or start it with ./run up",
             err=True,
         )
-    return found is None
+    return lacking is None
 
 
-def _start_workers(count: int, options: dict[str, str], has_archive: bool, as_json: bool) -> None:
-    """Run several brokers in place of one until they are stopped; does not return."""
-    from tidemark.node.config.settings import ARCHIVE
-    from tidemark.node.process.workers import lay_out
-
-    listen = options.pop("broker.listen", "127.0.0.1:7676")
-    data_dir = options.pop("storage.data_dir", "tidemark-data")
-    options.pop("http.listen", None)
-    archive = Path(data_dir) / ARCHIVE if has_archive else None
-    _start_all(lay_out(data_dir, listen, count, options), {}, archive, as_json)
-
-
-def _start_all(file: Path, options: dict[str, str], archive: Path | None, as_json: bool) -> None:
-    """Run a topology until it is stopped, with an archive there or without; does not return."""
-    from tidemark.admin.overlay_description import describe
+def _run_topology(file: Path, archive: Path | None, as_json: bool) -> NoReturn:
+    """Draw a topology, run it until it is stopped, and end this process."""
     from tidemark.cli.brokers.overview import draw
-    from tidemark.node.config.loading import brokers_of, topology_of
-    from tidemark.node.process import archiving
-    from tidemark.node.process.topology_runner import run_topology
+    from tidemark.node.config.loading import topology_of
 
-    if options:
-        raise click.UsageError(f"with --topology every broker is as the file says: put settings into {file}")
-    described = describe(topology_of(file), source=str(file))
-    if as_json:
-        emit(described)
-    else:
-        click.echo(draw(described))
-    if archive is None:
-        sys.exit(run_topology(file))
-    names = brokers_of(file)
-    archive_process = archiving.archive_of_all(file, names, archive)
-    sys.exit(run_topology(file, archiving.settings_for_all(file, names), archive_process))
+    emit_either(describe_overlay(topology_of(file), source=str(file)), draw, as_json)
+    sys.exit(starting.run_topology_file(file, archive))
 
 
-def _ready(archive: Path | None, node: Node) -> dict[str, Any]:
-    return {
-        "broker": node.config.broker.name,
-        "url": f"tidemark://{node.address}",
-        "http": None if node.http_address is None else f"http://{node.http_address}",
-        "data_dir": node.config.storage.data_dir,
-        "archive": None if archive is None else str(archive),
-    }
-
-
-def _print_ready(archive: Path | None, node: Node) -> None:
-    emit(_ready(archive, node))
+def _print_json(ready: BrokerReady) -> None:
+    emit(ready)
     sys.stdout.flush()
 
 
-def _welcome(archive: Path | None, node: Node) -> None:
-    ready = _ready(archive, node)
-    flag = "" if ready["url"].endswith("//127.0.0.1:7676") else f" --broker {ready['url']}"
-    history = f"\n  history {ready['archive']}" if ready["archive"] else ""
-    health = f"\n  health  {ready['http']}/health" if ready["http"] else ""
+def _welcome(ready: BrokerReady) -> None:
+    flag = "" if ready.url.endswith(f"//{LISTEN_DEFAULT}") else f" --broker {ready.url}"
+    history = f"\n  history {ready.archive}" if ready.archive else ""
+    health = f"\n  health  {ready.http}/health" if ready.http else ""
     click.echo(
-        f"{click.style('tidemark is up', bold=True)} at {ready['url']}\n"
-        f"  data    {ready['data_dir']}{history}{health}\n"
+        f"{click.style('tidemark is up', bold=True)} at {ready.url}\n"
+        f"  data    {ready.data_dir}{history}{health}\n"
         f"  try     tidemark sub hello{flag}\n"
         f"          tidemark pub hello text=world{flag}\n"
         "  stop    Ctrl-C"

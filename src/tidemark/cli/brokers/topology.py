@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tidemark.admin.overlay_description import Sight, describe
-from tidemark.admin.overlay_queries import holding, look, overlay_at, propose, urls_of
+from tidemark.admin import (
+    OverlayDescription,
+    StepProgress,
+    TopologyPlan,
+    apply_plan,
+    ask_all_brokers,
+    describe_overlay,
+    find_topology,
+    plan_change,
+)
+from tidemark.admin.topology_changes import step_items
 from tidemark.cli.brokers.overview import draw
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER_DEFAULT, BROKER_VARIABLE, FILE, JSON, duration
@@ -19,11 +27,8 @@ from tidemark.cli.output import emit, emit_either, table
 from tidemark.cli.watching.screen import watch
 
 if TYPE_CHECKING:
-    from tidemark.node.topology.plan import Change, Step
-    from tidemark.node.topology.topology import Topology
+    from tidemark.node.topology.plan import Step
 
-#: How often a broker that is waited for is looked at.
-LOOK_SECONDS = 0.25
 _COLOURS = {"added": "green", "removed": "red", "drained": "yellow", "changed": "cyan"}
 
 ANY_BROKER = click.option(
@@ -67,23 +72,23 @@ def topology_show(file: Path | None, url: str, is_watched: bool, interval: float
     if file is not None:
         from tidemark.node.config.loading import topology_of
 
-        emit_either(describe(topology_of(file), source=str(file)), draw, as_json)
+        emit_either(describe_overlay(topology_of(file), source=str(file)), draw, as_json)
         return
-    before: Sight = look(overlay_at([url])[0])
+    latest = ask_all_brokers(find_topology([url]))
 
-    def again() -> dict[str, Any]:
-        nonlocal before
-        # Asked for each time: it may have changed.
-        now = overlay_at([url])[0]
-        earlier, before = before, look(now)
-        return describe(now, before, earlier)
+    def describe_again() -> OverlayDescription:
+        nonlocal latest
+        # The topology is asked for each time, since it may have changed.
+        topology = find_topology([url])
+        before, latest = latest, ask_all_brokers(topology)
+        return describe_overlay(topology, latest, before)
 
     with Interrupts() as interrupts:
         if is_watched and not as_json:
-            watch(lambda: draw(again()), interval, interrupts)
+            watch(lambda: draw(describe_again()), interval, interrupts)
             return
         while interrupts.sleep(interval):
-            emit_either(again(), draw, as_json)
+            emit_either(describe_again(), draw, as_json)
             if not is_watched:
                 return
 
@@ -100,10 +105,9 @@ def topology_plan(file: Path, url: str | None, as_json: bool) -> None:
     \b
     tidemark topology plan overlay.toml
     """
-    before, after = _both(file, url)
-    differences, way = _plan(before, after)
-    _show_plan(file, before, differences, way, as_json)
-    sys.exit(1 if differences else 0)
+    plan = _plan(file, url)
+    _show_plan(file, plan, as_json)
+    sys.exit(1 if plan.changes else 0)
 
 
 @topology.command("apply")
@@ -124,65 +128,37 @@ def topology_apply(file: Path, url: str | None, yes: bool, wait: float, force: b
     tidemark topology apply overlay.toml
     tidemark topology apply overlay.toml --yes --wait 10m
     """
-    before, after = _both(file, url)
-    differences, way = _plan(before, after)
-    _show_plan(file, before, differences, way, as_json)
-    if not way:
+    plan = _plan(file, url)
+    _show_plan(file, plan, as_json)
+    if not plan.steps:
         return
     if not yes:
         click.confirm("Go on?", abort=True)
-    for step in way:
-        _take(step, file, wait, is_forced=force, as_json=as_json)
+    progress = _JsonProgress() if as_json else _TextProgress(file)
+    apply_plan(plan, wait_seconds=wait, is_forced=force, progress=progress)
     if not as_json:
-        click.echo(f"done: version {way[-1].topology.version}")
+        click.echo(f"done: version {plan.steps[-1].topology.version}")
 
 
-def _both(file: Path, url: str | None) -> tuple[Topology, Topology]:
+def _plan(file: Path, url: str | None) -> TopologyPlan:
     from tidemark.node.config.loading import topology_of
 
-    after = topology_of(file)
-    before, _ = overlay_at([url] if url is not None else urls_of(after).values())
-    return before, after
+    return plan_change(topology_of(file), url)
 
 
-def _plan(before: Topology, after: Topology) -> tuple[list[Change], list[Step]]:
-    from tidemark.node.topology.plan import changes, steps
-
-    return changes(before, after), steps(before, after)
-
-
-def _show_plan(
-    file: Path, before: Topology, differences: Sequence[Change], way: Sequence[Step], as_json: bool
-) -> None:
-    described = {
-        "version": before.version,
-        "changes": [
-            {"kind": each.kind, "name": each.name, "what": each.what, "detail": each.detail}
-            for each in differences
-        ],
-        "steps": [_described(step) for step in way],
-    }
+def _show_plan(file: Path, plan: TopologyPlan, as_json: bool) -> None:
     if as_json:
-        emit(described)
+        emit(plan)
         return
-    if not differences:
-        click.echo(f"the overlay is as in {file}, version {before.version}")
+    if not plan.changes:
+        click.echo(f"the overlay is as in {file}, version {plan.version}")
         return
     rows = [
         (click.style(each.what, fg=_COLOURS[each.what]), each.kind, each.name, each.detail)
-        for each in differences
+        for each in plan.changes
     ]
     click.echo(table(("what", "kind", "name", "detail"), rows))
-    click.echo("\n" + "\n".join(f"{at}. {_text(step)}" for at, step in enumerate(way, 1)))
-
-
-def _described(step: Step) -> dict[str, Any]:
-    return {
-        "step": step.what,
-        "version": step.topology.version,
-        "added": list(step.added),
-        "drained": list(step.drained),
-    }
+    click.echo("\n" + "\n".join(f"{at}. {_text(step)}" for at, step in enumerate(plan.steps, 1)))
 
 
 def _text(step: Step) -> str:
@@ -197,49 +173,26 @@ def _text(step: Step) -> str:
             return "remove the links that nobody uses"
 
 
-# Steps.
+class _JsonProgress(StepProgress):
+    """A line of JSON for each step."""
+
+    def taken(self, step: Step, not_running: Sequence[str]) -> None:
+        emit({**step_items(step), "not_running": list(not_running)})
 
 
-def _take(step: Step, file: Path, wait: float, *, is_forced: bool, as_json: bool) -> None:
-    """One step, until everybody is where it leads."""
-    refused = propose(step.topology, is_forced=is_forced)
-    problems = {name: problem for name, problem in refused.items() if problem != "not running"}
-    if problems or len(refused) == len(step.topology.brokers):
-        name, problem = next(iter((problems or refused).items()))
-        raise click.ClickException(f"{name} did not take it: {problem}")
-    if as_json:
-        emit({**_described(step), "not_running": sorted(refused)})
-    else:
+class _TextProgress(StepProgress):
+    """A line for each step, and one for each broker that has to be started or is not empty yet."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def taken(self, step: Step, not_running: Sequence[str]) -> None:
+        del not_running
         click.echo(f"version {step.topology.version}: {_text(step)}")
-    until = time.monotonic() + wait
-    missing = [name for name in step.added if name in refused]
-    for name in missing:
-        if not as_json:
-            click.echo(f"  start it: tidemark broker --config {file} --broker {name}")
-    for name in missing:
-        _wait_for_start(step, name, until)
-    for name in step.drained:
-        _wait_for_drain(step, name, until, is_forced=is_forced, is_quiet=as_json)
 
+    def to_start(self, names: Sequence[str]) -> None:
+        for name in names:
+            click.echo(f"  start it: tidemark broker --config {self._file} --broker {name}")
 
-def _wait_for_start(step: Step, name: str, until: float) -> None:
-    url = urls_of(step.topology)[name]
-    while holding(url) is None:
-        if time.monotonic() > until:
-            raise click.ClickException(f"{name} does not run: start it, and apply the file again")
-        time.sleep(LOOK_SECONDS)
-
-
-def _wait_for_drain(step: Step, name: str, until: float, *, is_forced: bool, is_quiet: bool) -> None:
-    url, told = urls_of(step.topology)[name], None
-    while (reasons := holding(url)) != []:
-        if reasons is None and is_forced:
-            return
-        why = "it does not run: start it, or use --force if what only it has may be lost"
-        text = f"{name}: {'; '.join(reasons[:3])}" if reasons is not None else f"{name}: {why}"
-        if time.monotonic() > until:
-            raise click.ClickException(f"{text}. Apply the file again to go on")
-        if text != told and not is_quiet:
-            click.echo(f"  {text}")
-        told = text
-        time.sleep(LOOK_SECONDS)
+    def still_draining(self, reason: str) -> None:
+        click.echo(f"  {reason}")

@@ -1,4 +1,4 @@
-"""What the archive says when it runs beside brokers: log lines like theirs, and few."""
+"""The log of an archive that runs beside brokers: lines like theirs, and few."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from threading import Thread
 from tidemark.node.logs import Log
 from tidemark.spark.reports import PipelineReport, RoundEnded, ScanEnded, Waiting
 
-#: What was archived is summed up this often.
+#: How often rounds are summed up in one line.
 SUM_SECONDS = 60.0
 log = Log("archive")
 

@@ -1,4 +1,4 @@
-"""The command `tidemark pipeline audit`: the verdict on publishers' and subscribers' ledgers."""
+"""The command `tidemark pipeline audit`: compares the ledgers of publishers and subscribers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLEAN, FAULTY, NO_VERDICT = 0, 1, 2
 
 
 class _NoVerdict(click.ClickException):
-    """Scripts must not take what could not be judged as judged and found wrong."""
+    """No verdict: an exit code of its own, so that scripts do not take it for events that were lost."""
 
     exit_code = NO_VERDICT
 

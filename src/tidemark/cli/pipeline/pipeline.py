@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidemark.spark.archive.status import ArchiveStatus
     from tidemark.spark.reports import PipelineReport
 
-#: Where `tidemark up` keeps it.
+#: The directory in which `tidemark up` keeps the archive.
 ARCHIVE_DEFAULT = "tidemark-data/archive"
 
 PATH = click.option(

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class CheckpointFile:
-    """Holds one token. A crash leaves the old one or the new one."""
+    """A file that holds one token. After a crash it has either the old token or the new one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._saved: CheckpointToken | None = None
 
     def load(self) -> CheckpointToken | None:
-        """The token; None if there is no file yet. TokenError if it holds something else."""
+        """Return the token; None if there is no file yet. TokenError if the file holds anything else."""
         from tidemark.ticks import CheckpointToken
 
         try:
@@ -34,7 +34,7 @@ class CheckpointFile:
         return self._saved
 
     def save(self, token: CheckpointToken) -> bool:
-        """Put it on disk; False if it is there already."""
+        """Put a token on disk; return False if the file has that token already."""
         if token == self._saved:
             return False
         try:

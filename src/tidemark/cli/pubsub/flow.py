@@ -1,4 +1,4 @@
-"""What is published, and how fast: lines as they come, made events, and a pace."""
+"""The flow of events that a command publishes: lines as they come, or events that are made, at a pace."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tidemark.cli.pubsub.values import Make
 
 READ_BYTES_MAX = 1 << 18
 LINE_BYTES_MAX = 64 << 20
-#: Events that are made or published at a time.
+#: Events that are made or published together.
 SLICE_EVENTS_MAX = 1_000
-#: How often a paced flow goes on; what is due by then goes together.
+#: How often a paced flow goes on; the events that are due by then are published together.
 SLICE_SECONDS = 0.01
 
 
 def lines_of(stream: BinaryIO, interrupts: Interrupts) -> Iterator[list[str]]:
-    """Whole lines, as many as there are; whoever writes slowly is not waited for. Ends when told to."""
+    """Yield the whole lines that have arrived, as soon as there are any; end when interrupted, too."""
     rest = b""
     while True:
         try:
@@ -40,13 +40,13 @@ def lines_of(stream: BinaryIO, interrupts: Interrupts) -> Iterator[list[str]]:
 
 
 def lines_in(file: Path, interrupts: Interrupts) -> Iterator[list[str]]:
-    """The lines of a file, once."""
+    """Yield the lines of a file, once."""
     with file.open("rb") as stream:
         yield from lines_of(stream, interrupts)
 
 
 def lines_again(file: Path) -> Iterator[list[str]]:
-    """The lines of a file, over and over."""
+    """Yield the lines of a file over and over; ClickException if the file has none."""
     lines = [line for line in file.read_text().splitlines() if line.strip()]
     if not lines:
         raise click.ClickException(f"{file} has no events: write a JSON object a line")
@@ -56,7 +56,7 @@ def lines_again(file: Path) -> Iterator[list[str]]:
 
 
 def made(make: Make, count: int | None) -> Iterator[list[Any]]:
-    """Events number 1, 2, 3 ... up to `count`, or for ever."""
+    """Yield the events number 1, 2, 3 ... up to `count`, or for ever."""
     first = 1
     while count is None or first <= count:
         behind = first + SLICE_EVENTS_MAX if count is None else min(first + SLICE_EVENTS_MAX, count + 1)
@@ -65,7 +65,7 @@ def made(make: Make, count: int | None) -> Iterator[list[Any]]:
 
 
 def at_most(values: Iterator[list[Any]], count: int | None) -> Iterator[list[Any]]:
-    """The first `count` of them."""
+    """Yield the first `count` values; all of them if `count` is None."""
     if count is None:
         yield from values
         return
@@ -75,10 +75,10 @@ def at_most(values: Iterator[list[Any]], count: int | None) -> Iterator[list[Any
 
 
 def paced(values: Iterator[list[Any]], rate: float | None, interrupts: Interrupts) -> Iterator[list[Any]]:
-    """At most `rate` events a second since the beginning. Ends when told to."""
+    """Yield at most `rate` values a second, counted from the beginning; end when interrupted."""
     began, given = time.monotonic(), 0
     for some in values:
-        while some and not interrupts.told:
+        while some and not interrupts.is_interrupted:
             due = len(some) if rate is None else int((time.monotonic() - began) * rate) + 1 - given
             if due <= 0:
                 assert rate is not None
@@ -87,5 +87,5 @@ def paced(values: Iterator[list[Any]], rate: float | None, interrupts: Interrupt
             yield some[:due]
             given += min(due, len(some))
             some = some[due:]
-        if interrupts.told:
+        if interrupts.is_interrupted:
             return

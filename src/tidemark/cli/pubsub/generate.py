@@ -23,7 +23,7 @@ _INT_MODULUS = 2**31
 
 
 class Generator:
-    """generator(number) is the value of an event."""
+    """Makes the values of events: `generator(number)` is the value of the event with this number."""
 
     def __init__(self, schema: Schema, seed: int = 0) -> None:
         self._schema = schema
@@ -31,7 +31,7 @@ class Generator:
         self._number = 0
 
     def __call__(self, number: int) -> Any:
-        """The value of the event with this number."""
+        """Return the value of the event with this number."""
         self._number = number
         return self._value("", self._schema.root, 0)
 

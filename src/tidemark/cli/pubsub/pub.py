@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidemark.admin.connection import ANSWER_SECONDS, connect
+from tidemark.admin import ANSWER_SECONDS, TOPICS, connect
 from tidemark.admin.numbers import show_seconds
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the arguments say."""
+    """The arguments of the command."""
 
     topic: str
     fields: tuple[str, ...]
@@ -35,7 +35,7 @@ class _Wanted:
     rate: float | None
 
     def check(self) -> None:
-        """One source of events, and not none."""
+        """Raise UsageError unless the arguments name exactly one source of events."""
         sources = [bool(self.fields), self.file is not None, self.generate]
         if sum(sources) > 1:
             raise click.UsageError("give one source of events: FIELD=VALUE..., --file or --generate")
@@ -49,19 +49,19 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Tally:
-    """What has been published."""
+    """Counts the events that have been published."""
 
     began: float = field(default_factory=time.monotonic)
     published: int = 0
     last_tick: int | None = None
 
     def count(self, ticks: Sequence[int | None]) -> None:
-        """These are on disk."""
+        """Count events that are on disk at the broker."""
         self.published += len(ticks)
         self.last_tick = ticks[-1] if ticks else self.last_tick
 
     def summary(self) -> dict[str, Any]:
-        """What `--json` prints at the end."""
+        """Return the object that `--json` prints at the end."""
         seconds = time.monotonic() - self.began
         return {
             "published": self.published,
@@ -122,7 +122,7 @@ def pub(
                     if verbose or as_json:
                         _print_ticks(ticks, as_json)
         except BaseException:
-            # What is on disk is on disk, whatever came then.
+            # The events before the error are on disk, and the summary counts them.
             if tally.published:
                 _print_summary(tally.summary(), as_json)
             raise
@@ -130,11 +130,12 @@ def pub(
 
 
 def _declared(tm: Client, topic: str) -> Schema | None:
-    """The newest schema of a declared topic; None for an open one, or one that is not there yet."""
+    """Return the newest schema of a declared topic; None if the topic is open, or does not exist yet."""
     from tidemark.message.schema import Schema
 
-    found = next((each for each in tm.ask("topics", timeout=ANSWER_SECONDS) if each["topic"] == topic), None)
-    return None if found is None or found["open"] else Schema.parse(found["schemas"][-1])
+    topics = tm.ask(TOPICS, timeout=ANSWER_SECONDS)
+    found = next((each for each in topics if each.topic == topic), None)
+    return None if found is None or found.open else Schema.parse(found.schemas[-1])
 
 
 def _flow(wanted: _Wanted, schema: Schema | None, interrupts: Interrupts) -> Iterator[list[Any]]:
@@ -151,7 +152,7 @@ def _flow(wanted: _Wanted, schema: Schema | None, interrupts: Interrupts) -> Ite
 
 
 def _maker(wanted: _Wanted, schema: Schema | None) -> Make | None:
-    """What makes the events; None if they are read."""
+    """Return the function that makes the events; None if they are read from a file."""
     from tidemark.cli.pubsub.generate import Generator
     from tidemark.cli.pubsub.values import event_maker, split_fields
 

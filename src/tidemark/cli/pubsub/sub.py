@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from tidemark.admin.connection import connect, listen
+from tidemark.admin import connect, listen
 from tidemark.admin.numbers import show_time
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
@@ -30,7 +30,7 @@ Form = Literal["text", "json", "values"]
 
 @dataclass(slots=True)
 class _Reading:
-    """One reading of a subscription: what to print, when to stop, what to keep."""
+    """Reads one subscription: prints its events, stops in time, and keeps the checkpoint token."""
 
     subscription: Subscription
     form: Form
@@ -42,9 +42,9 @@ class _Reading:
     _saved_at: float = 0.0
 
     def run(self, interrupts: Interrupts) -> None:
-        """Print until told to stop, the count is reached, or nothing came for too long."""
+        """Print events until interrupted, until the count is reached, or until none came for too long."""
         heard = time.monotonic()
-        while not interrupts.told and (self.count is None or self.seen < self.count):
+        while not interrupts.is_interrupted and (self.count is None or self.seen < self.count):
             item = self._next(interrupts)
             now = time.monotonic()
             if item is not None:
@@ -65,7 +65,7 @@ class _Reading:
             return None
 
     def print(self, item: Event | Gap) -> None:
-        """An event to standard output; a gap loudly."""
+        """Print an event to standard output, and a gap as a line of its own that cannot be overlooked."""
         from tidemark.client.events import Gap
 
         if isinstance(item, Gap):
@@ -75,7 +75,7 @@ class _Reading:
             _print_event(item, self.form)
 
     def keep(self) -> None:
-        """What is printed is consumed: first it has left, then the token is kept, then brokers may let go."""
+        """Consume the events that were printed: flush the output, then save the token, then acknowledge."""
         sys.stdout.flush()
         self._saved_at = time.monotonic()
         if self.file is not None and self.file.save(self.subscription.checkpoint) and self.is_acknowledging:
@@ -166,7 +166,7 @@ def sub(
     ):
         reading = _Reading(subscription, form, count, wait, file, ack != "client")
         reading.run(interrupts)
-    if count is not None and reading.seen < count and not interrupts.told:
+    if count is not None and reading.seen < count and not interrupts.is_interrupted:
         raise click.ClickException(f"{reading.seen} of {count} events came; then none for {wait:g} s")
 
 
@@ -184,7 +184,7 @@ def _start(token: str | None, file: CheckpointFile | None) -> dict[str, Any]:
 
 
 def _begin(text: str) -> Any:
-    """As `Client.subscribe` takes it."""
+    """Return the start as `Client.subscribe` takes it; BadParameter if the text is no start."""
     from datetime import UTC, datetime, timedelta
 
     from tidemark.cli.watching.subs import parse_goal
@@ -199,7 +199,7 @@ def _begin(text: str) -> Any:
 
 
 def _mode(ack: Literal["auto", "client"] | None, file: CheckpointFile | None) -> Literal["auto", "client"]:
-    """With a file, what is acknowledged follows what is in the file."""
+    """Return who acknowledges: with a checkpoint file this command does, once the file has the token."""
     return "client" if file is not None else ack or "auto"
 
 

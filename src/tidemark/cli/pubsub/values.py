@@ -30,7 +30,7 @@ Make = Callable[[int], Any]
 
 
 def split_fields(arguments: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
-    """FIELD=VALUE arguments as (path, text); a dot in FIELD goes inside."""
+    """Return FIELD=VALUE arguments as pairs of a path and a text; each dot in FIELD separates two levels."""
     fields = []
     for argument in arguments:
         name, equals, text = argument.partition("=")
@@ -41,7 +41,7 @@ def split_fields(arguments: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
 
 
 def event_maker(fields: Sequence[tuple[tuple[str, ...], str]], schema: Schema | None) -> Make:
-    """A function from an event's number to its value."""
+    """Return the function that makes the value of an event from the number of the event."""
     if not any(NUMBER in text for _, text in fields):
         value = _event(fields, schema)
         return lambda _: value
@@ -110,7 +110,7 @@ def _is_text(schema: Schema | None, path: tuple[str, ...]) -> bool:
 
 
 def _inside(item: Type | None, name: str, schema: Schema) -> Type | None:
-    """The type of a member or case; None where there is none, which encoding will say better."""
+    """Return the type of a member or case; None if there is none, for which encoding has the better error."""
     match None if item is None else _core(item, schema):
         case Tuple() as found:
             return next((member.type for member in members(found) if member.name == name), None)

@@ -1,11 +1,10 @@
-"""The command that says how far behind durable subscriptions are."""
+"""The command that shows how far behind durable subscriptions are."""
 
 from __future__ import annotations
 
 import click
 
-from tidemark.admin.broker_snapshot import lags_of
-from tidemark.admin.connection import ANSWER_SECONDS, connect
+from tidemark.admin import ANSWER_SECONDS, SUBSCRIPTIONS, SubscriptionLag, connect, lags_of
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
 from tidemark.cli.output import emit
@@ -28,13 +27,16 @@ def lag(is_watching: bool, interval: float, url: str, as_json: bool) -> None:
     tidemark lag --watch
     tidemark lag --json | jq 'select(.lag_seconds > 60)'
     """
-    with connect(url) as tm, Interrupts() as interrupts:
+    with connect(url) as client, Interrupts() as interrupts:
+
+        def lags() -> list[SubscriptionLag]:
+            return lags_of(client.ask(SUBSCRIPTIONS, timeout=ANSWER_SECONDS))
 
         def draw() -> str:
-            return draw_lags(lags_of(tm.ask("subscriptions", timeout=ANSWER_SECONDS)))
+            return draw_lags(lags())
 
         def emit_all() -> None:
-            for each in lags_of(tm.ask("subscriptions", timeout=ANSWER_SECONDS)):
+            for each in lags():
                 emit(each)
 
         if as_json:

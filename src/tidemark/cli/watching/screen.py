@@ -1,21 +1,20 @@
-"""What `lag` and `top` show, as text; and a screen that shows it again and again."""
+"""The text that `lag` and `top` show, and a screen that shows a text again and again."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import click
 
-from tidemark.admin.broker_snapshot import BrokerSnapshot
+from tidemark.admin import BrokerSnapshot, SubscriptionLag
 from tidemark.admin.numbers import show_bytes, show_seconds
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.output import table
 from tidemark.errors import ClientError
 
 SUBSCRIPTIONS_SHOWN_MAX = 10
-#: What `top` shows of the counters, in this order.
+#: counter -> its title in `top`, in this order
 COUNTERS = {
     "events_published": "published",
     "events_matched": "matched",
@@ -29,16 +28,16 @@ COUNTERS = {
 }
 
 
-def draw_lags(lags: Sequence[Mapping[str, Any]]) -> str:
-    """Durable subscriptions, a line each."""
+def draw_lags(lags: Sequence[SubscriptionLag]) -> str:
+    """Return a table of durable subscriptions."""
     if not lags:
         return "no durable subscriptions here"
-    rows = [(each["name"], _state(each), show_seconds(each["lag_seconds"])) for each in lags]
+    rows = [(each.name, _state(each), show_seconds(each.lag_seconds)) for each in lags]
     return table(("subscription", "state", "lag"), rows, right=[2])
 
 
 def draw_top(snapshot: BrokerSnapshot) -> str:
-    """The whole broker on a page."""
+    """Return a page about the whole broker."""
     hidden = len(snapshot.lags) - SUBSCRIPTIONS_SHOWN_MAX
     parts = [
         _head(snapshot),
@@ -50,9 +49,11 @@ def draw_top(snapshot: BrokerSnapshot) -> str:
 
 
 def watch(draw: Callable[[], str], interval: float, interrupts: Interrupts) -> None:
-    """Show it again and again: on a terminal in place, elsewhere one after the other.
+    """Show what `draw` returns every `interval` seconds until Ctrl-C.
 
-    A broker that is lost is said, and looked for again: those who watch want to see it return.
+    On a terminal each text takes the place of the one before; elsewhere they are printed one after the other.
+    A ClientError of `draw` is shown in place of the text and does not end the loop, because people who watch
+    a broker want to see it return.
     """
 
     def drawn() -> str:
@@ -75,22 +76,22 @@ def watch(draw: Callable[[], str], interval: float, interrupts: Interrupts) -> N
             live.update(Text.from_ansi(drawn()), refresh=True)
 
 
-def _state(lag: Mapping[str, Any]) -> str:
-    if not lag["connected"]:
+def _state(lag: SubscriptionLag) -> str:
+    if not lag.connected:
         return click.style("away", fg="yellow")
-    if lag["recall"] == "waiting":
+    if lag.recall == "waiting":
         return click.style("waiting for the archive", fg="red")
-    return click.style("catching up", fg="cyan") if lag["catching_up"] else click.style("live", fg="green")
+    return click.style("catching up", fg="cyan") if lag.catching_up else click.style("live", fg="green")
 
 
 def _head(snapshot: BrokerSnapshot) -> str:
     status, metrics = snapshot.status, snapshot.metrics
-    colour = "green" if status["state"] == "running" else "red"
-    alarms = "".join(click.style(f"\n! {each}", fg="red") for each in status["alarms"])
+    colour = "green" if status.state == "running" else "red"
+    alarms = "".join(click.style(f"\n! {each}", fg="red") for each in status.alarms)
     return (
-        f"{click.style(status['broker'], bold=True)} at {status['listen']}  "
-        f"{click.style(status['state'], fg=colour)} for {show_seconds(status['uptime_seconds'])}  "
-        f"incarnation {status['incarnation']}  {status['durability']}\n"
+        f"{click.style(status.broker, bold=True)} at {status.listen}  "
+        f"{click.style(status.state, fg=colour)} for {show_seconds(status.uptime_seconds)}  "
+        f"incarnation {status.incarnation}  {status.durability}\n"
         f"clients {metrics['clients']:,.0f}  links {metrics['links_up']:.0f}/{metrics['links_wanted']:.0f}  "
         f"queued {show_bytes(metrics['queued_bytes'])}  "
         f"disk backlog {show_bytes(metrics['disk_backlog_bytes'])}, "
@@ -112,17 +113,17 @@ def _counters(snapshot: BrokerSnapshot) -> str:
 
 
 def _pubends(snapshot: BrokerSnapshot) -> str:
-    hosted = {each["pubend"]: each for each in snapshot.pubends}
+    hosted = {each.pubend: each for each in snapshot.pubends}
     rows = []
     for stream in snapshot.streams:
-        mine = hosted.get(stream["pubend"])
+        pubend = hosted.get(stream.pubend)
         rows.append(
             (
-                stream["pubend"],
-                "here" if mine else "elsewhere",
-                show_bytes(mine["bytes"]) if mine else "-",
-                show_bytes(stream["window_bytes"]),
-                f"{stream['catching_up']:,}",
+                stream.pubend,
+                "here" if pubend else "elsewhere",
+                show_bytes(pubend.bytes) if pubend else "-",
+                show_bytes(stream.window_bytes),
+                f"{stream.catching_up:,}",
             )
         )
     titles = ("pubend", "hosted", "log", "in memory", "catching up")

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
-from tidemark.admin.broker_snapshot import recall_of, worst_lag
-from tidemark.admin.connection import ask
+from tidemark.admin import (
+    REMOVE,
+    SEEK,
+    SUBSCRIPTION,
+    SUBSCRIPTIONS,
+    SubscriptionStatus,
+    ask,
+    is_catching_up,
+    recall_of,
+    worst_lag,
+)
 from tidemark.admin.numbers import NOTHING, show_seconds, show_time
 from tidemark.cli.options import BROKER, JSON
 from tidemark.cli.output import emit, emit_either, table
 from tidemark.errors import ConfigError
 
-#: What the state of a recall means.
+#: state of a recall from the archive -> what people read
 RECALLS = {"waiting": "waiting for the archive", "under way": "from the archive"}
 
 
@@ -35,7 +43,7 @@ def subs_list(is_all: bool, url: str, as_json: bool) -> None:
     tidemark subs list
     tidemark subs list --json | jq -r 'select(.connected | not) | .name'
     """
-    found = [each for each in ask(url, "subscriptions") if is_all or each["durable"]]
+    found = [each for each in ask(url, SUBSCRIPTIONS) if is_all or each.durable]
     if as_json:
         for each in found:
             emit(each)
@@ -55,7 +63,7 @@ def subs_show(name: str, url: str, as_json: bool) -> None:
     \b
     tidemark subs show audit
     """
-    emit_either(ask(url, "subscription", name=name), _shown, as_json)
+    emit_either(ask(url, SUBSCRIPTION, name=name), _shown, as_json)
 
 
 @subs.command("rm")
@@ -69,8 +77,8 @@ def subs_rm(name: str, force: bool, url: str, as_json: bool) -> None:
     \b
     tidemark subs rm audit
     """
-    done = ask(url, "remove", name=name, force=force)
-    emit_either(done, lambda done: f"removed {done['removed']}", as_json)
+    done = ask(url, REMOVE, name=name, force=force)
+    emit_either(done, lambda done: f"removed {done.removed}", as_json)
 
 
 @subs.command("seek")
@@ -94,11 +102,14 @@ def subs_seek(name: str, goal: str, url: str, as_json: bool) -> None:
     tidemark subs seek audit --to 10m
     """
     now = datetime.now(UTC)
-    emit_either(ask(url, "seek", name=name, to=parse_goal(goal, now)), _shown, as_json)
+    emit_either(ask(url, SEEK, name=name, to=parse_goal(goal, now)), _shown, as_json)
 
 
 def parse_goal(text: str, moment: datetime, option: str = "--to", now: str = "now") -> str | int:
-    """As the broker takes it: the word for `now`, a tick, or the text of a token."""
+    """Return a position as the broker takes it: the word for `now`, a tick, or the text of a token.
+
+    `moment` is the present. `option` is the option that the error names if the text is none of these.
+    """
     from tidemark.node.config.units import parse_duration
     from tidemark.ticks import CheckpointToken
     from tidemark.ticks.token_text import PREFIX
@@ -125,50 +136,44 @@ def _tick(moment: datetime) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-def _listed(found: list[dict[str, Any]]) -> str:
+def _listed(found: list[SubscriptionStatus]) -> str:
     rows = [
-        (
-            each["name"],
-            state_of(each),
-            show_seconds(worst_lag(each)),
-            each["pattern"],
-            each["selector"] or NOTHING,
-        )
+        (each.name, state_of(each), show_seconds(worst_lag(each)), each.pattern, each.selector or NOTHING)
         for each in found
     ]
     return table(("name", "state", "lag", "topic", "where"), rows, right=[2])
 
 
-def state_of(subscription: dict[str, Any]) -> str:
-    """In one word, coloured."""
-    if not subscription["connected"]:
+def state_of(subscription: SubscriptionStatus) -> str:
+    """Return the state of a subscription in a few coloured words."""
+    if not subscription.connected:
         return click.style("away", fg="yellow")
     recall = recall_of(subscription)
     if recall is not None:
         return click.style(RECALLS[recall], fg="red" if recall == "waiting" else "cyan")
-    if any(each["catching_up"] for each in subscription["pubends"].values()):
+    if is_catching_up(subscription):
         return click.style("catching up", fg="cyan")
     return click.style("live", fg="green")
 
 
-def _shown(found: dict[str, Any]) -> str:
+def _shown(found: SubscriptionStatus) -> str:
     rows = [
         (
             pubend,
-            show_time(each["start"]),
-            show_time(each["acknowledged"]),
-            show_seconds(None if each["lag_us"] is None else each["lag_us"] / 1e6),
-            RECALLS.get(each["recall"], "yes" if each["catching_up"] else ""),
+            show_time(each.start),
+            show_time(each.acknowledged),
+            show_seconds(None if each.lag_us is None else each.lag_us / 1e6),
+            RECALLS.get(each.recall or "", "yes" if each.catching_up else ""),
         )
-        for pubend, each in found["pubends"].items()
+        for pubend, each in found.pubends.items()
     ]
-    changing = "  (a changed selector is coming into force)" if found["changing"] else ""
+    changing = "  (a changed selector is coming into force)" if found.changing else ""
     return (
-        f"{click.style(found['name'], bold=True)}: {state_of(found)}"
-        f"{'' if found['durable'] else ', not durable'}\n"
-        f"  topic       {found['pattern']}\n"
-        f"  where       {found['selector'] or NOTHING}{changing}\n"
-        f"  credit      {found['credit']:,}\n"
-        f"  checkpoint  {found['checkpoint']}\n\n"
+        f"{click.style(found.name, bold=True)}: {state_of(found)}"
+        f"{'' if found.durable else ', not durable'}\n"
+        f"  topic       {found.pattern}\n"
+        f"  where       {found.selector or NOTHING}{changing}\n"
+        f"  credit      {found.credit:,}\n"
+        f"  checkpoint  {found.checkpoint}\n\n"
         + table(("pubend", "started", "acknowledged", "lag", "catching up"), rows, right=[3])
     )

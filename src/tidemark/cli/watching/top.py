@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from tidemark.admin.broker_snapshot import BrokerSnapshot, take
-from tidemark.admin.connection import connect
+from tidemark.admin import BrokerSnapshot, connect, take_snapshot
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
 from tidemark.cli.output import emit
@@ -29,19 +26,19 @@ def top(once: bool, interval: float, url: str, as_json: bool) -> None:
     tidemark top --once --interval 5s
     tidemark top --once --json | jq .rates.events_published
     """
-    with connect(url) as tm, Interrupts() as interrupts:
-        latest = take(tm)
+    with connect(url) as client, Interrupts() as interrupts:
+        latest = take_snapshot(client)
 
         def draw() -> str:
             nonlocal latest
-            latest = take(tm, latest)
+            latest = take_snapshot(client, latest)
             return draw_top(latest)
 
         if not once and not as_json:
             watch(draw, interval, interrupts)
             return
         while interrupts.sleep(interval):
-            latest = take(tm, latest)
+            latest = take_snapshot(client, latest)
             if as_json:
                 emit(_described(latest))
             else:
@@ -50,7 +47,7 @@ def top(once: bool, interval: float, url: str, as_json: bool) -> None:
                 return
 
 
-def _described(snapshot: BrokerSnapshot) -> dict[str, Any]:
+def _described(snapshot: BrokerSnapshot) -> dict[str, object]:
     return {
         "status": snapshot.status,
         "metrics": snapshot.metrics,

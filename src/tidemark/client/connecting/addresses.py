@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from tidemark.errors import ConfigError
@@ -13,7 +15,6 @@ PORT_MAX = 65_535
 ADDRESSES_MAX = 64
 
 _PART = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/?#@\[\]]+))(?::(?P<port>\d{1,5}))?")
-_URL = re.compile(r"tidemark://[^\s;]+")
 
 
 class SocketAddress(NamedTuple):
@@ -36,13 +37,13 @@ def parse_url(url: str) -> tuple[SocketAddress, ...]:
     return tuple(dict.fromkeys(_address(part, url) for part in parts))
 
 
-def addresses_in(text: str) -> tuple[SocketAddress, ...]:
-    """The brokers that a sentence names, in a URL; none if it has no URL."""
-    found = _URL.search(text)
-    try:
-        return () if found is None else parse_url(found[0])
-    except ConfigError:
-        return ()
+def parse_addresses(texts: Iterable[str]) -> tuple[SocketAddress, ...]:
+    """Return the addresses of brokers that another broker named, without those that are not host:port."""
+    found = []
+    for text in texts:
+        with suppress(ConfigError):
+            found.append(_address(text, text))
+    return tuple(dict.fromkeys(found))
 
 
 def parse_listen(text: str) -> SocketAddress:

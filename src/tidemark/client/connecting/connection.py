@@ -12,7 +12,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, cast
 
-from tidemark.errors import NotConnectedError, RefusedError, TidemarkError, VersionError, WireError
+from tidemark.client.connecting.refusals import error_of
+from tidemark.errors import NotConnectedError, TidemarkError, VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.decoder import FrameDecoder
@@ -231,4 +232,4 @@ class BrokerConnection(asyncio.BufferedProtocol):
 def _refusal(frame: Refused) -> TidemarkError:
     if frame.code == "version":
         return VersionError(frame.reason)
-    return RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)
+    return error_of(frame)

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from tidemark.errors import NotConnectedError, RefusedError, TidemarkError, TimedOutError
+from tidemark.client.connecting.refusals import error_of
+from tidemark.errors import NotConnectedError, TidemarkError, TimedOutError
 from tidemark.wire.frames import Answer, Ask, Fetch, Fetched, Refused
 
 _T = TypeVar("_T")
@@ -57,9 +58,7 @@ class PendingRequests:
         """The broker refused a request, whose ticket is the name in the frame."""
         future = self._waiting.get(int(frame.name)) if frame.name.isdigit() else None
         if future is not None and not future.done():
-            future.set_exception(
-                RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)
-            )
+            future.set_exception(error_of(frame))
 
     def fail_all(self, error: Callable[[], TidemarkError]) -> None:
         """Fail all requests, each with an error that `error` makes: no answer can come any more."""

@@ -22,7 +22,8 @@ from tidemark.client.connecting.addresses import SocketAddress
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.connection import BrokerConnection
 from tidemark.client.connecting.link import HANDSHAKE_SECONDS, Link
-from tidemark.errors import ConfigError, NotConnectedError, RefusedError, TidemarkError
+from tidemark.client.connecting.refusals import error_of
+from tidemark.errors import ConfigError, NotConnectedError, TidemarkError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     Ack,
@@ -179,10 +180,9 @@ class PushLink(Link):
         match frame:
             case Leased() if self._leased is not None and not self._leased.done():
                 self._leased.set_result(frame)
-            case Refused("lease", name, code, reason) if self._leased is not None:
-                error = RefusedError(reason, what="lease", name=name, code=code)
+            case Refused("lease") if self._leased is not None:
                 if not self._leased.done():
-                    self._leased.set_exception(error)
+                    self._leased.set_exception(error_of(frame))
             case Rest(seconds):
                 self._parked(seconds)
             case _:

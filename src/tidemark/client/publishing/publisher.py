@@ -16,6 +16,7 @@ from typing import Any
 
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.link import Link, closed
+from tidemark.client.connecting.refusals import error_of
 from tidemark.client.publishing.options import EventOptions
 from tidemark.client.publishing.outgoing import PublisherStream, Receipt, Ticks
 from tidemark.client.topics import ClientTopics
@@ -326,7 +327,7 @@ class Publisher:
 
     def refused(self, frame: Refused) -> None:
         """The broker refused a batch."""
-        error = RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)
+        error = error_of(frame)
         for stream in [each for each in self._streams.values() if each.publisher == frame.name]:
             if frame.code == "full":
                 self._later(stream, error)
@@ -390,13 +391,7 @@ class Publisher:
 
     def _overdue(self, stream: PublisherStream) -> TidemarkError:
         if isinstance(stream.refusal, RefusedError):
-            said = stream.refusal
-            return RefusedError(
-                f"{said.reason}. It is still tried: {_UNKNOWN}",
-                what=said.what,
-                name=said.name,
-                code=said.code,
-            )
+            return stream.refusal.with_reason(f"{stream.refusal.reason}. It is still tried: {_UNKNOWN}")
         where = f"the broker that hosts the pubend {stream.pubend!r}"
         return TimedOutError(f"{where} has not acknowledged the event in time; {_UNKNOWN}")
 

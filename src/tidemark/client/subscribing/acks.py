@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tidemark.client.connecting.link import Link
-from tidemark.errors import RefusedError, TimedOutError
+from tidemark.client.connecting.refusals import error_of
+from tidemark.errors import TimedOutError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Credit, Refused
 
@@ -147,7 +148,7 @@ class Acks:
 
     def refused(self, frame: Refused) -> None:
         """The broker refused an acknowledgement; the frame names its ticket or a subscription."""
-        error = RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code)
+        error = error_of(frame)
         for number, ticket in self._tickets.items():
             names = {str(number), *(each.name for each, _ in ticket.tokens)}
             if frame.name in names and not ticket.future.done():

@@ -13,13 +13,14 @@ from time import time_ns
 from typing import Protocol
 
 from tidemark.client.connecting.link import Link
+from tidemark.client.connecting.refusals import error_of
 from tidemark.client.events import Batch, Event, EventRows, Gap
 from tidemark.client.subscribing.acks import Acks
 from tidemark.client.subscribing.arguments import SubscribeArguments
 from tidemark.client.subscribing.inbox import NOT_KEPT, RECONNECTED, Inbox, InboxCursor
 from tidemark.client.subscribing.start_position import Start
 from tidemark.client.topics import ClientTopics
-from tidemark.errors import ClientError, ClosedError, RefusedError, TidemarkError, TimedOutError
+from tidemark.errors import ClientError, ClosedError, TidemarkError, TimedOutError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Credit, Deliver, Refused, Subscribe, Subscribed, Unsubscribe
 from tidemark.wire.frames import Gap as GapFrame
@@ -364,7 +365,7 @@ class SubscriptionSession:
 
     def refused(self, frame: Refused) -> None:
         """The broker does not deliver, or no longer."""
-        self.fail(RefusedError(frame.reason, what=frame.what, name=frame.name, code=frame.code))
+        self.fail(error_of(frame))
 
 
 def _gap(cursor: InboxCursor) -> Gap:

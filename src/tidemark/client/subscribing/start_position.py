@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from tidemark.errors import ClientError, RefusedError
 from tidemark.ticks import CheckpointToken
-from tidemark.wire.answers import STREAMS
 
 #: Where a new durable subscription starts: at the oldest event there is, at a time, or behind a token.
 Start = Literal["earliest"] | datetime | CheckpointToken
@@ -29,6 +28,8 @@ async def starting_token(ask: Ask, name: str, start: Start) -> CheckpointToken |
 
     `ask` sends a question to the broker, as Client.ask does. RefusedError if the broker refuses to answer.
     """
+    from tidemark.wire.answers import STREAMS
+
     try:
         await ask("subscription", name=name)
     except RefusedError as error:

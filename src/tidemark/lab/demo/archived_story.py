@@ -19,6 +19,8 @@ from rich.filesize import decimal
 from tidemark.client.client import connect
 from tidemark.lab.demo.story import Act, Story
 from tidemark.lab.processes.process_harness import ManagedArchive, ManagedProcess, ProcessHarness
+from tidemark.wire.answers import PUBENDS, SUBSCRIPTION, PubendStatus
+from tidemark.wire.questions import Answered, Question
 
 if TYPE_CHECKING:
     from tidemark.spark.archive.status import ArchiveStatus
@@ -43,8 +45,8 @@ class ArchivedStory(Story):
         super().__init__(harness, console, events, rate)
         self._archive: ManagedArchive | None = None
         #: the broker's only pubend: as last asked for, and when the archive began; bytes on disk then
-        self._pubend: dict[str, Any] = {}
-        self._before: dict[str, Any] = {}
+        self._pubend: PubendStatus | None = None
+        self._before: PubendStatus | None = None
         self._disk_before = 0
 
     def acts(self) -> list[Act]:
@@ -62,7 +64,8 @@ class ArchivedStory(Story):
     def _begin_the_archive(self) -> None:
         self._at(0.52, self._ask)
         self._before, self._disk_before = self._pubend, self._disk_bytes
-        self._say(f"the broker holds {decimal(self._before['bytes'])} of trades: [cyan]{LATE}[/] is away")
+        held = decimal(_known(self._before).bytes)
+        self._say(f"the broker holds {held} of trades: [cyan]{LATE}[/] is away")
         self._archive = self._harness.archive(self._broker.url)
         self._archive.start()
         self._say("[bold]archive[/] runs beside it: tidemark pipeline archive")
@@ -70,21 +73,22 @@ class ArchivedStory(Story):
     def _let_go(self) -> None:
         """Wait until the broker has released everything that it held when the archive began."""
         self._at(0.8, self._ask)
-        self._wait_and_ask(lambda: (self._pubend["lost"] or 0) >= self._before["last_event"])
+        self._wait_and_ask(lambda: (_known(self._pubend).lost or 0) >= (_known(self._before).last_event or 0))
         found = self._archived()
         self._say(
             f"the archive has {found.events:,} trades, {decimal(found.event_bytes)}, "
             f"in {found.files:,} files of {decimal(found.bytes)} together"
         )
         self._say(
-            f"the broker held {decimal(self._before['bytes'])} and holds {decimal(self._pubend['bytes'])}; "
+            f"the broker held {decimal(_known(self._before).bytes)} and holds "
+            f"{decimal(_known(self._pubend).bytes)}; "
             f"its log took {decimal(self._disk_before)} on disk and takes {decimal(self._disk_bytes)}"
         )
 
     def _heal(self) -> None:
         part, archive = self._subscribers[LATE], self._archive
         assert archive is not None
-        had, recalled, lost = part.consumed, archive.recalled, self._pubend["lost"]
+        had, recalled, lost = part.consumed, archive.recalled, _known(self._pubend).lost or 0
         self._return(LATE)
         self._wait_and_ask(lambda: archive.recalled > recalled and part.consumed > had and self._is_level())
         healed = part.consumed_upto(lost) - had
@@ -110,13 +114,13 @@ class ArchivedStory(Story):
         self._until(holds)
 
     def _ask(self) -> None:
-        (self._pubend,) = asyncio.run(_asked(self._broker.url, "pubends"))
+        (self._pubend,) = asyncio.run(_asked(self._broker.url, PUBENDS))
 
     def _is_level(self) -> bool:
         """Whether the subscriber that was late is connected, not catching up, and has no recall open."""
-        found = asyncio.run(_asked(self._broker.url, "subscription", name=LATE))
-        (at,) = found["pubends"].values()
-        return found["connected"] and not at["catching_up"] and at["recall"] is None
+        found = asyncio.run(_asked(self._broker.url, SUBSCRIPTION, name=LATE))
+        (at,) = found.pubends.values()
+        return found.connected and not at.catching_up and at.recall is None
 
     def _archived(self) -> ArchiveStatus:
         """As `tidemark pipeline status --offline` says it."""
@@ -138,13 +142,18 @@ class ArchivedStory(Story):
         return sum(sizes)
 
     def _servers(self) -> list[tuple[ManagedProcess, str, str]]:
-        held = f"holds {decimal(self._pubend['bytes'])}" if self._pubend else ""
+        held = "" if self._pubend is None else f"holds {decimal(self._pubend.bytes)}"
         servers: list[tuple[ManagedProcess, str, str]] = [(self._broker, "", held)]
         if self._archive is not None:
             servers.append((self._archive, f"{self._archive.archived:,}", "archived"))
         return servers
 
 
-async def _asked(url: str, what: str, **arguments: Any) -> Any:
+def _known(pubend: PubendStatus | None) -> PubendStatus:
+    assert pubend is not None, "the broker has not been asked yet"
+    return pubend
+
+
+async def _asked(url: str, question: Question[Answered], **arguments: Any) -> Answered:
     async with connect(url) as client:
-        return await client.ask(what, **arguments)
+        return await client.ask(question, **arguments)

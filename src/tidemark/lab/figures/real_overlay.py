@@ -23,6 +23,7 @@ from tidemark.lab.bench.processes.harness import DIRECTORY
 from tidemark.lab.processes.broker_start import free_port
 from tidemark.lab.processes.process_harness import ManagedBroker, ProcessHarness
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.questions import Answered, Question
 
 TOPIC = "lab.load"
 SCHEMA = "[n: long, kind: string, payload: bytes]"
@@ -223,13 +224,12 @@ class RealOverlay:
         self.publishers = [LoadPublisher(each, events_a_second / len(makers)) for each in makers]
         self._tasks += [asyncio.create_task(each.run()) for each in self.publishers]
 
-    async def ask(self, client: Client, what: str) -> list[dict[str, Any]] | None:
+    async def ask(self, client: Client, question: Question[Answered]) -> Answered | None:
         """Ask an administrator's question; returns None if the broker does not answer."""
         try:
-            answer: list[dict[str, Any]] = await client.ask(what, timeout=ASK_SECONDS)
+            return await client.ask(question, timeout=ASK_SECONDS)
         except ClientError:
             return None
-        return answer
 
     async def finish(self) -> None:
         """Stop publishing; AssertionError unless every subscriber gets its events once and in order."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Generic
 
 from tidemark.sim.judging.oracle import check_world, is_caught_up
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
@@ -19,6 +19,7 @@ from tidemark.sim.world.publisher import SimPublisher
 from tidemark.sim.world.subscriber import SimSubscriber
 from tidemark.sim.world.world import World
 from tidemark.wire.frames import Answer, Ask, ClientFrame, Deliver, PeerFrame
+from tidemark.wire.questions import Answered, Question
 
 #: Links delay frames by 1 ms and lose nothing.
 STEADY = LinkFaults(delay_min=1_000, delay_max=1_000)
@@ -132,10 +133,14 @@ class SimulatedOverlay:
         ]
 
     def ask_repeatedly(
-        self, machine: str, what: str, every: float, heard: Callable[[float, Any], None]
+        self,
+        machine: str,
+        question: Question[Answered],
+        every: float,
+        heard: Callable[[float, Answered], None],
     ) -> None:
         """Ask a broker an administrator's question repeatedly while it is up; calls `heard(time, answer)`."""
-        RepeatedQuery(self, machine, what, heard).begin(every)
+        RepeatedQuery(self, machine, question, heard).begin(every)
 
     # Frames on the way, and stored events.
 
@@ -200,15 +205,19 @@ class SimulatedOverlay:
         )
 
 
-class RepeatedQuery:
+class RepeatedQuery(Generic[Answered]):
     """Asks one broker the same administrator's question again and again."""
 
     def __init__(
-        self, overlay: SimulatedOverlay, machine: str, what: str, heard: Callable[[float, Any], None]
+        self,
+        overlay: SimulatedOverlay,
+        machine: str,
+        question: Question[Answered],
+        heard: Callable[[float, Answered], None],
     ) -> None:
         self._overlay = overlay
         self._machine = machine
-        self._what = what
+        self._question = question
         self._heard = heard
         self._client: int | None = None
         self._ticket = 0
@@ -227,11 +236,11 @@ class RepeatedQuery:
             self._client = world.connect(self._machine, self._answered, self._gone)
         self._ticket += 1
         self._asked[self._ticket] = self._overlay.now
-        world.to_broker(self._client, Ask(self._ticket, self._what))
+        world.to_broker(self._client, Ask(self._ticket, self._question.what))
 
     def _answered(self, frame: ClientFrame) -> None:
         assert isinstance(frame, Answer)
-        self._heard(self._asked.pop(frame.ticket), json.loads(frame.payload))
+        self._heard(self._asked.pop(frame.ticket), self._question.read(json.loads(frame.payload)))
 
     def _gone(self) -> None:
         self._client = None

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from tidemark.broker.effects import RecoveredPubend
-from tidemark.errors import ConfigError, TidemarkError
+from tidemark.errors import StaleTopologyError, TidemarkError
 from tidemark.node.config.units import HostPort
 from tidemark.node.logs import Log
 from tidemark.node.topology.file import parse_topology
@@ -89,16 +89,14 @@ class Membership:
     async def propose(self, text: str, base: int, *, is_forced: bool = False) -> Topology:
         """An administrator changes the topology of version `base` to `text`. Returns the topology that holds.
 
-        Raises ConfigError if it cannot be taken. Proposing the same again changes nothing: an administrator
-        may propose it to several brokers.
+        Raises StaleTopologyError if another version holds, and ConfigError if the change cannot be made.
+        Proposing the same again changes nothing: an administrator may propose it to several brokers.
         """
         proposed = parse_topology(text, base + 1)
         if (proposed.version, proposed.digest) == self._key:
             return self.topology
         if base != self.topology.version:
-            now = self.topology.version
-            reason = f"the overlay has version {now} by now, not {base}: look at it and plan again"
-            raise ConfigError(reason, key="version")
+            raise StaleTopologyError(expected=base, actual=self.topology.version)
         if not is_forced:
             check_change(self.topology, proposed)
         await self.take(proposed)

@@ -12,6 +12,7 @@ from tidemark.broker.effects import (
     AppendEvents,
     ClientFrameReceived,
     ClientGone,
+    DrainNotice,
     Effect,
     LinkDown,
     LinkUp,
@@ -89,7 +90,7 @@ class Machine:
         self._world.started(self)
         self._give(Woken())
 
-    def topology_changed(self, number: int, layout: Layout, drain_notice: str) -> None:
+    def topology_changed(self, number: int, layout: Layout, drain_notice: DrainNotice | None) -> None:
         """Tell the broker of a topology change, unless it already knows a later one."""
         if number > self._topology_change:
             self._topology_change = number

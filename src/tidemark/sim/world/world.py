@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.effects import RecoveredPubend
+from tidemark.broker.effects import DrainNotice, RecoveredPubend
 from tidemark.broker.overlay.layout import Layout, pair
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
@@ -32,9 +32,9 @@ UNNOTICED_US_MAX = 1_000_000
 HEARS_US_MAX = 300_000
 
 
-def drain_notice(layout: Layout, name: str) -> str:
-    """Return what a broker that is being drained tells publishers; "" if it is not drained."""
-    return f"{name!r} is being drained" if name in layout.draining else ""
+def drain_notice(layout: Layout, name: str) -> DrainNotice | None:
+    """Return what a broker that is being drained tells publishers; None if it is not drained."""
+    return DrainNotice(f"{name!r} is being drained") if name in layout.draining else None
 
 
 class World:

@@ -258,6 +258,7 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise
     except (OSError, DeltaError) as error:
         text = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        # delta-rs has no code for a full disk: the words of the operating system are all that it passes on.
         full = "No space left" in str(error) or "quota" in str(error)
         kind = DiskFullError if full else DiskFailedError
         raise kind(text, path=str(path)) from error

@@ -130,12 +130,9 @@ def _publish(broker: RetryingClient, group: list[EventBatch], sequence: int, sta
     except RefusedError as error:
         if error.code != "sequence":
             raise
-        raise RefusedError(
+        raise error.with_reason(
             f"{error.reason}. The broker has forgotten what was published before: it has lost its disk, or "
-            f"is another one. To go on as a new publisher remove {staging.path}",
-            what=error.what,
-            name=error.name,
-            code=error.code,
+            f"is another one. To go on as a new publisher remove {staging.path}"
         ) from None
 
 

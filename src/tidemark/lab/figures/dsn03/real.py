@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from time import time
-from typing import Any
 
 from tidemark.client.client import connect
 from tidemark.errors import ClientError
@@ -19,6 +18,8 @@ from tidemark.lab.figures.dsn03.figures import (
 from tidemark.lab.figures.dsn03.progress import ProgressSamples
 from tidemark.lab.figures.real_overlay import LoadSubscriber, RealOverlay
 from tidemark.lab.figures.table import Table
+from tidemark.wire import answers
+from tidemark.wire.answers import StreamStatus
 
 DISCONNECTIONS = Disconnections(
     events_a_second=400, subscribers=20, seconds=60, every_seconds=40, away_seconds=5
@@ -76,14 +77,14 @@ class ProgressSampler(ProgressSamples):
             self.sample_delivered(at, await self._streams() or [])
             await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
 
-    async def _streams(self) -> list[dict[str, Any]] | None:
+    async def _streams(self) -> Sequence[StreamStatus] | None:
         """Asks the subscriber hosting broker; returns None while it is down."""
         if not self.overlay.shb.is_running:
             return None
         # A new connection for each question: a client that reconnects waits longer each time.
         try:
             async with connect(self.overlay.shb.url, connect_timeout=1.0) as client:
-                return await self.overlay.ask(client, "streams")
+                return await self.overlay.ask(client, answers.STREAMS)
         except ClientError:
             return None
 
@@ -91,7 +92,7 @@ class ProgressSampler(ProgressSamples):
         client = await self.overlay.client(self.overlay.phb)
         while True:
             at = self.now
-            self.sample_released(at, await self.overlay.ask(client, "pubends") or [])
+            self.sample_released(at, await self.overlay.ask(client, answers.PUBENDS) or [])
             await asyncio.sleep(max(0.0, at + self._sample_seconds - self.now))
 
 

@@ -21,6 +21,7 @@ from tidemark.lab.figures.dsn03.progress import ProgressSamples
 from tidemark.lab.figures.simulated_overlay import SETTLE_S, STEADY, ObservedSubscriber, SimulatedOverlay
 from tidemark.lab.figures.table import Table
 from tidemark.sim.swarm.plan import WorldPlan
+from tidemark.wire import answers
 from tidemark.wire.frames import Deliver
 
 DISCONNECTIONS = Disconnections(
@@ -58,9 +59,9 @@ class TwoBrokers(ProgressSamples):
             made.on_deliver = self._heard
             made.come()
         self.overlay.run(SETTLE_S)
-        self.overlay.ask_repeatedly("shb", "streams", sample_seconds, self.sample_delivered)
+        self.overlay.ask_repeatedly("shb", answers.STREAMS, sample_seconds, self.sample_delivered)
         self.overlay.every(sample_seconds, self._note_while_down)
-        self.overlay.ask_repeatedly("phb", "pubends", sample_seconds, self.sample_released)
+        self.overlay.ask_repeatedly("phb", answers.PUBENDS, sample_seconds, self.sample_released)
 
     def _note_while_down(self) -> None:
         if not self.overlay.world.is_up("shb"):

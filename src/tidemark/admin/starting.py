@@ -1,0 +1,126 @@
+"""How brokers are started here, alone or as a whole topology, with an archive beside them or without.
+
+The functions `run_...` return when the brokers have been stopped, and return the exit code for the process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemark.errors import ConfigError
+from tidemark.wire.json_objects import JsonObject
+
+if TYPE_CHECKING:
+    from tidemark.node.config.settings import Config
+    from tidemark.node.node import Node
+    from tidemark.node.process.supervised_process import SupervisedProcess
+
+LISTEN_DEFAULT = "127.0.0.1:7676"
+DATA_DIRECTORY_DEFAULT = "tidemark-data"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReady(JsonObject):
+    """A broker that has started, and how to reach it."""
+
+    broker: str
+    url: str
+    #: where /health and /metrics are
+    http: str | None
+    data_dir: str
+    #: the directory of the archive that is written beside the broker
+    archive: str | None
+
+
+#: Is called once for each broker when clients can connect to it.
+Ready = Callable[[BrokerReady], None]
+
+
+def run_alone(settings: Mapping[str, str], ready: Ready, *, has_archive: bool) -> int:
+    """Run a broker with these settings until it is stopped."""
+    from tidemark.node.config.loading import load
+    from tidemark.node.process import archiving
+    from tidemark.node.process.process import run
+
+    defaults = archiving.DEFAULTS if has_archive else None
+    config = load(environment=os.environ, options=settings, defaults=defaults)
+    archive = config.archive_path() if has_archive else None
+
+    def archive_beside(node: Node) -> SupervisedProcess:
+        return archiving.archive_of(config, node.address)
+
+    return run(
+        config,
+        ready=lambda node: ready(describe_ready(node, archive)),
+        beside=archive_beside if has_archive else None,
+    )
+
+
+def run_brokers(configs: list[Config], ready: Ready | None) -> int:
+    """Run brokers of these configurations in one process until they are stopped."""
+    from tidemark.node.process.process import run
+
+    if ready is None:
+        return run(*configs)
+    return run(*configs, ready=lambda node: ready(describe_ready(node, None)))
+
+
+def run_topology_file(file: Path, archive: Path | None) -> int:
+    """Run every process of a topology file until all are stopped; with a directory, an archive in it too."""
+    from tidemark.node.config.loading import brokers_of
+    from tidemark.node.process import archiving
+    from tidemark.node.process.topology_runner import run_topology
+
+    if archive is None:
+        return run_topology(file)
+    names = brokers_of(file)
+    archiver = archiving.archive_of_all(file, names, archive)
+    return run_topology(file, archiving.settings_for_all(file, names), archiver)
+
+
+def lay_out_workers(count: int, settings: Mapping[str, str]) -> tuple[Path, Path]:
+    """Write a topology of `count` linked brokers that take the place of one broker with these settings.
+
+    Returns the topology file, and the directory where an archive of all of them belongs.
+    """
+    from tidemark.node.config.settings import ARCHIVE
+    from tidemark.node.process.workers import lay_out
+
+    others = dict(settings)
+    listen = others.pop("broker.listen", LISTEN_DEFAULT)
+    data_dir = others.pop("storage.data_dir", DATA_DIRECTORY_DEFAULT)
+    others.pop("http.listen", None)
+    return lay_out(data_dir, listen, count, others), Path(data_dir) / ARCHIVE
+
+
+def brokers_of_process(file: Path, process: str) -> tuple[str, ...]:
+    """Return the brokers that a process of a topology file runs; ConfigError if there is no such process."""
+    from tidemark.node.config.loading import processes_of
+    from tidemark.node.topology.file import unknown
+
+    found = processes_of(file)
+    if process not in found:
+        raise ConfigError(unknown(process, list(found)), key="--process", source=str(file))
+    return found[process]
+
+
+def what_an_archive_lacks() -> str | None:
+    """Return what is not installed here that an archive needs; None if an archive can run."""
+    from tidemark.node.process.archiving import missing
+
+    return missing()
+
+
+def describe_ready(node: Node, archive: Path | None) -> BrokerReady:
+    """Return how to reach a node that has started."""
+    return BrokerReady(
+        broker=node.config.broker.name,
+        url=f"tidemark://{node.address}",
+        http=None if node.http_address is None else f"http://{node.http_address}",
+        data_dir=node.config.storage.data_dir,
+        archive=None if archive is None else str(archive),
+    )
