@@ -1,6 +1,7 @@
 """Faults: what goes wrong in a simulated world during the storm, and how everything is healed after it.
 
-A fault is a method of `FaultInjector`, a weight in `plan.FaultWeights` and a line in the table of faults in `report`.
+A fault is a method of `FaultInjector`, a weight in `plan.FaultWeights` and a line in the table of faults in
+`report`.
 """
 
 from __future__ import annotations
