@@ -102,7 +102,7 @@ class Broker:
         self.config = config
         self._turn = turn = Turn()
         self.counters = turn.counters
-        #: what publishers are told while this broker takes nothing new from them; "" while it does
+        #: what publishers are told while this broker takes nothing new from them; None while it does
         self._drain_notice = config.drain_notice
         self._woken_at = 0
         #: the stimulus that is being handled is the passing of time
