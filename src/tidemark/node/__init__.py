@@ -13,7 +13,7 @@
     |  `- Leases            clients that may be away: a Leaseholder each
     |- LinkCaller           connects to the neighbours that this broker has to call
     |- HttpServer, Metrics  /health and /metrics
-    `- Admin                answers administrators' questions about the process
+    `- ProcessAdmin         answers administrators' questions about the process
 
 A connection, a local link and a leaseholder are each a `RuntimeConnection`: the runtime sends frames through
 them and does not know which of them it has. What they receive goes to the runtime as frames of a client or

@@ -1,4 +1,4 @@
-"""Admin: a broker process's answers to administrators about itself: connections, links, settings, topology.
+"""ProcessAdmin: what a broker process answers administrators about its connections, links and topology.
 
 Questions about the broker's roles are answered by `broker.admin`. Answers are JSON of the dataclasses in
 `wire.answers`.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LIST_MAX = 10_000
 
 
-class Admin:
+class ProcessAdmin:
     """Answers the questions about one node."""
 
     def __init__(self, node: Node) -> None:

@@ -21,7 +21,7 @@ from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.errors import ConfigError
 from tidemark.message.registry import Registry
-from tidemark.node.admin import Admin
+from tidemark.node.admin import ProcessAdmin
 from tidemark.node.clock import wall_us
 from tidemark.node.config.loading import moved
 from tidemark.node.config.settings import Config, RetentionSection
@@ -92,7 +92,7 @@ class Node:
         self._directory = directory
         self._store = store
         self.membership = Membership(config.topology, self._save_topology, self._adopt)
-        self.server = Server(config, store.incarnation, self.membership, self.runtime, Admin(self))
+        self.server = Server(config, store.incarnation, self.membership, self.runtime, ProcessAdmin(self))
         #: the brokers of the topology that the broker's core has been given
         self._brokers = set(config.topology.brokers)
         #: shared by all nodes of the process; this node enters and leaves its own server

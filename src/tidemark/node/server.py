@@ -53,7 +53,7 @@ class Reply(Protocol):
 
 
 class Administration(Protocol):
-    """Answers the questions of administrators that are about the process: `node.admin.Admin`."""
+    """Answers the questions of administrators that are about the process: `node.admin.ProcessAdmin`."""
 
     def answer(self, ask: Ask, reply: Reply) -> bool:
         """Answer `ask` through `reply`, now or later.
