@@ -46,7 +46,7 @@ def test_every_case_says_what_it_found_and_every_row_was_right(
     publish = spark_testbed.publish
     monkeypatch.setattr(spark_testbed, "publish", more)
     assert run("spark", quick=True, out=StringIO()) == 1
-    assert "bench spark: WRONG: batch read: found Total(" in capsys.readouterr().err
+    assert "bench spark: WRONG: batch read: found EventsTotal(" in capsys.readouterr().err
 
 
 def test_cpu_of_a_process_that_has_gone_stays_counted() -> None:
