@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+#: A JVM that a test starts lives for seconds: without the optimising compiler and with the plain collector it
+#: takes about half the CPU. Every process that a test starts inherits the variable.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

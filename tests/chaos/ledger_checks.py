@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +15,6 @@ from tidemark.spark.audit.ledgers import gather
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: Java for a minute's work: it would spend most of that on compiling what then runs no more.
-QUICK_JAVA = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def started(harness: ProcessHarness, **settings: str) -> ManagedBroker:
@@ -53,7 +49,7 @@ def assert_audit_is_exact(spark: SparkSession, ledgers: Path, published: int) ->
 def assert_command_finds_exact(ledgers: Path, published: int) -> None:
     """The same by `tidemark pipeline audit` and its exit code, as anybody would ask it."""
     command = [sys.executable, "-m", "tidemark", "pipeline", "audit", "--ledgers", str(ledgers), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=QUICK_JAVA, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     _assert_exact(json.loads(done.stdout), published)
 

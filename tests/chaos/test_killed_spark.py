@@ -19,7 +19,7 @@ from time import monotonic, sleep
 import pytest
 
 from tests.chaos.copying_query import BATCH_EVENTS, SCHEMA
-from tests.chaos.ledger_checks import QUICK_JAVA, assert_command_finds_exact, started
+from tests.chaos.ledger_checks import assert_command_finds_exact, started
 from tidemark import sync
 from tidemark.lab.processes.engines import local_cluster
 from tidemark.lab.processes.ledger_writers import PublisherLedger
@@ -43,7 +43,7 @@ class Query:
         command = [sys.executable, str(PROGRAM), master, broker.url, str(path)]
         with self.log.open("ab") as said:
             self._process = subprocess.Popen(
-                command, stdout=said, stderr=said, cwd=path, env=QUICK_JAVA, start_new_session=True
+                command, stdout=said, stderr=said, cwd=path, start_new_session=True
             )
 
     def kill(self) -> None:
