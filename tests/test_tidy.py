@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,17 @@ def room_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
 def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -72,34 +82,44 @@ def imports(path: Path) -> Iterator[str]:
                 yield from (f"tidemark.{alias.name}" for alias in node.names)
 
 
+def rooms_imported(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in imports(path) if name.startswith("tidemark.")} - {"__version__"}
+
+
 def calls(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_room_imports_only_what_it_may(path: Path) -> None:
-    room = room_of(path)
-    if room in ("__init__", "__main__"):
-        return
-    wanted = {name.split(".")[1] for name in imports(path) if name.startswith("tidemark.")} - {"__version__"}
-    assert wanted <= MAY_IMPORT[room] | {room, "errors"}
+def test_a_room_imports_only_what_it_may() -> None:
+    wrong = {
+        name_of(path): found
+        for path in modules()
+        if (room := room_of(path)) in MAY_IMPORT
+        and (found := rooms_imported(path) - MAY_IMPORT[room] - {room, "errors"})
+    }
+    assert not wrong
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_pure_room_has_no_clock_no_chance_and_no_io(path: Path) -> None:
-    if room_of(path) not in PURE:
-        return
-    assert not {name.split(".")[0] for name in imports(path)} & FORBIDDEN_IN_PURE
-    assert not {name for name in calls(path) if name in FORBIDDEN_CALLS or ".random." in name}
+def test_a_pure_room_has_no_clock_no_chance_and_no_io() -> None:
+    wrong = {}
+    for path in modules():
+        if room_of(path) in PURE:
+            modules_used = {name.split(".")[0] for name in imports(path)} & FORBIDDEN_IN_PURE
+            called = {name for name in calls(path) if name in FORBIDDEN_CALLS or ".random." in name}
+            if modules_used or called:
+                wrong[name_of(path)] = modules_used | called
+    assert not wrong
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_module_says_what_it_owns_and_stays_small(path: Path) -> None:
-    text = path.read_text()
-    assert ast.get_docstring(ast.parse(text)), "a module opens with what it owns and promises"
-    assert text.count("\n") <= LINES_MAX
+def test_a_module_says_what_it_owns_and_promises() -> None:
+    assert not [name_of(path) for path in modules() if not ast.get_docstring(parsed(path))]
+
+
+def test_a_module_stays_small() -> None:
+    lengths = {name_of(path): path.read_text().count("\n") for path in modules()}
+    assert not {name: lines for name, lines in lengths.items() if lines > LINES_MAX}
 
 
 def test_a_directory_holds_few_modules() -> None:
