@@ -511,7 +511,7 @@ class Client:
 
     def _refused(self, frame: Refused) -> None:
         if frame.code == "draining":
-            self._sent_elsewhere(frame)
+            self._leave_drained_broker(frame)
             return
         match frame.what:
             case "publish":
@@ -529,7 +529,7 @@ class Client:
             case _:
                 raise error_of(frame)
 
-    def _sent_elsewhere(self, frame: Refused) -> None:
+    def _leave_drained_broker(self, frame: Refused) -> None:
         """The broker is being drained: connect to another one. What it refused to publish was not logged."""
         if frame.what == "publish":
             self._publisher.refused(frame)

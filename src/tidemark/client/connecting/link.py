@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 
 from tidemark.client.connecting.addresses import SocketAddress
@@ -21,8 +21,26 @@ from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
 HANDSHAKE_SECONDS = 10.0
 #: A connection that lived this long was a good one: the next is tried at once.
 STEADY_SECONDS = 1.0
+#: Addresses that brokers have named, beyond those that the application gave.
+NAMED_MAX = 64
 
 log = logging.getLogger("tidemark.client")
+
+
+def joined(
+    named: Iterable[SocketAddress],
+    others: Iterable[SocketAddress],
+    present: SocketAddress,
+    given: Container[SocketAddress],
+) -> list[SocketAddress]:
+    """Return the addresses to try when a broker sends its client away: `named`, `others`, `present` last.
+
+    Of addresses that only brokers have named, at most NAMED_MAX are kept, the newest first: brokers that send
+    a client to and fro must not make its list grow without end.
+    """
+    order = [each for each in dict.fromkeys([*named, *others]) if each != present]
+    dropped = {*[each for each in order if each not in given][NAMED_MAX:]}
+    return [*(each for each in order if each not in dropped), present]
 
 
 class Link:
@@ -41,6 +59,9 @@ class Link:
         ping_seconds: float = PING_SECONDS,
     ) -> None:
         assert addresses
+        #: the addresses that the application gave: never forgotten
+        self._given = frozenset(addresses)
+        #: every address to try, the one that answered last first
         self._addresses = list(addresses)
         self._client = client
         self._on_frame = on_frame
@@ -104,8 +125,7 @@ class Link:
         if self._connection is None or self._connection.lost.done():
             return  # the broker has asked for this before
         present, *others = self._addresses
-        order = [each for each in dict.fromkeys([*addresses, *others]) if each != present]
-        self._addresses = [*order, present]
+        self._addresses = joined(addresses, others, present, self._given)
         self._connection.close(NotConnectedError(reason))
 
     async def close(self) -> None:
