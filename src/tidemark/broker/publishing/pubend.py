@@ -8,7 +8,6 @@ released it, or when policy says so and every subscriber that is not catching up
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +20,7 @@ from tidemark.broker.effects import (
     RecoveredPubend,
     SendClient,
 )
+from tidemark.broker.publishing.logged_sizes import LoggedSizes
 from tidemark.broker.publishing.remembered_publishers import RememberedPublishers
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
@@ -96,14 +96,18 @@ class Pubend:
         self._unsynced = 0
         #: (base, upto, batch) of batches that are durable and not passed on yet
         self._fresh: list[tuple[int, int, EventBatch]] = []
-        self._sizes = deque(state.sizes)
-        self.bytes = sum(size for _, size in state.sizes)
+        self._sizes = LoggedSizes(state.sizes)
         self._released = TICK_MIN
         self._delivered = TICK_MIN
         #: the archive has reported to have everything up to here; None if there is no archive
         self.archived: int | None = TICK_MIN if policy.archive else None
         self._release_heard = TICK_MIN
         self._announce = state.last > state.lost
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the events that have not been let go."""
+        return self._sizes.bytes
 
     # Publishing.
 
@@ -171,8 +175,7 @@ class Pubend:
         base, upto = self.position, int(batch.ticks[-1])
         self._publishers.durable(publisher, (last, upto))
         self.position = upto
-        self._sizes.append((upto, len(batch.data)))
-        self.bytes += len(batch.data)
+        self._sizes.append(upto, len(batch.data))
         self._counters["events_published"] += batch.count
         self.hasten()
         self._fresh.append((base, upto, batch))
@@ -269,8 +272,7 @@ class Pubend:
         if upto > self.lost:
             self._counters["released" if upto <= let_go else "released_early"] += 1
             self.lost = upto
-            while self._sizes and self._sizes[0][0] <= upto:
-                self.bytes -= self._sizes.popleft()[1]
+            self._sizes.lose(upto)
             self._out.add(LoseLog(self.name, upto))
 
     def describe(self) -> PubendStatus:
@@ -291,13 +293,9 @@ class Pubend:
         upto = TICK_MIN
         if self._policy.max_retain is not None:
             upto = self._turn.wall - self._policy.max_retain
-        if self._policy.max_bytes is not None and self.bytes > self._policy.max_bytes:
-            excess = self.bytes - self._policy.max_bytes
-            for tick, size in self._sizes:
-                upto = max(upto, tick)
-                excess -= size
-                if excess <= 0:
-                    break
+        if self._policy.max_bytes is not None:
+            beyond = self._sizes.beyond(self._policy.max_bytes)
+            upto = upto if beyond is None else max(upto, beyond)
         return upto
 
 
