@@ -109,6 +109,11 @@ class Pubend:
         """The bytes of the events that have not been let go."""
         return self._sizes.bytes
 
+    @property
+    def publishers_bytes(self) -> int:
+        """The memory of the named publishers that are remembered."""
+        return self._publishers.bytes
+
     # Publishing.
 
     def received(self, client: int, frame: Publish) -> None:
