@@ -32,6 +32,7 @@ from tidemark.client.subscribing.transaction import Transaction
 from tidemark.client.topics import ClientTopics
 from tidemark.errors import NotConnectedError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
+from tidemark.message.publisher_names import made_name
 from tidemark.message.schema import Schema
 from tidemark.wire.frames import (
     Acked,
@@ -162,7 +163,7 @@ class Client:
         self._publisher = Publisher(
             self._link,
             self._topics,
-            publisher=self._publisher_name or f"publisher-{token_hex(8)}",
+            publisher=self._publisher_name or made_name(token_hex(8)),
             is_named=self._publisher_name is not None,
             pubend=self._pubend,
             backoff=Backoff(),
