@@ -123,7 +123,7 @@ class Broker:
         self._overlay.listeners += (self._fetching, self._reports)
         self._host = Host(registry, self._interests, turn, config.host_policy, self._fetching, self._reports)
         self._reports.consumption = self._host.acknowledgements
-        self._topics = Topics(registry, turn, self._overlay, self._host)
+        self._topics = Topics(registry, turn, self._overlay, self._host, config.topic_limits)
         for name in config.layout.pubends:
             state = recovered.pubends.get(name, RecoveredPubend())
             self._open(name, config.layout, state, recovered.hosts.get(name))

@@ -23,6 +23,9 @@ from tidemark.message.evolve import Resolution
 from tidemark.message.schema import Schema
 from tidemark.message.types import INT, LONG, STRING, Atomic, Kind, Path, Type
 
+#: Schemas that one reader remembers how to read at a time; a topic may have thousands of them.
+RESOLUTIONS_MAX = 256
+
 
 class EventReader:
     """The view of a topic's events through one schema."""
@@ -65,6 +68,8 @@ class EventReader:
         """How messages of the schema of that fingerprint are read; DecodeError if it is not known here."""
         found = self._resolutions.get(fingerprint)
         if found is None:
+            if len(self._resolutions) >= RESOLUTIONS_MAX:
+                self._resolutions.clear()
             found = self._resolutions[fingerprint] = Resolution(self.writer(fingerprint), self.schema)
         return found
 
