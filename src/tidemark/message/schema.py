@@ -84,10 +84,24 @@ class Schema:
         return cls(infer(sample))
 
     def encode(self, value: Any) -> bytes:
-        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit."""
+        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit.
+
+        Values that messages do not have, such as a UUID or a number of numpy, are converted: see
+        docs/messages.md.
+        """
         if is_dataclass(value) and not isinstance(value, type):
-            value = to_value(value)
-        return self._encoder.encode(value)
+            return self._encoder.encode(to_value(value))
+        try:
+            return self._encoder.encode(value)
+        except EncodeError as error:
+            # Most values need no conversion, and do not pay for it.
+            return self._encode_converted(value, error)
+
+    def _encode_converted(self, value: Any, refused: EncodeError) -> bytes:
+        try:
+            return self._encoder.encode(to_value(value))
+        except EncodeError:
+            raise refused from None
 
     def decode(self, data: bytes) -> Any:
         """The value of a message; DecodeError with the path if the bytes are not a message of this schema."""
