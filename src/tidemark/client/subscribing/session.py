@@ -120,7 +120,8 @@ class SubscriptionSession:
         token = await self._owner.starting_token(durable, self._arguments.start)
         if token is not None:
             self._given = token
-            self.inbox = Inbox(self.inbox.window_bytes_max, token)
+            from_oldest = self._arguments.start == "earliest"
+            self.inbox = Inbox(self.inbox.window_bytes_max, token, from_oldest=from_oldest)
             self._acknowledged = dict(token)
 
     async def close(self, timeout: float) -> None:
