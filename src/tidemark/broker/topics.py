@@ -7,7 +7,7 @@ event after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -56,9 +56,12 @@ class Topics:
     def declare(self, client: int, frame: Topic) -> None:
         """A client declares a topic, or a further version of it; it is answered once that is on disk."""
         before = self._count(frame.topic)
+        with self._turn.looking:
+            schemas = self._read(frame)
         try:
-            self._check_name(frame.topic)
-            self._register(frame)
+            if isinstance(schemas, TidemarkError):
+                raise schemas
+            self._register(frame, schemas)
         except TidemarkError as error:
             self._out.add(SendClient(client, Refused("topic", frame.topic, "schema", str(error))))
         else:
@@ -76,6 +79,10 @@ class Topics:
     def heard(self, peer: str, frame: Topic) -> None:
         """A neighbour tells of a topic; the other neighbours are told if it is new here."""
         before = self._count(frame.topic)
+        with self._turn.looking:
+            for text in frame.schemas:
+                with suppress(TidemarkError):
+                    Schema.parse(text)
         self._take(frame)
         if self._count(frame.topic) > before:
             self._keep(frame.topic, peer)
@@ -100,16 +107,23 @@ class Topics:
     def _take(self, frame: Topic) -> None:
         """Add versions that fit those known; of others keep the schemas, so that their events can be read."""
         try:
-            self._register(frame)
+            self._register(frame, [Schema.parse(text) for text in frame.schemas])
         except TidemarkError:
             self._counters["topics_conflicting"] += 1
             for text in frame.schemas:
                 with suppress(TidemarkError):
                     self._registry.add(Schema.parse(text))
 
-    def _register(self, frame: Topic) -> None:
+    def _read(self, frame: Topic) -> list[Schema] | TidemarkError:
+        """Return the schemas of a declaration, or what is wrong with it."""
+        try:
+            self._check_name(frame.topic)
+            return [Schema.parse(text) for text in frame.schemas]
+        except TidemarkError as error:
+            return error
+
+    def _register(self, frame: Topic, schemas: Sequence[Schema]) -> None:
         """Add all versions that are not known; raises TidemarkError if one does not fit."""
-        schemas = [Schema.parse(text) for text in frame.schemas]
         if frame.is_open and not schemas:
             self._registry.open(frame.topic)
         elif not schemas:

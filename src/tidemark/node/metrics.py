@@ -69,6 +69,11 @@ class _NodeCollector(Collector):
             yield CounterMetricFamily(f"tidemark_{name}", COUNTED.get(name, name), value)
         server = self._node.server
         yield CounterMetricFamily("tidemark_turned_away", "Connections over a limit.", server.turned_away)
+        yield CounterMetricFamily(
+            "tidemark_frames_malformed",
+            "Frames that could not be read; each ended a connection.",
+            server.malformed,
+        )
         yield CounterMetricFamily("tidemark_frames_dropped", "Frames for slow neighbours.", server.dropped)
         leases = server.leases
         yield CounterMetricFamily("tidemark_dials", "Calls of clients that were away.", leases.dials)

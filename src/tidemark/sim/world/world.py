@@ -248,6 +248,10 @@ class World:
         """A subscriber was refused, which none in this world should be."""
         raise ViolationError(f"{subscriber.name} was refused: {frame.reason}")
 
+    def frame_refused(self, name: str, reason: str) -> None:
+        """A broker has refused a frame, which nobody in this world sends."""
+        raise ViolationError(f"{name} refused a frame: {reason}")
+
     def set_skew(self, name: str, skew: int) -> None:
         """Set how many microseconds a machine's time of day is ahead."""
         self.machines[name].skew = skew
