@@ -310,7 +310,7 @@ class HostileNeighbour(HostileConnection):
     It says what cannot be decoded more rarely than a client: a neighbour that was refused is left alone.
     """
 
-    nonsense = 0.01
+    nonsense = 0.004
 
     KINDS = (
         Interest, Interest, Knowledge, Knowledge, Knowledge, Nack, Nack, AckExpected, Release, Release, Heard,
