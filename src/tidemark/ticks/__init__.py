@@ -12,6 +12,7 @@ are half-open on the left, `(base, upto]`, everywhere.
 
 from tidemark.ticks.curiosity import Curiosity, Thresholds
 from tidemark.ticks.knowledge import Knowledge, Learnt
+from tidemark.ticks.pace import Pace
 from tidemark.ticks.ranges import RangeSet, union, within
 from tidemark.ticks.tick import (
     NO_TICKS,
@@ -41,6 +42,7 @@ __all__ = [
     "Knowledge",
     "Learnt",
     "Mask",
+    "Pace",
     "Range",
     "RangeSet",
     "Thresholds",

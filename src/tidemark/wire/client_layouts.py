@@ -10,6 +10,7 @@ from tidemark.message.batches.batch import Buffer
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.fields import (
     BYTES,
+    FINGERPRINT,
     FLAG,
     INCARNATION,
     NAME,
@@ -84,6 +85,7 @@ from tidemark.wire.limits import (
     REASON_BYTES_MAX,
     RECALLS_MAX,
     SEQUENCE_MAX,
+    SHAPES_ASKED_MAX,
     TICKET_MAX,
 )
 from tidemark.wire.tails import Tail, check_ticks, write_with_batch
@@ -275,6 +277,7 @@ _LINE = together(Line, {"base": TICK, "upto": TICK, "wanted": TOPIC_SELECTOR})
 _JSON = text(JSON_BYTES_MAX, what="a JSON text")
 _REASON = text(REASON_BYTES_MAX, what="a reason")
 _PUBENDS = many(NAME, PUBENDS_MAX, what="pubends")
+_SHAPES = many(FINGERPRINT, SHAPES_ASKED_MAX, what="shapes of a topic")
 _ADDRESSES = many(NAME, ADDRESSES_MAX, what="addresses")
 
 LAYOUTS = (
@@ -290,7 +293,7 @@ LAYOUTS = (
         frame_bytes_max=HANDSHAKE_BYTES_MAX,
     ),
     record(Refused, 34, what=NAME, name=NAME, code=NAME, reason=_REASON, addresses=at_end(_ADDRESSES)),
-    record(Describe, 35, topic=NAME),
+    record(Describe, 35, topic=NAME, shapes=at_end(_SHAPES)),
     FrameLayout(Publish, _PUBLISH, write_publish, read_publish),
     FrameLayout(Published, _PUBLISHED, write_published, read_published),
     record(
