@@ -18,6 +18,7 @@ TidemarkError                    reason
 │   └── GapError                 a subscription has a gap here; the loop can go on behind it: cause
 ├── WireError                    bytes from the other side are not of this protocol
 │   └── VersionError             the two sides have no version of the protocol in common
+├── FrameError                   a frame cannot be handled, and nothing was changed by it
 ├── ConfigError                  a configuration is refused: key, source
 │   └── StaleTopologyError       a change is of a topology that is not in force: expected, actual
 ├── OverlayChangeError           a change to a running overlay did not come about: broker
@@ -162,6 +163,10 @@ class WireError(TidemarkError):
 
 class VersionError(WireError):
     """The two sides have no version of the protocol in common: update the older one."""
+
+
+class FrameError(TidemarkError):
+    """A frame cannot be handled. It was only looked at: the broker is as it was before."""
 
 
 class ConfigError(TidemarkError):
