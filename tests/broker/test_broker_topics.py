@@ -130,7 +130,12 @@ def test_a_new_shape_costs_what_it_brings_however_many_there_are(monkeypatch: py
     at.do(1, Topic("t", True, tuple(map(shape, range(1_500)))))
     parsed: list[str] = []
     parse = Schema.parse
-    monkeypatch.setattr(Schema, "parse", lambda text: (parsed.append(text), parse(text))[1])
+
+    def counted(text: str) -> Schema:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(Schema, "parse", counted)
     new = shape(1_500)
     effects = at.finish(at.say(1, Topic("t", True, (shape(7), new))))
     assert parsed == [new]
