@@ -19,7 +19,7 @@ from tidemark.broker.turn import Turn
 from tidemark.errors import DecodeError, SchemaError, TidemarkError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
-from tidemark.message.batches.reader import check_messages
+from tidemark.message.batches.checking import check_messages
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.wire.frames import Describe, Refused, Topic
@@ -122,7 +122,7 @@ class Topics:
         try:
             check_messages(batch, self._registry.schemas)
         except DecodeError as error:
-            return f"an event is not as its schema says: {error}"
+            return f"an event is not as its schema says, and nothing of the batch was logged: {error}"
         return None
 
     def tell_all(self, peer: str) -> None:

@@ -15,10 +15,13 @@ the broker, which the inbox counts.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import EventBatch
+from tidemark.ticks import Range
 from tidemark.wire.frames import Deliver
 from tidemark.wire.frames import Gap as GapFrame
 
@@ -29,6 +32,7 @@ GRANT_SHARE = 2
 RELEASED = "released"
 RECONNECTED = "reconnected"
 NOT_KEPT = "not kept"
+DAMAGED = "damaged"
 
 
 class InboxEntry:
@@ -215,6 +219,35 @@ class Inbox:
         The client asks for schemas that it lacks before it takes them.
         """
         return next((entry.batch for entry in self._entries if not entry.is_silence), None)
+
+    def leave_out(self, kept: EventBatch | None, damaged: Sequence[Range]) -> None:
+        """Put gaps in the place of the events of `next_batch` in these ranges; `kept` are the others."""
+        at = next(at for at, entry in enumerate(self._entries) if not entry.is_silence)
+        whole = self._entries[at]
+        assert whole.batch is not None
+        parts: list[InboxEntry] = []
+        base, first = whole.base, 0
+
+        def events(upto: int, last: int) -> None:
+            batch = kept.slice(first, last) if kept is not None and first < last else None
+            if batch is not None or base < upto:
+                parts.append(InboxEntry(whole.pubend, base, upto, batch))
+
+        for gap_base, gap_upto in damaged:
+            last = int(np.searchsorted(kept.ticks, gap_base, side="right")) if kept is not None else 0
+            events(gap_base, last)
+            parts.append(InboxEntry(whole.pubend, gap_base, gap_upto, reason=DAMAGED))
+            base, first = gap_upto, last
+        events(whole.upto, kept.count if kept is not None else 0)
+        del self._entries[at]
+        for offset, part in enumerate(parts):
+            self._entries.insert(at + offset, part)
+        if self._last.get(whole.pubend) is whole:
+            self._last[whole.pubend] = parts[-1]
+        # The credit of what is left out is owed at once.
+        freed = whole.bytes - sum(part.bytes for part in parts)
+        self._bytes -= freed
+        self._owed += freed
 
     def take(self) -> InboxCursor | None:
         """The application wants more: what was handed out is consumed. The next entry; None if none waits."""

@@ -222,6 +222,10 @@ class SubscriptionSession:
             if batch is not None and topics.missing(batch):
                 await topics.fetch(batch)
                 continue  # after a reconnection another batch may be the next one
+            if batch is not None:
+                kept, damaged = topics.without_damaged(batch)
+                if damaged:
+                    self.inbox.leave_out(kept, damaged)
             if self._error is not None:
                 raise self._error
             if self._is_closed:
