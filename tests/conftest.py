@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,10 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 # of Tidemark anew, which takes a third of a second.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Workers of Spark import PySpark from where it is installed (`tests/spark_workers/sitecustomize.py`).
+_STARTS = str(Path(__file__).with_name("spark_workers"))
+os.environ["PYTHONPATH"] = os.pathsep.join([_STARTS, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 #: Examples that hypothesis tries in a test that asks for more. They are the same in every run; with
 #: `--hypothesis-profile=thorough`, a test tries as many as it asks for.
