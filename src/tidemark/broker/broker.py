@@ -36,6 +36,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Woken,
 )
+from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.host import Host, SavedSubscription
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
@@ -133,7 +134,10 @@ class Broker:
         self._topics.recover(recovered.topics)
         last = {name: state.last for name, state in recovered.pubends.items()}
         self._host.recover(recovered.subscriptions, recovered.delivered, last)
-        self._sessions = Sessions(config.name, self._host, registry, turn, self._reports, self._overlay)
+        limit = ConsumedLimit(self._pubends, self._streams, turn, config.pubend_policy.lease_ahead)
+        self._sessions = Sessions(
+            config.name, self._host, registry, turn, self._reports, self._overlay, limit
+        )
         self._sessions.recover(recovered.next_subscriber)
         self._admin = Admin(self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn)
         for name, pubend in self._pubends.items():
