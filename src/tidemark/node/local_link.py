@@ -11,8 +11,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tidemark.node.connection import NEVER_DROPPED
 from tidemark.wire.frames import Frame, Hello, Knowledge, Overlay, PeerFrame, Ping, Pong
+from tidemark.wire.outgoing import NEVER_DROPPED
 
 if TYPE_CHECKING:
     from tidemark.node.server import Server

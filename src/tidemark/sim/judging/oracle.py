@@ -14,9 +14,10 @@ from tidemark.broker.overlay.routing import Routing
 from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.sim.world.subscriber import ConsumedPubend, Life, SimSubscriber
 from tidemark.ticks import RangeSet
-from tidemark.wire.frames import Deliver, Gap, Knowledge
+from tidemark.wire.frames import Deliver, Fetched, Gap, Knowledge, PeerFrame
 
 if TYPE_CHECKING:
+    from tidemark.broker.broker import Broker
     from tidemark.sim.world.world import World
 
 
@@ -31,6 +32,9 @@ class RunningChecks:
     damaged: dict[str, RangeSet] = field(default_factory=dict)
     #: a policy may release history before every durable subscriber has consumed it
     is_early: bool = False
+    #: bytes of events that came in answers, to those that waited for them and to those that did not
+    needed_bytes: int = 0
+    needless_bytes: int = 0
 
     def let_go(self, pubend: str, upto: int) -> None:
         """A pubend releases history: every durable subscriber must have consumed it, unless `is_early`."""
@@ -85,6 +89,19 @@ class RunningChecks:
                 raise ViolationError(
                     f"{sender} told {receiver} of silence at {tick}, where {key} is for {subscriber.name}"
                 )
+
+    def heard(self, broker: Broker, sender: str, frame: PeerFrame) -> None:
+        """A broker is about to handle a frame: count the bytes of answers, and whether they were needed."""
+        if not (isinstance(frame, Knowledge) and not frame.first) and not isinstance(frame, Fetched):
+            return
+        if frame.batch is None:
+            return
+        ticks = frame.batch.ticks
+        needed = sum(
+            int(((ticks > base) & (ticks <= upto)).sum()) for base, upto in broker.awaits(sender, frame)
+        )
+        self.needed_bytes += len(frame.batch.data) * needed // len(ticks)
+        self.needless_bytes += len(frame.batch.data) * (len(ticks) - needed) // len(ticks)
 
     def told(self, wall: int, frame: Deliver | Gap) -> None:
         """A frame goes to a subscriber: no event has expired, and a gap lies where history is gone."""

@@ -55,9 +55,11 @@ class _Direction:
         """Let `frame` wait; returns False if it is dropped instead, because too much waits."""
         may_drop = type(frame) not in NEVER_DROPPED
         if is_history(frame):
+            if self.history.has(frame):
+                return True
             if self.history.bytes > bytes_max:
                 return False
-            self.history.put((frame, size), size)
+            self.history.put(frame, (frame, size), size)
         elif may_drop and self.live_bytes > bytes_max:
             return False
         else:
