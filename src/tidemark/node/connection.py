@@ -70,6 +70,8 @@ _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 PIECES_MAX = 512
 #: Bytes that the kernel takes from a link beyond what it can send: all that live frames wait for there.
 NOTSENT_BYTES = 64 << 10
+#: Bytes of answers that wait for one neighbour, at most: a neighbour asks for as much as its link carries.
+HISTORY_BYTES_MAX = 8 << 20
 log = Log("connection")
 
 
@@ -399,7 +401,7 @@ class Connection(asyncio.BufferedProtocol):
         """Let `frame` wait for the next flush, unless the same waits already or too much does."""
         if self._history.has(frame):
             return
-        if self._history.bytes > self._server.queue_bytes_max(self):
+        if self._history.bytes > min(HISTORY_BYTES_MAX, self._server.queue_bytes_max(self)):
             self._server.dropped += 1
             return
         try:

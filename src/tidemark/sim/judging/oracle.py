@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from tidemark.sim.world.world import World
 
 
+#: What answers may carry in vain, in worlds whose links have a bandwidth: a share of what was needed, and so
+#: many bytes for each fault, which may have made an answer late or a question pointless.
+NEEDLESS_SHARE = 0.1
+NEEDLESS_BYTES = 4_000
+NEEDLESS_BYTES_A_FAULT = 4_000
+
+
 @dataclass
 class RunningChecks:
     """The checks that need not wait for the end of a run."""
@@ -134,6 +141,7 @@ def check_world(world: World) -> None:
                     raise ViolationError(f"{life.name} never started at {pubend}")
     _everyone_is_at_one_broker(world)
     _memory_is_bounded(world)
+    _answers_were_needed(world)
 
 
 def _everyone_is_at_one_broker(world: World) -> None:
@@ -200,6 +208,22 @@ def _memory_is_bounded(world: World) -> None:
         for name, size in machine.window_bytes():
             if size > world.plan.window_bytes_max + world.largest_batch:
                 raise ViolationError(f"{machine.name} holds {size} bytes of {name}")
+
+
+def _answers_were_needed(world: World) -> None:
+    """What was sent in answers is bounded by what was needed, where frames cost what they cost in reality.
+
+    Links without a bandwidth lose and repeat frames by themselves.
+    """
+    if world.plan.link_rate is None:
+        return
+    needed, needless = world.checks.needed_bytes, world.checks.needless_bytes
+    faults = sum(world.fault_counts.values())
+    allowed = NEEDLESS_SHARE * needed + NEEDLESS_BYTES + NEEDLESS_BYTES_A_FAULT * faults
+    if needless > allowed:
+        raise ViolationError(
+            f"answers had {needless} bytes of events that nobody waited for, and {needed} that somebody did"
+        )
 
 
 def check_routes(world: World) -> None:
