@@ -72,6 +72,12 @@ PIECES_MAX = 512
 NOTSENT_BYTES = 64 << 10
 #: Bytes of answers that wait for one neighbour, at most: a neighbour asks for as much as its link carries.
 HISTORY_BYTES_MAX = 8 << 20
+#: Characters of what an unforeseen error says that the other side is told.
+REASON_CHARACTERS_MAX = 500
+#: While the socket takes no more, small pieces gather to so many bytes before they join its queue, as one
+#: piece: a piece takes some 200 bytes of memory besides its own, which nobody counts.
+GATHERED_BYTES = 16 << 10
+SMALL_PIECE_BYTES = 1 << 10
 log = Log("connection")
 
 
@@ -168,7 +174,9 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def queued_bytes(self) -> int:
         """Bytes that were sent and that the socket has not taken yet."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size() + self._history.bytes
+        if self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size() + size_of(self._said) + self._history.bytes
 
     # Called by asyncio.
 
@@ -201,23 +209,34 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         try:
-            frames = self._decoder.feed(self._server.buffer[:nbytes])
-            if not self.is_known and frames:
-                self._introduce(frames.pop(0))
-                self._decoder.bytes_max = FRAME_BYTES_MAX
-                frames += self._decoder.feed(b"")
+            self._read(self._server.buffer[:nbytes], now)
         except WireError as error:
-            self.refuse("frame", str(error))
-            return
+            self._malformed(str(error))
+        except Exception as error:
+            # The broker's core is not in doubt: its errors never get here (`Runtime.give`).
+            log.error("what a connection said was not foreseen", address=self.address, cause=error)
+            self._malformed(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX])
+
+    def _read(self, data: memoryview, now: float) -> None:
+        frames = self._decoder.feed(data)
+        if not self.is_known and frames:
+            self._introduce(frames.pop(0))
+            self._decoder.bytes_max = FRAME_BYTES_MAX
+            frames += self._decoder.feed(b"")
         if self._decoder.waiting_bytes:
             if frames or self.incomplete_since is None:
                 self.incomplete_since = now
-                self._server.incomplete.add(self)
+            self._server.incomplete.holds(self, self._decoder.held_bytes, now)
         elif self.incomplete_since is not None:
             self.incomplete_since = None
             self._server.incomplete.discard(self)
         if frames and not self._is_closing:
             self._take(frames)
+
+    def _malformed(self, reason: str) -> None:
+        """Refuse the connection because of what came over it."""
+        self._server.malformed += 1
+        self.refuse("frame", reason)
 
     def pause_writing(self) -> None:
         """The socket takes no more: the queue of this connection counts among all queues from now on."""
@@ -228,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         """The socket takes bytes again."""
         self._is_full = False
         self._server.congested.discard(self)
-        self._write_history()
+        self.flush()
 
     # Receiving.
 
@@ -293,6 +312,10 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse_stranger()
             return
         if hello.broker in server.neighbours:
+            seconds = server.refused_neighbours.seconds_left(hello.broker)
+            if seconds:
+                self.refuse("limit", f"what you said was refused: come again in {seconds:.1f} s")
+                return
             self.peer = hello.broker
             self._bound_kernel_queue()
             server.introduced(self)
@@ -368,6 +391,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.told_overlay(self, frame)
             elif type(frame) in _FROM_PEER:
                 said.append(cast(PeerFrame, frame))
+            elif isinstance(frame, Refused):
+                log.error("refused by the neighbour", peer=peer, code=frame.code, reason=frame.reason)
+                self._server.refused_neighbours.add(peer)
+                self.close()
+                break
             elif type(frame) is not Pong:
                 self.refuse("frame", f"a broker does not say {type(frame).__name__}")
                 break
@@ -474,6 +502,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write the queued frames in one call; the transport queues what the socket does not take."""
+        if self._said and self in self._server.congested:
+            size = size_of(self._said)
+            if size > SMALL_PIECE_BYTES * len(self._said):
+                self._hand_over()
+            elif size >= GATHERED_BYTES or len(self._said) >= PIECES_MAX:
+                self._said = [b"".join(self._said)]
+                self._hand_over()
+        else:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
         said, self._said = self._said, []
         if said and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(said)
@@ -489,13 +528,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         log.warning("refused", address=self.address, who=self.peer or self.name, code=code, reason=reason)
+        if self.peer is not None and code == "frame":
+            self._server.refused_neighbours.add(self.peer)
         self._write(Refused("connect", "", code, reason, addresses))
         self.close()
 
     def close(self) -> None:
         """Close the socket when the queue is written; the server aborts it if that takes too long."""
         if self._transport is not None and not self._is_closing:
-            self.flush()
+            self._hand_over()
             self._is_closing = True
             self._server.closing(self)
             self._transport.close()
@@ -505,6 +546,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
+
+    def give_up_input(self) -> None:
+        """Let go of what has arrived of a frame; the connection is closed next."""
+        self._decoder = FrameDecoder()
 
     def pause(self) -> None:
         """Read nothing more until `resume`."""

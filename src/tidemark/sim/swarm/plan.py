@@ -33,6 +33,7 @@ class FaultWeights:
     rot: float = 0.0
     pipeline: float = 0.0
     reform: float = 0.0
+    hostile: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +107,17 @@ def _thin(chance: Random) -> FaultWeights:
     return FaultWeights(cut=1.0, rest=chance.choice((400_000, 1_600_000)))
 
 
+def _hostile(chance: Random) -> FaultWeights:
+    return FaultWeights(hostile=1.0, crash=0.1, cut=0.1, rest=chance.choice((50_000, 200_000)))
+
+
 #: profile -> the faults of its worlds
 PROFILES: dict[str, Callable[[Random], FaultWeights]] = {
     "swarm": _everything,
     "network": _network,
     "crashes": _crashes,
     "disk": _disk,
+    "hostile": _hostile,
     "calm": lambda _: FaultWeights(),
     "thin": _thin,
 }
@@ -131,7 +137,7 @@ def plan_of(chance: Random, profile: str) -> WorldPlan:
         layout,
         bad if lossy else LinkFaults(),
         PROFILES[profile](chance),
-        window_bytes_max=chance.choice((2_000, 20_000, 1 << 20)),
+        window_bytes_max=chance.choice((8_000, 60_000, 1 << 20)),
         pubend_policy=_policy(chance),
         host_policy=HostPolicy(
             silence=chance.choice((20_000, 200_000)), save=chance.choice((20_000, 200_000))
