@@ -164,14 +164,6 @@ def test_who_is_gone_makes_room_for_those_that_wait() -> None:
     assert asked.base == 30
 
 
-def test_an_answer_of_another_pubend_is_no_answer() -> None:
-    on = OnTheWay()
-    (asked,) = on.passed(1)
-    on.fetching.fetched(Fetched(asked.ticket, "q", 10, 20, 0))
-    assert on.at.take() == []
-    assert len(on.fetched(asked)) == 1
-
-
 def test_a_client_that_repeats_a_ticket_gets_one_answer() -> None:
     at, before = desk()
     frame = Fetch(1, "p", before, before + 5, ">", "", 1 << 20)

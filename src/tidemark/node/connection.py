@@ -7,7 +7,7 @@ while one stimulus is handled go out in one write; the transport queues what the
 bytes of a batch are shared among the queues of all its receivers. The queue is bounded: a client over the
 bound is disconnected, a neighbour over the bound gets no more knowledge, which it will ask for again.
 
-To a neighbour live frames go before history (`wire.outgoing`): history waits here until the transport has
+To a neighbour live frames go before history (`broker.outgoing`): history waits here until the transport has
 written what it has, and the kernel is not given more than NOTSENT_BYTES that it cannot send yet.
 """
 
@@ -18,6 +18,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
@@ -54,7 +55,6 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
-from tidemark.wire.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.wire.versions import agree, agree_link
 
 if TYPE_CHECKING:

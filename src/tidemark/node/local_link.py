@@ -11,9 +11,9 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tidemark.broker.outgoing import NEVER_DROPPED
 from tidemark.node.logs import Log
 from tidemark.wire.frames import Frame, Hello, Knowledge, Overlay, PeerFrame, Ping, Pong
-from tidemark.wire.outgoing import NEVER_DROPPED
 
 if TYPE_CHECKING:
     from tidemark.node.server import Server

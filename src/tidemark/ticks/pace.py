@@ -59,6 +59,11 @@ class Pace:
         #: when the limit was lowered last, and when anything was answered last
         self._shrunk = self._progress = 0
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether anything was answered since `restart`."""
+        return self._progress > 0
+
     def progressed(self, now: int) -> None:
         """A part of some answer came: those that were asked for later are on their way behind it."""
         self._progress = now

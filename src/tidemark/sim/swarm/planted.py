@@ -18,6 +18,7 @@ from tidemark.broker.hosting.catchup_streams import CatchupStreams
 from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.handover import Handover
 from tidemark.broker.hosting.host import Host
+from tidemark.broker.outgoing import HistoryQueue
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import NOBODY, Hosts
@@ -28,7 +29,6 @@ from tidemark.persistence.pfs_store import PfsStore
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.segments.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity, Pace
-from tidemark.wire.outgoing import HistoryQueue
 
 #: (object, name of its attribute, the value that replaces it)
 Patch = tuple[object, str, Any]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tidemark.broker.outgoing import HISTORY_SHARE, HistoryQueue, is_history
 from tidemark.wire.frames import Fetched, Knowledge, Nack
-from tidemark.wire.outgoing import HISTORY_SHARE, HistoryQueue, is_history
 
 
 def answer(base: int, upto: int, version: int = 1) -> Knowledge:
