@@ -73,6 +73,7 @@ from tidemark.wire.frames import (
     Ping,
     Pong,
     Publish,
+    Range,
     Recalled,
     Refused,
     Release,
@@ -221,6 +222,15 @@ class Broker:
     def stream(self, pubend: str) -> Stream | None:
         """Return a pubend's stream, for reading only; None if there is no such pubend."""
         return self._streams.get(pubend)
+
+    def awaits(self, peer: str, frame: Knowledge | Fetched) -> list[Range]:
+        """Return the parts of what an answer of `peer` tells that somebody here waits for."""
+        if isinstance(frame, Fetched):
+            return [(frame.base, frame.upto)] if self._fetching.awaits(frame) else []
+        stream = self._streams.get(frame.pubend)
+        if stream is None or stream.upstream != peer:
+            return []
+        return stream.awaited(frame.base, frame.upto)
 
     def window_bytes(self) -> list[tuple[str, int]]:
         """Return each pubend with the bytes of its window."""
