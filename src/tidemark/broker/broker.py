@@ -27,6 +27,8 @@ from tidemark.broker.effects import (
     PfsRead,
     PfsSynced,
     RecoveredPubend,
+    RefuseClient,
+    RefusePeer,
     ResumeLog,
     RoutesChanged,
     SendClient,
@@ -46,6 +48,7 @@ from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.topics import Topics
 from tidemark.broker.turn import Turn
+from tidemark.errors import FrameError
 from tidemark.message.registry import Registry
 from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import (
@@ -132,9 +135,7 @@ class Broker:
         self._host.recover(recovered.subscriptions, recovered.delivered, last)
         self._sessions = Sessions(config.name, self._host, registry, turn, self._reports, self._overlay)
         self._sessions.recover(recovered.next_subscriber)
-        self._admin = Admin(
-            self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn.out
-        )
+        self._admin = Admin(self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn)
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
@@ -156,14 +157,37 @@ class Broker:
         return self.hear(stimulus, now, wall) + self.settle()
 
     def hear(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
-        """Do the first half of `handle`, which answers publishers; call `settle` before anything else."""
+        """Do the first half of `handle`, which answers publishers; call `settle` before anything else.
+
+        If it raises, the broker's state is in doubt, and the broker must not be used any more. A frame that
+        cannot be handled does not raise: it changes nothing, and the connection that it came over is refused.
+        """
         self._turn.now = now
         self._turn.wall = wall
-        self._dispatch(stimulus)
+        try:
+            self._dispatch(stimulus)
+        except FrameError as error:
+            self._refuse(stimulus, error)
         self._is_woken = isinstance(stimulus, Woken)
         if self._is_woken:
             self._periodic()
         return self._turn.out.take()
+
+    def _refuse(self, stimulus: Stimulus, error: FrameError) -> None:
+        """Refuse the connection of a frame that was only looked at, or raise `error` if more was done.
+
+        This is the line between an error that ends a connection and one that ends the broker: a FrameError is
+        raised in `Turn.looking` only, where nothing is changed. All other errors pass through `hear`.
+        """
+        if not isinstance(stimulus, ClientFrameReceived | PeerFrameReceived) or self._turn.out.effects:
+            raise error  # something else than a frame, or a frame that has had effects already
+        self.counters["frames_refused"] += 1
+        reason = f"the frame {type(stimulus.frame).__name__} cannot be handled: {error}"
+        cause = error.__cause__ or error
+        if isinstance(stimulus, ClientFrameReceived):
+            self._turn.out.add(RefuseClient(stimulus.client, reason, cause))
+        else:
+            self._turn.out.add(RefusePeer(stimulus.peer, reason, cause))
 
     def settle(self) -> list[Effect]:
         """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible."""
@@ -365,7 +389,8 @@ class Broker:
             reason = f"the pubend {frame.pubend!r} is not hosted here"
             self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, "pubend", reason)))
             return
-        problem = self._topics.problem_of(frame.batch)
+        with self._turn.looking:
+            problem = self._topics.problem_of(frame.batch)
         if problem is not None:
             self.counters["publishes_refused"] += 1
             self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, "schema", problem)))

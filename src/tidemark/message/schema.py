@@ -84,14 +84,40 @@ class Schema:
         return cls(infer(sample))
 
     def encode(self, value: Any) -> bytes:
-        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit."""
+        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit.
+
+        Values that messages do not have, such as a UUID or a number of numpy, are converted: see
+        docs/messages.md.
+        """
         if is_dataclass(value) and not isinstance(value, type):
-            value = to_value(value)
-        return self._encoder.encode(value)
+            return self._encoder.encode(to_value(value))
+        try:
+            return self._encoder.encode(value)
+        except EncodeError as error:
+            # Most values need no conversion, and do not pay for it.
+            return self._encode_converted(value, error)
+
+    def _encode_converted(self, value: Any, refused: EncodeError) -> bytes:
+        try:
+            return self._encoder.encode(to_value(value))
+        except EncodeError:
+            raise refused from None
 
     def decode(self, data: bytes) -> Any:
         """The value of a message; DecodeError with the path if the bytes are not a message of this schema."""
         return self._decoder.decode(bytes(data))
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether every field is a single atomic value: no lists, and no messages inside messages."""
+        return all(leaf.depth == 0 and isinstance(leaf.basic, Atomic) for leaf in self.flat.leaves)
+
+    def check(self, data: bytes) -> None:
+        """Raise what `decode` would raise, without making the value where that is not needed."""
+        if self.is_plain:
+            self._decoder.check(data)
+        else:
+            self._decoder.decode(data)
 
     def accessor(self, path: str | Path) -> Accessor:
         """A function that reads one field from the bytes of a message, in constant time.

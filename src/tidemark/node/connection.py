@@ -71,6 +71,8 @@ _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 NEVER_DROPPED = frozenset((Hello, Links, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
+#: Characters of what an unforeseen error says that the other side is told.
+REASON_CHARACTERS_MAX = 500
 #: While the socket takes no more, small pieces gather to so many bytes before they join its queue, as one
 #: piece: a piece takes some 200 bytes of memory besides its own, which nobody counts.
 GATHERED_BYTES = 16 << 10
@@ -200,14 +202,20 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         try:
-            frames = self._decoder.feed(self._server.buffer[:nbytes])
-            if not self.is_known and frames:
-                self._introduce(frames.pop(0))
-                self._decoder.bytes_max = FRAME_BYTES_MAX
-                frames += self._decoder.feed(b"")
+            self._read(self._server.buffer[:nbytes], now)
         except WireError as error:
-            self.refuse("frame", str(error))
-            return
+            self._malformed(str(error))
+        except Exception as error:
+            # The broker's core is not in doubt: its errors never get here (`Runtime.give`).
+            log.error("what a connection said was not foreseen", address=self.address, cause=error)
+            self._malformed(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX])
+
+    def _read(self, data: memoryview, now: float) -> None:
+        frames = self._decoder.feed(data)
+        if not self.is_known and frames:
+            self._introduce(frames.pop(0))
+            self._decoder.bytes_max = FRAME_BYTES_MAX
+            frames += self._decoder.feed(b"")
         if self._decoder.waiting_bytes:
             if frames or self.incomplete_since is None:
                 self.incomplete_since = now
@@ -217,6 +225,11 @@ class Connection(asyncio.BufferedProtocol):
             self._server.incomplete.discard(self)
         if frames and not self._is_closing:
             self._take(frames)
+
+    def _malformed(self, reason: str) -> None:
+        """Refuse the connection because of what came over it."""
+        self._server.malformed += 1
+        self.refuse("frame", reason)
 
     def pause_writing(self) -> None:
         """The socket takes no more: the queue of this connection counts among all queues from now on."""
@@ -290,6 +303,10 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse_stranger()
             return
         if hello.broker in server.neighbours:
+            seconds = server.refused_neighbours.seconds_left(hello.broker)
+            if seconds:
+                self.refuse("limit", f"what you said was refused: come again in {seconds:.1f} s")
+                return
             self.peer = hello.broker
             server.introduced(self)
             server.runtime.link_up(hello.broker, self, hello)
@@ -364,6 +381,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.told_overlay(self, frame)
             elif type(frame) in _FROM_PEER:
                 said.append(cast(PeerFrame, frame))
+            elif isinstance(frame, Refused):
+                log.error("refused by the neighbour", peer=peer, code=frame.code, reason=frame.reason)
+                self._server.refused_neighbours.add(peer)
+                self.close()
+                break
             elif type(frame) is not Pong:
                 self.refuse("frame", f"a broker does not say {type(frame).__name__}")
                 break
@@ -453,6 +475,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         log.warning("refused", address=self.address, who=self.peer or self.name, code=code, reason=reason)
+        if self.peer is not None and code == "frame":
+            self._server.refused_neighbours.add(self.peer)
         self._write(Refused("connect", "", code, reason, addresses))
         self.close()
 

@@ -64,7 +64,8 @@ class Sessions:
     def subscribe(self, client: int, frame: Subscribe) -> None:
         """A subscriber comes, for the first time or again; it is refused or told Subscribed."""
         known = self._by_name.get(frame.name)
-        refusal = self._refusal(frame, known)
+        with self._turn.looking:
+            refusal = self._refusal(frame, known)
         if refusal is not None:
             self._refuse(client, frame.name, *refusal)
         elif known is None:

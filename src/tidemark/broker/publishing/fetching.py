@@ -23,7 +23,7 @@ from tidemark.broker.effects import FetchLog, LogFetched, SendClient, SendPeer
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.turn import Turn
-from tidemark.errors import TidemarkError
+from tidemark.errors import TidemarkError, WireError
 from tidemark.matching.audience import Audience
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
@@ -121,7 +121,8 @@ class Fetching:
         if frame.ticket in self._of_owner.get(client, ()):
             self._counters["fetches_repeated"] += 1
             return
-        refusal = self._refusal(client, frame)
+        with self._turn.looking:
+            refusal = self._refusal(client, frame)
         if refusal is not None:
             self._out.add(SendClient(client, Refused("fetch", str(frame.ticket), *refusal)))
         else:
@@ -133,7 +134,9 @@ class Fetching:
             self._counters["fetches_repeated"] += 1
             return
         is_one_too_many = len(self._of_owner.get(peer, ())) >= PASSED_MAX
-        if frame.pubend in self._streams and not is_one_too_many and self._is_readable(frame):
+        with self._turn.looking:
+            is_taken = frame.pubend in self._streams and not is_one_too_many and self._is_readable(frame)
+        if is_taken:
             self._take(peer, frame, lambda fetched: self._out.add(SendPeer(peer, fetched)))
 
     def ask(
@@ -227,9 +230,11 @@ class Fetching:
     def fetched(self, frame: Fetched) -> None:
         """A neighbour has answered."""
         asked = self._asked.get(frame.ticket)
-        if asked is None or asked.frame.pubend != frame.pubend:
+        if asked is None:
             self._counters["answers_late"] += 1
             return
+        with self._turn.looking:
+            _check_answer(asked.frame, frame)
         way = self._ways.get(asked.upstream) if asked.upstream is not None else None
         if way is not None:
             now = self._turn.now
@@ -299,3 +304,13 @@ class Fetching:
         audience = Audience(self._registry)
         audience.add(_MEMBER, pattern, selector)
         return audience
+
+
+def _check_answer(asked: Fetch, answer: Fetched) -> None:
+    """Raise WireError unless a neighbour's answer is one to what was asked: of that pubend and that range."""
+    is_within = answer.base == asked.base and answer.upto <= asked.upto
+    if answer.pubend != asked.pubend or not is_within:
+        raise WireError(
+            f"({asked.base}, {asked.upto}] of {asked.pubend!r} was asked for, and the answer is of "
+            f"({answer.base}, {answer.upto}] of {answer.pubend!r}"
+        )

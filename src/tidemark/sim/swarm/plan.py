@@ -33,6 +33,7 @@ class FaultWeights:
     rot: float = 0.0
     pipeline: float = 0.0
     reform: float = 0.0
+    hostile: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,17 @@ def _everything(chance: Random) -> FaultWeights:
     return FaultWeights(chance.choice((150_000, 400_000, 2 * SECOND)), **weights)
 
 
+def _hostile(chance: Random) -> FaultWeights:
+    return FaultWeights(hostile=1.0, crash=0.1, cut=0.1, rest=chance.choice((50_000, 200_000)))
+
+
 #: profile -> the faults of its worlds
 PROFILES: dict[str, Callable[[Random], FaultWeights]] = {
     "swarm": _everything,
     "network": _network,
     "crashes": _crashes,
     "disk": _disk,
+    "hostile": _hostile,
     "calm": lambda _: FaultWeights(),
 }
 
