@@ -36,6 +36,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Woken,
 )
+from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.host import Host, SavedSubscription
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
@@ -72,6 +73,7 @@ from tidemark.wire.frames import (
     Ping,
     Pong,
     Publish,
+    Range,
     Recalled,
     Refused,
     Release,
@@ -133,7 +135,10 @@ class Broker:
         self._topics.recover(recovered.topics)
         last = {name: state.last for name, state in recovered.pubends.items()}
         self._host.recover(recovered.subscriptions, recovered.delivered, last)
-        self._sessions = Sessions(config.name, self._host, registry, turn, self._reports, self._overlay)
+        limit = ConsumedLimit(self._pubends, self._streams, turn, config.pubend_policy.lease_ahead)
+        self._sessions = Sessions(
+            config.name, self._host, registry, turn, self._reports, self._overlay, limit
+        )
         self._sessions.recover(recovered.next_subscriber)
         self._admin = Admin(self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn)
         for name, pubend in self._pubends.items():
@@ -217,6 +222,15 @@ class Broker:
     def stream(self, pubend: str) -> Stream | None:
         """Return a pubend's stream, for reading only; None if there is no such pubend."""
         return self._streams.get(pubend)
+
+    def awaits(self, peer: str, frame: Knowledge | Fetched) -> list[Range]:
+        """Return the parts of what an answer of `peer` tells that somebody here waits for."""
+        if isinstance(frame, Fetched):
+            return [(frame.base, frame.upto)] if self._fetching.awaits(frame) else []
+        stream = self._streams.get(frame.pubend)
+        if stream is None or stream.upstream != peer:
+            return []
+        return stream.awaited(frame.base, frame.upto)
 
     def window_bytes(self) -> list[tuple[str, int]]:
         """Return each pubend with the bytes of its window."""

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tidemark.node.connection import NEVER_DROPPED
+from tidemark.broker.outgoing import NEVER_DROPPED
 from tidemark.node.logs import Log
 from tidemark.wire.frames import Frame, Hello, Knowledge, Overlay, PeerFrame, Ping, Pong
 

@@ -33,12 +33,12 @@ from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import Pace
 from tidemark.wire.frames import Fetch, Fetched, Refused
 
-#: Bytes read for one answer at the most; an answer has to fit into a frame.
-FETCH_BYTES_MAX = 8 << 20
+#: Bytes read for one answer at the most: publishers wait for the log until the read that runs has ended.
+FETCH_BYTES_MAX = 2 << 20
 #: Bytes that are under way from one neighbour in answers to fetches: at the least, at first, at the most.
 UNDER_WAY_BYTES_MIN = 4 << 10
-UNDER_WAY_BYTES = 32 << 10
-UNDER_WAY_BYTES_MAX = 2 * FETCH_BYTES_MAX
+UNDER_WAY_BYTES = 8 << 10
+UNDER_WAY_BYTES_MAX = 8 * FETCH_BYTES_MAX
 #: Fetches of one client that are under way, and of one neighbour.
 FETCHES_MAX = 64
 PASSED_MAX = 1_024
@@ -143,7 +143,7 @@ class Fetching:
         self, pubend: str, base: int, upto: int, wanted: TopicSelector, answered: Answered
     ) -> Callable[[], None]:
         """Read for this broker itself; returns a function that gives the fetch up."""
-        frame = Fetch(0, pubend, base, upto, wanted.pattern, wanted.selector, FETCH_BYTES_MAX >> 3)
+        frame = Fetch(0, pubend, base, upto, wanted.pattern, wanted.selector, FETCH_BYTES_MAX >> 1)
         ticket = self._take(None, frame, answered)
         return lambda: self._give_up(ticket)
 
@@ -217,6 +217,11 @@ class Fetching:
 
     # Answers.
 
+    def awaits(self, frame: Fetched) -> bool:
+        """Return whether an answer is to a fetch that is under way."""
+        asked = self._asked.get(frame.ticket)
+        return asked is not None and asked.frame.pubend == frame.pubend
+
     def read(self, answer: LogFetched) -> None:
         """The log of a pubend hosted here has answered."""
         asked = self._remove(answer.ticket)
@@ -266,7 +271,7 @@ class Fetching:
         self._waiting.pop(ticket, None)
         self._take_back(asked)
         if asked.owner is not None:
-            del self._of_owner[asked.owner][asked.frame.ticket]
+            self._of_owner[asked.owner].pop(asked.frame.ticket, None)
         return asked
 
     def _refusal(self, client: int, frame: Fetch) -> tuple[str, str] | None:

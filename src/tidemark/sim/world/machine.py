@@ -203,6 +203,8 @@ class Machine:
         assert self.broker is not None
         if isinstance(stimulus, LinkUp):
             self._heard_up[stimulus.peer] = self._heard_up.get(stimulus.peer, 0) + 1
+        elif isinstance(stimulus, PeerFrameReceived):
+            self._world.checks.heard(self.broker, stimulus.peer, stimulus.frame)
         life, trace = self.life, self._world.trace
         if trace is not None:
             trace.told(self._engine.now, self.name, stimulus)

@@ -60,6 +60,7 @@ class World:
         self.largest_batch = 0
         self.network = Network(self.engine, Random(self.chance.random()), self._sent, self._arrived)
         self.network.faults = plan.link_faults
+        self.network.rate = plan.link_rate
         #: who passed a fetch on last, to whom, and the fetch; for strangers who answer it
         self.last_fetch: tuple[str, str, Fetch] | None = None
         #: the current overlay; a broker may still work with an older one
