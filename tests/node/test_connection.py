@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -189,6 +191,27 @@ def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_p
             await leaf.say(Pong((await leaf.hear(Ping)).stamp))
         assert "leaf" in node.runtime.peers
         assert await leaf.is_closed()
+        assert not node.runtime.peers
+
+    play(story)
+
+
+def test_a_neighbour_that_goes_on_taking_what_is_before_the_ping_is_busy_and_not_dead(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node, leaf = await linked(stage, tmp_path, links__ping="20ms", links__silence="300ms")
+        (connection,) = (each for each in node.server.connections if each.peer == "leaf")
+        leaf.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
+        before = connection.said_bytes
+        connection.send(Knowledge("main", 1, 1 << 40, 0, True, 0, filled(100_000)))
+        connection.flush()
+        left = connection.said_bytes - before
+        while left > 0:  # longer than `links.silence`, and nothing is said meanwhile
+            left -= len(await leaf.reader.read(32 << 10))
+            await asyncio.sleep(0.01)
+        assert "leaf" in node.runtime.peers
+        with suppress(ConnectionError):
+            while await leaf.reader.read(1 << 16):
+                pass  # pings: nothing else is left to take, and only an answer would count
         assert not node.runtime.peers
 
     play(story)

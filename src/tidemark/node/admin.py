@@ -144,7 +144,7 @@ def _connections(node: Node) -> list[ConnectionStatus]:
             name=each.name or each.peer,
             address=each.address,
             seconds=round(now - each.began, 3),
-            silent_seconds=round(now - each.heard, 3),
+            silent_seconds=round(now - each.liveness.heard, 3),
             queued_bytes=each.queued_bytes,
             is_paused=each.is_paused,
         )

@@ -11,6 +11,7 @@ bound is disconnected, a neighbour over the bound gets no more knowledge, which 
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from tidemark.errors import VersionError, WireError
@@ -55,6 +56,9 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.liveness.liveness import Liveness
+from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
+from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.versions import agree, agree_link
 
 if TYPE_CHECKING:
@@ -71,6 +75,9 @@ _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 NEVER_DROPPED = frozenset((Hello, Links, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
+#: The kernel probes a connection over which nothing came for the first of these seconds, then once a second;
+#: after as many probes without an answer as the last number says, the connection ends.
+KEEPALIVE = (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
 log = Log("connection")
 
 
@@ -85,17 +92,16 @@ class Connection(asyncio.BufferedProtocol):
         "_server",
         "_transport",
         "address",
-        "asked",
         "began",
         "calling",
         "client",
         "expected",
-        "heard",
         "hello",
         "incomplete_since",
         "is_paused",
         "is_subscriber",
         "lease",
+        "liveness",
         "name",
         "peer",
         "said_bytes",
@@ -126,12 +132,11 @@ class Connection(asyncio.BufferedProtocol):
         self.lease: Leaseholder | None = None
         #: the remote host, without its port
         self.address = ""
-        #: on the loop's clock: when the socket was opened, when bytes came last, and since when part of a
-        #: frame waits for the rest
-        self.began = self.heard = server.time()
+        #: on the loop's clock: when the socket was opened, and since when part of a frame waits for the rest
+        self.began = server.time()
         self.incomplete_since: float | None = None
-        #: when the last Ping was sent, on the loop's clock
-        self.asked = 0.0
+        #: whether the other side is alive, on the loop's clock; the server's sweeps judge by it
+        self.liveness = Liveness(self.began)
         #: nothing is read, because the disk is behind or the broker stops
         self.is_paused = False
         #: the client's number in the runtime, or the neighbour's name
@@ -144,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
         self.hello: Hello | None = None
         #: the client has sent Subscribe
         self.is_subscriber = False
-        #: bytes and events that were written to a neighbour
+        #: bytes that were written, and events that were written to a neighbour
         self.said_bytes = 0
         self.said_events = 0
 
@@ -170,6 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._keep_alive()
         if not self._server.opened(self):
             self.abort()
         elif self.expected is not None:
@@ -190,7 +196,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived."""
-        self.heard = now = self._server.time()
+        now = self._server.time()
+        self.liveness.hear(now)
         if self._is_closing:
             return
         try:
@@ -404,8 +411,33 @@ class Connection(asyncio.BufferedProtocol):
 
     def ping(self) -> None:
         """Ask the other side for a Pong."""
-        self.asked = self._server.time()
-        self._write(Ping(int(self.asked * 1e6)))
+        now = self._server.time()
+        self._write(Ping(int(now * 1e6)))
+        self.liveness.ask(now, self.said_bytes)
+
+    def observe(self, now: float) -> TcpInfo | None:
+        """Note what the other side's kernel has taken, and return all that this kernel knows of it, if any."""
+        found: Any = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is None or not hasattr(socket, "TCP_INFO"):
+            return None
+        try:
+            data: bytes = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+        except OSError:
+            return None  # it is no TCP socket, or is closed
+        info = TcpInfo.parse(data)
+        if info is not None:
+            self.liveness.take(now, info.acknowledged)
+        return info
+
+    def _keep_alive(self) -> None:
+        """Let the kernel find out by itself, at no cost to this process, that an idle peer has vanished."""
+        found: Any = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE:
+            if hasattr(socket, name):
+                found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def _write(self, frame: Frame) -> None:
         """Write `frame` at once, after what is queued."""
@@ -427,8 +459,8 @@ class Connection(asyncio.BufferedProtocol):
         said, self._said = self._said, []
         if said and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(said)
-            if self.client is None:
-                self.said_bytes += size_of(said)
+            self.said_bytes += size_of(said)
+            self.liveness.say(self._server.time())
 
     def refuse(self, code: str, reason: str, addresses: tuple[str, ...] = ()) -> None:
         """Send Refused with `code`, `reason` and the addresses of brokers to go to instead, and close."""
@@ -460,7 +492,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         """Read again."""
-        self.heard = self._server.time()
+        self.liveness.forgive(self._server.time())
         if self._transport is not None and self.is_paused:
             self.is_paused = False
             self._transport.resume_reading()

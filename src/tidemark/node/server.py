@@ -38,6 +38,8 @@ SWEEP_SECONDS = 1.0
 LATE_SECONDS = 2.0
 #: Every so many sweeps all connections are checked.
 FULL_SWEEP = 5
+#: Silent clients of which one sweep asks the kernel whether they are reachable.
+OBSERVED_MAX = 2_000
 #: A connection that is being closed has this long to write what is queued.
 GOODBYE_SECONDS = 5.0
 #: Other brokers that a client is told of.
@@ -334,6 +336,7 @@ class Server:
             if now - since > GOODBYE_SECONDS:
                 connection.abort()
         self._bound_queues()
+        self._end_unreachable(now)
         self.leases.sweep(now)
         self._sweeps += 1
         if self._sweeps % FULL_SWEEP == 0:
@@ -345,13 +348,14 @@ class Server:
             connection.refuse("limit", "a frame took too long to arrive")
 
     def _ping(self, now: float) -> None:
-        ask, give_up = now - self.limits.ping / 1e6, now - self.limits.silence / 1e6
-        for connection in [each for each in self.connections if each.heard < ask and each.client is not None]:
-            if connection.is_paused:
+        ping, silence = self.limits.ping / 1e6, self.limits.silence / 1e6
+        for connection in [each for each in self.connections if each.client is not None]:
+            if connection.is_paused or now - connection.liveness.heard <= ping:
                 continue
+            connection.observe(now)
             # Only a connection that was asked and has not answered is given up: the last full sweep may have
             # been longer ago than `limits.silence`.
-            if connection.heard < give_up and connection.asked > connection.heard:
+            if connection.liveness.is_dead(now, silence):
                 log.warning(
                     "nothing heard: disconnected",
                     address=connection.address,
@@ -361,20 +365,40 @@ class Server:
             else:
                 connection.ping()
 
+    def _end_unreachable(self, now: float) -> None:
+        """Abort clients whose machine has vanished while something was on its way to it.
+
+        The kernel finds those that vanish while nothing is on its way (`connection.KEEPALIVE`).
+        """
+        seconds = self.limits.unreachable / 1e6
+        silent = [
+            each
+            for each in self.connections
+            if each.client is not None and each.liveness.said > each.liveness.heard < now - seconds
+        ]
+        # Each costs a call of the kernel: of very many silent clients every sweep looks at some.
+        stride = 1 + len(silent) // OBSERVED_MAX
+        for connection in silent[self._sweeps % stride :: stride]:
+            info = connection.observe(now)
+            if info is not None and info.is_unreachable(seconds):
+                log.warning("unreachable: disconnected", address=connection.address, who=connection.name)
+                connection.abort()
+
     def _sweep_links(self) -> None:
         ping, silence = self._link_limits.ping / 1e6, self._link_limits.silence / 1e6
         self._link_timer = self._loop.call_later(ping / 2, self._sweep_links)
         now = self.time()
         late, self._links_swept = now - self._links_swept > 2 * ping, now
         for link in list(self.links):
+            link.observe(now)
             if late:
                 # This process was busy, or stopped: what came meanwhile is read before the link is judged.
-                link.heard = max(link.heard, now - ping)
-            if now - link.heard > silence and link.asked > link.heard and not link.is_paused:
-                log.warning("nothing heard: link is dead", peer=link.peer, seconds=round(now - link.heard, 3))
+                link.liveness.forgive(now - ping)
+            if link.liveness.is_dead(now, silence) and not link.is_paused:
+                seconds = round(link.liveness.silence(now), 3)
+                log.warning("nothing heard and nothing taken: link is dead", peer=link.peer, seconds=seconds)
                 link.abort()
-            # While we do not read from a link we cannot hear an answer, but a Ping shows that we are alive.
-            elif now - max(link.heard, link.asked) > ping or link.is_paused:
+            elif link.liveness.should_ping(now, ping):
                 link.ping()
 
     def _bound_queues(self) -> None:
