@@ -13,6 +13,7 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Speaker, Stage, events, play
+from tests.waiting import until
 from tidemark.broker.effects import Effect, Stimulus
 from tidemark.message.batches.batch import EventBatch
 from tidemark.node import server as server_module
@@ -38,6 +39,7 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import HANDSHAKE_BYTES_MAX
+from tidemark.wire.liveness.tcp_info import TcpInfo
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +130,30 @@ def test_a_silent_client_is_asked_and_then_closed(tmp_path: Path) -> None:
         await client.say(Pong(ping.stamp))
         assert await client.is_closed()
         assert not node.server.connections
+
+    play(story)
+
+
+@pytest.mark.parametrize("unanswered", [0, 3])
+def test_a_client_is_unreachable_when_its_machine_answers_nothing_and_not_when_it_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unanswered: int
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", limits__unreachable="1ms"))
+        client = await stage.client(node)
+        looks = 0
+
+        def observe(_: Connection, __: float) -> TcpInfo:
+            nonlocal looks
+            looks += 1
+            return TcpInfo(0, unanswered, 60.0, None, None, False)
+
+        monkeypatch.setattr(Connection, "observe", observe)
+        if unanswered:
+            assert await client.is_closed()
+        else:
+            await until(lambda: looks > 3)
+            assert len(node.runtime.clients) == 1
 
     play(story)
 

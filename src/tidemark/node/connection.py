@@ -416,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
         self.liveness.ask(now, self.said_bytes)
 
     def observe(self, now: float) -> TcpInfo | None:
-        """Note what the other side's kernel has taken, and return all that this kernel knows of it, if any."""
+        """Note what the other side's kernel has taken; return all that this kernel knows, if anything."""
         found: Any = None if self._transport is None else self._transport.get_extra_info("socket")
         if found is None or not hasattr(socket, "TCP_INFO"):
             return None

@@ -374,7 +374,7 @@ class Server:
         silent = [
             each
             for each in self.connections
-            if each.client is not None and each.liveness.said > each.liveness.heard < now - seconds
+            if each.client is not None and each.liveness.said >= each.liveness.heard < now - seconds
         ]
         # Each costs a call of the kernel: of very many silent clients every sweep looks at some.
         stride = 1 + len(silent) // OBSERVED_MAX

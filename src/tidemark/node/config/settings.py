@@ -109,7 +109,7 @@ class LinksSection:
 
     ping: Duration = _time(
         "150ms",
-        "A Ping is sent over a link over which nothing was said, or nothing was heard, for this long.",
+        "A Ping is sent when nothing was said over a link, or nothing was heard, for this long.",
     )
     silence: Duration = _time(
         "600ms", "A link whose other side says nothing and takes nothing for this long is dead and is closed."

@@ -1,7 +1,7 @@
 """TcpInfo: what the kernel of Linux knows about one TCP connection (struct tcp_info of linux/tcp.h).
 
-Whoever has the socket reads the bytes with getsockopt(IPPROTO_TCP, TCP_INFO, SIZE). Other systems have no such
-option, or another layout: there is no TcpInfo there, and connections are judged by what is said alone.
+Whoever has the socket reads the bytes with getsockopt(IPPROTO_TCP, TCP_INFO, SIZE). Other systems have no
+such option, or another layout: there is no TcpInfo there, and connections are judged by what is said alone.
 """
 
 from __future__ import annotations
