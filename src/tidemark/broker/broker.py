@@ -18,6 +18,7 @@ from tidemark.broker.effects import (
     Effect,
     HostRemoved,
     LinkDown,
+    LinkMeasured,
     LinkUp,
     LogFetched,
     LogFull,
@@ -47,7 +48,7 @@ from tidemark.broker.streams.stream import Stream
 from tidemark.broker.topics import Topics
 from tidemark.broker.turn import Turn
 from tidemark.message.registry import Registry
-from tidemark.wire.answers import PubendStatus
+from tidemark.wire.answers import LinkCondition, PubendStatus
 from tidemark.wire.frames import (
     Ack,
     AckExpected,
@@ -76,6 +77,7 @@ from tidemark.wire.frames import (
     Topic,
     Unfollow,
     Unsubscribe,
+    Ways,
 )
 
 
@@ -194,6 +196,10 @@ class Broker:
         """Return a pubend's stream, for reading only; None if there is no such pubend."""
         return self._streams.get(pubend)
 
+    def link_condition(self, peer: str) -> LinkCondition:
+        """Return how well the link to a neighbour has worked."""
+        return self._overlay.condition(peer)
+
     def window_bytes(self) -> list[tuple[str, int]]:
         """Return each pubend with the bytes of its window."""
         return [(name, stream.window.bytes) for name, stream in self._streams.items()]
@@ -221,6 +227,8 @@ class Broker:
             case LinkDown(peer):
                 self._overlay.link_down(peer)
                 self._fetching.gone(peer)
+            case LinkMeasured():
+                self._overlay.measured(stimulus)
             case LogSynced(ticket):
                 self._turn.log.synced(ticket)
             case LogFull(ticket):
@@ -265,6 +273,8 @@ class Broker:
                 self._overlay.unfollowed(peer, frame)
             case Links():
                 self._overlay.linked(peer, frame)
+            case Ways():
+                self._overlay.ways_said(peer, frame)
             case Claim():
                 self._sessions.handover.heard(peer, frame)
             case Topic():

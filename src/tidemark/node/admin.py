@@ -129,6 +129,7 @@ def _links(node: Node) -> list[LinkStatus]:
             bytes=up[peer].said_bytes if peer in up else 0,
             events=up[peer].said_events if peer in up else 0,
             queued_bytes=up[peer].queued_bytes if peer in up else 0,
+            condition=node.runtime.broker.link_condition(peer),
         )
         for peer in server.neighbours
     ]

@@ -14,6 +14,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from tidemark.broker.effects import LinkMeasured
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
@@ -53,6 +54,7 @@ from tidemark.wire.frames import (
     Topic,
     Unfollow,
     Unsubscribe,
+    Ways,
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
@@ -72,7 +74,7 @@ _FROM_CLIENT = frozenset(
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 #: Frames that are sent to a slow neighbour too: without them it would be wrong about this broker. It asks
 #: again for all others.
-NEVER_DROPPED = frozenset((Hello, Links, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
+NEVER_DROPPED = frozenset((Hello, Links, Ways, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
 #: The kernel probes a connection over which nothing came for the first of these seconds, then once a second;
@@ -102,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         "is_subscriber",
         "lease",
         "liveness",
+        "measured",
         "name",
         "peer",
         "said_bytes",
@@ -149,6 +152,8 @@ class Connection(asyncio.BufferedProtocol):
         self.hello: Hello | None = None
         #: the client has sent Subscribe
         self.is_subscriber = False
+        #: what the core was told last of a link's delay and rate
+        self.measured: LinkMeasured | None = None
         #: bytes that were written, and events that were written to a neighbour
         self.said_bytes = 0
         self.said_events = 0

@@ -16,7 +16,7 @@ from collections import Counter
 from ipaddress import ip_address
 from typing import Protocol
 
-from tidemark.broker.effects import DrainNotice
+from tidemark.broker.effects import DrainNotice, LinkMeasured
 from tidemark.node.clock import Clock
 from tidemark.node.config.settings import Config
 from tidemark.node.config.units import HostPort
@@ -29,6 +29,7 @@ from tidemark.node.runtime import Runtime
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.wire.frames import Answer, Ask, Overlay, Refused
+from tidemark.wire.liveness.tcp_info import TcpInfo
 
 READ_BYTES = 256 << 10
 #: Connections that the system may keep waiting until they are accepted.
@@ -40,6 +41,10 @@ LATE_SECONDS = 2.0
 FULL_SWEEP = 5
 #: Silent clients of which one sweep asks the kernel whether they are reachable.
 OBSERVED_MAX = 2_000
+#: How often links are measured.
+MEASURE_SECONDS = 1.0
+#: Measurements of a link that differ by no more than this part say the same.
+ALIKE = 0.1
 #: A connection that is being closed has this long to write what is queued.
 GOODBYE_SECONDS = 5.0
 #: Other brokers that a client is told of.
@@ -148,6 +153,7 @@ class Server:
         self._timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         #: the same for the sweep of links
         self._links_swept = self.time()
+        self._links_measured = 0.0
         self._link_timer = self._loop.call_later(self._link_limits.ping / 2e6, self._sweep_links)
         #: set whenever a connection or local link has closed, for `gone`
         self._is_changed = asyncio.Event()
@@ -389,8 +395,13 @@ class Server:
         self._link_timer = self._loop.call_later(ping / 2, self._sweep_links)
         now = self.time()
         late, self._links_swept = now - self._links_swept > 2 * ping, now
+        is_measured = now - self._links_measured > MEASURE_SECONDS
+        if is_measured:
+            self._links_measured = now
         for link in list(self.links):
-            link.observe(now)
+            info = link.observe(now)
+            if info is not None and is_measured:
+                self._measured(link, info)
             if late:
                 # This process was busy, or stopped: what came meanwhile is read before the link is judged.
                 link.liveness.forgive(now - ping)
@@ -400,6 +411,15 @@ class Server:
                 link.abort()
             elif link.liveness.should_ping(now, ping):
                 link.ping()
+
+    def _measured(self, link: Connection, info: TcpInfo) -> None:
+        """Tell the core what was measured of a link, unless that is what it was told before."""
+        measure = LinkMeasured(
+            link.peer or "", info.round_trip_us, info.bytes_per_second, info.is_rate_a_lower_bound
+        )
+        if not is_alike(measure, link.measured):
+            link.measured = measure
+            self.runtime.give((measure,))
 
     def _bound_queues(self) -> None:
         """Keep all output queues together under `limits.all_queues`: the longest are disconnected first."""
@@ -420,6 +440,17 @@ class Server:
             excess -= holder.mail_bytes
             log.warning("all queues are full: a lease ends", name=holder.name, queued=holder.mail_bytes)
             self.leases.end(holder)
+
+
+def is_alike(one: LinkMeasured, other: LinkMeasured | None) -> bool:
+    """Returns whether two measurements of a link differ by so little that they say the same."""
+    if other is None or one.is_lower_bound != other.is_lower_bound:
+        return False
+    pairs = ((one.delay, other.delay), (one.bytes_per_second, other.bytes_per_second))
+    return all(
+        new == old or (new is not None and old is not None and abs(new - old) <= ALIKE * old)
+        for new, old in pairs
+    )
 
 
 def hosted(topology: Topology, name: str) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from tidemark.wire.frames import (
     Hello,
     Interest,
     Knowledge,
+    LinkGrade,
     Links,
     Nack,
     Overlay,
@@ -44,12 +45,14 @@ from tidemark.wire.frames import (
     ReleaseRow,
     Topic,
     Unfollow,
+    Ways,
 )
 from tidemark.wire.layouts import FrameLayout, key_of, record
 from tidemark.wire.limits import (
     HANDSHAKE_BYTES_MAX,
     NEIGHBOURS_MAX,
     OVERLAY_BYTES_MAX,
+    PUBENDS_MAX,
     ROWS_MAX,
     SCHEMA_BYTES_MAX,
     SCHEMAS_MAX,
@@ -97,6 +100,7 @@ _SCHEMA = text(SCHEMA_BYTES_MAX, what="a schema")
 _ROW = together(
     ReleaseRow, {"sequence": COUNT, "released": INT, "delivered": INT, "asks": FLAG, "host": NAME}
 )
+_GRADE = together(LinkGrade, {"grade": SHORT, "peer": NAME})
 
 LAYOUTS = (
     record(Ping, 1, stamp=INT),
@@ -129,6 +133,12 @@ LAYOUTS = (
     ),
     record(Unfollow, 22, version=COUNT, pubend=NAME),
     record(Links, 23, sequence=COUNT, broker=NAME, up=many(NAME, NEIGHBOURS_MAX, what="neighbours")),
+    record(
+        Ways,
+        28,
+        unreachable=many(NAME, PUBENDS_MAX, what="pubends"),
+        grades=many(_GRADE, NEIGHBOURS_MAX, what="grades of links"),
+    ),
     record(Heard, 24, sequence=COUNT, pubend=NAME, host=NAME),
     record(Overlay, 25, version=COUNT, digest=NAME, text=_TOPOLOGY),
 )
