@@ -64,8 +64,8 @@ def conditioned(*conditions: LinkCondition | None) -> str:
         found = report(1.0, 0, links={peer: True}, upstream=None)
         links = tuple(replace(each, condition=condition) for each in found.links)
         reports[name] = replace(found, links=links)
-    links = {each.ends: each.activity for each in describe_overlay(TOPOLOGY, reports).bundles[1].links}
-    activity = links["w1", "e1"]
+    (bundle,) = (each for each in describe_overlay(TOPOLOGY, reports).bundles if each.name == "ew")
+    (activity,) = (each.activity for each in bundle.links if each.ends == ("w1", "e1"))
     assert activity is not None
     return activity.why
 
