@@ -38,7 +38,7 @@ from tidemark.storage.tables.tables import TableRows, Tables
 
 #: "TMSH", and the version of `rows.SCHEMA`
 APPLICATION = 0x544D5348
-VERSION = 4
+VERSION = 5
 #: The oldest version that is read. Older files only lack tables, which are created when such a file is
 #: opened.
 VERSION_OLDEST = 2
