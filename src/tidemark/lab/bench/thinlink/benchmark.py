@@ -12,9 +12,10 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import quantiles
 from tempfile import mkdtemp
@@ -136,10 +137,8 @@ class ThinBed:
             module = "tidemark.lab.bench.processes.broker_process"
             self._start(namespace, self._said(name), module, *set_arguments(settings))
         for name in ("near", "far"):
-            assert self._wait(lambda name=name: self._listens(name)), (
-                f"{name} does not start: {self.said(name)}"
-            )
-        assert self._wait(lambda: self._links()["is_up"]), f"the link does not come up: {self.said('far')}"
+            assert self._wait(partial(self._listens, name)), f"{name} does not start: {self.said(name)}"
+        assert self._wait(self._is_linked), f"the link does not come up: {self.said('far')}"
 
     def client(self, namespace: str, role: str, **arguments: Any) -> subprocess.Popen[bytes]:
         """Start a client in a namespace."""
@@ -170,6 +169,9 @@ class ThinBed:
         """Return the end of what a process has written to its log."""
         return self._said(name).read_text(errors="replace")[-500:]
 
+    def _is_linked(self) -> bool:
+        return bool(self._links()["is_up"])
+
     def _links(self) -> Any:
         (link,) = self.run(self.network.far, "ask_links", url=f"tidemark://{FAR_HOST}:{PORT}")["links"]
         return link
@@ -180,7 +182,7 @@ class ThinBed:
     def _listens(self, name: str) -> bool:
         return listening_address(self._said(name).read_bytes()) is not None
 
-    def _wait(self, condition: Any) -> bool:
+    def _wait(self, condition: Callable[[], bool]) -> bool:
         return wait_until(condition, READY_SECONDS_MAX, POLL_SECONDS)
 
     def _start(self, namespace: str, said: Path, module: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -192,8 +194,8 @@ class ThinBed:
 
     def _found(self, client: subprocess.Popen[bytes], out: bytes) -> Any:
         lines = out.splitlines()
-        assert client.wait() == 0, f"a client has failed: {client.args}"
-        assert lines, f"a client has said nothing: {client.args}"
+        assert client.wait() == 0, f"a client has failed: {client.args!r}"
+        assert lines, f"a client has said nothing: {client.args!r}"
         return json.loads(lines[-1])
 
     def _end_processes(self) -> None:
