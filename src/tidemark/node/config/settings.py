@@ -87,7 +87,7 @@ class LimitsSection:
         "90s", "A connection whose other side was asked, and says and takes nothing for this long, is closed."
     )
     unreachable: Duration = _time(
-        "5s", "A client whose machine does not answer for this long to what is sent to it is disconnected."
+        "4s", "A client whose machine does not answer for this long to what is sent to it is disconnected."
     )
     client_queue: Size = _size("64MiB", "A client that leaves more than this unread is disconnected.")
     peer_queue: Size = _size(
