@@ -311,6 +311,8 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
             kind(directory.part("pfs")),
             tables,
             identity=randbits(64),
+            witness=kind(directory.part("witness")),
+            accept_damage=config.storage.accept_damage == "tables",
             segment_bytes=config.storage.segment,
         )
     except BaseException:

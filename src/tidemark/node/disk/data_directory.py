@@ -5,6 +5,7 @@
     log/            the event logs of the pubends hosted here
     pfs/            the PFS: which events matched which durable subscriber
     tables/         subscriptions, topics and acknowledgements
+    witness/        how far the three above were on the platter, so that one that is older is noticed
     overlay.toml    the topology, once it was changed while the broker ran
 
 A directory that holds something else, or data of another version, is refused and left as it is.
@@ -31,7 +32,7 @@ VERSION_FILE_NEW = "version.new"
 OVERLAY_FILE = "overlay.toml"
 OVERLAY_FILE_NEW = "overlay.new"
 VERSION = 1
-PARTS = ("log", "pfs", "tables")
+PARTS = ("log", "pfs", "tables", "witness")
 #: What a directory may hold before its first use: the lock, a version file that a crash left unfinished, and
 #: what file systems put into a fresh volume.
 _HARMLESS = {LOCK, VERSION_FILE_NEW, "lost+found"}

@@ -76,6 +76,8 @@ class SimDiskThread:
         self._log = MemoryDisk(f"{name}/log")
         self._pfs = MemoryDisk(f"{name}/pfs")
         self._disks = (self._log, self._pfs)
+        #: what the stores know of each other
+        self._witness = MemoryDisk(f"{name}/witness")
         self._tables = MemoryTables()
         self._store: Store | None = None
         #: effects that wait; the first one is being carried out while `_is_busy`
@@ -98,6 +100,7 @@ class SimDiskThread:
                 self._pfs,
                 self._tables,
                 identity=self._identity,
+                witness=self._witness,
                 segment_bytes=SEGMENT_BYTES,
                 read_bytes=READ_BYTES,
             )
@@ -128,6 +131,7 @@ class SimDiskThread:
         for disk in self._disks:
             disk.syncs_to_fail = 0
             disk.crash(by_chance(self._chance))
+        self._witness.crash(by_chance(self._chance))
         self._tables = self._tables.crash()
         self._store = None
 
