@@ -69,6 +69,7 @@ class EventLogs:
             lost=state.lost,
             publishers=state.publishers,
             sizes=log.sizes(),
+            is_damaged=bool(state.damage),
         )
 
     def append(self, effect: AppendEvents) -> None:

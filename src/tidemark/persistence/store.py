@@ -188,6 +188,13 @@ class Store:
         """Try again what waits for room. Returns the stimuli for the broker."""
         return [*self._pfs.retry(), *self._tables.retry()]
 
+    def abandon(self) -> None:
+        """Close all files and write nothing, as if the process had died."""
+        for volume in self._volumes:
+            volume.abandon()
+        self._vouching.abandon()
+        self._raw_tables.close()
+
     def close(self) -> None:
         """Make durable what can be made durable, and close the volumes and the tables."""
         for sync in (self._pfs.sync, self._tables.commit):

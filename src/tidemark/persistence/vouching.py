@@ -120,6 +120,12 @@ class Vouching:
         if self._of_tables is not None:
             self._of_tables.note(tables.known(), sync=is_lasting or reserved)
 
+    def abandon(self) -> None:
+        """Close the witness and write nothing."""
+        for each in (self._of_log, self._of_tables):
+            if each is not None:
+                each.close()
+
     def close(self) -> None:
         """Note where everything ended, and close the witness."""
         for each in (self._of_log, self._of_tables):
