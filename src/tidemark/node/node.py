@@ -281,7 +281,7 @@ class Node:
         problems: list[str] = []
         if self.runtime.disk.busy_seconds > DISK_BUSY_SECONDS_MAX:
             problems.append("the disk does not answer")
-        if self._store.is_waiting or self.runtime.backlog.is_log_full:
+        if self._store.is_full or self.runtime.backlog.is_log_full:
             problems.append("the disk is full")
         return problems
 

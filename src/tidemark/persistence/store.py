@@ -55,6 +55,8 @@ from tidemark.ticks import Tick
 #: How many reports of damage are alarms at a time; the newest are.
 ALARMS_MAX = 100
 
+FULL = "the disk is full: the space that is kept for starts is in use; make room, or let subscribers drain it"
+
 
 class Store:
     """The disk of one broker, from one start to the next."""
@@ -177,7 +179,13 @@ class Store:
         May be asked by any thread. Damage stands until nobody needs the ticks around it any more.
         """
         damage = [f"{volume.path}: {each}" for volume in self._volumes for each in volume.standing_damage()]
-        return (*damage[-ALARMS_MAX:], *self._vouching.alarms, *self._alarms.texts)
+        full = [FULL] if self._raw_tables.is_short_of_space else []
+        return (*damage[-ALARMS_MAX:], *self._vouching.alarms, *self._alarms.texts, *full)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk of the PFS or of the tables is full. May be asked by any thread."""
+        return self.is_waiting or self._raw_tables.is_short_of_space
 
     @property
     def is_waiting(self) -> bool:

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tidemark.lab.damage.campaign import HARMLESS, REFUSED, SILENT, TOLD, judge, scratch
+from tidemark.lab.damage.campaign import HARMLESS, REFUSED, SILENT, TOLD, faults_of, judge, scratch
 from tidemark.lab.damage.harms import Harm, flipped_bits, whole_files
 from tidemark.lab.damage.stage import SECOND, Stage
 from tidemark.lab.damage.story import Moment, put_back, tell
@@ -50,10 +50,9 @@ def test_every_file_that_is_deleted_or_older_is_refused_told_or_harmless(
 def test_a_flipped_bit_anywhere_is_refused_told_or_harmless(
     name: str, moments: dict[str, Moment], directory: Path
 ) -> None:
-    harms = flipped_bits(moments[name], PLACES, Random(7))
-    assert not [
-        each for each in (judge(moments[name], harm, directory) for harm in harms) if each.outcome == SILENT
-    ]
+    moment = moments[name]
+    verdicts = [judge(moment, harm, directory) for harm in flipped_bits(moment, PLACES, Random(7))]
+    assert not [each for each in verdicts if each.outcome == SILENT]
 
 
 def test_a_store_that_trusts_its_tables_would_be_caught(moments: dict[str, Moment], directory: Path) -> None:
@@ -78,8 +77,6 @@ def test_accepted_tables_tell_every_subscriber_that_may_have_been_lost_a_gap(
         stage.publish(writer, 2)
     stage.pass_time(2 * SECOND)
     stage.kill()
-    from tidemark.lab.damage.campaign import faults_of
-
     assert not [fault for reader in readers for fault in faults_of(reader, writers)]
     by_name = {reader.name: reader for reader in readers}
     assert by_name["kept"].gaps

@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.errors import DamagedError, DirectoryLockedError, DiskFullError, UnknownFormatError
+from tidemark.errors import (
+    DamagedError,
+    DirectoryLockedError,
+    DiskFullError,
+    StorageError,
+    UnknownFormatError,
+)
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.storage.tables import sqlite_tables
 from tidemark.storage.tables.memory_tables import MemoryTables
@@ -353,6 +359,16 @@ def test_a_flipped_bit_never_changes_what_is_read(tmp_path: Path) -> None:
         found = seen(tables)
         tables.close()
         assert found == expected, f"byte {place}"
+
+
+def test_damaged_text_of_the_schema_is_refused(tmp_path: Path) -> None:
+    path = filled(tmp_path / "tables.db")
+    whole = path.read_bytes()
+    for text in (b"CREATE TABLE subscriptions", b"subscriptions", b"AFTER insert"):
+        at = whole.index(text) + 3
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x80]) + whole[at + 1 :])
+        with pytest.raises(StorageError):
+            SqliteTables(path)
 
 
 def test_an_empty_file_left_by_a_crash_is_a_new_one(tmp_path: Path) -> None:

@@ -104,7 +104,8 @@ def _come_back(stage: Stage, readers: list[Reader], writers: list[Writer]) -> li
         stage.pass_time(SECOND)
         for reader in readers:
             stage.acknowledge(reader)
-    return [each for who in (*readers, *writers) for each in who.refusals]
+    clients: list[Reader | Writer] = [*readers, *writers]
+    return [each for who in clients for each in who.refusals]
 
 
 def faults_of(reader: Reader, writers: Iterable[Writer]) -> list[str]:

@@ -57,9 +57,12 @@ def whole_files(moment: Moment) -> Iterator[Harm]:
 
 
 def flipped_bits(moment: Moment, places: int, chance: Random) -> Iterator[Harm]:
-    """Yields so many flipped bits, spread over all files: half by their number, half by their size."""
+    """Yields so many flipped bits, spread over all files: half by their number, half by their size.
+
+    The reserves are large and empty, and get their part by number only.
+    """
     names = [name for name, data in moment.files.items() if data]
-    sizes = [len(moment.files[name]) for name in names]
+    sizes = [0 if name.endswith("reserve") else len(moment.files[name]) for name in names]
     for number in range(places):
         if number % 2:
             name = chance.choices(names, sizes)[0]

@@ -24,6 +24,10 @@ class MemoryTables(Tables):
         after.is_full = self.is_full
         return after
 
+    def copy(self) -> MemoryTables:
+        """Returns tables of their own with what is committed here now: a copy that somebody made."""
+        return MemoryTables(_copy(self._committed))
+
     def _write(self, changes: TableRows, removed: set[int]) -> None:
         if self.is_full and not self._has_room_once:
             raise DiskFullError("no space left on device", path="memory")

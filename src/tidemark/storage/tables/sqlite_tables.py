@@ -252,6 +252,9 @@ class SqliteTables(Tables):
         """Raise SQLite's errors as StorageErrors."""
         try:
             yield
+        except UnicodeDecodeError as error:
+            # Text of damaged pages, or of what SQLite says about them.
+            raise self._damaged(str(error)) from error
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in _BUSY:

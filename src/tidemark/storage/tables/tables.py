@@ -149,6 +149,11 @@ class Tables(ABC):
         self.generation += 1
         self._changes, self._removed = TableRows(), set()
 
+    @property
+    def is_short_of_space(self) -> bool:
+        """Whether the space that is kept for the start of a broker was given up, and is not back yet."""
+        return False
+
     def _spend_reserve(self) -> bool:
         """Give up the space that is kept for the start of a broker. Returns False if there is none."""
         return False
