@@ -183,6 +183,15 @@ class Store:
         return (*damage[-ALARMS_MAX:], *self._vouching.alarms, *self._alarms.texts, *full)
 
     @property
+    def known_topology(self) -> int:
+        """The newest version of the topology that is known to have been saved; 0 if none was."""
+        return self._vouching.known.topology
+
+    def topology_saved(self, version: int) -> None:
+        """This version of the topology is on disk. Call it on the thread of the event logs."""
+        self._vouching.topology_saved(version)
+
+    @property
     def is_full(self) -> bool:
         """Whether the disk of the PFS or of the tables is full. May be asked by any thread."""
         return self.is_waiting or self._raw_tables.is_short_of_space

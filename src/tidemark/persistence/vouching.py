@@ -95,6 +95,11 @@ class Vouching:
         if self._of_log is not None:
             self._of_log.note(Known(log=self._log.place))
 
+    def topology_saved(self, version: int) -> None:
+        """A topology was saved. Only the witness knows of it."""
+        if self._of_log is not None:
+            self._of_log.note(Known(topology=version), sync=True)
+
     def syncs_pfs(self) -> None:
         """The PFS is about to be synced: note with it what is new of the tables."""
         if self._pfs.pending_bytes:

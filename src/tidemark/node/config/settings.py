@@ -72,9 +72,9 @@ class StorageSection:
     segment: Size = _size("64MiB", "The size of one log file.", least="64KiB")
     accept_damage: str = setting(
         "nothing",
-        "tables: start although the tables have lost rows, and tell subscribers. For one start, on its "
-        "command line.",
-        choices=("nothing", "tables"),
+        "tables: start although the tables have lost rows, and tell subscribers. overlay: start although the "
+        "saved topology is older than it was. For one start, on its command line.",
+        choices=("nothing", "tables", "overlay"),
     )
 
 
