@@ -171,7 +171,7 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Pong: st.builds(Pong, ticks),
     Connect: st.builds(Connect, names, shorts, shorts),
     Welcome: st.builds(Welcome, names, counts, shorts, st.lists(names, max_size=4).map(tuple)),
-    Describe: st.builds(Describe, names),
+    Describe: st.builds(Describe, names, st.lists(st.integers(0, 2**64 - 1), max_size=4).map(tuple)),
     Publish: st.builds(Publish, names, names, st.integers(1, TICK_MAX - 9), batches),
     Published: st.builds(Published, names, names, positives, ticks),
     Subscribe: st.builds(Subscribe, names, names, texts, st.booleans(), counts, st.none() | tokens, counts),

@@ -126,7 +126,7 @@ class Broker:
         self._overlay.listeners += (self._fetching, self._reports)
         self._host = Host(registry, self._interests, turn, config.host_policy, self._fetching, self._reports)
         self._reports.consumption = self._host.acknowledgements
-        self._topics = Topics(registry, turn, self._overlay, self._host)
+        self._topics = Topics(registry, turn, self._overlay, self._host, config.topic_limits)
         for name in config.layout.pubends:
             state = recovered.pubends.get(name, RecoveredPubend())
             self._open(name, config.layout, state, recovered.hosts.get(name))
@@ -202,6 +202,11 @@ class Broker:
     def window_bytes(self) -> list[tuple[str, int]]:
         """Return each pubend with the bytes of its window."""
         return [(name, stream.window.bytes) for name, stream in self._streams.items()]
+
+    @property
+    def publishers_bytes(self) -> int:
+        """The memory of the named publishers that the pubends here remember."""
+        return sum(pubend.publishers_bytes for pubend in self._pubends.values())
 
     def next_wake(self) -> int:
         """Return the monotonic time when the broker wants a Woken at the latest."""

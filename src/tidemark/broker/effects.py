@@ -164,10 +164,11 @@ class SaveSubscription:
 
 @dataclass(frozen=True, slots=True)
 class SaveTopic:
-    """Create or replace a topic with all versions of its schema."""
+    """Create a topic, or add versions of its schema to those that are saved."""
 
     topic: str
     is_open: bool
+    #: the new ones, oldest first
     schemas: tuple[str, ...]
 
 

@@ -13,7 +13,7 @@ from tidemark.errors import DecodeError, EncodeError, SchemaError
 from tidemark.message.codec.access import Accessor, enumeration_accessor, leaf_accessor, slot_finder
 from tidemark.message.codec.decode import MessageDecoder
 from tidemark.message.codec.encode import MessageEncoder
-from tidemark.message.codec.flat import Flat, LeafNode, Node, VariantNode, held
+from tidemark.message.codec.flat import LEAVES_MAX, Flat, LeafNode, Node, VariantNode, held
 from tidemark.message.codec.layout import FORMAT
 from tidemark.message.codec.many import many_accessor
 from tidemark.message.foreign.dataclasses import from_dataclass, to_value
@@ -25,7 +25,13 @@ from tidemark.message.validate import validate
 
 #: text of the schema that a dynamic value carries
 DYNAMIC_SCHEMA_BYTES_MAX = 16_384
+#: Parsed schemas of dynamic values that are kept, of at most so many bytes each: a parsed one takes up to a
+#: hundred times its text.
 _DYNAMIC_SCHEMAS_KEPT = 256
+_DYNAMIC_SCHEMA_KEPT_BYTES_MAX = 1 << 10
+#: A schema without references whose text is no longer than this cannot have more than LEAVES_MAX fields: each
+#: takes three characters at the least.
+_SMALL_TEXT_CHARS = 3 * LEAVES_MAX
 
 
 class Schema:
@@ -39,12 +45,27 @@ class Schema:
         #: the canonical text
         self.text = schema_text(root, self.definitions)
         #: 64 bits of the text's SHA-256, by which every batch names the schemas of its messages
-        self.fingerprint = int.from_bytes(sha256(self.text.encode()).digest()[:8], "little")
-        self.flat = Flat(root, self.definitions)
-        self._encoder = MessageEncoder(self.flat, self)
-        self._decoder = MessageDecoder(self.flat, self)
+        self.fingerprint = fingerprint_of(self.text)
+        if self.definitions or len(self.text) > _SMALL_TEXT_CHARS:
+            _ = self.flat  # raises SchemaError if there are too many fields
         self._named: dict[str, Schema] = {}
         self._accessors: dict[Path, Accessor] = {}
+
+    # What takes most of the memory is made when it is first used: a broker knows many schemas, encodes none
+    # of them and looks into the messages of few.
+
+    @cached_property
+    def flat(self) -> Flat:
+        """The flat form."""
+        return Flat(self.root, self.definitions)
+
+    @cached_property
+    def _encoder(self) -> MessageEncoder:
+        return MessageEncoder(self.flat, self)
+
+    @cached_property
+    def _decoder(self) -> MessageDecoder:
+        return MessageDecoder(self.flat, self)
 
     @classmethod
     def parse(cls, text: str) -> Schema:
@@ -63,10 +84,24 @@ class Schema:
         return cls(infer(sample))
 
     def encode(self, value: Any) -> bytes:
-        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit."""
+        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit.
+
+        Values that messages do not have, such as a UUID or a number of numpy, are converted: see
+        docs/messages.md.
+        """
         if is_dataclass(value) and not isinstance(value, type):
-            value = to_value(value)
-        return self._encoder.encode(value)
+            return self._encoder.encode(to_value(value))
+        try:
+            return self._encoder.encode(value)
+        except EncodeError as error:
+            # Most values need no conversion, and do not pay for it.
+            return self._encode_converted(value, error)
+
+    def _encode_converted(self, value: Any, refused: EncodeError) -> bytes:
+        try:
+            return self._encoder.encode(to_value(value))
+        except EncodeError:
+            raise refused from None
 
     def decode(self, data: bytes) -> Any:
         """The value of a message; DecodeError with the path if the bytes are not a message of this schema."""
@@ -225,6 +260,11 @@ class Schema:
         return f"Schema({self.text!r})"
 
 
+def fingerprint_of(text: str) -> int:
+    """The fingerprint of the schema with this canonical text."""
+    return int.from_bytes(sha256(text.encode()).digest()[:8], "little")
+
+
 class Typed:
     """A value for a `dynamic` field with the schema to store it by, where the inferred one will not do."""
 
@@ -242,8 +282,14 @@ def value_at(value: Any, path: Path) -> Any:
     return value
 
 
-@lru_cache(maxsize=_DYNAMIC_SCHEMAS_KEPT)
 def _dynamic_schema(text: bytes) -> Schema:
+    if len(text) > _DYNAMIC_SCHEMA_KEPT_BYTES_MAX:
+        return Schema(parse_type(text.decode()))
+    return _kept_dynamic_schema(text)
+
+
+@lru_cache(maxsize=_DYNAMIC_SCHEMAS_KEPT)
+def _kept_dynamic_schema(text: bytes) -> Schema:
     return Schema(parse_type(text.decode()))
 
 

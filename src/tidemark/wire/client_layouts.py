@@ -10,6 +10,7 @@ from tidemark.message.batches.batch import Buffer
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.fields import (
     COUNT,
+    FINGERPRINT,
     FLAG,
     INT,
     NAME,
@@ -72,6 +73,7 @@ from tidemark.wire.limits import (
     LINES_MAX,
     PUBENDS_MAX,
     REASON_BYTES_MAX,
+    SHAPES_ASKED_MAX,
 )
 from tidemark.wire.tails import Tail, check_ticks, write_with_batch
 
@@ -263,6 +265,7 @@ _LINE = together(Line, {"base": INT, "upto": INT, "wanted": TOPIC_SELECTOR})
 _JSON = text(JSON_BYTES_MAX, what="a JSON text")
 _REASON = text(REASON_BYTES_MAX, what="a reason")
 _PUBENDS = many(NAME, PUBENDS_MAX, what="pubends")
+_SHAPES = many(FINGERPRINT, SHAPES_ASKED_MAX, what="shapes of a topic")
 _ADDRESSES = many(NAME, ADDRESSES_MAX, what="addresses")
 
 LAYOUTS = (
@@ -278,7 +281,7 @@ LAYOUTS = (
         frame_bytes_max=HANDSHAKE_BYTES_MAX,
     ),
     record(Refused, 34, what=NAME, name=NAME, code=NAME, reason=_REASON, addresses=at_end(_ADDRESSES)),
-    record(Describe, 35, topic=NAME),
+    record(Describe, 35, topic=NAME, shapes=at_end(_SHAPES)),
     FrameLayout(Publish, _PUBLISH, write_publish, read_publish),
     FrameLayout(Published, _PUBLISHED, write_published, read_published),
     record(

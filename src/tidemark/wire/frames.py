@@ -220,9 +220,15 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Asks for the schemas of a topic; the answer is a Topic, without schemas if there is no such topic."""
+    """Asks for the schemas of a topic; the answer is a Topic, without schemas if there is no such topic.
+
+    With `shapes`, the answer for an open topic has only those of them that the broker knows; for a declared
+    topic it has all versions in any case.
+    """
 
     topic: str
+    #: fingerprints of schemas; none stands for all
+    shapes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

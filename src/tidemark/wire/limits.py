@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tidemark.message.batches.batch import BATCH_BYTES_MAX
 
-#: versions of the protocol between clients and brokers; since version 2, Refused may end with addresses
+#: versions of the protocol between clients and brokers; since version 2, Refused may end with addresses;
+#: since version 3, Describe may end with the shapes that are asked for
 PROTOCOL_OLDEST = 1
-PROTOCOL_NEWEST = 2
+PROTOCOL_NEWEST = 3
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host
 LINK_OLDEST = 2
 LINK_NEWEST = 2
@@ -32,7 +33,9 @@ OVERLAY_BYTES_MAX = 1 << 20
 
 RANGES_MAX = 4_096
 WANTED_MAX = 65_536
-SCHEMAS_MAX = 1_024
+SCHEMAS_MAX = 16_384
+#: shapes of an open topic that are asked for at a time
+SHAPES_ASKED_MAX = 4_096
 NEIGHBOURS_MAX = 4_096
 ROWS_MAX = 4_096
 PUBENDS_MAX = 4_096

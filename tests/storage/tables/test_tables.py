@@ -23,7 +23,7 @@ from tidemark.errors import (
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.storage.tables import sqlite_tables
 from tidemark.storage.tables.memory_tables import MemoryTables
-from tidemark.storage.tables.rows import sealed
+from tidemark.storage.tables.rows import replace_statement, sealed
 from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
 from tidemark.storage.tables.tables import ACCEPTED, INCARNATION, PfsMark, Tables, TopicRow
@@ -401,7 +401,7 @@ def test_topics_survive_with_all_their_schemas(host: OnDisk | InMemory) -> None:
     tables.put_topic(TopicRow("t.y", True, ()))
     tables.put_topic(TopicRow("t.x", False, ("[a: int]",)))
     tables.commit()
-    tables.put_topic(TopicRow("t.x", False, ("[a: int]", '[a: int, "b: string]')))
+    tables.put_topic(TopicRow("t.x", False, ('[a: int, "b: string]',)))
     tables.commit()
     tables.put_topic(TopicRow("t.z", True, ()))
     tables = host.crash()
@@ -409,6 +409,34 @@ def test_topics_survive_with_all_their_schemas(host: OnDisk | InMemory) -> None:
         TopicRow("t.x", False, ("[a: int]", '[a: int, "b: string]')),
         TopicRow("t.y", True, ()),
     ]
+
+
+def test_a_version_of_a_topic_writes_a_row_of_its_own_and_no_other(tmp_path: Path) -> None:
+    tables = SqliteTables(tmp_path / "tables.db")
+    tables.put_topic(TopicRow("t", True, tuple(f"[field_{number}: int]" for number in range(100))))
+    tables.commit()
+    before = tables._connection.total_changes
+    tables.put_topic(TopicRow("t", True, ("[one_more: int]",)))
+    tables.commit()
+    assert tables._connection.total_changes == before + 1
+    tables.close()
+
+
+def test_versions_of_a_topic_that_version_4_kept_in_one_row_come_before_the_new_ones(tmp_path: Path) -> None:
+    tables = SqliteTables(tmp_path / "tables.db")
+    tables._connection.execute(
+        replace_statement("topics"), sealed("topics", ("t", 0, '["[a: int]", "[a: int, b: int]"]'))
+    )
+    tables._connection.execute("DROP TABLE schemas")
+    tables._connection.execute("PRAGMA user_version = 4")
+    tables.close()
+    tables = SqliteTables(tmp_path / "tables.db")
+    tables.put_topic(TopicRow("t", False, ("[a: int, c: int]",)))
+    tables.commit()
+    tables.close()
+    tables = SqliteTables(tmp_path / "tables.db")
+    assert tables.topics() == [TopicRow("t", False, ("[a: int]", "[a: int, b: int]", "[a: int, c: int]"))]
+    tables.close()
 
 
 def test_a_history_that_became_shorter_leaves_nothing_behind(host: OnDisk | InMemory) -> None:

@@ -98,10 +98,19 @@ class LimitsSection:
     all_queues: Size = _size(
         "1GiB", "While all output queues together exceed this, the longest ones are disconnected."
     )
+    input: Size = _size(
+        "128MiB",
+        "While all frames that have not arrived completely take more than this, the slowest are closed.",
+        least="1MiB",
+    )
     disk_queue: Size = _size(
         "64MiB", "While more than this waits to be written to disk, nothing is read from publishers."
     )
     window: Size = _size("64MiB", "How much recent knowledge of each pubend is kept in memory.")
+    topic_schemas: Size = _size(
+        "4MiB", "How much text all versions of one topic's schema, or all its shapes, may have together."
+    )
+    all_schemas: Size = _size("64MiB", "How much text the schemas of all topics may have together.")
 
 
 @dataclass(frozen=True, slots=True)

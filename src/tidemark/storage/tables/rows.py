@@ -29,6 +29,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "pfs": ("pubend TEXT KEY", "upto INTEGER", "chopped INTEGER"),
     "counters": ("name TEXT KEY", "value INTEGER"),
     "topics": ("topic TEXT KEY", "is_open INTEGER", "schemas TEXT"),
+    "schemas": ("topic TEXT KEY", "number INTEGER KEY", "schema TEXT"),
     "hosts": ("pubend TEXT KEY", "brokers TEXT"),
 }  # fmt: skip
 
@@ -89,6 +90,7 @@ def rows_of(contents: TableRows) -> Iterator[tuple[str, list[Row]]]:
     yield "pfs", [(pubend, mark.upto, mark.chopped) for pubend, mark in contents.pfs.items()]
     yield "counters", list(contents.counters.items())
     yield "topics", [_topic_row(each) for each in contents.topics.values()]
+    yield "schemas", [(topic, number, text) for (topic, number), text in contents.schemas.items()]
     yield "hosts", [(pubend, json.dumps(hosts)) for pubend, hosts in contents.hosts.items()]
 
 
@@ -104,6 +106,10 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
         )
         for number, name, principal, epoch, start, created in rows["subscriptions"]
     }
+    topics = {
+        topic: TopicRow(topic, bool(is_open), tuple(json.loads(schemas)))
+        for topic, is_open, schemas in rows["topics"]
+    }
     return TableRows(
         subscriptions,
         _positions(rows["released"]),
@@ -111,10 +117,8 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
         dict(rows["latest_delivered"]),
         {pubend: PfsMark(upto, chopped) for pubend, upto, chopped in rows["pfs"]},
         dict(rows["counters"]),
-        {
-            topic: TopicRow(topic, bool(is_open), tuple(json.loads(schemas)))
-            for topic, is_open, schemas in rows["topics"]
-        },
+        topics,
+        {(topics[topic].topic, number): text for topic, number, text in rows["schemas"]},
         {pubend: _hosts(json.loads(hosts)) for pubend, hosts in rows["hosts"]},
     )
 
