@@ -418,12 +418,13 @@ def test_a_version_of_a_topic_writes_a_row_of_its_own_and_no_other(tmp_path: Pat
     before = tables._connection.total_changes
     tables.put_topic(TopicRow("t", True, ("[one_more: int]",)))
     tables.commit()
-    assert tables._connection.total_changes == before + 1
+    # The row, the number of the commit, and the seal for each of them: not the hundred others.
+    assert tables._connection.total_changes - before <= 8
     tables.close()
 
 
 def test_versions_of_a_topic_that_version_4_kept_in_one_row_come_before_the_new_ones(tmp_path: Path) -> None:
-    tables = SqliteTables(tmp_path / "tables.db")
+    tables = SqliteTables(filled(tmp_path / "tables.db"))
     tables._connection.execute(
         replace_statement("topics"), sealed("topics", ("t", 0, '["[a: int]", "[a: int, b: int]"]'))
     )

@@ -176,7 +176,8 @@ class Tables(ABC):
     def has_lasting_changes(self) -> bool:
         """Whether something was written since the last commit that nobody would say again."""
         changes = self._changes
-        return bool(self._removed or changes.subscriptions or changes.topics or changes.hosts)
+        topics = changes.topics or changes.schemas
+        return bool(self._removed or changes.subscriptions or topics or changes.hosts)
 
     def known(self) -> Known:
         """Returns what the tables know of all stores."""
