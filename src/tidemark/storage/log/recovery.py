@@ -17,9 +17,9 @@ from tidemark.errors import DamagedError
 from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.catalogue import Entry, decode_catalogue
 from tidemark.storage.log.damage import Damage
-from tidemark.storage.log.place import NOWHERE, Place
 from tidemark.storage.log.record import CATALOGUE_STREAM
 from tidemark.storage.log.segments.open_segments import Segments
+from tidemark.storage.log.segments.place import NOWHERE, Place
 from tidemark.storage.log.segments.scan import Region
 from tidemark.storage.log.segments.segment import (
     SegmentContents,

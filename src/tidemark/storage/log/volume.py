@@ -31,12 +31,12 @@ from tidemark.storage.log.catalogue import MARK_MIN, STREAM_NAME_BYTES_MAX, Entr
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.damage import Damage
 from tidemark.storage.log.identity import identify
-from tidemark.storage.log.place import NOWHERE, Place
 from tidemark.storage.log.reader import read_rows
 from tidemark.storage.log.record import RECORD_BYTES_MAX
 from tidemark.storage.log.recovery import RecoveredVolume, recover
 from tidemark.storage.log.reserve import Reserve
 from tidemark.storage.log.rows import RecordRows
+from tidemark.storage.log.segments.place import NOWHERE, Place
 from tidemark.storage.log.segments.segment import SEGMENT_BYTES, segment_name
 from tidemark.storage.log.stream import LogStream, Pending, Undo
 from tidemark.storage.log.writer import VolumeWriter

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.catalogue import Entry, encode_catalogue
 from tidemark.storage.log.checksum import crc32c
-from tidemark.storage.log.place import NOWHERE, Place
 from tidemark.storage.log.record import CATALOGUE_STREAM, record_bytes
 from tidemark.storage.log.recovery import RecoveredVolume
 from tidemark.storage.log.segments.open_segments import Segments
+from tidemark.storage.log.segments.place import NOWHERE, Place
 from tidemark.storage.log.segments.tail import TailSegment
 from tidemark.storage.log.stream import Pending
 

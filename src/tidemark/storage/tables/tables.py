@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.errors import DiskFullError
-from tidemark.storage.log.place import Place
+from tidemark.storage.log.segments.place import Place
 from tidemark.storage.tables.subscription import SUBSCRIBER_MAX, SubscriptionRow
 from tidemark.storage.witness.known import Known
 from tidemark.ticks import TICK_MIN, CheckpointToken, Tick

@@ -15,7 +15,7 @@ from struct import Struct
 
 from tidemark.message.batches.batch import Buffer
 from tidemark.storage.log.checksum import crc32c
-from tidemark.storage.log.place import NOWHERE, Place
+from tidemark.storage.log.segments.place import NOWHERE, Place
 
 _NUMBERS = Struct("<8Q")
 _FORM = Struct("<II64s")
