@@ -21,7 +21,9 @@ from tidemark.broker.effects import (
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.errors import FrameError
 from tidemark.matching.selectors import parser
+from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.table_store import TableStore
+from tidemark.persistence.vouching import Vouching
 from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.ticks import TICK_LAST, CheckpointToken
 from tidemark.wire.frames import (
@@ -100,7 +102,8 @@ def test_a_report_of_the_archive_is_taken_as_a_whole_or_not_at_all() -> None:
 def test_a_subscriber_from_the_end_of_time_can_be_taken_over_again_and_again(tmp_path: Path) -> None:
     """Its epoch used to overflow in SQLite, at once and at each start from then on."""
     desk = Desk()
-    tables = TableStore(SqliteTables(tmp_path / "tables.sqlite"), print)
+    raw = SqliteTables(tmp_path / "tables.sqlite")
+    tables = TableStore(raw, Vouching(raw, None), Alarms())
     saved: list[SaveSubscription] = []
     for client, pattern in enumerate(("a", "b", "c"), 1):
         token = CheckpointToken({"p": client})

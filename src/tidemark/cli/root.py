@@ -68,6 +68,7 @@ for command in (
     lab.lab,
     lab.sim,
     lab.fuzz,
+    lab.damage,
     lab.demo,
     completion.completion,
 ):
