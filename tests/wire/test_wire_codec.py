@@ -80,6 +80,8 @@ OVER: dict[str, Frame] = {
     "name": Describe("n" * 256),
     "name in UTF-8": Describe("é" * 128),
     "half a surrogate": Describe("\ud800"),
+    "name of two lines": Describe("one\ntwo"),
+    "name that turns the writing": Describe("one\u202etwo"),
     "selector": Subscribe("s", "t", "x" * 4_097, True, 0),
     "schema": Topic("t", False, ("x" * (limits.SCHEMA_BYTES_MAX + 1),)),
     "schemas": Topic("t", False, ("",) * (limits.SCHEMAS_MAX + 1)),
