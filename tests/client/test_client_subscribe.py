@@ -44,7 +44,7 @@ async def test_an_event_has_its_fields_and_where_it_stands(broker: FakeBroker, t
 @connected
 async def test_an_event_that_cannot_be_decoded_is_a_gap(broker: FakeBroker, tm: Client) -> None:
     await tm.create_topic("t", "[text: string]")
-    async with tm.subscribe("t", durable="d", checkpoint=None) as sub:
+    async with tm.subscribe("t", durable="d", checkpoint=None, gaps=True) as sub:
         builder = BatchBuilder()
         schema = Schema.parse("[text: string]")
         for text in (b"one", b"t\xffo", b"three"):
@@ -150,7 +150,7 @@ async def test_a_gap_is_told_and_a_token_passes_it(broker: FakeBroker, tm: Clien
     await declare(tm)
     await publish(tm, 0, 3)
     broker.lost["p1"] = upto = int(broker.events["p1"][0].ticks[1])
-    async with tm.subscribe("t", durable="d", checkpoint=START) as sub:
+    async with tm.subscribe("t", durable="d", checkpoint=START, gaps=True) as sub:
         gap = await sub.next(5)
         assert gap == tidemark.Gap("p1", FIRST_TICK, upto, "released", CheckpointToken({"p1": upto}))
         assert await numbers(sub, 1) == [2]

@@ -257,3 +257,12 @@ def _take_one(inbox: Inbox, handed: dict[str, list[int]]) -> bool:
     assert cursor.entry.batch is not None
     handed[cursor.entry.pubend].append(int(cursor.entry.batch.ticks[row]))
     return True
+
+
+def test_a_subscriber_from_the_oldest_event_on_is_told_of_no_gap_before_it() -> None:
+    inbox = Inbox(1_000, {"p": 0}, from_oldest=True)
+    assert not inbox.let_go(Gap("s", "p", 0, 20), missed=NOT_KEPT)
+    assert not inbox.let_go(Gap("s", "p", 20, 30), missed=NOT_KEPT)
+    assert inbox.handed() == {"p": 30}
+    assert inbox.delivered(deliver(30, 50, 40), missed=NOT_KEPT)
+    assert inbox.let_go(Gap("s", "p", 50, 60), missed=NOT_KEPT)

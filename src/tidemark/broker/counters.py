@@ -4,6 +4,7 @@ from __future__ import annotations
 
 #: Everything that is counted, and what it means.
 COUNTED = {
+    "frames_refused": "frames that could not be handled, and ended the connection that they came over",
     "events_published": "events logged for publishers",
     "publishes_repeated": "batches that were wholly or partly known already, and not logged again",
     "publishes_refused": "batches refused: out of sequence, or no room",
@@ -19,6 +20,8 @@ COUNTED = {
     "refilters": "ranges matched again because the PFS did not know them",
     "taken_over": "subscribers that came with a token from elsewhere, or from before their time here",
     "fetches_passed": "fetches passed on towards the broker that hosts the pubend",
+    "fetches_repeated": "fetches that came again while they were under way, and were not asked again",
+    "answers_late": "answers to fetches that nobody waits for any more",
     "recalls": "ranges asked of the archive for subscribers that come from beyond what pubends hold",
     "switchovers": "catchup streams that reached the constream",
     "tokens_ahead": "subscribers that were ahead of their host",

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -293,6 +292,13 @@ class ClientTopics:
             return self._registry.schemas[shape.fingerprint].decode(message)
         return known.reader.resolution(shape.fingerprint).decode(message)
 
+    def excerpt(self, shape: Shape) -> Topic:
+        """The topic of `shape` as far as it takes to read events of that shape: for another ClientTopics."""
+        known = self._known[shape.topic]
+        written, read = self._registry.schemas[shape.fingerprint], known.reader.schema
+        texts = (written.text,) if written == read else (written.text, read.text)
+        return Topic(shape.topic, known.is_open, texts)
+
     def accessor(self, shape: Shape, path: str) -> Accessor:
         """A function that reads one field from messages of this shape; KeyError if no event can have it."""
         known = self._known[shape.topic]
@@ -313,9 +319,7 @@ class ClientTopics:
                 return _absent
         reader = known.reader
         if reader.schema.holder(key) is None:
-            paths = [".".join(each) for each in reader.paths()]
-            close = get_close_matches(path, paths, 1)
-            raise KeyError(f"{shape.topic} has no field {path}" + (f"; {close[0]}?" if close else ""))
+            raise reader.unknown_field(path, shape.topic)
         return _absent if known.is_open else reader.resolution(shape.fingerprint).accessor(key)
 
     def reader(self, batch: EventBatch) -> EventReader:

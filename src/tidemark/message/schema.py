@@ -25,7 +25,10 @@ from tidemark.message.validate import validate
 
 #: text of the schema that a dynamic value carries
 DYNAMIC_SCHEMA_BYTES_MAX = 16_384
+#: Parsed schemas of dynamic values that are kept, of at most so many bytes each: a parsed one takes up to a
+#: hundred times its text.
 _DYNAMIC_SCHEMAS_KEPT = 256
+_DYNAMIC_SCHEMA_KEPT_BYTES_MAX = 1 << 10
 #: A schema without references whose text is no longer than this cannot have more than LEAVES_MAX fields: each
 #: takes three characters at the least.
 _SMALL_TEXT_CHARS = 3 * LEAVES_MAX
@@ -81,10 +84,24 @@ class Schema:
         return cls(infer(sample))
 
     def encode(self, value: Any) -> bytes:
-        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit."""
+        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit.
+
+        Values that messages do not have, such as a UUID or a number of numpy, are converted: see
+        docs/messages.md.
+        """
         if is_dataclass(value) and not isinstance(value, type):
-            value = to_value(value)
-        return self._encoder.encode(value)
+            return self._encoder.encode(to_value(value))
+        try:
+            return self._encoder.encode(value)
+        except EncodeError as error:
+            # Most values need no conversion, and do not pay for it.
+            return self._encode_converted(value, error)
+
+    def _encode_converted(self, value: Any, refused: EncodeError) -> bytes:
+        try:
+            return self._encoder.encode(to_value(value))
+        except EncodeError:
+            raise refused from None
 
     def decode(self, data: bytes) -> Any:
         """The value of a message; DecodeError with the path if the bytes are not a message of this schema."""
@@ -277,8 +294,14 @@ def value_at(value: Any, path: Path) -> Any:
     return value
 
 
-@lru_cache(maxsize=_DYNAMIC_SCHEMAS_KEPT)
 def _dynamic_schema(text: bytes) -> Schema:
+    if len(text) > _DYNAMIC_SCHEMA_KEPT_BYTES_MAX:
+        return Schema(parse_type(text.decode()))
+    return _kept_dynamic_schema(text)
+
+
+@lru_cache(maxsize=_DYNAMIC_SCHEMAS_KEPT)
+def _kept_dynamic_schema(text: bytes) -> Schema:
     return Schema(parse_type(text.decode()))
 
 

@@ -532,7 +532,8 @@ class Refused:
 
 
 #: taken: by another connection or subscription; sequence: publish again from an earlier one; draining: the
-#: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there.
+#: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there;
+#: token: it says that more was consumed than there can be.
 REFUSALS = frozenset(
     (
         "selector",
@@ -548,6 +549,7 @@ REFUSALS = frozenset(
         "unknown",
         "draining",
         "address",
+        "token",
     )
 )
 

@@ -16,6 +16,7 @@ from tidemark.broker.effects import (
     LogFull,
     LogSynced,
     PfsSynced,
+    ReadLog,
     ResumeLog,
     Stimulus,
     SyncLog,
@@ -24,8 +25,8 @@ from tidemark.broker.effects import (
 )
 from tidemark.errors import DiskFailedError
 from tidemark.node.disk import disk_thread
-from tidemark.node.disk.backlog import Backlog
-from tidemark.node.disk.disk_thread import DiskThread
+from tidemark.node.disk.backlog import APPEND_BYTES, Backlog
+from tidemark.node.disk.disk_thread import READ_AFTER, DiskThread
 
 
 class Recorder:
@@ -69,6 +70,28 @@ def test_effects_are_carried_out_in_order_and_completions_reported_in_order() ->
     asyncio.run(story())
 
 
+def test_publishers_do_not_wait_for_reads_and_reads_are_not_starved() -> None:
+    async def story() -> None:
+        worker, listener = Recorder(), KeepingListener()
+        disk = DiskThread(worker, listener)
+        worker.gate.clear()
+        disk.put((SyncLog(0),))  # while this one runs, all others gather
+        disk.put([ReadLog("p", at, at + 1) for at in range(8)])
+        for ticket in range(1, 2 * READ_AFTER):
+            disk.put((SyncLog(ticket),))
+        worker.gate.set()
+        await disk.reached()
+        await disk.stop()
+        reads = [at for at, effect in enumerate(worker.seen) if isinstance(effect, ReadLog)]
+        syncs = [effect for effect in worker.seen if isinstance(effect, SyncLog)]
+        assert syncs == [SyncLog(ticket) for ticket in range(2 * READ_AFTER)]
+        assert [worker.seen[at] for at in reads] == [ReadLog("p", at, at + 1) for at in range(8)]
+        assert reads[0] >= READ_AFTER - 1, "all that publishers wait for goes first"
+        assert reads[0] < 2 * READ_AFTER, "but not for ever"
+
+    asyncio.run(story())
+
+
 def test_what_waits_for_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_thread, "RETRY_SECONDS", 0.001)
 
@@ -107,9 +130,9 @@ def pfs(count: int) -> AppendPfs:
 def test_the_backlog_is_what_no_sync_has_covered() -> None:
     backlog = Backlog()
     backlog.put((pfs(10), SyncPfs(1), pfs(5)))
-    assert backlog.bytes == 15 * 12
+    assert backlog.bytes == 15 * 12 + 2 * APPEND_BYTES
     backlog.done((PfsSynced(1),))
-    assert backlog.bytes == 5 * 12
+    assert backlog.bytes == 5 * 12 + APPEND_BYTES
     backlog.put((SyncPfs(2), SyncLog(1)))
     backlog.done((PfsSynced(2), LogFull(1)))
     backlog.put((ResumeLog(),))

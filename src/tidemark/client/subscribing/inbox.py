@@ -89,8 +89,17 @@ class InboxCursor:
 class Inbox:
     """Everything that was delivered to one subscription and is not consumed yet."""
 
-    def __init__(self, window_bytes_max: int, token: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, window_bytes_max: int, token: Mapping[str, int] | None = None, *, from_oldest: bool = False
+    ) -> None:
+        """With `from_oldest`, what was released before the first event of a pubend is silence and no gap.
+
+        That is what a subscriber wants that asked for the oldest event there is.
+        """
         self.window_bytes_max = window_bytes_max
+        self._from_oldest = from_oldest
+        #: pubends of which an event was delivered
+        self._with_events: set[str] = set()
         self._handed: dict[str, int] = dict(token or {})
         self._received: dict[str, int] = dict(self._handed)
         #: pubends of which something was delivered since the last (re)connection
@@ -146,11 +155,15 @@ class Inbox:
         `missed` is the reason of the gap if ticks are missing before it. WireError if they are missing
         although nothing was lost with a connection.
         """
+        if frame.batch is not None:
+            self._with_events.add(frame.pubend)
         return self._arrived(InboxEntry(frame.pubend, frame.base, frame.upto, frame.batch), missed)
 
     def let_go(self, frame: GapFrame, *, missed: str) -> bool:
         """Take a Gap in; True if there is something to hand out. `missed` is as with `delivered`."""
-        return self._arrived(InboxEntry(frame.pubend, frame.base, frame.upto, reason=RELEASED), missed)
+        is_before_all = self._from_oldest and frame.pubend not in self._with_events
+        reason = "" if is_before_all else RELEASED
+        return self._arrived(InboxEntry(frame.pubend, frame.base, frame.upto, reason=reason), missed)
 
     def _arrived(self, entry: InboxEntry, missed: str) -> bool:
         pubend = entry.pubend

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
-from datetime import date, datetime
+from datetime import datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
 from functools import reduce
 from typing import Any, assert_never
 
 from tidemark.errors import EncodeError, SchemaError
 from tidemark.message.codec.flat import LEAVES_MAX
 from tidemark.message.error_path import prefix_path
-from tidemark.message.foreign.dataclasses import from_dataclass
+from tidemark.message.foreign.dataclasses import from_dataclass, to_value
 from tidemark.message.foreign.references import write_out
 from tidemark.message.names import name_problem
 from tidemark.message.types import (
@@ -57,19 +56,25 @@ _NUMBERS = (Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE)
 
 #: class of a value that has no type -> what the error advises instead
 _HINTS: tuple[tuple[type, str], ...] = (
-    (tuple, "use a list"),
-    (set, "use a list"),
-    (frozenset, "use a list"),
-    (bytearray, "use bytes"),
-    (memoryview, "use bytes"),
-    (date, "use a datetime with a time zone"),
-    (Enum, "use its value"),
+    (complex, "use two numbers"),
+    (timedelta, "use its total_seconds()"),
+    (time, "use text, like its isoformat()"),
 )
 
 
 def infer(value: Any) -> Type:
-    """The type of one sample; EncodeError, with the path, for a part that has no type."""
-    return _settle(_shape(value, 0), 0)
+    """The type of one sample; EncodeError, with the path, for a part that has no type.
+
+    Values that `to_value` converts have the type of what they are converted to.
+    """
+    try:
+        shape = _shape(value, 0)
+    except EncodeError as refused:
+        if refused.reason == _TOO_DEEP:
+            raise
+        # Most samples have no such value, and do not pay for the conversion.
+        shape = _shape(to_value(value), 0)
+    return _settle(shape, 0)
 
 
 def infer_many(values: Iterable[Any]) -> Type:

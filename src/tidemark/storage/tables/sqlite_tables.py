@@ -28,6 +28,7 @@ from tidemark.storage.tables.rows import (
     SCHEMA,
     SUBSCRIBER_COLUMN,
     Row,
+    bounded,
     contents_of,
     create_statement,
     replace_statement,
@@ -143,7 +144,9 @@ class SqliteTables(Tables):
 
     def _load(self) -> TableRows:
         try:
-            return contents_of({table: self._rows(table) for table in SCHEMA})
+            rows, changed = bounded({table: self._rows(table) for table in SCHEMA})
+            self.bounded = tuple(changed)
+            return contents_of(rows)
         except (KeyError, ValueError, TokenError) as error:
             raise self._damaged(f"its rows contradict each other ({error})") from error
 
