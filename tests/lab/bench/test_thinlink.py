@@ -7,14 +7,14 @@ import subprocess
 
 import pytest
 
-from tidemark.lab.bench.thinlink import benchmark, namespaces
+from tidemark.lab.bench.thinlink import benchmark
 from tidemark.lab.bench.thinlink.namespaces import ThinNetwork, problem
 
 REASON = problem()
 
 
 def test_without_root_the_bench_is_skipped_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1_000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000)
     (section,) = benchmark.sections(benchmark.QUICK)
     assert section.title == "skipped: it needs root, for network namespaces"
     assert not section.measurements
