@@ -14,8 +14,6 @@ written what it has, and the kernel is not given more than NOTSENT_BYTES that it
 from __future__ import annotations
 
 import asyncio
-import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from tidemark.broker.effects import LinkMeasured
@@ -23,6 +21,7 @@ from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
+from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
 from tidemark.wire.codec import Encode, encode, encoder_for, size_of
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
@@ -57,7 +56,6 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.liveness.liveness import Liveness
-from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
 from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.versions import agree, agree_link
 
@@ -72,15 +70,10 @@ _FROM_CLIENT = frozenset(
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
-#: Bytes that the kernel takes from a link beyond what it can send: all that live frames wait for there.
-NOTSENT_BYTES = 64 << 10
 #: Bytes of answers that wait for one neighbour, at most: a neighbour asks for as much as its link carries.
 HISTORY_BYTES_MAX = 8 << 20
 #: Characters of what an unforeseen error says that the other side is told.
 REASON_CHARACTERS_MAX = 500
-#: The kernel probes a connection over which nothing came for the first of these seconds, then once a second;
-#: after as many probes without an answer as the last number says, the connection ends.
-KEEPALIVE = (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
 #: While the socket takes no more, small pieces gather to so many bytes before they join its queue, as one
 #: piece: a piece takes some 200 bytes of memory besides its own, which nobody counts.
 GATHERED_BYTES = 16 << 10
@@ -193,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
-        self._keep_alive()
+        keep_alive(self._transport)
         if not self._server.opened(self):
             self.abort()
         elif self.expected is not None:
@@ -327,7 +320,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.refuse("limit", f"what you said was refused: come again in {seconds:.1f} s")
                 return
             self.peer = hello.broker
-            self._bound_kernel_queue()
+            if self._transport is not None:
+                bound_kernel_queue(self._transport)
             server.introduced(self)
             server.runtime.link_up(hello.broker, self, hello)
         if self.expected is None:
@@ -464,14 +458,6 @@ class Connection(asyncio.BufferedProtocol):
             self.said_bytes += size_of(pieces)
             self.liveness.say(self._server.time())
 
-    def _bound_kernel_queue(self) -> None:
-        """Let what the kernel cannot send yet wait here, where live frames go before history."""
-        found: Any = self._transport.get_extra_info("socket") if self._transport is not None else None
-        option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
-        if found is not None and option is not None:
-            with suppress(OSError):  # not a socket of TCP
-                found.setsockopt(socket.IPPROTO_TCP, option, NOTSENT_BYTES)
-
     def _may_send(self, frame: Frame, queued: int) -> bool:
         """Returns whether `frame` is sent although the queue is full: only what must not be lost, up to twice
         the bound. Aborts the connection of a client, and a link beyond that.
@@ -501,27 +487,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def observe(self, now: float) -> TcpInfo | None:
         """Note what the other side's kernel has taken; return all that this kernel knows, if anything."""
-        found: Any = None if self._transport is None else self._transport.get_extra_info("socket")
-        if found is None or not hasattr(socket, "TCP_INFO"):
-            return None
-        try:
-            data: bytes = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-        except OSError:
-            return None  # it is no TCP socket, or is closed
-        info = TcpInfo.parse(data)
+        info = None if self._transport is None else observed(self._transport)
         if info is not None:
             self.liveness.take(now, info.acknowledged)
         return info
-
-    def _keep_alive(self) -> None:
-        """Let the kernel find out by itself, at no cost to this process, that an idle peer has vanished."""
-        found: Any = None if self._transport is None else self._transport.get_extra_info("socket")
-        if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
-            return
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in KEEPALIVE:
-            if hasattr(socket, name):
-                found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def _write(self, frame: Frame) -> None:
         """Write `frame` at once, after what is queued."""

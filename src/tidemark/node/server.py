@@ -408,7 +408,7 @@ class Server:
     def _end_unreachable(self, now: float) -> None:
         """Abort clients whose machine has vanished while something was on its way to it.
 
-        The kernel finds those that vanish while nothing is on its way (`connection.KEEPALIVE`).
+        The kernel finds those that vanish while nothing is on its way (`sockets.KEEPALIVE`).
         """
         seconds = self.limits.unreachable / 1e6
         silent = [
