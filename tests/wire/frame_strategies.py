@@ -33,6 +33,7 @@ from tidemark.wire.frames import (
     Lease,
     Leased,
     Line,
+    LinkGrade,
     Links,
     Nack,
     Offer,
@@ -57,6 +58,7 @@ from tidemark.wire.frames import (
     Unfollow,
     Unsubscribe,
     Unsubscribed,
+    Ways,
     Welcome,
 )
 from tidemark.wire.limits import (
@@ -181,6 +183,11 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Interest: st.builds(Interest, names, counts, st.none() | wanted),
     Unfollow: st.builds(Unfollow, names, counts),
     Overlay: st.builds(Overlay, st.integers(0, OVERLAY_VERSION_MAX), names, texts),
+    Ways: st.builds(
+        Ways,
+        st.lists(names, max_size=4).map(tuple),
+        st.lists(st.builds(LinkGrade, names, shorts), max_size=4).map(tuple),
+    ),
     Links: st.builds(Links, names, counts, st.lists(names, max_size=4).map(tuple)),
     Claim: st.builds(Claim, names, counts, names, st.booleans()),
     Topic: st.builds(Topic, names, st.booleans(), st.lists(texts, max_size=4).map(tuple)),

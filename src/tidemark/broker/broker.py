@@ -18,6 +18,7 @@ from tidemark.broker.effects import (
     Effect,
     HostRemoved,
     LinkDown,
+    LinkMeasured,
     LinkUp,
     LogFetched,
     LogFull,
@@ -51,7 +52,7 @@ from tidemark.broker.topics import Topics
 from tidemark.broker.turn import Turn
 from tidemark.errors import FrameError
 from tidemark.message.registry import Registry
-from tidemark.wire.answers import PubendStatus
+from tidemark.wire.answers import LinkCondition, PubendStatus
 from tidemark.wire.frames import (
     Ack,
     AckExpected,
@@ -81,6 +82,7 @@ from tidemark.wire.frames import (
     Topic,
     Unfollow,
     Unsubscribe,
+    Ways,
 )
 
 
@@ -223,6 +225,10 @@ class Broker:
         """Return a pubend's stream, for reading only; None if there is no such pubend."""
         return self._streams.get(pubend)
 
+    def link_condition(self, peer: str) -> LinkCondition:
+        """Return how well the link to a neighbour has worked."""
+        return self._overlay.condition(peer)
+
     def awaits(self, peer: str, frame: Knowledge | Fetched) -> list[Range]:
         """Return the parts of what an answer of `peer` tells that somebody here waits for."""
         if isinstance(frame, Fetched):
@@ -264,6 +270,8 @@ class Broker:
             case LinkDown(peer):
                 self._overlay.link_down(peer)
                 self._fetching.gone(peer)
+            case LinkMeasured():
+                self._overlay.measured(stimulus)
             case LogSynced(ticket):
                 self._turn.log.synced(ticket)
             case LogFull(ticket):
@@ -308,6 +316,8 @@ class Broker:
                 self._overlay.unfollowed(peer, frame)
             case Links():
                 self._overlay.linked(peer, frame)
+            case Ways():
+                self._overlay.ways_said(peer, frame)
             case Claim():
                 self._sessions.handover.heard(peer, frame)
             case Topic():

@@ -273,6 +273,19 @@ class LinkUp:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkMeasured:
+    """The link to a neighbour was measured: its round trip in microseconds, and bytes a second towards it.
+
+    Either is None if nothing is known of it. If `is_lower_bound`, there was not more to send than that.
+    """
+
+    peer: str
+    delay: int | None
+    bytes_per_second: int | None
+    is_lower_bound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LinkDown:
     """The link to a neighbour is down; frames that were on it may have arrived or not."""
 
@@ -406,6 +419,7 @@ class Woken:
 Stimulus = (
     LinkUp
     | LinkDown
+    | LinkMeasured
     | PeerFrameReceived
     | ClientFrameReceived
     | ClientGone

@@ -18,6 +18,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from tidemark.broker.effects import LinkMeasured
 from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
@@ -55,6 +56,9 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.liveness.liveness import Liveness
+from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
+from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.versions import agree, agree_link
 
 if TYPE_CHECKING:
@@ -74,6 +78,9 @@ NOTSENT_BYTES = 64 << 10
 HISTORY_BYTES_MAX = 8 << 20
 #: Characters of what an unforeseen error says that the other side is told.
 REASON_CHARACTERS_MAX = 500
+#: The kernel probes a connection over which nothing came for the first of these seconds, then once a second;
+#: after as many probes without an answer as the last number says, the connection ends.
+KEEPALIVE = (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
 #: While the socket takes no more, small pieces gather to so many bytes before they join its queue, as one
 #: piece: a piece takes some 200 bytes of memory besides its own, which nobody counts.
 GATHERED_BYTES = 16 << 10
@@ -94,17 +101,17 @@ class Connection(asyncio.BufferedProtocol):
         "_server",
         "_transport",
         "address",
-        "asked",
         "began",
         "calling",
         "client",
         "expected",
-        "heard",
         "hello",
         "incomplete_since",
         "is_paused",
         "is_subscriber",
         "lease",
+        "liveness",
+        "measured",
         "name",
         "peer",
         "said_bytes",
@@ -139,12 +146,11 @@ class Connection(asyncio.BufferedProtocol):
         self.lease: Leaseholder | None = None
         #: the remote host, without its port
         self.address = ""
-        #: on the loop's clock: when the socket was opened, when bytes came last, and since when part of a
-        #: frame waits for the rest
-        self.began = self.heard = server.time()
+        #: on the loop's clock: when the socket was opened, and since when part of a frame waits for the rest
+        self.began = server.time()
         self.incomplete_since: float | None = None
-        #: when the last Ping was sent, on the loop's clock
-        self.asked = 0.0
+        #: whether the other side is alive, on the loop's clock; the server's sweeps judge by it
+        self.liveness = Liveness(self.began)
         #: nothing is read, because the disk is behind or the broker stops
         self.is_paused = False
         #: the client's number in the runtime, or the neighbour's name
@@ -157,7 +163,9 @@ class Connection(asyncio.BufferedProtocol):
         self.hello: Hello | None = None
         #: the client has sent Subscribe
         self.is_subscriber = False
-        #: bytes and events that were written to a neighbour
+        #: what the core was told last of a link's delay and rate
+        self.measured: LinkMeasured | None = None
+        #: bytes that were written, and events that were written to a neighbour
         self.said_bytes = 0
         self.said_events = 0
 
@@ -185,6 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._keep_alive()
         if not self._server.opened(self):
             self.abort()
         elif self.expected is not None:
@@ -205,7 +214,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived."""
-        self.heard = now = self._server.time()
+        now = self._server.time()
+        self.liveness.hear(now)
         if self._is_closing:
             return
         try:
@@ -452,6 +462,7 @@ class Connection(asyncio.BufferedProtocol):
             pieces = self._history.take()
             self._transport.writelines(pieces)
             self.said_bytes += size_of(pieces)
+            self.liveness.say(self._server.time())
 
     def _bound_kernel_queue(self) -> None:
         """Let what the kernel cannot send yet wait here, where live frames go before history."""
@@ -482,8 +493,35 @@ class Connection(asyncio.BufferedProtocol):
 
     def ping(self) -> None:
         """Ask the other side for a Pong."""
-        self.asked = self._server.time()
-        self._write(Ping(int(self.asked * 1e6)))
+        now = self._server.time()
+        frame = Ping(int(now * 1e6))
+        upto = self.said_bytes + size_of(self._said) + size_of(self._encode(frame))
+        self._write(frame)
+        self.liveness.ask(now, upto)
+
+    def observe(self, now: float) -> TcpInfo | None:
+        """Note what the other side's kernel has taken; return all that this kernel knows, if anything."""
+        found: Any = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is None or not hasattr(socket, "TCP_INFO"):
+            return None
+        try:
+            data: bytes = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+        except OSError:
+            return None  # it is no TCP socket, or is closed
+        info = TcpInfo.parse(data)
+        if info is not None:
+            self.liveness.take(now, info.acknowledged)
+        return info
+
+    def _keep_alive(self) -> None:
+        """Let the kernel find out by itself, at no cost to this process, that an idle peer has vanished."""
+        found: Any = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE:
+            if hasattr(socket, name):
+                found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def _write(self, frame: Frame) -> None:
         """Write `frame` at once, after what is queued."""
@@ -516,10 +554,10 @@ class Connection(asyncio.BufferedProtocol):
         said, self._said = self._said, []
         if said and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(said)
-            if self.client is None:
-                size = size_of(said)
-                self.said_bytes += size
-                self._history.passed(size)
+            size = size_of(said)
+            self.said_bytes += size
+            self._history.passed(size)
+            self.liveness.say(self._server.time())
         if self._history:
             self._write_history()
 
@@ -559,7 +597,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         """Read again."""
-        self.heard = self._server.time()
+        self.liveness.forgive(self._server.time())
         if self._transport is not None and self.is_paused:
             self.is_paused = False
             self._transport.resume_reading()

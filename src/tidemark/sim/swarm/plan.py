@@ -49,6 +49,7 @@ class WorldPlan:
     thresholds: Thresholds = field(default_factory=Thresholds)
     return_delay: int = 200_000
     linger: int = SECOND
+    damping: int = 15 * SECOND
     topics: tuple[str, ...] = ("t.x", "t.y")
     #: a topic that publishers begin to use during the run
     late_topic: str = "t.z"
@@ -133,7 +134,7 @@ def plan_of(chance: Random, profile: str) -> WorldPlan:
         delay_max=chance.choice((500, 5_000, 60_000)),
     )
     lossy = profile in ("swarm", "network")
-    return WorldPlan(
+    plan = WorldPlan(
         layout,
         bad if lossy else LinkFaults(),
         PROFILES[profile](chance),
@@ -156,6 +157,7 @@ def plan_of(chance: Random, profile: str) -> WorldPlan:
         return_delay=chance.choice((20_000, 200_000, SECOND)),
         linger=chance.choice((50_000, SECOND)),
     )
+    return replace(plan, damping=plan.return_delay)
 
 
 def with_history(plan: WorldPlan, chance: Random) -> WorldPlan:

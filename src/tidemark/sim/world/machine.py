@@ -15,6 +15,7 @@ from tidemark.broker.effects import (
     DrainNotice,
     Effect,
     LinkDown,
+    LinkMeasured,
     LinkUp,
     LogFetched,
     LogFull,
@@ -169,6 +170,10 @@ class Machine:
         if peer in self._links:
             self._links.discard(peer)
             self._give(LinkDown(peer))
+
+    def link_measured(self, peer: str, delay: int | None, bytes_per_second: int | None) -> None:
+        """The link to a neighbour was measured: its round trip in microseconds, and bytes a second to it."""
+        self._give(LinkMeasured(peer, delay, bytes_per_second))
 
     def peer_frame(self, peer: str, frame: PeerFrame) -> None:
         """A frame came over a link."""
