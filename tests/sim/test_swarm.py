@@ -27,6 +27,7 @@ SEEDS = {
     "network": (3, 9),
     "crashes": (3, 8),
     "disk": (3, 5),
+    "hostile": (0, 3),
     "calm": (5, 10),
 }
 

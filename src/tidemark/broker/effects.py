@@ -42,6 +42,26 @@ class SendClient:
 
 
 @dataclass(frozen=True, slots=True)
+class RefuseClient:
+    """A client's frame cannot be handled, and has changed nothing: tell the client, close its connection."""
+
+    client: int
+    reason: str
+    #: what was raised, for the log
+    cause: BaseException = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusePeer:
+    """A neighbour's frame cannot be handled, and has changed nothing: tell the neighbour, close the link."""
+
+    peer: str
+    reason: str
+    #: what was raised, for the log
+    cause: BaseException = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class AppendEvents:
     """Append a batch, ticks filled in, to a pubend's log; durable after the next SyncLog is reported."""
 
@@ -208,6 +228,8 @@ class CommitTables:
 Effect = (
     SendPeer
     | SendClient
+    | RefuseClient
+    | RefusePeer
     | AppendEvents
     | AppendLease
     | SyncLog
@@ -250,6 +272,19 @@ class LinkUp:
     """The link to a neighbour is up; the first frame to come over it will be the neighbour's Hello."""
 
     peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkMeasured:
+    """The link to a neighbour was measured: its round trip in microseconds, and bytes a second towards it.
+
+    Either is None if nothing is known of it. If `is_lower_bound`, there was not more to send than that.
+    """
+
+    peer: str
+    delay: int | None
+    bytes_per_second: int | None
+    is_lower_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +421,7 @@ class Woken:
 Stimulus = (
     LinkUp
     | LinkDown
+    | LinkMeasured
     | PeerFrameReceived
     | ClientFrameReceived
     | ClientGone

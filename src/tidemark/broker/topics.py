@@ -7,7 +7,7 @@ event after a restart. An open topic may have thousands of shapes, so only what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from tidemark.broker.turn import Turn
 from tidemark.errors import DecodeError, SchemaError, TidemarkError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
-from tidemark.message.batches.reader import check_messages
+from tidemark.message.batches.checking import check_messages
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.wire.frames import Describe, Refused, Topic
@@ -80,9 +80,12 @@ class Topics:
     def declare(self, client: int, frame: Topic) -> None:
         """A client declares a topic, or a further version of it; it is answered once that is on disk."""
         before = self._count(frame.topic)
+        with self._turn.looking:
+            schemas = self._read(frame)
         try:
-            self._check_name(frame.topic)
-            shapes = self._register(frame, self._limits)
+            if isinstance(schemas, TidemarkError):
+                raise schemas
+            shapes = self._register(frame, schemas, self._limits)
         except TidemarkError as error:
             self._out.add(SendClient(client, Refused("topic", frame.topic, "schema", str(error))))
         else:
@@ -101,6 +104,12 @@ class Topics:
     def heard(self, peer: str, frame: Topic) -> None:
         """A neighbour tells of a topic; the other neighbours are told if it is new here."""
         before = self._count(frame.topic)
+        known = self._registry.topics.get(frame.topic)
+        with self._turn.looking:
+            for text in frame.schemas:
+                if known is None or not known.has(text):
+                    with suppress(TidemarkError):
+                        Schema.parse(text)
         self._take(frame)
         if self._keep(frame.topic, before, peer):
             self._turn.tables.after()
@@ -113,7 +122,7 @@ class Topics:
         try:
             check_messages(batch, self._registry.schemas)
         except DecodeError as error:
-            return f"an event is not as its schema says: {error}"
+            return f"an event is not as its schema says, and nothing of the batch was logged: {error}"
         return None
 
     def tell_all(self, peer: str) -> None:
@@ -124,23 +133,39 @@ class Topics:
     def _take(self, frame: Topic) -> None:
         """Add versions that fit those known; of others keep the schemas, so that their events can be read."""
         try:
-            self._register(frame, None)
+            self._register(frame, self._parsed(frame), None)
         except TidemarkError:
             self._counters["topics_conflicting"] += 1
             for text in frame.schemas:
                 with suppress(TidemarkError):
                     self._registry.add(Schema.parse(text))
 
-    def _register(self, frame: Topic, limits: TopicLimits | None) -> tuple[int, ...]:
+    def _read(self, frame: Topic) -> list[Schema | None] | TidemarkError:
+        """Return the schemas of a declaration, or what is wrong with it."""
+        try:
+            self._check_name(frame.topic)
+            return self._parsed(frame)
+        except TidemarkError as error:
+            return error
+
+    def _parsed(self, frame: Topic) -> list[Schema | None]:
+        """Return the schemas of a topic, None for those that are versions of it already.
+
+        A text that is known is not parsed again: publishers declare the same shapes all day.
+        """
+        known = self._registry.topics.get(frame.topic)
+        return [
+            None if known is not None and known.has(text) else Schema.parse(text) for text in frame.schemas
+        ]
+
+    def _register(
+        self, frame: Topic, parsed: Sequence[Schema | None], limits: TopicLimits | None
+    ) -> tuple[int, ...]:
         """Add all versions that are not known, within the limits; returns the fingerprints of all.
 
         Raises TidemarkError if one does not fit.
         """
         known = self._registry.topics.get(frame.topic)
-        # A text that is known is not parsed again: publishers declare the same shapes all day.
-        parsed = [
-            None if known is not None and known.has(text) else Schema.parse(text) for text in frame.schemas
-        ]
         new = [schema for schema in parsed if schema is not None]
         if limits is not None:
             self._check_room(frame, new, limits)

@@ -68,6 +68,7 @@ for command in (
     lab.lab,
     lab.sim,
     lab.damage,
+    lab.fuzz,
     lab.demo,
     completion.completion,
 ):

@@ -23,12 +23,14 @@ import numpy as np
 from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import DecodeError, EncodeError, RefusedError, SchemaError, TidemarkError
 from tidemark.message.batches.batch import EventBatch, Shape
+from tidemark.message.batches.checking import without_damaged
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.foreign.infer import infer, merge_shapes
 from tidemark.message.foreign.references import write_out
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.message.types import Path
+from tidemark.ticks import Range
 from tidemark.wire.frames import Describe, Refused, Topic
 from tidemark.wire.limits import SHAPES_ASKED_MAX
 
@@ -275,6 +277,13 @@ class ClientTopics:
                 f"the broker does not know the schema of some events of {', '.join(still)}: "
                 "declare the topic again with the schema they were published in"
             )
+
+    def without_damaged(self, batch: EventBatch) -> tuple[EventBatch | None, list[Range]]:
+        """The events of a batch that can be decoded, and the ticks of the others, which an old broker let in.
+
+        Nothing must be `missing`.
+        """
+        return without_damaged(batch, self._registry.schemas)
 
     def decode(self, shape: Shape, message: bytes) -> Any:
         """All fields of an encoded message."""

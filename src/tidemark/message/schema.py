@@ -107,6 +107,18 @@ class Schema:
         """The value of a message; DecodeError with the path if the bytes are not a message of this schema."""
         return self._decoder.decode(bytes(data))
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether every field is a single atomic value: no lists, and no messages inside messages."""
+        return all(leaf.depth == 0 and isinstance(leaf.basic, Atomic) for leaf in self.flat.leaves)
+
+    def check(self, data: bytes) -> None:
+        """Raise what `decode` would raise, without making the value where that is not needed."""
+        if self.is_plain:
+            self._decoder.check(data)
+        else:
+            self._decoder.decode(data)
+
     def accessor(self, path: str | Path) -> Accessor:
         """A function that reads one field from the bytes of a message, in constant time.
 

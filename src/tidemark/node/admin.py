@@ -7,7 +7,6 @@ Questions about the broker's roles are answered by `broker.admin`. Answers are J
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from time import time
@@ -22,7 +21,7 @@ from tidemark.node.topology.text import to_text
 from tidemark.wire import answers
 from tidemark.wire.answers import BrokerStatus, ConnectionStatus, LinkStatus, OverlayText, Route, Setting
 from tidemark.wire.frames import Answer, Ask, Refused
-from tidemark.wire.json_objects import dumps
+from tidemark.wire.json_objects import dumps, read_arguments
 
 if TYPE_CHECKING:
     from tidemark.node.node import Node
@@ -54,7 +53,7 @@ class ProcessAdmin:
     async def _propose(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> None:
         """Go by the topology `text` in place of that of version `base`; with `force` whatever that loses."""
         try:
-            given = json.loads(ask.arguments)
+            given = read_arguments(ask.arguments)
             await self._node.membership.propose(
                 str(given["text"]), int(given["base"]), is_forced=bool(given.get("force"))
             )
@@ -129,6 +128,7 @@ def _links(node: Node) -> list[LinkStatus]:
             bytes=up[peer].said_bytes if peer in up else 0,
             events=up[peer].said_events if peer in up else 0,
             queued_bytes=up[peer].queued_bytes if peer in up else 0,
+            condition=node.runtime.broker.link_condition(peer),
         )
         for peer in server.neighbours
     ]
@@ -144,7 +144,7 @@ def _connections(node: Node) -> list[ConnectionStatus]:
             name=each.name or each.peer,
             address=each.address,
             seconds=round(now - each.began, 3),
-            silent_seconds=round(now - each.heard, 3),
+            silent_seconds=round(now - each.liveness.heard, 3),
             queued_bytes=each.queued_bytes,
             is_paused=each.is_paused,
         )

@@ -6,13 +6,20 @@ connections read into one shared buffer, since the decoder copies what it has to
 while one stimulus is handled go out in one write; the transport queues what the socket does not take, and the
 bytes of a batch are shared among the queues of all its receivers. The queue is bounded: a client over the
 bound is disconnected, a neighbour over the bound gets no more knowledge, which it will ask for again.
+
+To a neighbour live frames go before history (`broker.outgoing`): history waits here until the transport has
+written what it has, and the kernel is not given more than NOTSENT_BYTES that it cannot send yet.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from tidemark.broker.effects import LinkMeasured
+from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
@@ -22,7 +29,6 @@ from tidemark.wire.frames import (
     Ack,
     Answer,
     Ask,
-    Claim,
     ClientFrame,
     Connect,
     Credit,
@@ -30,12 +36,9 @@ from tidemark.wire.frames import (
     Describe,
     Fetch,
     Frame,
-    Heard,
     Hello,
-    Interest,
     Knowledge,
     Lease,
-    Links,
     Offer,
     Overlay,
     PeerFrame,
@@ -45,16 +48,17 @@ from tidemark.wire.frames import (
     Pushing,
     Recalled,
     Refused,
-    Release,
     Rest,
     Resume,
     Subscribe,
     Topic,
-    Unfollow,
     Unsubscribe,
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.liveness.liveness import Liveness
+from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
+from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.versions import agree, agree_link
 
 if TYPE_CHECKING:
@@ -66,11 +70,17 @@ _FROM_CLIENT = frozenset(
     (Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
-#: Frames that are sent to a slow neighbour too: without them it would be wrong about this broker. It asks
-#: again for all others.
-NEVER_DROPPED = frozenset((Hello, Links, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
+#: Bytes that the kernel takes from a link beyond what it can send: all that live frames wait for there.
+NOTSENT_BYTES = 64 << 10
+#: Bytes of answers that wait for one neighbour, at most: a neighbour asks for as much as its link carries.
+HISTORY_BYTES_MAX = 8 << 20
+#: Characters of what an unforeseen error says that the other side is told.
+REASON_CHARACTERS_MAX = 500
+#: The kernel probes a connection over which nothing came for the first of these seconds, then once a second;
+#: after as many probes without an answer as the last number says, the connection ends.
+KEEPALIVE = (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
 #: While the socket takes no more, small pieces gather to so many bytes before they join its queue, as one
 #: piece: a piece takes some 200 bytes of memory besides its own, which nobody counts.
 GATHERED_BYTES = 16 << 10
@@ -84,22 +94,24 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_decoder",
         "_encode",
+        "_history",
         "_is_closing",
+        "_is_full",
         "_said",
         "_server",
         "_transport",
         "address",
-        "asked",
         "began",
         "calling",
         "client",
         "expected",
-        "heard",
         "hello",
         "incomplete_since",
         "is_paused",
         "is_subscriber",
         "lease",
+        "liveness",
+        "measured",
         "name",
         "peer",
         "said_bytes",
@@ -122,6 +134,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = False
         #: pieces of encoded frames that `flush` writes together when the stimulus at hand has been handled
         self._said: list[Buffer] = []
+        #: encoded frames of history for a neighbour that wait until the transport takes them
+        self._history: HistoryQueue[list[Buffer]] = HistoryQueue()
+        #: the transport has enough to write for now
+        self._is_full = False
         self.expected = expected
         #: cleared when the client has answered, or when the lease gives the call up
         self.calling = calling
@@ -130,12 +146,11 @@ class Connection(asyncio.BufferedProtocol):
         self.lease: Leaseholder | None = None
         #: the remote host, without its port
         self.address = ""
-        #: on the loop's clock: when the socket was opened, when bytes came last, and since when part of a
-        #: frame waits for the rest
-        self.began = self.heard = server.time()
+        #: on the loop's clock: when the socket was opened, and since when part of a frame waits for the rest
+        self.began = server.time()
         self.incomplete_since: float | None = None
-        #: when the last Ping was sent, on the loop's clock
-        self.asked = 0.0
+        #: whether the other side is alive, on the loop's clock; the server's sweeps judge by it
+        self.liveness = Liveness(self.began)
         #: nothing is read, because the disk is behind or the broker stops
         self.is_paused = False
         #: the client's number in the runtime, or the neighbour's name
@@ -148,7 +163,9 @@ class Connection(asyncio.BufferedProtocol):
         self.hello: Hello | None = None
         #: the client has sent Subscribe
         self.is_subscriber = False
-        #: bytes and events that were written to a neighbour
+        #: what the core was told last of a link's delay and rate
+        self.measured: LinkMeasured | None = None
+        #: bytes that were written, and events that were written to a neighbour
         self.said_bytes = 0
         self.said_events = 0
 
@@ -164,10 +181,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that were written and that the socket has not taken yet."""
+        """Bytes that were sent and that the socket has not taken yet."""
         if self._transport is None:
             return 0
-        return self._transport.get_write_buffer_size() + size_of(self._said)
+        return self._transport.get_write_buffer_size() + size_of(self._said) + self._history.bytes
 
     # Called by asyncio.
 
@@ -176,6 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._keep_alive()
         if not self._server.opened(self):
             self.abort()
         elif self.expected is not None:
@@ -196,18 +214,25 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived."""
-        self.heard = now = self._server.time()
+        now = self._server.time()
+        self.liveness.hear(now)
         if self._is_closing:
             return
         try:
-            frames = self._decoder.feed(self._server.buffer[:nbytes])
-            if not self.is_known and frames:
-                self._introduce(frames.pop(0))
-                self._decoder.bytes_max = FRAME_BYTES_MAX
-                frames += self._decoder.feed(b"")
+            self._read(self._server.buffer[:nbytes], now)
         except WireError as error:
-            self.refuse("frame", str(error))
-            return
+            self._malformed(str(error))
+        except Exception as error:
+            # The broker's core is not in doubt: its errors never get here (`Runtime.give`).
+            log.error("what a connection said was not foreseen", address=self.address, cause=error)
+            self._malformed(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX])
+
+    def _read(self, data: memoryview, now: float) -> None:
+        frames = self._decoder.feed(data)
+        if not self.is_known and frames:
+            self._introduce(frames.pop(0))
+            self._decoder.bytes_max = FRAME_BYTES_MAX
+            frames += self._decoder.feed(b"")
         if self._decoder.waiting_bytes:
             if frames or self.incomplete_since is None:
                 self.incomplete_since = now
@@ -218,12 +243,19 @@ class Connection(asyncio.BufferedProtocol):
         if frames and not self._is_closing:
             self._take(frames)
 
+    def _malformed(self, reason: str) -> None:
+        """Refuse the connection because of what came over it."""
+        self._server.malformed += 1
+        self.refuse("frame", reason)
+
     def pause_writing(self) -> None:
         """The socket takes no more: the queue of this connection counts among all queues from now on."""
+        self._is_full = True
         self._server.congested.add(self)
 
     def resume_writing(self) -> None:
         """The socket takes bytes again."""
+        self._is_full = False
         self._server.congested.discard(self)
         self.flush()
 
@@ -290,7 +322,12 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse_stranger()
             return
         if hello.broker in server.neighbours:
+            seconds = server.refused_neighbours.seconds_left(hello.broker)
+            if seconds:
+                self.refuse("limit", f"what you said was refused: come again in {seconds:.1f} s")
+                return
             self.peer = hello.broker
+            self._bound_kernel_queue()
             server.introduced(self)
             server.runtime.link_up(hello.broker, self, hello)
         if self.expected is None:
@@ -364,6 +401,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.told_overlay(self, frame)
             elif type(frame) in _FROM_PEER:
                 said.append(cast(PeerFrame, frame))
+            elif isinstance(frame, Refused):
+                log.error("refused by the neighbour", peer=peer, code=frame.code, reason=frame.reason)
+                self._server.refused_neighbours.add(peer)
+                self.close()
+                break
             elif type(frame) is not Pong:
                 self.refuse("frame", f"a broker does not say {type(frame).__name__}")
                 break
@@ -378,6 +420,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self.expected is not None and type(frame) is Hello:
             return  # the side that calls has sent its Hello first
+        if self.peer is not None and is_history(frame):
+            self._send_history(frame)
+            return
         queued = self._transport.get_write_buffer_size()
         if queued and queued > self._server.queue_bytes_max(self) and not self._may_send(frame, queued):
             return
@@ -389,6 +434,43 @@ class Connection(asyncio.BufferedProtocol):
             self.said_events += frame.batch.count
         if len(self._said) > PIECES_MAX:
             self.flush()
+
+    def _send_history(self, frame: Frame) -> None:
+        """Let `frame` wait for the next flush, unless the same waits already or too much does."""
+        if self._history.has(frame):
+            return
+        if self._history.bytes > min(HISTORY_BYTES_MAX, self._server.queue_bytes_max(self)):
+            self._server.dropped += 1
+            return
+        try:
+            pieces = self._encode(frame)
+        except WireError as error:
+            log.error("a frame cannot be sent", address=self.address, reason=str(error))
+            self.close()
+            return
+        self._history.put(frame, pieces, size_of(pieces))
+        if isinstance(frame, Knowledge) and frame.batch is not None:
+            self.said_events += frame.batch.count
+        if not self._said:
+            self._server.runtime.to_flush.append(self)
+
+    def _write_history(self) -> None:
+        """Give the transport what waits until it has enough, or more if live frames have had their share."""
+        while self._history and (not self._is_full or self._history.is_owed):
+            if self._transport is None or self._transport.is_closing():
+                return
+            pieces = self._history.take()
+            self._transport.writelines(pieces)
+            self.said_bytes += size_of(pieces)
+            self.liveness.say(self._server.time())
+
+    def _bound_kernel_queue(self) -> None:
+        """Let what the kernel cannot send yet wait here, where live frames go before history."""
+        found: Any = self._transport.get_extra_info("socket") if self._transport is not None else None
+        option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+        if found is not None and option is not None:
+            with suppress(OSError):  # not a socket of TCP
+                found.setsockopt(socket.IPPROTO_TCP, option, NOTSENT_BYTES)
 
     def _may_send(self, frame: Frame, queued: int) -> bool:
         """Returns whether `frame` is sent although the queue is full: only what must not be lost, up to twice
@@ -411,8 +493,35 @@ class Connection(asyncio.BufferedProtocol):
 
     def ping(self) -> None:
         """Ask the other side for a Pong."""
-        self.asked = self._server.time()
-        self._write(Ping(int(self.asked * 1e6)))
+        now = self._server.time()
+        frame = Ping(int(now * 1e6))
+        upto = self.said_bytes + size_of(self._said) + size_of(self._encode(frame))
+        self._write(frame)
+        self.liveness.ask(now, upto)
+
+    def observe(self, now: float) -> TcpInfo | None:
+        """Note what the other side's kernel has taken; return all that this kernel knows, if anything."""
+        found: Any = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is None or not hasattr(socket, "TCP_INFO"):
+            return None
+        try:
+            data: bytes = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+        except OSError:
+            return None  # it is no TCP socket, or is closed
+        info = TcpInfo.parse(data)
+        if info is not None:
+            self.liveness.take(now, info.acknowledged)
+        return info
+
+    def _keep_alive(self) -> None:
+        """Let the kernel find out by itself, at no cost to this process, that an idle peer has vanished."""
+        found: Any = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE:
+            if hasattr(socket, name):
+                found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def _write(self, frame: Frame) -> None:
         """Write `frame` at once, after what is queued."""
@@ -445,14 +554,20 @@ class Connection(asyncio.BufferedProtocol):
         said, self._said = self._said, []
         if said and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(said)
-            if self.client is None:
-                self.said_bytes += size_of(said)
+            size = size_of(said)
+            self.said_bytes += size
+            self._history.passed(size)
+            self.liveness.say(self._server.time())
+        if self._history:
+            self._write_history()
 
     def refuse(self, code: str, reason: str, addresses: tuple[str, ...] = ()) -> None:
         """Send Refused with `code`, `reason` and the addresses of brokers to go to instead, and close."""
         if self._is_closing:
             return
         log.warning("refused", address=self.address, who=self.peer or self.name, code=code, reason=reason)
+        if self.peer is not None and code == "frame":
+            self._server.refused_neighbours.add(self.peer)
         self._write(Refused("connect", "", code, reason, addresses))
         self.close()
 
@@ -482,7 +597,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         """Read again."""
-        self.heard = self._server.time()
+        self.liveness.forgive(self._server.time())
         if self._transport is not None and self.is_paused:
             self.is_paused = False
             self._transport.resume_reading()

@@ -103,6 +103,8 @@ class Store:
         self._logs = EventLogs(log_volume, self._vouching, read_bytes, self._alarms)
         self._pfs = PfsStore(pfs_volume, self._vouching, self._alarms)
         self._tables = TableStore(tables, self._vouching, self._alarms)
+        for at, text in enumerate(tables.bounded):
+            self._alarms.stands(f"bounded {at}", text)
 
     def recover(self, pubends: Iterable[str], now: Tick) -> Recovered:
         """Returns what the disk knows, for a broker that starts. Call it once, first.

@@ -19,13 +19,14 @@ from tidemark.wire.layouts import FrameLayout
 #: Gives the pieces of a frame's bytes.
 Encode = Callable[[Frame], list[Buffer]]
 
-_LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS)
-_WRITERS = {layout.frame: layout.write for layout in _LAYOUTS}
+#: every layout there is
+LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS)
+_WRITERS = {layout.frame: layout.write for layout in LAYOUTS}
 #: key in a header -> layout
-_LAYOUT_OF_KEY: dict[int, FrameLayout] = {layout.key: layout for layout in _LAYOUTS}
-_KINDS = {layout.key & 0xFF for layout in _LAYOUTS}
+_LAYOUT_OF_KEY: dict[int, FrameLayout] = {layout.key: layout for layout in LAYOUTS}
+_KINDS = {layout.key & 0xFF for layout in LAYOUTS}
 
-assert len(_LAYOUT_OF_KEY) == len(_LAYOUTS)
+assert len(_LAYOUT_OF_KEY) == len(LAYOUTS)
 
 
 def encode(frame: Frame) -> list[Buffer]:

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from random import Random
 
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
+from tidemark.sim.swarm.strangers import HostileStrangers
 from tidemark.sim.swarm.topology_changes import TopologyChanger
 from tidemark.sim.world.world import World
 
 #: A fault that ends by itself lasts no longer than this many microseconds.
 LASTS_US_MAX = 800_000
+#: Round trip in microseconds and bytes a second that a link is found to have; the first are of a good link.
+MEASURES = ((100, 1 << 30), (100, 125_000), (400_000, 1 << 30), (100, 16_000))
 SKEWS = (0, -3_600 * SECOND, 30 * SECOND, 5_000)
 
 
@@ -25,7 +28,10 @@ class FaultInjector:
         self._world = world
         self._plan = plan
         self._chance = chance
+        # A generator of its own: what is measured leaves the faults of a seed's world unchanged.
+        self._measures = Random("measured links")
         self._topology_changer = TopologyChanger(world, plan, Random(chance.random()))
+        self._strangers = HostileStrangers(world)
         faults: dict[str, Callable[[], None]] = {
             "crash": self._crash,
             "cut": self._cut,
@@ -39,6 +45,7 @@ class FaultInjector:
             "tables": self._tables,
             "pipeline": self._pipeline,
             "reform": self._reform,
+            "hostile": self._hostile,
         }
         self._faults = {name: act for name, act in faults.items() if getattr(plan.fault_weights, name) > 0}
         if not world.layout.all_links():
@@ -59,6 +66,7 @@ class FaultInjector:
             name = self._chance.choices(names, weights)[0]
             self.done[name] += 1
             self._faults[name]()
+            self._measure()
             self._world.engine.after(self._chance.randint(1, self._plan.fault_weights.rest), act)
 
         self._world.engine.after(self._chance.randint(1, self._plan.fault_weights.rest), act)
@@ -71,6 +79,16 @@ class FaultInjector:
         for name in self._world.layout.brokers:
             self._world.machines[name].free_disk()
             self._world.restart(name)
+        for a, b in self._world.layout.all_links():
+            for here, there in ((a, b), (b, a)):
+                self._world.machines[here].link_measured(there, *MEASURES[0])
+
+    def _measure(self) -> None:
+        """A broker finds one of its links better or worse than before."""
+        links = self._world.layout.all_links()
+        if links:
+            here, there = self._measures.sample(self._measures.choice(links), 2)
+            self._world.machines[here].link_measured(there, *self._measures.choice(MEASURES))
 
     def _later(self, action: Callable[[], None]) -> None:
         self._world.engine.after(self._chance.randint(1_000, LASTS_US_MAX), action)
@@ -143,6 +161,10 @@ class FaultInjector:
     def _pipeline(self) -> None:
         if self._world.pipeline is not None:
             self._world.pipeline.crash()
+
+    def _hostile(self) -> None:
+        """Somebody says to a broker what it has to refuse, or what must do no harm."""
+        self._strangers.act(self._chance)
 
     def _rot(self) -> None:
         """Damage one record, once in a world: two could destroy both copies of what is stored twice."""

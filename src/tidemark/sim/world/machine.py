@@ -15,6 +15,7 @@ from tidemark.broker.effects import (
     DrainNotice,
     Effect,
     LinkDown,
+    LinkMeasured,
     LinkUp,
     LogFetched,
     LogFull,
@@ -24,6 +25,8 @@ from tidemark.broker.effects import (
     PeerFrameReceived,
     ReadLog,
     RecoveredPubend,
+    RefuseClient,
+    RefusePeer,
     ResumeLog,
     RoutesChanged,
     SendClient,
@@ -178,6 +181,10 @@ class Machine:
             self._links.discard(peer)
             self._give(LinkDown(peer))
 
+    def link_measured(self, peer: str, delay: int | None, bytes_per_second: int | None) -> None:
+        """The link to a neighbour was measured: its round trip in microseconds, and bytes a second to it."""
+        self._give(LinkMeasured(peer, delay, bytes_per_second))
+
     def peer_frame(self, peer: str, frame: PeerFrame) -> None:
         """A frame came over a link."""
         if peer in self._links:
@@ -211,6 +218,8 @@ class Machine:
         assert self.broker is not None
         if isinstance(stimulus, LinkUp):
             self._heard_up[stimulus.peer] = self._heard_up.get(stimulus.peer, 0) + 1
+        elif isinstance(stimulus, PeerFrameReceived):
+            self._world.checks.heard(self.broker, stimulus.peer, stimulus.frame)
         life, trace = self.life, self._world.trace
         if trace is not None:
             trace.told(self._engine.now, self.name, stimulus)
@@ -248,11 +257,24 @@ class Machine:
             case SendClient(client, frame):
                 if client in self._clients:
                     self._world.to_client(client, frame)
+            case RefuseClient(client, reason):
+                self._engine.after(1, lambda: self._refuse_client(client, reason))
+            case RefusePeer(peer, reason):
+                self._engine.after(1, lambda: self._refuse_peer(peer, reason))
             case LoseLog(pubend, upto):
                 self._world.checks.let_go(pubend, upto)
                 self._disk.put(effect)
             case _:
                 self._disk.put(effect)
+
+    def _refuse_client(self, client: int, reason: str) -> None:
+        self._world.frame_refused(self.name, reason)
+        self.client_gone(client)
+        self._world.connection_lost(client)
+
+    def _refuse_peer(self, peer: str, reason: str) -> None:
+        self._world.frame_refused(self.name, reason)
+        self._world.part(self.name, peer)
 
     def window_bytes(self) -> list[tuple[str, int]]:
         """Returns (pubend, bytes in its window) for each pubend; empty while the broker is down."""

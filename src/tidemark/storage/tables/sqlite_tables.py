@@ -35,6 +35,7 @@ from tidemark.storage.tables.rows import (
     SCHEMA,
     SUBSCRIBER_COLUMN,
     Row,
+    bounded,
     contents_of,
     create_statement,
     replace_statement,
@@ -220,7 +221,9 @@ class SqliteTables(Tables):
         if self._connection.execute("SELECT rows, total FROM seal").fetchall() != [found]:
             raise self._damaged("some of its rows are older than others, or gone")
         try:
-            return contents_of({table: [row[:-1] for row in each] for table, each in rows.items()})
+            plain, changed = bounded({table: [row[:-1] for row in each] for table, each in rows.items()})
+            self.bounded = tuple(changed)
+            return contents_of(plain)
         except (KeyError, ValueError, TokenError) as error:
             raise self._damaged(f"its rows contradict each other ({error})") from error
 

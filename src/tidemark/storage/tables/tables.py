@@ -114,6 +114,9 @@ class TableRows:
 class Tables(ABC):
     """All tables of a broker. A subclass makes the rows that were written since the last commit durable."""
 
+    #: rows whose numbers were brought within bounds when they were read: a sentence each
+    bounded: tuple[str, ...] = ()
+
     def __init__(self, contents: TableRows) -> None:
         #: all rows, committed or not
         self._contents = contents
