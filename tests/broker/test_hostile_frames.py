@@ -12,6 +12,7 @@ from tests.broker.desk import Desk, sent, told
 from tidemark.broker.broker import Recovered
 from tidemark.broker.effects import (
     ClientFrameReceived,
+    CommitTables,
     Effect,
     RefuseClient,
     RefusePeer,
@@ -21,9 +22,8 @@ from tidemark.broker.effects import (
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.errors import FrameError
 from tidemark.matching.selectors import parser
-from tidemark.persistence.alarm import Alarms
-from tidemark.persistence.table_store import TableStore
-from tidemark.persistence.vouching import Vouching
+from tidemark.persistence.store import Store
+from tidemark.storage.disk.memory_disk import MemoryDisk
 from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.ticks import TICK_LAST, TICK_MIN, CheckpointToken
 from tidemark.wire.frames import (
@@ -106,8 +106,8 @@ def test_a_report_of_the_archive_is_taken_as_a_whole_or_not_at_all() -> None:
 def test_a_subscriber_from_the_end_of_time_can_be_taken_over_again_and_again(tmp_path: Path) -> None:
     """Its epoch used to overflow in SQLite, at once and at each start from then on."""
     desk = Desk()
-    raw = SqliteTables(tmp_path / "tables.sqlite")
-    tables = TableStore(raw, Vouching(raw, None), Alarms())
+    tables = SqliteTables(tmp_path / "tables.sqlite")
+    store = Store(MemoryDisk("log"), MemoryDisk("pfs"), tables, identity=1)
     saved: list[SaveSubscription] = []
     for client, pattern in enumerate(("a", "b", "c"), 1):
         token = CheckpointToken({"p": client})
@@ -117,8 +117,8 @@ def test_a_subscriber_from_the_end_of_time_can_be_taken_over_again_and_again(tmp
     assert saved
     for effect in saved:
         assert effect.epoch <= EPOCH_MAX
-        tables.save_subscription(replace(effect, subscriber=1))
-    tables.commit(1)
+        store.carry_out(replace(effect, subscriber=1))
+    assert store.carry_out(CommitTables(1)) is not None
 
 
 def test_the_last_epoch_of_a_neighbour_has_no_successor_and_needs_none() -> None:
