@@ -297,7 +297,7 @@ def test_a_rotten_pfs_is_made_up_for_by_matching_again() -> None:
     for kinds in ("ab", "cd", "ba", "aa"):
         story.publish(kinds)
         story.wait(0.25)
-    story.rot("shb", "pfs", 1)
+    story.rot("shb", "pfs", 2)
     story.power_loss("shb")
     story.end()
     assert story.gaps(sub) == []
