@@ -21,7 +21,7 @@ FINDS = {
     "forget-lease": 63,
     "cut-at-bad-record": 38,
     "filter-in-doubt": 16,
-    "answer-before-version": 11,
+    "answer-before-version": 5,
     "reroute-skips": 0,
     "release-by-arrival": 230,
     "no-fencing": 6,
