@@ -99,8 +99,10 @@ stamps = st.integers(0, STAMP_MAX)
 lives = st.integers(0, INCARNATION_MAX)
 shorts = st.integers(0, 0xFFFF)
 texts = st.text(max_size=20)
-names = st.text(max_size=8) | st.just("é" * 127) | st.just("n" * 255)
-pubends = st.text(min_size=1, max_size=8)
+#: text that can be in a name: no control characters
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"]), max_size=8)
+names = words | st.just("é" * 127) | st.just("n" * 255)
+pubends = words.filter(bool)
 tokens = st.dictionaries(pubends, ticks, max_size=4).map(CheckpointToken)
 
 

@@ -100,6 +100,9 @@ class Recovered:
     #: pubend hosted here -> broker that may have subscribers of it -> the oldest row of that broker that
     #: counts; a pubend is not there if the tables say nothing of it
     hosts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Subscribers with greater ids came after the tables had lost rows: they may have been here before. None
+    #: if no rows were ever lost.
+    doubtful_above: int | None = None
 
 
 class Broker:
@@ -136,7 +139,9 @@ class Broker:
             self._open(name, config.layout, state, recovered.hosts.get(name))
         self._topics.recover(recovered.topics)
         last = {name: state.last for name, state in recovered.pubends.items()}
-        self._host.recover(recovered.subscriptions, recovered.delivered, last)
+        self._host.recover(
+            recovered.subscriptions, recovered.delivered, last, doubtful_above=recovered.doubtful_above
+        )
         limit = ConsumedLimit(self._pubends, self._streams, turn, config.pubend_policy.lease_ahead)
         self._sessions = Sessions(
             config.name, self._host, registry, turn, self._reports, self._overlay, limit

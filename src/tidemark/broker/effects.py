@@ -263,6 +263,8 @@ class RecoveredPubend:
     publishers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     #: (last tick, bytes) of every batch that is still there, oldest first
     sizes: tuple[tuple[int, int], ...] = ()
+    #: The disk has lost events: a publisher may have been acknowledged more than `publishers` says.
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,12 @@ class StorageSection:
         choices=("sync", "os"),
     )
     segment: Size = _size("64MiB", "The size of one log file.", least="64KiB")
+    accept_damage: str = setting(
+        "nothing",
+        "tables: start although the tables have lost rows, and tell subscribers. overlay: start although the "
+        "saved topology is older than it was. For one start, on its command line.",
+        choices=("nothing", "tables", "overlay"),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class FaultInjector:
             "full": self._full,
             "sync_error": self._sync_error,
             "rot": self._rot,
+            "tables": self._tables,
             "pipeline": self._pipeline,
             "reform": self._reform,
             "hostile": self._hostile,
@@ -146,6 +147,13 @@ class FaultInjector:
         machine = self._world.machines[self._some_machine()]
         machine.fill_disk()
         self._later(machine.free_disk)
+
+    def _tables(self) -> None:
+        """A process dies, and its tables are gone or older when it comes back."""
+        name = self._some_machine()
+        self._world.machines[name].harm_tables(self._chance)
+        self._world.crash(name)
+        self._later(lambda: self._world.restart(name))
 
     def _sync_error(self) -> None:
         self._world.machines[self._some_machine()].fail_next_sync()

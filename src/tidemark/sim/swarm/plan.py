@@ -31,6 +31,7 @@ class FaultWeights:
     full: float = 0.0
     sync_error: float = 0.0
     rot: float = 0.0
+    tables: float = 0.0
     pipeline: float = 0.0
     reform: float = 0.0
     hostile: float = 0.0
@@ -91,7 +92,13 @@ def _crashes(chance: Random) -> FaultWeights:
 
 def _disk(chance: Random) -> FaultWeights:
     return FaultWeights(
-        crash=0.5, stall=0.5, full=0.5, sync_error=0.5, rot=0.7, rest=chance.choice((200_000, 800_000))
+        crash=0.5,
+        stall=0.5,
+        full=0.5,
+        sync_error=0.5,
+        rot=0.7,
+        tables=0.5,
+        rest=chance.choice((200_000, 800_000)),
     )
 
 
@@ -100,6 +107,8 @@ def _everything(chance: Random) -> FaultWeights:
     names = ("crash", "cut", "one_way", "skew", "pause", "stall", "full", "sync_error", "rot", "reform")
     weights = {name: chance.choice((0.0, 0.3, 1.0)) for name in names}
     weights["rot"] *= chance.choice((0, 0, 1))
+    # Where disks rot, tables do too; they are put back, so it may happen more than once in a world.
+    weights["tables"] = weights["rot"]
     return FaultWeights(chance.choice((150_000, 400_000, 2 * SECOND)), **weights)
 
 
