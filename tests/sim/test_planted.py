@@ -22,7 +22,7 @@ FINDS = {
     "cut-at-bad-record": 38,
     "trust-tables": 2,
     "filter-in-doubt": 16,
-    "answer-before-version": 11,
+    "answer-before-version": 5,
     "reroute-skips": 0,
     "release-by-arrival": 230,
     "no-fencing": 6,
