@@ -6,6 +6,9 @@ connections read into one shared buffer, since the decoder copies what it has to
 while one stimulus is handled go out in one write; the transport queues what the socket does not take, and the
 bytes of a batch are shared among the queues of all its receivers. The queue is bounded: a client over the
 bound is disconnected, a neighbour over the bound gets no more knowledge, which it will ask for again.
+
+Connections take turns (`node.turns`): what does not fit into a slice of the event loop's time waits here, and
+the socket is not read meanwhile.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
+from tidemark.node.turns import SLICE_FRAMES_MAX, Account
 from tidemark.wire.codec import Encode, encode, encoder_for, size_of
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
@@ -78,12 +82,16 @@ class Connection(asyncio.BufferedProtocol):
     """One socket. After the handshake either `client` or `peer` is set, before it neither."""
 
     __slots__ = (
+        "_account",
         "_decoder",
         "_encode",
         "_is_closing",
+        "_is_held",
+        "_is_waiting",
         "_said",
         "_server",
         "_transport",
+        "_unheard",
         "address",
         "asked",
         "began",
@@ -93,7 +101,6 @@ class Connection(asyncio.BufferedProtocol):
         "heard",
         "hello",
         "incomplete_since",
-        "is_paused",
         "is_subscriber",
         "lease",
         "name",
@@ -111,7 +118,14 @@ class Connection(asyncio.BufferedProtocol):
         """
         #: the server that owns this connection; the connection reports to it, and through it to the runtime
         self._server = server
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(frames_max=SLICE_FRAMES_MAX)
+        #: frames that were decoded and wait for this connection's turn; at most SLICE_FRAMES_MAX
+        self._unheard: list[Frame] = []
+        #: this connection waits for its turn, and is not read meanwhile
+        self._is_waiting = False
+        #: nothing is read, because the disk is behind or the broker stops
+        self._is_held = False
+        self._account = Account(server.turns.clock)
         self._encode: Encode = encode
         #: None before the socket is open and after it is closed
         self._transport: asyncio.Transport | None = None
@@ -132,8 +146,6 @@ class Connection(asyncio.BufferedProtocol):
         self.incomplete_since: float | None = None
         #: when the last Ping was sent, on the loop's clock
         self.asked = 0.0
-        #: nothing is read, because the disk is behind or the broker stops
-        self.is_paused = False
         #: the client's number in the runtime, or the neighbour's name
         self.client: int | None = None
         self.peer: str | None = None
@@ -152,6 +164,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_known(self) -> bool:
         """Whether the other side has said who it is, and was accepted."""
         return self.client is not None or self.peer is not None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read: the disk is behind, the broker stops, or other connections go first."""
+        return self._is_held or self._is_waiting
 
     @property
     def is_called(self) -> bool:
@@ -189,12 +206,24 @@ class Connection(asyncio.BufferedProtocol):
         return self._server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have arrived."""
-        self.heard = now = self._server.time()
+        """Bytes have arrived: handle them at once, or let them wait for this connection's turn."""
+        self.heard = self._server.time()
         if self._is_closing:
             return
+        turns = self._server.turns
+        began = turns.clock()
+        is_overdrawn = self._account.is_overdrawn
+        self._decode(self._server.buffer[:nbytes])
+        if not is_overdrawn:
+            self._hear(turns.deadline())
+        self._account.used(turns.clock() - began)
+        if (self._unheard or self._decoder.has_more) and not self._is_closing:
+            self._wait()
+
+    def _decode(self, data: Buffer) -> None:
+        """Add the frames that `data` completes, or the next of those that have come before, to `_unheard`."""
         try:
-            frames = self._decoder.feed(self._server.buffer[:nbytes])
+            frames = self._decoder.feed(data)
             if not self.is_known and frames:
                 self._introduce(frames.pop(0))
                 self._decoder.bytes_max = FRAME_BYTES_MAX
@@ -202,15 +231,45 @@ class Connection(asyncio.BufferedProtocol):
         except WireError as error:
             self.refuse("frame", str(error))
             return
+        self._unheard += frames
         if self._decoder.waiting_bytes:
             if frames or self.incomplete_since is None:
-                self.incomplete_since = now
+                self.incomplete_since = self.heard
                 self._server.incomplete.add(self)
         elif self.incomplete_since is not None:
             self.incomplete_since = None
             self._server.incomplete.discard(self)
-        if frames and not self._is_closing:
-            self._take(frames)
+
+    def _hear(self, until: float) -> None:
+        """Handle the frames that were decoded until they have been handled or it is `until`."""
+        if self._unheard and not self._is_closing:
+            frames, self._unheard = self._unheard, []
+            self._unheard = self._take(frames, until)
+
+    def _wait(self) -> None:
+        """Read nothing more until what has come is handled, in slices that the server gives in turns."""
+        self._is_waiting = True
+        self._read_or_not()
+        self._server.turns.wait(self)
+
+    def go_on(self) -> bool:
+        """Use one slice for what has come; return whether a part of it is left."""
+        turns = self._server.turns
+        began = turns.clock()
+        if self._is_held:
+            pass  # what waits for the disk is handled when the disk has caught up: see `resume`
+        else:
+            if not self._unheard and self._decoder.has_more and not self._is_closing:
+                self._decode(b"")
+            self._hear(turns.deadline())
+        self._account.used(turns.clock() - began)
+        if self._is_closing:
+            self._unheard = []
+        elif not self._is_held and (self._unheard or self._decoder.has_more):
+            return True
+        self._is_waiting = False
+        self._read_or_not()
+        return False
 
     def pause_writing(self) -> None:
         """The socket takes no more: the queue of this connection counts among all queues from now on."""
@@ -297,22 +356,24 @@ class Connection(asyncio.BufferedProtocol):
         reason = f"{server.name!r} is linked to {wanted}, not to {who!r}: compare the topologies"
         self.refuse("unknown", reason)
 
-    def _take(self, frames: list[Frame]) -> None:
+    def _take(self, frames: list[Frame], until: float) -> list[Frame]:
+        """Handle `frames`, or at least the first of them; return those that are left at the time `until`."""
         if self.client is not None:
-            self._take_client(self.client, frames)
-        elif self.peer is not None:
-            self._take_peer(self.peer, frames)
-        else:
-            for frame in frames:
-                if isinstance(frame, Overlay):
-                    self._server.told_overlay(self, frame)
+            return self._take_client(self.client, frames, until)
+        if self.peer is not None:
+            return self._take_peer(self.peer, frames, until)
+        for frame in frames:
+            if isinstance(frame, Overlay):
+                self._server.told_overlay(self, frame)
+        return []
 
-    def _take_client(self, client: int, frames: list[Frame]) -> None:
+    def _take_client(self, client: int, frames: list[Frame], until: float) -> list[Frame]:
         server, is_resting = self._server, False
         said: list[ClientFrame] = []
+        left: list[Frame] = []
         if self.lease is not None:
             self.lease.heard(frames)
-        for frame in frames:
+        for at, frame in enumerate(frames):
             kind = type(frame)
             if kind in _FROM_CLIENT:
                 if isinstance(frame, Subscribe):
@@ -329,6 +390,9 @@ class Connection(asyncio.BufferedProtocol):
             elif isinstance(frame, Ask):
                 if not server.admin.answer(frame, self._answer):
                     said.append(frame)
+                elif server.turns.clock() > until:
+                    left = frames[at + 1 :]
+                    break
             elif isinstance(frame, Lease):
                 self._answer(server.leases.grant(self, frame))
             elif isinstance(frame, Rest) and self.lease is not None and frame is frames[-1]:
@@ -336,10 +400,13 @@ class Connection(asyncio.BufferedProtocol):
             elif kind is not Pong:
                 self.refuse("frame", f"a client does not say {kind.__name__}")
                 break
-        if said:
-            server.runtime.client_said(client, said)
-        if is_resting and not self._is_closing:
+        handled = server.runtime.client_said(client, said, until) if said else 0
+        left = [*said[handled:], *left] if handled < len(said) else left
+        if is_resting and left:
+            left.append(frames[-1])
+        elif is_resting and not self._is_closing:
             server.leases.rested(self)
+        return left
 
     def _answer(self, frame: ClientFrame) -> None:
         """Send `frame` to the client at once, or keep it in the lease if the client has been sent Rest."""
@@ -348,7 +415,7 @@ class Connection(asyncio.BufferedProtocol):
         elif type(frame) is not Pong:
             self.lease.send(frame)
 
-    def _take_peer(self, peer: str, frames: list[Frame]) -> None:
+    def _take_peer(self, peer: str, frames: list[Frame], until: float) -> list[Frame]:
         said: list[PeerFrame] = []
         for frame in frames:
             if isinstance(frame, Ping):
@@ -360,8 +427,8 @@ class Connection(asyncio.BufferedProtocol):
             elif type(frame) is not Pong:
                 self.refuse("frame", f"a broker does not say {type(frame).__name__}")
                 break
-        if said:
-            self._server.runtime.peer_said(peer, self, said)
+        handled = self._server.runtime.peer_said(peer, self, said, until) if said else 0
+        return list(said[handled:])
 
     # Sending.
 
@@ -453,14 +520,24 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def pause(self) -> None:
-        """Read nothing more until `resume`."""
-        if self._transport is not None and not self.is_paused:
-            self.is_paused = True
-            self._transport.pause_reading()
+        """Read nothing more, and handle nothing that waits, until `resume`."""
+        self._is_held = True
+        self._read_or_not()
 
     def resume(self) -> None:
-        """Read again."""
-        self.heard = self._server.time()
-        if self._transport is not None and self.is_paused:
-            self.is_paused = False
-            self._transport.resume_reading()
+        """Read again, once what waits has been handled."""
+        self._is_held = False
+        if not self._is_waiting and (self._unheard or self._decoder.has_more) and not self._is_closing:
+            self._wait()
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        """Have the transport read as `is_paused` says."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or transport.is_reading() is not self.is_paused:
+            return
+        if self.is_paused:
+            transport.pause_reading()
+        else:
+            self.heard = self._server.time()
+            transport.resume_reading()

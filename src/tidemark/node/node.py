@@ -81,7 +81,13 @@ class Node:
         #: set when a topology is adopted that does not have this broker
         self.removed = asyncio.Event()
         self.metrics = Metrics()
-        self.runtime = Runtime(broker, store, self, disk_queue_bytes_max=config.limits.disk_queue)
+        self.runtime = Runtime(
+            broker,
+            store,
+            self,
+            disk_queue_bytes_max=config.limits.disk_queue,
+            in_flight_bytes_max=config.limits.in_flight,
+        )
         #: time of day of the start, in seconds
         self.started = time()
         #: starting, running, stopping or failed

@@ -28,6 +28,7 @@ from tidemark.node.logs import Log
 from tidemark.node.runtime import Runtime
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
+from tidemark.node.turns import Turns
 from tidemark.wire.frames import Answer, Ask, Overlay, Refused
 
 READ_BYTES = 256 << 10
@@ -133,6 +134,8 @@ class Server:
         self.dropped = 0
         self.turned_away = 0
         self._loop = asyncio.get_running_loop()
+        #: connections that wait until others have had their part of the event loop's time
+        self.turns = Turns(self._loop)
         #: the clock of connections, links and leases
         self.time: Clock = self._loop.time
         self._listener: asyncio.Server | None = None

@@ -95,6 +95,10 @@ class LimitsSection:
     disk_queue: Size = _size(
         "64MiB", "While more than this waits to be written to disk, nothing is read from publishers."
     )
+    in_flight: Size = _size(
+        "4MiB",
+        "Publishers may have this much on the way to the disk together; one over its share is not read.",
+    )
     window: Size = _size("64MiB", "How much recent knowledge of each pubend is kept in memory.")
 
 
