@@ -7,7 +7,8 @@ Questions about the process around the broker, such as connections and disks, ar
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 
 from tidemark.broker.effects import Outbox, SendClient
 from tidemark.broker.hosting.constream import Constream
@@ -32,7 +33,10 @@ from tidemark.wire.answers import (
 )
 from tidemark.wire.frames import Answer, Ask, Refused
 from tidemark.wire.json_objects import dumps
+from tidemark.wire.questions import TooLongError, page_of
 
+#: The longest cursor of a page: the name of a topic.
+AFTER_CHARACTERS_MAX = 255
 #: What the JSON object of a question's arguments says.
 Arguments = Mapping[str, object]
 
@@ -67,10 +71,10 @@ class Admin:
         self._hosts = hosts
         self._out = out
         self._questions: dict[str, Callable[[Arguments], object]] = {
-            answers.TOPICS.what: lambda _: self.topics(),
+            answers.TOPICS.what: lambda given: page_of(self._topics(_after(given)), given),
             answers.PUBENDS.what: lambda _: self.pubends(),
             answers.STREAMS.what: lambda _: self.streams(),
-            answers.SUBSCRIPTIONS.what: lambda _: self.subscriptions(),
+            answers.SUBSCRIPTIONS.what: lambda given: page_of(self._subscriptions(_after(given)), given),
             answers.SUBSCRIPTION.what: lambda given: self.subscription(self._named(given)),
             answers.REMOVE.what: self._remove,
             answers.SEEK.what: self._seek,
@@ -89,11 +93,14 @@ class Admin:
             given = json.loads(frame.arguments)
             if not isinstance(given, dict):
                 raise AdminError("frame", "the arguments have to be a JSON object")
-            payload = dumps(question(given))
+            found = question(given)
+            payload = found if isinstance(found, str) else dumps(found)
         except json.JSONDecodeError as error:
             self._refuse(client, frame, "frame", f"the arguments are not JSON: {error}")
         except AdminError as error:
             self._refuse(client, frame, error.code, str(error))
+        except TooLongError as error:
+            self._refuse(client, frame, "limit", str(error))
         except TidemarkError as error:
             self._refuse(client, frame, "frame", str(error))
         else:
@@ -101,12 +108,12 @@ class Admin:
             answer = SendClient(client, Answer(frame.ticket, payload))
             self._host.after_save(lambda: self._out.add(answer))
 
-    def topics(self) -> list[TopicStatus]:
-        """Return every topic with all versions of its schema."""
-        return [
-            TopicStatus(name, found.is_open, tuple(schema.text for schema in found.versions))
-            for name, found in sorted(self._registry.topics.items())
-        ]
+    def _topics(self, after: str) -> Iterator[tuple[str, TopicStatus]]:
+        """Yield the topics whose names come after `after`, with all versions of their schemas."""
+        names = sorted(self._registry.topics)
+        for name in names[bisect_right(names, after) :]:
+            found = self._registry.topics[name]
+            yield name, TopicStatus(name, found.is_open, tuple(schema.text for schema in found.versions))
 
     def pubends(self) -> list[PubendStatus]:
         """Return the pubends that this broker hosts."""
@@ -142,9 +149,11 @@ class Admin:
             raise AdminError("unknown", f"no pubend here waits for {name!r}: those it waits for are {known}")
         return HostForgotten(name, tuple(removed))
 
-    def subscriptions(self) -> list[SubscriptionStatus]:
-        """Return every subscription that this broker hosts."""
-        return [self.subscription(each) for each in self._host.subscriptions.values()]
+    def _subscriptions(self, after: str) -> Iterator[tuple[str, SubscriptionStatus]]:
+        """Yield the subscriptions that this broker hosts, by their ids, from the one after `after` on."""
+        ids = sorted(self._host.subscriptions)
+        for number in ids[bisect_right(ids, int(after)) if after.isdecimal() else 0 :]:
+            yield str(number), self.subscription(self._host.subscriptions[number])
 
     def subscription(self, subscription: HostedSubscription) -> SubscriptionStatus:
         """Return one subscription, with its progress in each pubend."""
@@ -238,3 +247,8 @@ class Admin:
 
     def _refuse(self, client: int, frame: Ask, code: str, reason: str) -> None:
         self._out.add(SendClient(client, Refused("ask", str(frame.ticket), code, reason)))
+
+
+def _after(given: Arguments) -> str:
+    """Return where the page that is asked for begins; "" for the first."""
+    return str(given.get("after", ""))[:AFTER_CHARACTERS_MAX]

@@ -86,7 +86,6 @@ class Connection(asyncio.BufferedProtocol):
         "_decoder",
         "_encode",
         "_is_closing",
-        "_is_held",
         "_is_waiting",
         "_said",
         "_server",
@@ -101,9 +100,11 @@ class Connection(asyncio.BufferedProtocol):
         "heard",
         "hello",
         "incomplete_since",
+        "is_held",
         "is_subscriber",
         "lease",
         "name",
+        "number",
         "peer",
         "said_bytes",
         "said_events",
@@ -124,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         #: this connection waits for its turn, and is not read meanwhile
         self._is_waiting = False
         #: nothing is read, because the disk is behind or the broker stops
-        self._is_held = False
+        self.is_held = False
         self._account = Account(server.turns.clock)
         self._encode: Encode = encode
         #: None before the socket is open and after it is closed
@@ -138,6 +139,8 @@ class Connection(asyncio.BufferedProtocol):
         #: The lease of the client at the other end, if it has one. Set and cleared by `Leases`, which shares
         #: it.
         self.lease: Leaseholder | None = None
+        #: how many connections the server had before
+        self.number = server.next_number()
         #: the remote host, without its port
         self.address = ""
         #: on the loop's clock: when the socket was opened, when bytes came last, and since when part of a
@@ -168,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_paused(self) -> bool:
         """Whether nothing is read: the disk is behind, the broker stops, or other connections go first."""
-        return self._is_held or self._is_waiting
+        return self.is_held or self._is_waiting
 
     @property
     def is_called(self) -> bool:
@@ -256,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         """Use one slice for what has come; return whether a part of it is left."""
         turns = self._server.turns
         began = turns.clock()
-        if self._is_held:
+        if self.is_held:
             pass  # what waits for the disk is handled when the disk has caught up: see `resume`
         else:
             if not self._unheard and self._decoder.has_more and not self._is_closing:
@@ -265,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
         self._account.used(turns.clock() - began)
         if self._is_closing:
             self._unheard = []
-        elif not self._is_held and (self._unheard or self._decoder.has_more):
+        elif not self.is_held and (self._unheard or self._decoder.has_more):
             return True
         self._is_waiting = False
         self._read_or_not()
@@ -521,12 +524,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause(self) -> None:
         """Read nothing more, and handle nothing that waits, until `resume`."""
-        self._is_held = True
+        self.is_held = True
         self._read_or_not()
 
     def resume(self) -> None:
         """Read again, once what waits has been handled."""
-        self._is_held = False
+        self.is_held = False
         if not self._is_waiting and (self._unheard or self._decoder.has_more) and not self._is_closing:
             self._wait()
         self._read_or_not()

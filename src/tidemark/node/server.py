@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from ipaddress import ip_address
+from itertools import count
 from typing import Protocol
 
 from tidemark.broker.effects import DrainNotice
@@ -114,6 +115,8 @@ class Server:
         self.admin = admin
         #: Every connection reads into this one buffer, and decodes what it has read before anyone else reads.
         self.buffer = memoryview(bytearray(READ_BYTES))
+        #: gives each connection its number; numbers are not used again
+        self.next_number = count().__next__
         #: Every open connection. Changed by `opened` and `closed` only; the node, admin and metrics read it.
         self.connections: set[Connection] = set()
         #: Links that are up, to brokers of other processes and to brokers of this one. Changed by

@@ -25,7 +25,7 @@ TURN_SECONDS = 0.002
 #: A connection may use one part in SHARE of the event loop's time before it has to wait for its turn ...
 SHARE = 4
 #: ... and this long at once.
-BURST_SECONDS = 0.001
+BURST_SECONDS = 0.002
 #: Frames that a connection decodes for one slice.
 SLICE_FRAMES_MAX = 256
 

@@ -244,8 +244,11 @@ class Host:
         self._turn.tables.after(done)
 
     def after_save(self, action: Callable[[], None]) -> None:
-        """Run `action` once everything saved so far is on disk."""
-        self._turn.tables.after(action)
+        """Run `action` once everything saved so far is on disk: at once if it is."""
+        if self._turn.tables.is_idle:
+            action()
+        else:
+            self._turn.tables.after(action)
 
     # Connections.
 
