@@ -20,7 +20,7 @@ async def main(url: str) -> None:
     # the broker ends its subscriptions; the client renews the lease by itself long before.
     async with tidemark.listen(url, "127.0.0.1:0", lease=600) as push:
         await push.create_topic("alarms", "[text: string]")
-        async with push.subscribe("alarms") as sub:
+        async with push.subscribe("alarms", gaps=True) as sub:
             print("waiting for alarms", flush=True)
             received = 0
             async for item in sub:

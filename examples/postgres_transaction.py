@@ -29,7 +29,7 @@ def main(database: str, url: str) -> None:
         saved = store.load(NAME)
         with (
             tidemark.sync.connect(url) as tm,
-            tm.subscribe("trades", durable=NAME, checkpoint=saved) as sub,
+            tm.subscribe("trades", durable=NAME, checkpoint=saved, gaps=True) as sub,
         ):
             for batch in sub.batches():
                 with connection.transaction(), connection.cursor() as cursor:

@@ -25,7 +25,9 @@ def main(path: str, url: str) -> None:
     # The first time there is no token: load() returns None and the subscription begins now.
     with (
         tidemark.sync.connect(url) as tm,
-        tm.subscribe("trades", where="price > 10", durable=NAME, checkpoint=store.load(NAME)) as sub,
+        tm.subscribe(
+            "trades", where="price > 10", durable=NAME, checkpoint=store.load(NAME), gaps=True
+        ) as sub,
     ):
         print("waiting for trades", flush=True)
         for item in sub:

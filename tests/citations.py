@@ -23,7 +23,8 @@ _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _ANCHOR = re.compile(r"<a (?:id|name)=\"([^\"]+)\">")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_PAGE = re.compile(r"\b((?:docs/[\w./-]+|README|CONTRIBUTING|CHANGELOG)\.md)(?:#([\w-]+))?(?:, (\d+)\b)?")
+#: a page that a text cites, with its heading or the number of an item
+PAGE = re.compile(r"\b((?:docs/[\w./-]+|README|CONTRIBUTING|CHANGELOG)\.md)(?:#([\w-]+))?(?:, (\d+)\b)?")
 _NUMBERED = re.compile(r"^#+ (\d+)\. ", re.MULTILINE)
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _FILE = re.compile(r"(?:src|tests|examples)/[\w./-]+")
@@ -69,7 +70,7 @@ def broken_links(page: Path) -> list[str]:
 def broken_pages(text: str) -> list[str]:
     """Pages, headings and numbered items that a text cites and that do not exist."""
     broken = []
-    for name, anchor, number in _PAGE.findall(text):
+    for name, anchor, number in PAGE.findall(text):
         page = ROOT / name
         if not page.is_file() or (anchor and anchor not in anchors(page)):
             broken.append(f"{name}#{anchor}" if anchor else name)
@@ -136,21 +137,34 @@ def _members(found: ast.ClassDef) -> Iterator[str]:
                 yield name
 
 
+#: kind of node -> the attribute that has its identifier
+_IDENTIFIER = {
+    ast.FunctionDef: "name",
+    ast.AsyncFunctionDef: "name",
+    ast.Name: "id",
+    ast.Attribute: "attr",
+    ast.arg: "arg",
+    ast.keyword: "arg",
+}
+
+
 def _identifiers(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.Name(id=name):
-            yield name
-        case ast.Attribute(attr=name) | ast.arg(arg=name):
-            yield name
-        case ast.keyword(arg=str(name)):
-            yield name
+    found = getattr(node, _IDENTIFIER.get(type(node), ""), None)
+    if found is not None:
+        yield found
+
+
+@cache
+def parsed(module: Path) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(module.read_text())
 
 
 @cache
 def names_of(module: Path) -> Names:
     """The names of one module."""
     names = Names()
-    names.add(ast.parse(module.read_text()))
+    names.add(parsed(module))
     return names
 
 
@@ -160,7 +174,7 @@ def all_names() -> Names:
     names = Names()
     for folder in ("src", "tests"):
         for module in sorted((ROOT / folder).rglob("*.py")):
-            names.add(ast.parse(module.read_text()))
+            names.add(parsed(module))
             names.used.update((module.stem, module.parent.name))
     return names
 

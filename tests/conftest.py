@@ -1,16 +1,30 @@
-"""What all tests share: one Spark session for those that need a JVM."""
+"""What all tests share: one Spark session for those that need a JVM, and how much work a run does."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+from tests import java_classes
 
 #: A JVM that a test starts lives for seconds: without the optimising compiler and with the plain collector it
 #: takes about half the CPU. Every process that a test starts inherits the variable.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m")
+
+# Tests start hundreds of Python processes. Where bytecode must not be written, each of them would compile all
+# of Tidemark anew, which takes a third of a second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+#: Examples that hypothesis tries in a test that asks for more. They are the same in every run; with
+#: `--hypothesis-profile=thorough`, a test tries as many as it asks for.
+EXAMPLES_MAX = 60
+settings.register_profile("thorough")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -18,6 +32,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         needs_jvm = "spark" in getattr(item, "fixturenames", ())
         item.add_marker(pytest.mark.xdist_group("spark" if needs_jvm else str(item.path)))
+        if settings.get_current_profile_name() != "thorough":
+            _bound_examples(item)
+    # Whoever takes the longest begins first; otherwise the last group would run alone.
+    items.sort(key=_begins)
+
+
+def _bound_examples(item: pytest.Item) -> None:
+    test: Any = getattr(item, "obj", None)
+    asked = getattr(test, "_hypothesis_internal_use_settings", None)
+    if asked is not None and asked.max_examples > EXAMPLES_MAX:
+        test._hypothesis_internal_use_settings = settings(asked, max_examples=EXAMPLES_MAX)
+
+
+def _begins(item: pytest.Item) -> int:
+    if "spark" in getattr(item, "fixturenames", ()):
+        return 0
+    return 1 if item.get_closest_marker("chaos") or item.get_closest_marker("spark") else 2
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the first test that needs a JVM there is an archive of the classes that it will load."""
+    if item.get_closest_marker("spark"):
+        java_classes.share(item.config.cache.mkdir("java-classes"))
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidemark.client.checkpoints import CheckpointStore, DbApiCheckpoints, SqliteCheckpoints
     from tidemark.client.client import Client, ConnectOptions, connect, listen
     from tidemark.client.events import Batch, Event, Gap
-    from tidemark.client.subscribing.arguments import SERVER_KEPT, AckMode, ServerKept
+    from tidemark.client.subscribing.arguments import SERVER_KEPT, AckMode, ServerKept, SubscribeOptions
     from tidemark.client.subscribing.start_position import Start
     from tidemark.client.subscribing.subscription import Subscription
     from tidemark.client.subscribing.transaction import Transaction
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         EmptyError,
         EncodeError,
         EventsLostError,
+        GapError,
         IncompatibleSchemaError,
         MessageError,
         NotConnectedError,
@@ -82,6 +83,7 @@ __all__ = [
     "EventBatch",
     "EventsLostError",
     "Gap",
+    "GapError",
     "IncompatibleSchemaError",
     "MessageError",
     "NotConnectedError",
@@ -102,6 +104,7 @@ __all__ = [
     "Start",
     "StaleTopologyError",
     "StorageError",
+    "SubscribeOptions",
     "Subscription",
     "TidemarkError",
     "TimedOutError",
@@ -124,7 +127,7 @@ _HOMES = {
     "tidemark.client.checkpoints": ("CheckpointStore", "DbApiCheckpoints", "SqliteCheckpoints"),
     "tidemark.client.client": ("Client", "ConnectOptions", "connect", "listen"),
     "tidemark.client.events": ("Batch", "Event", "Gap"),
-    "tidemark.client.subscribing.arguments": ("SERVER_KEPT", "AckMode", "ServerKept"),
+    "tidemark.client.subscribing.arguments": ("SERVER_KEPT", "AckMode", "ServerKept", "SubscribeOptions"),
     "tidemark.client.subscribing.start_position": ("Start",),
     "tidemark.client.subscribing.subscription": ("Subscription",),
     "tidemark.client.subscribing.transaction": ("Transaction",),

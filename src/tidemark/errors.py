@@ -15,6 +15,7 @@ TidemarkError                    reason
 ├── TokenError                   a checkpoint token was cut, altered, or is not one: text
 ├── TranslationError             a condition has no exact equal in the other language
 ├── EventsLostError              events are gone and the reader wants no gaps: pubend, base, upto
+│   └── GapError                 a subscription has a gap here; the loop can go on behind it: cause
 ├── WireError                    bytes from the other side are not of this protocol
 │   └── VersionError             the two sides have no version of the protocol in common
 ├── ConfigError                  a configuration is refused: key, source
@@ -140,6 +141,19 @@ class EventsLostError(TidemarkError):
         self.pubend = pubend
         self.base = base
         self.upto = upto
+
+
+class GapError(EventsLostError):
+    """A subscription has a gap: what there was in `(base, upto]` of a pubend will not be delivered.
+
+    `cause` is the `reason` of the Gap: "released", "reconnected" or "not kept". Iterating over the same
+    subscription again goes on behind the gap; with `subscribe(..., gaps=True)` gaps come as items instead.
+    """
+
+    def __init__(self, cause: str, *, pubend: str, base: int, upto: int) -> None:
+        advice = "iterate again to go on behind the gap, or subscribe with gaps=True to get gaps as items"
+        super().__init__(f"{cause}; {advice}", pubend=pubend, base=base, upto=upto)
+        self.cause = cause
 
 
 class WireError(TidemarkError):

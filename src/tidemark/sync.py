@@ -16,16 +16,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from types import TracebackType
-from typing import Any, Unpack, overload
+from typing import Any, Generic, Literal, Unpack, cast, overload
 
 from tidemark.client import client as asynchronous
-from tidemark.client.client import FETCH_BYTES, ConnectOptions
+from tidemark.client.client import FETCH_BYTES, ConnectOptions, Into
 from tidemark.client.events import Batch, Event, Gap
 from tidemark.client.loop_thread import LoopThread
-from tidemark.client.subscribing.arguments import SERVER_KEPT, WINDOW_BYTES_MAX, AckMode, ServerKept
+from tidemark.client.subscribing.arguments import SubscribeOptions
 from tidemark.client.subscribing.session import Upto
-from tidemark.client.subscribing.start_position import Start
-from tidemark.client.subscribing.subscription import CLOSE_SECONDS
+from tidemark.client.subscribing.subscription import CLOSE_SECONDS, ItemT
 from tidemark.client.subscribing.subscription import Subscription as AsyncSubscription
 from tidemark.client.subscribing.transaction import Transaction as AsyncTransaction
 from tidemark.errors import ClosedError
@@ -206,32 +205,67 @@ class Client:
 
         return self._loop.run(published)
 
+    @overload
     def subscribe(
         self,
         topic: str,
         where: str = "",
         *,
-        durable: str | None = None,
-        checkpoint: CheckpointToken | ServerKept | None = SERVER_KEPT,
-        ack: AckMode | None = None,
-        start: Start | None = None,
-        window_bytes_max: int = WINDOW_BYTES_MAX,
-    ) -> Subscription:
+        gaps: Literal[False] = False,
+        into: None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Event]: ...
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        *,
+        gaps: Literal[True],
+        into: None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Event | Gap]: ...
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        *,
+        gaps: Literal[False] = False,
+        into: type[Into],
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Into]: ...
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        *,
+        gaps: Literal[True],
+        into: type[Into],
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Into | Gap]: ...
+
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        *,
+        gaps: bool = False,
+        into: type[Any] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Any]:
         """Subscribe to a topic or pattern, and return the subscription, which is open.
 
         See tidemark.Client.subscribe, and tidemark.Subscription.open for what opening raises.
         """
 
-        async def opened() -> AsyncSubscription:
-            return await self._client.subscribe(
-                topic,
-                where,
-                durable=durable,
-                checkpoint=checkpoint,
-                ack=ack,
-                start=start,
-                window_bytes_max=window_bytes_max,
-            )
+        async def opened() -> AsyncSubscription[Any]:
+            subscribe: Callable[..., AsyncSubscription[Any]] = self._client.subscribe
+            return await subscribe(topic, where, gaps=gaps, into=into, **options)
 
         return Subscription(self._loop.run(opened), self._loop)
 
@@ -279,13 +313,13 @@ class Client:
         return self._loop.run(ask, what, timeout=timeout, **arguments)
 
 
-class Subscription:
+class Subscription(Generic[ItemT]):
     """A subscription, which one thread at a time iterates over; `with` closes it at the end of the block.
 
     See tidemark.Subscription, whose methods of the same name raise the same errors.
     """
 
-    def __init__(self, subscription: AsyncSubscription, loop: LoopThread) -> None:
+    def __init__(self, subscription: AsyncSubscription[ItemT], loop: LoopThread) -> None:
         """For Client.subscribe, which makes subscriptions."""
         self._subscription = subscription
         self._session = subscription._session
@@ -296,7 +330,7 @@ class Subscription:
         """The name by which the broker knows the subscription: `durable`, or a name that the client made."""
         return self._subscription.name
 
-    def __enter__(self) -> Subscription:
+    def __enter__(self) -> Subscription[ItemT]:
         return self
 
     def __exit__(
@@ -315,28 +349,38 @@ class Subscription:
         """End the subscription for good: the broker keeps no events for it any more."""
         self._loop.run(self._subscription.unsubscribe)
 
-    def __iter__(self) -> Iterator[Event | Gap]:
-        """Events and gaps in the order of each pubend, until the subscription is closed."""
+    def __iter__(self) -> Iterator[ItemT]:
+        """Events in the order of each pubend, until the subscription is closed.
+
+        A gap is raised as a GapError, and iterating again goes on behind it; with `gaps=True` it is an item.
+        """
         session = self._session
         while True:
             item = session.step()
             if item is not None:
-                yield item
+                yield cast(ItemT, item)
             elif not self._loop.run(session.load):
                 return
 
-    def next(self, timeout: float | None = None) -> Event | Gap | None:
-        """The next event or gap; None if none came within `timeout` seconds or the subscription is closed.
+    def next(self, timeout: float | None = None) -> ItemT | None:
+        """The next item; None if none came within `timeout` seconds or the subscription is closed.
 
-        Without a timeout it waits until there is one.
+        Without a timeout it waits until there is one. A gap is raised as a GapError unless gaps are items.
         """
-        return self._session.step() or self._loop.run(self._subscription.next, timeout)
+        item = self._session.step()
+        return self._loop.run(self._subscription.next, timeout) if item is None else cast(ItemT, item)
+
+    @overload
+    def batches(self: Subscription[Event], timeout: float | None = None) -> Iterator[Batch]: ...
+
+    @overload
+    def batches(self, timeout: float | None = None) -> Iterator[Batch | Gap]: ...
 
     def batches(self, timeout: float | None = None) -> Iterator[Batch | Gap]:
-        """Iterate over batches: all events of a pubend that arrived together, as arrays. Gaps come too.
+        """Iterate over batches: all events of a pubend that arrived together, as arrays.
 
-        The iteration ends when nothing came for `timeout` seconds; without a timeout, when the subscription
-        is closed.
+        A gap is raised as a GapError unless gaps are items. The iteration ends when nothing came for
+        `timeout` seconds; without a timeout, when the subscription is closed.
         """
         session = self._session
         while True:
@@ -382,9 +426,12 @@ class Transaction:
         self._transaction = transaction
         self._loop = loop
 
-    def ack(self, subscription: Subscription, upto: Upto = None) -> None:
-        """Acknowledge, when the transaction commits, everything up to `upto`; see Subscription.ack."""
-        self._transaction.ack(subscription._subscription, upto)
+    def ack(self, what: Subscription[Any] | Event | Batch, upto: Upto = None) -> None:
+        """Acknowledge, when the transaction commits, everything up to an event or batch.
+
+        `tx.ack(event)` is enough. See tidemark.Transaction.ack.
+        """
+        self._transaction.ack(what._subscription if isinstance(what, Subscription) else what, upto)
 
     def __enter__(self) -> Transaction:
         return self

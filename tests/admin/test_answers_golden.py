@@ -43,7 +43,7 @@ OF_A_BROKER = [
         "streams",
         {},
         '[{"pubend": "p", "position": 1000000750000, "delivered": 1000000750000, "synced": 1000000750000, '
-        '"lost": 1000000100000, "window_bytes": 124, "upstream": null, "followers": [], "catching_up": 0}]',
+        '"lost": 1000000100000, "window_bytes": 2792, "upstream": null, "followers": [], "catching_up": 0}]',
     ),
     ("subscriptions", {}, f"[{SUBSCRIPTION}]"),
     ("subscription", {"name": "s"}, SUBSCRIPTION),

@@ -14,6 +14,7 @@ from tidemark.broker.effects import (
     SendClient,
     SyncLog,
 )
+from tidemark.broker.publishing import pubend, remembered_publishers
 from tidemark.broker.publishing.pubend import Pubend, PubendPolicy
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
@@ -163,11 +164,56 @@ def test_publishers_are_numbered_apart() -> None:
 
 def test_a_batch_that_skips_ahead_is_refused() -> None:
     root = Root()
-    assert root.publish(2, 1, 100) == [
-        refused("sequence", "expected sequence 1, got 2: send again from there")
+    root.publish(1, 1, 100)
+    assert root.publish(3, 1, 100) == [
+        refused("sequence", "expected sequence 2, got 3: send again from there")
     ]
     assert root.counters["publishes_refused"] == 1
+    assert len(root.syncs) == 1
+
+
+def test_a_publisher_that_is_not_remembered_is_not_told_to_publish_everything_again() -> None:
+    root = Root()
+    (effect,) = root.publish(500, 1, 100, "orders")
+    assert isinstance(effect, SendClient)
+    assert isinstance(effect.frame, Refused)
+    assert effect.frame.code == "sequence"
+    assert "nothing is remembered of the publisher 'orders'" in effect.frame.reason
+    assert "else go on under another name" in effect.frame.reason
     assert root.syncs == []
+
+
+def test_a_name_that_cannot_be_remembered_is_refused_and_pushes_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remembered_publishers, "PUBLISHERS_BYTES_MAX", 3 * 260)
+    root = Root()
+    for name in ("one", "two"):
+        root.publish(1, 1, 100, name)
+    root.full()
+    for name in ("one", "two", "six"):
+        root.publish(1, 1, 200, name)
+    root.sync()
+    assert root.publish(1, 1, 300, "ten") == [refused("limit", pubend.TOO_MANY_NAMES, "ten")]
+    for number in range(5):  # a client that made its name takes nobody's place
+        assert appended(root.publish(1, 1, 400 + number, f"publisher-{number:016x}"))
+    assert appended(root.publish(2, 1, 500, "one")) == [("one", 2, [500])]
+    root.sync()
+    assert appended(root.publish(1, 2, 600, "one")) == []
+    assert root.pubend.describe().publishers == 8
+
+
+def test_of_names_that_clients_made_only_those_that_published_last_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remembered_publishers, "MADE_NAMES_MAX", 3)
+    root = Root(RecoveredPubend(publishers={f"publisher-{number:016x}": (7, 7) for number in range(4)}))
+    for number in (1, 5):
+        root.publish(8 if number == 1 else 1, 1, 100, f"publisher-{number:016x}")
+    root.sync()
+    assert root.pubend.describe().publishers == 3
+    known = [number for number in range(6) if appended(root.publish(9, 1, 200, f"publisher-{number:016x}"))]
+    assert known == [1]
 
 
 def test_ticks_grow_although_the_clock_goes_back() -> None:

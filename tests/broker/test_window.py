@@ -21,7 +21,7 @@ def events(window: Window, base: int, upto: int) -> list[int]:
 
 
 def test_it_forgets_its_oldest_but_not_what_is_needed() -> None:
-    window = Window(bytes_max=100, floor=0)
+    window = Window(bytes_max=batch(5).held_bytes + 100, floor=0)
     window.learn(0, 10, batch(5))
     window.learn(10, 20, batch(15))
     assert window.is_full
@@ -68,7 +68,7 @@ def test_what_is_lost_is_gone_and_its_damage_with_it() -> None:
     window.lose(10)
     assert window.knowledge.text(9, 12) == "LLSS"
     assert list(window.damaged) == [(17, 18)]
-    assert window.bytes == len(batch(14).data)
+    assert window.bytes == batch(14).held_bytes
     assert events(window, 10, 20) == [14]
 
 
@@ -92,12 +92,18 @@ def test_a_piece_ends_where_enough_has_gathered(monkeypatch: pytest.MonkeyPatch)
     assert window.reach(70, 90) == 90
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@pytest.mark.parametrize("merged", [2, 3, module.MERGED_BATCHES])
+def test_it_knows_what_it_was_told_in_whatever_order(merged: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MERGED_BATCHES", merged)
+    it_knows_what_it_was_told()
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.sets(st.integers(1, 40)), st.randoms(use_true_random=False))
-def test_it_knows_what_it_was_told_in_whatever_order(truth: set[int], chance: Random) -> None:
+def it_knows_what_it_was_told(truth: set[int], chance: Random) -> None:
     window, known, floor, lost = Window(bytes_max=MUCH, floor=0), set[int](), 0, 0
     for _ in range(12):
-        base = chance.randint(0, 39)
+        base = chance.randint(0, 39) if chance.random() < 0.5 else max(0, min(39, window.end))
         upto = chance.randint(base + 1, 40)
         there = sorted(tick for tick in truth if base < tick <= upto)
         window.learn(base, upto, batch(*there) if there else None)
@@ -114,3 +120,4 @@ def test_it_knows_what_it_was_told_in_whatever_order(truth: set[int], chance: Ra
     for tick in range(max(floor, lost) + 1, 41):
         expected = "Q" if tick not in known else "D" if tick in truth else "S"
         assert window.knowledge.state(tick) == expected
+    assert window.bytes == sum(each.held_bytes for _, _, each in window._batches)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidemark.lab.processes.ledger import Audit
 from tidemark.lab.processes.process_harness import ManagedBroker, ManagedProcess, ProcessHarness, wait_for
@@ -43,18 +40,7 @@ def assert_exact(found: Audit, published: int) -> None:
 
 def assert_audit_is_exact(spark: SparkSession, ledgers: Path, published: int) -> None:
     """The same of all ledgers in a directory, by the audit on Spark."""
-    _assert_exact(audit(spark, gather(ledgers)).as_dict(), published)
-
-
-def assert_command_finds_exact(ledgers: Path, published: int) -> None:
-    """The same by `tidemark pipeline audit` and its exit code, as anybody would ask it."""
-    command = [sys.executable, "-m", "tidemark", "pipeline", "audit", "--ledgers", str(ledgers), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    _assert_exact(json.loads(done.stdout), published)
-
-
-def _assert_exact(found: dict[str, Any], published: int) -> None:
+    found = audit(spark, gather(ledgers)).as_dict()
     assert found["ok"], found
     assert (found["published"], found["acknowledged"], found["gaps"]) == (published, published, 0)
     assert found["idle"] == []

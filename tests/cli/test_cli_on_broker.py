@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +262,16 @@ def checked(tidemark: Tidemark) -> str:
     return CliRunner(env={"TIDEMARK_BROKER": tidemark.url}).invoke(main, ["check"]).output
 
 
+def process_of(file: Path, broker: str) -> int | None:
+    """The process that runs a broker of a topology file; None while there is none."""
+    wanted = ["--config", str(file), "--broker", broker]
+    for found in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if found.read_bytes().decode(errors="replace").split("\0")[-5:-1] == wanted:
+                return int(found.parent.name)
+    return None
+
+
 def test_a_topology_starts_with_one_command_and_is_compared_with_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +292,8 @@ def test_a_topology_starts_with_one_command_and_is_compared_with_its_file(
     whole = Spoken("up", "--no-pipeline", "--topology", str(file), "--json")
     try:
         assert [each["name"] for each in json.loads(whole.line())["brokers"]] == list(ports)
+        addresses = [f"127.0.0.1:{port}" for port in ports.values()]
+        assert json.loads(whole.line()) == {"url": f"tidemark://{','.join(addresses)}"}
         east, middle = (Tidemark(f"tidemark://127.0.0.1:{ports[name]}") for name in ("east", "middle"))
         eventually(lambda: "TIDEMARK OK" in checked(east) and "TIDEMARK OK" in checked(middle))
         for command in (east, Tidemark("")):
@@ -296,6 +310,12 @@ def test_a_topology_starts_with_one_command_and_is_compared_with_its_file(
         assert all(link["up"] for bundle in shown["bundles"] for link in bundle["links"])
         west = Tidemark(f"tidemark://127.0.0.1:{ports['west']}")
         assert "1 event" in west("pub", "some.topic", "n=1")
+        # A broker that is killed is started again, and the others go on.
+        killed = process_of(file, "west")
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: process_of(file, "west") not in (None, killed) and "TIDEMARK OK" in checked(west))
+        assert "1 event" in west("pub", "some.topic", "n=2")
     finally:
         code, _ = whole.end(signal.SIGTERM)
     assert code == 0

@@ -27,9 +27,10 @@ from tidemark.cli.pubsub.checkpoint_file import CheckpointFile
 from tidemark.cli.pubsub.flow import at_most, lines_again, lines_of, made, paced
 from tidemark.cli.pubsub.generate import Generator
 from tidemark.cli.pubsub.values import event_maker, split_fields, values_of
+from tidemark.cli.topic import read_schema
 from tidemark.cli.watching.screen import draw_lags, draw_top, watch
 from tidemark.cli.watching.subs import parse_goal
-from tidemark.errors import EncodeError, NotConnectedError, TokenError
+from tidemark.errors import EncodeError, NotConnectedError, SchemaError, TokenError
 from tidemark.message.schema import Schema
 from tidemark.node.topology.file import parse_topology
 from tidemark.ticks import CheckpointToken
@@ -64,6 +65,48 @@ def test_without_a_schema_json_speaks_for_itself_and_the_rest_is_text() -> None:
         "e": "",
         "f": "1",
     }
+
+
+@pytest.mark.parametrize("schema", [None, Schema.parse("[price: double]"), Schema.parse("[price: dynamic]")])
+def test_a_number_beyond_all_doubles_is_refused(schema: Schema | None) -> None:
+    for wrong in ("1e400", "-1e400"):
+        with pytest.raises(EncodeError, match="beyond what a double can hold"):
+            event(f"price={wrong}", schema=schema)
+        with pytest.raises(EncodeError, match=r"line 1: .*beyond what a double can hold"):
+            list(values_of([[f'{{"price": {wrong}}}']], schema))
+
+
+def test_a_long_line_is_refused_as_soon_as_it_is_too_long() -> None:
+    class Endless(BytesIO):
+        taken = 0
+
+        def read1(self, size: int | None = -1) -> bytes:
+            assert size is not None
+            self.taken += size
+            return b"x" * size
+
+    stream = Endless()
+    with pytest.raises(click.ClickException, match="a line is over 8 MiB"):
+        list(lines_of(stream, Interrupts()))
+    assert stream.taken < 9 << 20
+
+
+def test_a_line_that_comes_in_pieces_is_one_line() -> None:
+    class Slow(BytesIO):
+        def read1(self, size: int | None = -1) -> bytes:  # noqa: ARG002
+            return super().read1(3)
+
+    lines = [line for some in lines_of(Slow(b"one\n\ntwo and three\nfour"), Interrupts()) for line in some]
+    assert lines == ["one", "", "two and three", "four"]
+
+
+def test_a_schema_file_that_is_not_there_is_told() -> None:
+    for name in ("trades.schema", "schemas/trades", "./trades.json"):
+        with pytest.raises(click.UsageError, match="there is no file"):
+            read_schema(name)
+    with pytest.raises(SchemaError, match="there is no type 'strin': did you mean string"):
+        read_schema("[symbol: strin]")
+    assert read_schema("[a: int]").text == "[a: int]"
 
 
 def test_the_number_of_an_event_can_be_part_of_it() -> None:

@@ -39,7 +39,7 @@ async def publish(tm: tidemark.Client, first: int, last: int) -> None:
     await tm.publish_many("t", [{"n": n} for n in range(first, last)])
 
 
-async def numbers(sub: tidemark.Subscription, count: int) -> list[int]:
+async def numbers(sub: tidemark.Subscription[object], count: int) -> list[int]:
     """The field `n` of that many events."""
     found: list[int] = []
     while len(found) < count:

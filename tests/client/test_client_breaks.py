@@ -36,7 +36,11 @@ async def test_a_durable_subscription_goes_on_after_a_break_without_loss_or_repe
 
 @bounded
 async def test_a_subscription_that_is_not_durable_tells_what_it_missed() -> None:
-    async with FakeBroker() as broker, tidemark.connect(broker.url) as tm, tm.subscribe("t") as sub:
+    async with (
+        FakeBroker() as broker,
+        tidemark.connect(broker.url) as tm,
+        tm.subscribe("t", gaps=True) as sub,
+    ):
         await publish(tm, 0, 3)
         assert await numbers(sub, 1) == [0]
         upto = int(broker.events["p1"][0].ticks[-1])

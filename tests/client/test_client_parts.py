@@ -21,11 +21,12 @@ def test_a_url_names_one_broker_or_several() -> None:
         SocketAddress("::1", 2),
     )
     assert str(parse_url("tidemark://[::1]:2/")[0]) == "[::1]:2"
+    assert parse_url("127.0.0.1:7676,b:1") == parse_url("tidemark://127.0.0.1:7676,b:1")
 
 
 @pytest.mark.parametrize(
     "url",
-    ["", "127.0.0.1:7676", "http://a", "tidemark://", "tidemark://a:0", "tidemark://a:x", "tidemark://u@a"],
+    ["", "127.0.0.1:0", "http://a", "tidemark://", "tidemark://a:0", "tidemark://a:x", "tidemark://u@a"],
 )
 def test_a_url_that_names_no_broker_says_how_to_write_one(url: str) -> None:
     with pytest.raises(ConfigError, match="tidemark://"):

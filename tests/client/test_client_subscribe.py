@@ -129,7 +129,7 @@ async def test_a_gap_is_told_and_a_token_passes_it(broker: FakeBroker, tm: Clien
     await declare(tm)
     await publish(tm, 0, 3)
     broker.lost["p1"] = upto = int(broker.events["p1"][0].ticks[1])
-    async with tm.subscribe("t", durable="d", checkpoint=START) as sub:
+    async with tm.subscribe("t", durable="d", checkpoint=START, gaps=True) as sub:
         gap = await sub.next(5)
         assert gap == tidemark.Gap("p1", FIRST_TICK, upto, "released", CheckpointToken({"p1": upto}))
         assert await numbers(sub, 1) == [2]

@@ -7,7 +7,8 @@ import inspect
 import typing
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union
 
 import pytest
 
@@ -27,7 +28,8 @@ INTERFACE: dict[type, set[str]] = {
     tidemark.Subscription: SUBSCRIPTION | {"open"},
     tidemark.Transaction: {"ack"},
     tidemark.Event: {
-        "checkpoint", "get", "key", "priority", "pubend", "publisher", "tick", "time", "topic", "value",
+        "checkpoint", "get", "items", "key", "keys", "priority", "pubend", "publisher", "tick", "time",
+        "topic", "value", "values",
     },
     tidemark.Batch: {"base", "checkpoint", "column", "pubend", "ticks", "to_arrow", "upto"},
     tidemark.Gap: {"base", "checkpoint", "pubend", "reason", "upto"},
@@ -92,6 +94,10 @@ def blocking(hint: Any) -> Any:
         return typing.get_args(hint)[0]
     if origin is AsyncIterator:
         return Iterator[typing.get_args(hint)]  # type: ignore[misc]
+    if origin is Union or isinstance(hint, UnionType):
+        return Union[tuple(blocking(each) for each in typing.get_args(hint))]  # noqa: UP007
+    if origin in dict(TWINS):
+        return dict(TWINS)[origin][typing.get_args(hint)]  # type: ignore[index]
     return dict(TWINS).get(hint, hint)
 
 

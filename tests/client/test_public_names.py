@@ -26,17 +26,30 @@ import asyncio
 import tidemark
 import tidemark.queue
 import tidemark.spark
+from dataclasses import dataclass
 from tidemark import Event, SelectorSyntaxError, errors
+
+@dataclass
+class Trade:
+    price: float
 
 async def main() -> None:
     async with tidemark.connect("tidemark://127.0.0.1:7676", client="me") as tm:
         tick: int | None = await tm.publish("t", {"n": 1})
         async with tm.subscribe("t", where="n > 0", durable="audit") as sub:
-            async for item in sub:
+            async for event in sub:
+                number: int = event["n"]
+            async for batch in sub.batches():
+                ticks: list[int] = batch.ticks.tolist()
+        async with tm.subscribe("t", gaps=True) as both:
+            async for item in both:
                 if isinstance(item, Event):
-                    number: int = item["n"]
+                    number = item["n"]
                 else:
                     lost: tuple[int, int] = item.base, item.upto
+        async with tm.subscribe("t", into=Trade) as trades:
+            async for trade in trades:
+                price: float = trade.price
 
 def blocking() -> None:
     with tidemark.sync.connect("tidemark://127.0.0.1:7676") as tm, tm.subscribe("t") as sub:

@@ -98,7 +98,7 @@ def test_an_error_points_at_line_and_column(text: str, line: int, column: int, r
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[a: nowhere]", "no schema named 'nowhere'"),
+        ("[a: nowhere]", "no type 'nowhere'"),
         ("x: [a: x]", "no finite value"),
         ("x: [a: y]; y: [b: x]", "no finite value"),
         ("*([])*", "must hold something"),

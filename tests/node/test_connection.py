@@ -17,8 +17,10 @@ from tidemark.node import server as server_module
 from tidemark.node.connection import Connection
 from tidemark.node.node import Node
 from tidemark.node.server import StrangerCounts
+from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.persistence.store import Store
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.codec import encode
 from tidemark.wire.frames import (
     Connect,
     Deliver,
@@ -94,6 +96,68 @@ def test_a_frame_that_never_ends_is_cut_off(tmp_path: Path) -> None:
         assert "too long" in (await client.hear(Refused)).reason
 
     play(story)
+
+
+def test_unfinished_frames_are_bounded_together_and_others_are_not_disturbed(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", limits__input="2MiB"))
+        publisher = await stage.client(node, "publisher")
+        await publisher.declare()
+        begun = b"".join(bytes(piece) for piece in encode(Publish("main", "late", 1, events(1, 40_000))))
+        assert 1 << 20 < len(begun) < 2 << 20
+        hostile = [await stage.client(node, f"hostile {number}") for number in range(8)]
+        for number, each in enumerate(hostile, 1):
+            each.writer.write(begun[:-1])
+            await each.writer.drain()
+            await publisher.publish(number)
+        for each in hostile[:-1]:
+            assert (await each.hear(Refused)).code == "limit"
+        assert node.server.incomplete.closed == 7
+        assert len(begun) <= node.server.incomplete.bytes <= 2 << 20
+        # A large frame that arrives at once gets through although another holds most of the room.
+        await publisher.publish(9, 20_000)
+        hostile[-1].writer.write(begun[-1:])
+        assert (await hostile[-1].hear(Published)).sequence == 40_000
+        assert node.server.incomplete.bytes == 0
+
+    play(story)
+
+
+def test_of_unfinished_frames_the_slowest_goes_first_and_small_ones_never() -> None:
+    class Arriving:
+        def __init__(self, since: float, *, peer: str | None = None, is_paused: bool = False) -> None:
+            self.incomplete_since, self.peer, self.is_paused = since, peer, is_paused
+            self.refusals: list[str] = []
+
+        def refuse(self, code: str, reason: str) -> None:
+            assert "limits.input" in reason
+            self.refusals.append(code)
+
+        def give_up_input(self) -> None:
+            self.refusals.append("given up")
+
+    unfinished = UnfinishedInput(1_000)
+    tiny, old, quick, link, paused = connections = [
+        Arriving(0.0),
+        Arriving(0.0),
+        Arriving(9.0),
+        Arriving(0.0, peer="b"),
+        Arriving(0.0, is_paused=True),
+    ]
+    for each, held in zip(connections, (10, 300, 300, 300, 90), strict=True):
+        unfinished.holds(each, held, 10.0)  # type: ignore[arg-type]  # what is asked of a connection
+    assert unfinished.bytes == 1_000
+    unfinished.holds(tiny, 20, 10.0)  # type: ignore[arg-type]
+    assert [each.refusals for each in connections] == [[], ["given up", "limit"], [], [], []]
+    assert unfinished.bytes == 710
+    unfinished.holds(paused, 500, 10.0)  # type: ignore[arg-type]
+    assert quick.refusals == ["given up", "limit"]
+    unfinished.holds(paused, 900, 10.0)  # type: ignore[arg-type]
+    assert (paused.refusals, link.refusals, old.refusals[2:]) == (["given up", "limit"], [], [])
+    assert (unfinished.bytes, unfinished.closed) == (320, 3)
+    for each in connections:
+        unfinished.discard(each)  # type: ignore[arg-type]
+    assert unfinished.bytes == 0
 
 
 def test_a_broker_that_is_no_neighbour_is_refused(tmp_path: Path) -> None:
@@ -225,6 +289,50 @@ def test_knowledge_for_a_slow_neighbour_is_dropped_and_interest_is_not(tmp_path:
         assert queued < connection.queued_bytes < queued + 1_000
 
     play(story)
+
+
+def test_small_frames_for_a_socket_that_takes_no_more_are_queued_as_few_pieces(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node, leaf = await linked(stage, tmp_path)
+        (connection,) = (each for each in node.server.connections if each.peer == "leaf")
+        leaf.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a transport of a socket reads
+        while connection not in node.server.congested:
+            connection.send(Knowledge("main", 1, 1 << 40, 0, True, 0, filled(20_000)))
+            connection.flush()
+        pieces: list[int] = []
+        transport = connection._transport
+        connection._transport = Counting(transport, pieces)  # type: ignore[assignment]
+        before = connection.queued_bytes
+        for number in range(2, 5_002):
+            connection.send(Knowledge("main", number, number + 1, 0, True, 0))
+            connection.flush()
+        assert connection.queued_bytes - before > 5_000 * 40
+        assert len(pieces) < 50
+        connection._transport = transport
+        leaf.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        for number in range(2, 5_002):
+            frame = await leaf.hear(Knowledge)
+            while frame.batch is not None or frame.base < 2:
+                frame = await leaf.hear(Knowledge)
+            assert frame.base == number
+
+    play(story)
+
+
+class Counting:
+    """A transport that writes down how large the pieces are that it is given."""
+
+    def __init__(self, transport: asyncio.Transport | None, pieces: list[int]) -> None:
+        self._transport, self._pieces = transport, pieces
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._transport, name)
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        """Pass them on."""
+        assert self._transport is not None
+        self._pieces += map(len, pieces)
+        self._transport.writelines(pieces)
 
 
 def filled(count: int) -> EventBatch:

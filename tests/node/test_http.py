@@ -22,7 +22,8 @@ async def fetch(address: HostPort, request: bytes) -> tuple[int, bytes]:
         answer = await reader.read()
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
-    assert b"Content-Length: %d" % len(body) in head
+    if not request.startswith(b"HEAD"):
+        assert b"Content-Length: %d" % len(body) in head
     return int(head.split()[1]), body
 
 
@@ -48,6 +49,17 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
         assert (await fetch(node.http_address, get("/health")))[0] == 503
 
     play(story)
+
+
+def test_head_gives_what_get_gives_without_the_content() -> None:
+    async def story() -> None:
+        server = HttpServer({"/page": lambda: Response(b"hello")})
+        address = await server.listen(HostPort("127.0.0.1", 0))
+        assert await fetch(address, b"HEAD /page HTTP/1.1\r\n\r\n") == (200, b"")
+        assert await fetch(address, b"HEAD /nothing HTTP/1.1\r\n\r\n") == (404, b"")
+        server.close()
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, play
+from tidemark.errors import ConfigError
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config
 from tidemark.wire.frames import Ack, Acked, Answer, Ask, Ping, Pong, Refused
@@ -26,6 +27,16 @@ def test_what_is_published_is_delivered_to_a_durable_subscriber(tmp_path: Path, 
         await publisher.publish(1, 5)
         numbers, _ = await subscriber.numbers(3)
         assert numbers == [3, 4, 5]
+
+    play(story)
+
+
+def test_an_address_that_is_in_use_is_told_with_its_setting(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        first = await stage.node(config_at(tmp_path / "one"))
+        for setting, address in (("broker.listen", first.address), ("http.listen", first.http_address)):
+            with pytest.raises(ConfigError, match=f"{setting}: {address} is in use: stop"):
+                await stage.node(config_at(tmp_path / setting, **{setting: str(address)}))
 
     play(story)
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.live_node import PATIENCE_SECONDS, settings_at
+from tests.live_node import settings_at
+from tests.queue.lives import PATIENCE_SECONDS
 
 
 class Broker:

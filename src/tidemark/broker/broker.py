@@ -198,6 +198,11 @@ class Broker:
         """Return each pubend with the bytes of its window."""
         return [(name, stream.window.bytes) for name, stream in self._streams.items()]
 
+    @property
+    def publishers_bytes(self) -> int:
+        """The memory of the named publishers that the pubends here remember."""
+        return sum(pubend.publishers_bytes for pubend in self._pubends.values())
+
     def next_wake(self) -> int:
         """Return the monotonic time when the broker wants a Woken at the latest."""
         times = [self._woken_at + self.config.period]

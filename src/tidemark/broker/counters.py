@@ -19,6 +19,8 @@ COUNTED = {
     "refilters": "ranges matched again because the PFS did not know them",
     "taken_over": "subscribers that came with a token from elsewhere, or from before their time here",
     "fetches_passed": "fetches passed on towards the broker that hosts the pubend",
+    "fetches_repeated": "fetches that came again while they were under way, and were not asked again",
+    "answers_late": "answers to fetches that nobody waits for any more",
     "recalls": "ranges asked of the archive for subscribers that come from beyond what pubends hold",
     "switchovers": "catchup streams that reached the constream",
     "tokens_ahead": "subscribers that were ahead of their host",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,10 @@ from tidemark.cli.output import emit, emit_either, table
 
 if TYPE_CHECKING:
     from tidemark.message.schema import Schema
+
+
+#: What is meant as the name of a file: a schema has brackets or braces.
+_NAMES_A_FILE = re.compile(r"[^\[\]{}()*?:|]+[./\\][^\[\]{}()*?:|]+")
 
 
 @click.group()
@@ -100,12 +105,20 @@ def topic_show(name: str, url: str, as_json: bool) -> None:
 
 
 def read_schema(given: str) -> Schema:
-    """Return the schema that a text, or a file of that name, has; SchemaError if it is none."""
+    """Return the schema that a text, or a file of that name, has; SchemaError if it is none.
+
+    UsageError if the text looks like the name of a file that is not there.
+    """
     from tidemark.message.foreign.json.schema import from_json_schema
     from tidemark.message.schema import Schema
 
     file = Path(given)
     if not _is_file(file):
+        if _NAMES_A_FILE.fullmatch(given):
+            raise click.UsageError(
+                f"there is no file {given!r}: name a file that exists, or write the schema itself, "
+                "like '[symbol: string, price: double]'"
+            )
         return Schema.parse(given)
     text = file.read_text()
     return Schema(*from_json_schema(json.loads(text))) if file.suffix == ".json" else Schema.parse(text)

@@ -6,46 +6,40 @@ import asyncio
 import json
 from collections.abc import Callable, Generator, Iterable
 from datetime import UTC, datetime
+from os import getpid
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from tidemark.client.connecting.addresses import SocketAddress, parse_addresses, parse_listen, parse_url
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.connection import PING_SECONDS
-from tidemark.client.connecting.link import Link, closed
+from tidemark.client.connecting.link import Link, closed, forked, not_open
 from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost, within
 from tidemark.client.connecting.push_link import PushLink
 from tidemark.client.connecting.refusals import error_of
+from tidemark.client.events import Event, Gap
 from tidemark.client.publishing.options import EventOptions, event_options
 from tidemark.client.publishing.outgoing import Ticks
 from tidemark.client.publishing.publisher import Publisher
 from tidemark.client.recalls import IncomingRecalls
 from tidemark.client.subscribing.acks import Acks
-from tidemark.client.subscribing.arguments import (
-    SERVER_KEPT,
-    WINDOW_BYTES_MAX,
-    AckMode,
-    ServerKept,
-    SubscribeArguments,
-)
+from tidemark.client.subscribing.arguments import SubscribeArguments, SubscribeOptions
 from tidemark.client.subscribing.open_subscriptions import OpenSubscriptions
 from tidemark.client.subscribing.session import SubscriptionSession
-from tidemark.client.subscribing.start_position import Start
 from tidemark.client.subscribing.subscription import CLOSE_SECONDS, Subscription
 from tidemark.client.subscribing.transaction import Transaction
 from tidemark.client.topics import ClientTopics
 from tidemark.errors import NotConnectedError
 from tidemark.message.batches.batch import PRIORITY_DEFAULT, EventBatch
+from tidemark.message.publisher_names import made_name
 from tidemark.message.schema import Schema
-from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     Acked,
     Answer,
     ClientFrame,
     Deliver,
     Fetched,
-    Gap,
     Published,
     Recall,
     RecallMore,
@@ -56,6 +50,7 @@ from tidemark.wire.frames import (
     Unsubscribed,
     Welcome,
 )
+from tidemark.wire.frames import Gap as GapFrame
 from tidemark.wire.questions import PAGE_ITEMS_MAX, Answered, Question, read_page
 
 #: Seconds that a broker has to answer, unless the call says otherwise.
@@ -65,6 +60,8 @@ LEASE_SECONDS = 60.0
 #: Bytes that a broker reads from its log for one answer of `_fetch`.
 FETCH_BYTES = 4 << 20
 _PLAIN = EventOptions()
+#: The dataclass that `subscribe(..., into=...)` hands events out as.
+Into = TypeVar("Into")
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -141,6 +138,9 @@ class Client:
         self._ping = ping
         self._push = push
         self._is_open = False
+        self._was_open = False
+        #: the process that opened the client; the connection is not for its forked children
+        self._process = 0
         self._recalls: IncomingRecalls | None = None
 
     # Opening and closing.
@@ -163,7 +163,7 @@ class Client:
         self._publisher = Publisher(
             self._link,
             self._topics,
-            publisher=self._publisher_name or f"publisher-{token_hex(8)}",
+            publisher=self._publisher_name or made_name(token_hex(8)),
             is_named=self._publisher_name is not None,
             pubend=self._pubend,
             backoff=Backoff(),
@@ -171,7 +171,7 @@ class Client:
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             Deliver: self._subscriptions.delivered,
             Published: self._publisher.published,
-            Gap: self._subscriptions.gap,
+            GapFrame: self._subscriptions.gap,
             Subscribed: self._subscriptions.subscribed,
             Acked: self._acks.acked,
             Topic: self._topics.answered,
@@ -180,11 +180,12 @@ class Client:
             Unsubscribed: self._subscriptions.unsubscribed,
             Refused: self._refused,
         }
-        self._is_open = True
+        self._is_open = self._was_open = True
+        self._process = getpid()
         try:
             await self._link.open(self._connect_timeout)
         except BaseException:
-            self._is_open = False
+            self._is_open = self._was_open = False
             raise
         return self
 
@@ -323,7 +324,7 @@ class Client:
         """
         self._check_open()
         seconds = self._timeout if timeout is None else timeout
-        if not key and validity is None and priority == PRIORITY_DEFAULT and sequence is None:
+        if key == b"" and validity is None and priority == PRIORITY_DEFAULT and sequence is None:
             return self._publisher.publish(topic, value, _PLAIN, seconds)
         return self._publisher.publish(
             topic, value, event_options(key, priority, validity, sequence), seconds
@@ -364,20 +365,65 @@ class Client:
 
     # Subscribing.
 
+    @overload
     def subscribe(
         self,
         topic: str,
         where: str = "",
         *,
-        durable: str | None = None,
-        checkpoint: CheckpointToken | ServerKept | None = SERVER_KEPT,
-        ack: AckMode | None = None,
-        start: Start | None = None,
-        window_bytes_max: int = WINDOW_BYTES_MAX,
-    ) -> Subscription:
+        gaps: Literal[False] = False,
+        into: None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Event]: ...
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        *,
+        gaps: Literal[True],
+        into: None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Event | Gap]: ...
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        *,
+        gaps: Literal[False] = False,
+        into: type[Into],
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Into]: ...
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        *,
+        gaps: Literal[True],
+        into: type[Into],
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Into | Gap]: ...
+
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        *,
+        gaps: bool = False,
+        into: type[Any] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Subscription[Any]:
         """Subscribe to a topic or pattern; `async with` or `await` opens the subscription.
 
-        `where` is a selector; without it every event of the topic is delivered. With a name in `durable` the
+        `where` is a selector; without it every event of the topic is delivered. Iterating gives events and
+        raises a gap as a GapError; with `gaps` a gap is an item like an event. With a dataclass as `into`
+        events are handed out as its instances. Options are `durable`, `checkpoint`, `ack`, `start` and
+        `window_bytes_max`: see SubscribeOptions. With a name in `durable` the
         subscription goes on while nobody is connected: the next client that subscribes with this name gets
         what was missed.
 
@@ -395,7 +441,7 @@ class Client:
         the arguments contradict each other; opening raises RefusedError if the broker refuses them.
         """
         self._check_open()
-        arguments = SubscribeArguments(topic, where, durable, checkpoint, ack, start, window_bytes_max)
+        arguments = SubscribeArguments(topic, where, gaps=gaps, into=into, **options)
         arguments.check(datetime.now(UTC))
         return Subscription(SubscriptionSession(self._subscriptions, arguments))
 
@@ -549,4 +595,6 @@ class Client:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise closed()
+            raise closed() if self._was_open else not_open()
+        if self._process != getpid():
+            raise forked()

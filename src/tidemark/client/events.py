@@ -6,7 +6,7 @@ asked for, and the event keeps that batch in memory as long as it lives. Copy ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -15,18 +15,23 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.client.subscribing.inbox import InboxCursor
+from tidemark.client.subscribing.inbox import InboxCursor, InboxEntry
 from tidemark.client.topics import ClientTopics
 from tidemark.message.batches.batch import EventBatch, Shape
 from tidemark.message.batches.columns import Column, Decimals, Spans
 from tidemark.message.batches.reader import BatchColumns
 from tidemark.message.types import Atomic, Kind
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import Topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidemark.client.subscribing.session import SubscriptionSession
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Characters of a field's value that the repr of an event shows.
+REPR_CHARS_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,13 @@ class Gap:
     checkpoint: CheckpointToken
 
 
-class Event:
-    """One event. `event["price"]` is a field, `event["legs.first.venue"]` a field further inside."""
+class Event(Mapping[str, Any]):
+    """One event: a mapping of its fields, with the headers as attributes.
+
+    `event["price"]` is a field, `event["legs.first.venue"]` a field further inside, `dict(event)` all of
+    them. Two events are equal if they are the same event: of the same pubend, at the same tick. An event is
+    equal to another mapping that has the same fields. An event can be pickled.
+    """
 
     __slots__ = ("_row", "_rows")
 
@@ -118,6 +128,36 @@ class Event:
             return default
         return default if found is None else found
 
+    def __iter__(self) -> Iterator[str]:
+        """The names of the fields, as in `value`."""
+        return iter(self.value)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __contains__(self, path: object) -> bool:
+        """Whether `path` is one of the names in `value`, or leads to a field inside that is not None."""
+        return path in self.value or (isinstance(path, str) and "." in path and self.get(path) is not None)
+
+    def items(self) -> ItemsView[str, Any]:
+        """The names and values of all fields, decoded once."""
+        return self.value.items()
+
+    def values(self) -> ValuesView[Any]:
+        """The values of all fields, decoded once."""
+        return self.value.values()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Event):
+            return self.tick == other.tick and self.pubend == other.pubend
+        return self.value == other if isinstance(other, Mapping) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.pubend, self.tick))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, self._rows.pickled(self._row)
+
     @property
     def checkpoint(self) -> CheckpointToken:
         """The token of a subscriber that has consumed this event and everything before it."""
@@ -129,17 +169,27 @@ class Event:
         return self._rows.pubend, self._rows.cursor.positions[self._row]
 
     def __repr__(self) -> str:
-        return f"<Event of {self.topic} at {self.pubend}:{self.tick}>"
+        fields = ", ".join(f"{name}={_shortened(value)}" for name, value in self.items())
+        return f"<Event of {self.topic} at {self.pubend}:{self.tick}: {fields}>"
+
+
+def _shortened(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= REPR_CHARS_MAX else f"{shown[: REPR_CHARS_MAX - 3]}..."
 
 
 class EventRows:
     """The events of one entry of an inbox. Arrays that are read once per event become plain lists here."""
 
-    __slots__ = ("_bounds", "_data", "_of_row", "batch", "cursor", "pubend", "topics")
+    __slots__ = ("_bounds", "_data", "_of_row", "batch", "cursor", "pubend", "session", "topics")
 
-    def __init__(self, cursor: InboxCursor, topics: ClientTopics) -> None:
+    def __init__(
+        self, cursor: InboxCursor, topics: ClientTopics, session: SubscriptionSession | None = None
+    ) -> None:
+        """`session` is that of the subscription; None for an event that was unpickled."""
         assert cursor.entry.batch is not None
         self.cursor = cursor
+        self.session = session
         self.topics = topics
         self.pubend = cursor.entry.pubend
         self.batch: EventBatch = cursor.entry.batch
@@ -163,6 +213,20 @@ class EventRows:
     def checkpoint(self, row: int) -> CheckpointToken:
         """The token of a subscriber that has consumed everything up to `row`."""
         return CheckpointToken({**self.cursor.before, self.pubend: self.cursor.positions[row]})
+
+    def pickled(self, row: int) -> tuple[Any, ...]:
+        """What `_unpickled` makes the event in `row` of: the row as a batch of its own, and its schemas."""
+        topic = self.topics.excerpt(self.shape(row))
+        alone = self.batch.slice(row, row + 1)
+        base = self.cursor.position(row)
+        return topic, bytes(alone.data), self.pubend, base, self.cursor.positions[row], self.cursor.before
+
+
+def _unpickled(topic: Topic, data: bytes, pubend: str, base: int, upto: int, before: dict[str, int]) -> Event:
+    topics = ClientTopics(lambda _: None)
+    topics.answered(topic)
+    entry = InboxEntry(pubend, base, upto, EventBatch.parse(data))
+    return Event(EventRows(InboxCursor(entry, before), topics), 0)
 
 
 class Batch:
@@ -220,12 +284,19 @@ class Batch:
         return self._rows.topics.reader(self._batch).columns(self._batch)
 
     def column(self, path: str) -> NDArray[Any]:
-        """One field of all events, or one of the headers `_topic`, `_tick`, `_priority` and `_publisher`.
+        """One field of all events, or one of the headers.
 
-        Numbers, booleans and times (datetime64) are arrays of their own type, all else are arrays of objects.
-        If some events lack the field the result is a masked array; if none can have it, all of it is masked.
+        Headers are `_topic`, `_pubend`, `_tick`, `_time`, `_key`, `_priority` and `_publisher`. Numbers,
+        booleans and times (datetime64) are arrays of their own type, all else are arrays of objects. If some
+        events lack the field the result is a masked array. KeyError if no event of these topics can have it.
         """
-        column = self._columns.column(tuple(path.split(".")))
+        if path == "_pubend":
+            return _objects([self.pubend] * len(self))
+        if path == "_key":
+            return _objects([self._batch.key(row) for row in range(len(self))])
+        if path == "_time":
+            return self.ticks.view("M8[us]")
+        column = self._columns.named(path)
         values = _values(column)
         if column.valid is None or column.valid.all():
             return values

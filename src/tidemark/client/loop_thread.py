@@ -12,9 +12,11 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from os import getpid
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
+from tidemark.client.connecting.link import forked
 from tidemark.errors import ClosedError
 
 _P = ParamSpec("_P")
@@ -33,6 +35,8 @@ class LoopThread:
         #: the results that calls of `run` wait for
         self._waited_for: set[Future[Any]] = set()
         self._is_ending = False
+        #: the process that has the thread; a forked child has not
+        self._process = getpid()
         begun: Future[asyncio.AbstractEventLoop] = Future()
         self._thread = Thread(target=self._run, args=(begun,), name=name, daemon=True)
         self._thread.start()
@@ -53,7 +57,12 @@ class LoopThread:
                     future.set_exception(self._closed())
 
     def run(self, begin: Callable[_P, Awaitable[_T]], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call `begin` on the loop, await its result and return it. An interrupt cancels the work."""
+        """Call `begin` on the loop, await its result and return it. An interrupt cancels the work.
+
+        ClosedError if the loop has ended, and in a forked child, which has no thread that runs the loop.
+        """
+        if self._process != getpid():
+            raise forked()
         future: Future[_T] = Future()
         self._waited_for.add(future)
         future.add_done_callback(self._waited_for.discard)
@@ -97,7 +106,12 @@ class LoopThread:
             self._loop.call_soon_threadsafe(call)
 
     def stop(self) -> None:
-        """End the thread and all calls that are under way; return when it has ended."""
+        """End the thread and all calls that are under way; return when it has ended.
+
+        In a forked child there is no thread to end.
+        """
+        if self._process != getpid():
+            return
         self.soon(self._end)
         self._thread.join()
 

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -214,6 +213,13 @@ class ClientTopics:
             return self._registry.schemas[shape.fingerprint].decode(message)
         return known.schemas.reader.resolution(shape.fingerprint).decode(message)
 
+    def excerpt(self, shape: Shape) -> Topic:
+        """The topic of `shape` as far as it takes to read events of that shape: for another ClientTopics."""
+        schemas = self._known[shape.topic].schemas
+        written, read = self._registry.schemas[shape.fingerprint], schemas.reader.schema
+        texts = (written.text,) if written == read else (written.text, read.text)
+        return Topic(shape.topic, schemas.is_open, texts)
+
     def accessor(self, shape: Shape, path: str) -> Accessor:
         """A function that reads one field from messages of this shape; KeyError if no event can have it."""
         known = self._known[shape.topic]
@@ -225,9 +231,7 @@ class ClientTopics:
     def _accessor(self, known: KnownTopic, shape: Shape, path: str) -> Accessor:
         reader, key = known.schemas.reader, tuple(path.split("."))
         if reader.schema.holder(key) is None:
-            paths = [".".join(each) for each in reader.paths()]
-            close = get_close_matches(path, paths, 1)
-            raise KeyError(f"{shape.topic} has no field {path}" + (f"; {close[0]}?" if close else ""))
+            raise reader.unknown_field(path, shape.topic)
         if not known.schemas.is_open:
             return reader.resolution(shape.fingerprint).accessor(key)
         schema = self._registry.schemas[shape.fingerprint]

@@ -29,6 +29,8 @@ Members = NDArray[np.uint32]
 RULES_MAX = 16
 #: Combinations of rules whose members are remembered.
 SETS_MAX = 1_024
+#: Members in all of those sets together.
+SETS_MEMBERS_MAX = 1 << 18
 #: Kinds for which an accessor and a column return the same value, bit for bit.
 _PLAIN = (Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.STRING, Kind.BYTES)
 
@@ -51,6 +53,7 @@ class SingleMatcher:
         self._flat = flat
         #: indices of the rules that are true -> all their members, not writable since callers keep them
         self._sets: dict[tuple[int, ...], Members] = {(): _NOBODY}
+        self._sets_members = 0
 
     def members(self, message: bytes) -> Members:
         """The subscribers that want this event, ascending; DecodeError if the message is damaged."""
@@ -64,11 +67,13 @@ class SingleMatcher:
         return self._learn(holding) if found is None else found
 
     def _learn(self, holding: tuple[int, ...]) -> Members:
-        if len(self._sets) >= SETS_MAX:
+        if len(self._sets) >= SETS_MAX or self._sets_members > SETS_MEMBERS_MAX:
             self._sets = {(): _NOBODY}
+            self._sets_members = 0
         members = np.sort(np.concatenate([self._members_of[at] for at in holding]))
         members.flags.writeable = False
         self._sets[holding] = members
+        self._sets_members += len(members)
         return members
 
 

@@ -25,7 +25,10 @@ from tidemark.message.validate import validate
 
 #: text of the schema that a dynamic value carries
 DYNAMIC_SCHEMA_BYTES_MAX = 16_384
+#: Parsed schemas of dynamic values that are kept, of at most so many bytes each: a parsed one takes up to a
+#: hundred times its text.
 _DYNAMIC_SCHEMAS_KEPT = 256
+_DYNAMIC_SCHEMA_KEPT_BYTES_MAX = 1 << 10
 
 
 class Schema:
@@ -242,8 +245,14 @@ def value_at(value: Any, path: Path) -> Any:
     return value
 
 
-@lru_cache(maxsize=_DYNAMIC_SCHEMAS_KEPT)
 def _dynamic_schema(text: bytes) -> Schema:
+    if len(text) > _DYNAMIC_SCHEMA_KEPT_BYTES_MAX:
+        return Schema(parse_type(text.decode()))
+    return _kept_dynamic_schema(text)
+
+
+@lru_cache(maxsize=_DYNAMIC_SCHEMAS_KEPT)
+def _kept_dynamic_schema(text: bytes) -> Schema:
     return Schema(parse_type(text.decode()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from tidemark.errors import SchemaError
 from tidemark.message.members import members
@@ -11,6 +12,7 @@ from tidemark.message.types import (
     Atomic,
     Dynamic,
     Field,
+    Kind,
     List,
     Path,
     Reference,
@@ -54,10 +56,19 @@ def _check(item: Type, definitions: Mapping[str, Type], path: Path, depth: int) 
                 raise SchemaError(f"{where}: the items of a list must hold something")
             _check(item.item, definitions, path, depth + 1)
         case Reference() if item.name not in definitions:
-            known = ", ".join(sorted(definitions)) or "none is defined"
-            raise SchemaError(f"{where}: there is no schema named {item.name!r} (known: {known})")
+            raise SchemaError(f"{where}: {_unknown(item.name, definitions)}")
         case Atomic() | Dynamic() | Reference():
             pass
+
+
+def _unknown(name: str, definitions: Mapping[str, Type]) -> str:
+    """What is wrong with a name that is neither a type nor a defined schema, and what was probably meant."""
+    types = [kind.value for kind in Kind]
+    close = get_close_matches(name.lower(), [*types, *definitions], 1, cutoff=0.6)
+    if close:
+        return f"there is no type {name!r}: did you mean {close[0]}?"
+    known = f" and the schemas {', '.join(sorted(definitions))}" if definitions else ""
+    return f"there is no type {name!r}: types are {', '.join(types)}{known}"
 
 
 def _check_all(fields: tuple[Field, ...], definitions: Mapping[str, Type], path: Path, depth: int) -> None:

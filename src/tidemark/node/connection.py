@@ -75,6 +75,10 @@ _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 NEVER_DROPPED = frozenset((Hello, Links, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
+#: While the socket takes no more, small pieces gather to so many bytes before they join its queue, as one
+#: piece: a piece takes some 200 bytes of memory besides its own, which nobody counts.
+GATHERED_BYTES = 16 << 10
+SMALL_PIECE_BYTES = 1 << 10
 log = Log("connection")
 
 
@@ -181,7 +185,9 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def queued_bytes(self) -> int:
         """Bytes that were written and that the socket has not taken yet."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size() + size_of(self._said)
 
     # Called by asyncio.
 
@@ -238,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._decoder.waiting_bytes:
             if frames or self.incomplete_since is None:
                 self.incomplete_since = self.heard
-                self._server.incomplete.add(self)
+            self._server.incomplete.holds(self, self._decoder.held_bytes, self.heard)
         elif self.incomplete_since is not None:
             self.incomplete_since = None
             self._server.incomplete.discard(self)
@@ -281,6 +287,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """The socket takes bytes again."""
         self._server.congested.discard(self)
+        self.flush()
 
     # Receiving.
 
@@ -494,6 +501,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write the queued frames in one call; the transport queues what the socket does not take."""
+        if self._said and self in self._server.congested:
+            size = size_of(self._said)
+            if size > SMALL_PIECE_BYTES * len(self._said):
+                self._hand_over()
+            elif size >= GATHERED_BYTES or len(self._said) >= PIECES_MAX:
+                self._said = [b"".join(self._said)]
+                self._hand_over()
+        else:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
         said, self._said = self._said, []
         if said and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(said)
@@ -511,7 +529,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close the socket when the queue is written; the server aborts it if that takes too long."""
         if self._transport is not None and not self._is_closing:
-            self.flush()
+            self._hand_over()
             self._is_closing = True
             self._server.closing(self)
             self._transport.close()
@@ -521,6 +539,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
+
+    def give_up_input(self) -> None:
+        """Let go of what has arrived of a frame; the connection is closed next."""
+        self._decoder = FrameDecoder()
 
     def pause(self) -> None:
         """Read nothing more, and handle nothing that waits, until `resume`."""

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server for GET requests: health and metrics.
+"""A small HTTP/1.1 server for GET and HEAD requests: health and metrics.
 
 It answers one request a connection, and bounds the size and time of a request and the number of connections.
 """
@@ -66,7 +66,7 @@ class HttpServer:
         path, _, version = rest.partition(" ")
         if not version.startswith("HTTP/1."):
             return _problem(HTTPStatus.BAD_REQUEST)
-        if method != "GET":
+        if method not in ("GET", "HEAD"):
             return _problem(HTTPStatus.METHOD_NOT_ALLOWED)
         page = self.pages.get(path.partition("?")[0])
         return _problem(HTTPStatus.NOT_FOUND) if page is None else page()
@@ -102,7 +102,7 @@ class _Request(asyncio.Protocol):
             return
         self._head += data
         if b"\r\n\r\n" in self._head:
-            self._say(self._server.respond(self._head))
+            self._say(self._server.respond(self._head), is_bare=self._head.startswith(b"HEAD "))
         elif len(self._head) > REQUEST_BYTES_MAX:
             self._say(_problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
 
@@ -111,14 +111,15 @@ class _Request(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _say(self, response: Response) -> None:
+    def _say(self, response: Response, *, is_bare: bool = False) -> None:
+        """Send the response and close the connection; if `is_bare`, without the content, as HEAD asks."""
         assert self._transport is not None
         head = (
             f"HTTP/1.1 {int(response.status)} {HTTPStatus(response.status).phrase}\r\n"
             f"Content-Type: {response.kind}\r\nContent-Length: {len(response.body)}\r\n"
             "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
         )
-        self._transport.writelines((head.encode("latin-1"), response.body))
+        self._transport.writelines((head.encode("latin-1"), b"" if is_bare else response.body))
         self._transport.close()
 
 

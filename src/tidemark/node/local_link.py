@@ -74,10 +74,11 @@ class LocalLink:
             self.close()
             return
         size = FRAME_BYTES
+        self.said_bytes += FRAME_BYTES
         if isinstance(frame, Knowledge) and frame.batch is not None:
-            size += len(frame.batch.data)
+            size += frame.batch.held_bytes
             self.said_events += frame.batch.count
-        self.said_bytes += size
+            self.said_bytes += len(frame.batch.data)
         self._other._put(frame, size)  # type: ignore[arg-type]  # the core sends peers only peer frames
 
     def say(self, frame: Overlay) -> None:

@@ -69,6 +69,9 @@ class _NodeCollector(Collector):
             yield CounterMetricFamily(f"tidemark_{name}", COUNTED.get(name, name), value)
         server = self._node.server
         yield CounterMetricFamily("tidemark_turned_away", "Connections over a limit.", server.turned_away)
+        yield CounterMetricFamily(
+            "tidemark_input_refused", "Connections closed because of limits.input.", server.incomplete.closed
+        )
         yield CounterMetricFamily("tidemark_frames_dropped", "Frames for slow neighbours.", server.dropped)
         leases = server.leases
         yield CounterMetricFamily("tidemark_dials", "Calls of clients that were away.", leases.dials)
@@ -76,6 +79,23 @@ class _NodeCollector(Collector):
         yield CounterMetricFamily("tidemark_leases_expired", "Clients away for too long.", leases.expired)
         for name, (about, amount) in gauges(self._node).items():
             yield GaugeMetricFamily(f"tidemark_{name}", about, amount)
+        held = GaugeMetricFamily("tidemark_held_bytes", "Memory, by what holds it.", labels=["what"])
+        for what, size in held_bytes(self._node).items():
+            held.add_metric([what], size)
+        yield held
+
+
+def held_bytes(node: Node) -> Mapping[str, int]:
+    """Returns the memory of everything that is bounded by a setting or a limit: what -> bytes now."""
+    server, broker = node.server, node.runtime.broker
+    return {
+        "input": server.incomplete.bytes,
+        "disk": node.runtime.backlog.bytes,
+        "windows": sum(size for _, size in broker.window_bytes()),
+        "publishers": broker.publishers_bytes,
+        "output": sum(each.queued_bytes for each in server.congested),
+        "mail": sum(each.mail_bytes for each in server.leases.waiting),
+    }
 
 
 def gauges(node: Node) -> Mapping[str, tuple[str, float]]:
@@ -92,7 +112,7 @@ def gauges(node: Node) -> Mapping[str, tuple[str, float]]:
             "Output that others have not taken.",
             sum(each.queued_bytes for each in server.congested),
         ),
-        "disk_backlog_bytes": ("Bytes on their way to the disk.", runtime.backlog.bytes),
+        "disk_backlog_bytes": ("Memory that waits for the disk.", runtime.backlog.bytes),
         "disk_busy_seconds": ("For how long the disk has been at one thing.", runtime.disk.busy_seconds),
         "disk_free_bytes": ("Room on the disk of the data.", disk_usage(node.config.storage.data_dir).free),
         "recalls_waiting": (

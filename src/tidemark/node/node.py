@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import ExitStack
+from errno import EADDRINUSE
 from http import HTTPStatus
 from secrets import randbits
 from time import time
@@ -149,8 +150,9 @@ class Node:
         http_address = config.http_address()
         if http_address is not None:
             self._http = HttpServer({"/health": self._health, "/metrics": self.metrics.page})
-            self.http_address = await self._http.listen(http_address)
-        self.address = await self.server.listen(config.broker.listen)
+            self.http_address = await _bound(self._http.listen(http_address), http_address, "http.listen")
+        listen = config.broker.listen
+        self.address = await _bound(self.server.listen(listen), listen, "broker.listen")
         self.membership.listens(config.broker.name, self.address)
         self._local_brokers.enter(self.server)
         self._links.change(config.topology.calls(config.broker.name))
@@ -378,3 +380,14 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         pfs_sync=thresholds.pfs_sync,
         drain_notice=drain_notice(config.topology, name),
     )
+
+
+async def _bound(listening: Awaitable[HostPort], address: HostPort, setting: str) -> HostPort:
+    """Return the address that `listening` has bound; ConfigError, with the setting, if it is in use."""
+    try:
+        return await listening
+    except OSError as error:
+        if error.errno != EADDRINUSE:
+            raise
+        reason = f"{address} is in use: stop the process that listens there, or choose another port"
+        raise ConfigError(reason, key=setting) from error

@@ -30,6 +30,7 @@ from tidemark.node.runtime import Runtime
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.turns import Turns
+from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.wire.frames import Answer, Ask, Overlay, Refused
 
 READ_BYTES = 256 << 10
@@ -124,8 +125,8 @@ class Server:
         self.links: set[Connection] = set()
         self.local: set[LocalLink] = set()
         #: Connections with part of a frame, and connections whose socket takes no more: each connection adds
-        #: and discards itself, sweeps read both, and metrics read `congested`.
-        self.incomplete: set[Connection] = set()
+        #: and discards itself, sweeps and metrics read both.
+        self.incomplete = UnfinishedInput(limits.input)
         self.congested: set[Connection] = set()
         #: Connections that have not introduced themselves, and how many each address has.
         self._strangers: set[Connection] = set()
@@ -334,7 +335,7 @@ class Server:
             each for each in self._strangers if now - each.began > self.limits.handshake / 1e6
         ]:
             connection.refuse("limit", "say who you are sooner")
-        for connection in list(self.incomplete):
+        for connection in self.incomplete:
             self._check_incomplete(connection, now)
         for connection, since in list(self._closing.items()):
             if now - since > GOODBYE_SECONDS:

@@ -43,6 +43,8 @@ class EventLogs:
         self._alarm = alarm
         #: pubend -> its log, which stays open when the pubend leaves the topology: it may come back
         self._logs: dict[str, EventLog] = {}
+        #: bytes of the batches appended since the last sync, or since the broker dropped what was full
+        self._unsynced_bytes = 0
         #: pubend -> the first tick appended since the last sync; reads end before it
         self._unsynced: dict[str, Tick] = {}
         #: pubend -> the last tick to lose on purpose, while that is not synced
@@ -68,7 +70,8 @@ class EventLogs:
 
     def append(self, effect: AppendEvents) -> None:
         """Append a batch, durable with the next sync."""
-        self._is_over |= self._volume.pending_bytes + len(effect.batch.data) > UNSYNCED_BYTES_MAX
+        self._unsynced_bytes += len(effect.batch.data)
+        self._is_over |= self._unsynced_bytes > UNSYNCED_BYTES_MAX
         if self._is_over:
             return
         self._unsynced.setdefault(effect.pubend, int(effect.batch.ticks[0]))
@@ -100,12 +103,14 @@ class EventLogs:
         except DiskFullError as error:
             return self._refuse(ticket, str(error))
         self._unsynced.clear()
+        self._unsynced_bytes = 0
         self._let_go.clear()
         return LogSynced(ticket)
 
     def resume(self) -> None:
         """The broker has dropped what was dropped here: what comes now is appended again."""
         self._is_over = self._is_full = False
+        self._unsynced_bytes = 0
         self._lose_again()
 
     def fetch(self, effect: FetchLog) -> LogFetched:
@@ -136,6 +141,8 @@ class EventLogs:
     def _make_room(self) -> None:
         """Losing ticks was dropped with its group: try it again without the rest of the group."""
         self._lose_again()
+        for log in self._logs.values():
+            log.free()
         try:
             self._volume.sync()
         except DiskFullError:

@@ -243,7 +243,8 @@ class Queue:
         token = self._state.token(topic)
 
         async def opened() -> QueueReader:
-            subscription = self._client.subscribe(topic, durable=f"{self._name}:{topic}", checkpoint=token)
+            name = f"{self._name}:{topic}"
+            subscription = self._client.subscribe(topic, durable=name, checkpoint=token, gaps=True)
             return QueueReader(topic, self._client, await subscription.open())
 
         reader = self._loop.run(opened)

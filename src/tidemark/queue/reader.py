@@ -35,7 +35,7 @@ class InHand:
 class QueueReader:
     """One topic of a queue. Only the thread that holds `lock` uses the reader."""
 
-    def __init__(self, topic: str, client: Client, subscription: Subscription) -> None:
+    def __init__(self, topic: str, client: Client, subscription: Subscription[Event | Gap]) -> None:
         self.topic = topic
         self._client = client
         self.subscription = subscription

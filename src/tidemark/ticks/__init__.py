@@ -12,6 +12,7 @@ are half-open on the left, `(base, upto]`, everywhere.
 
 from tidemark.ticks.curiosity import Curiosity, Thresholds
 from tidemark.ticks.knowledge import Knowledge, Learnt
+from tidemark.ticks.pace import Pace
 from tidemark.ticks.ranges import RangeSet, union, within
 from tidemark.ticks.tick import NO_TICKS, TICK_MAX, TICK_MIN, Mask, Range, Tick, Ticks
 from tidemark.ticks.tickset import TickSet
@@ -27,6 +28,7 @@ __all__ = [
     "Knowledge",
     "Learnt",
     "Mask",
+    "Pace",
     "Range",
     "RangeSet",
     "Thresholds",

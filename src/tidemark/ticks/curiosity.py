@@ -6,16 +6,25 @@ ever longer waits. A range whose nack may still be answered is not asked for aga
 several nacks, so that a lost nack costs little. The number of outstanding nacks is bounded, so that losses do
 not become a storm of nacks.
 
+With a `Pace`, NRT is only the least wait and the first: how long to wait, and how many ticks are asked for at
+once, then comes from how long answers take.
+
 There is no clock: `now` is an argument, in microseconds of the caller's monotonic time.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from tidemark.ticks.tick import Range, Tick
+from tidemark.ticks.pace import Pace
+from tidemark.ticks.tick import TICK_MAX, Range, Tick
+
+#: Bytes of an answer for which ranges are neither shortened nor lengthened: more than half of it, up to it.
+ANSWER_BYTES = 256 << 10
+#: With a pace, what is under way is asked for in about so many ranges.
+_RANGES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +66,17 @@ class _Piece:
     due: int
     #: nacks sent so far
     tries: int = 0
+    #: the times of the first nack and of the last, and how many ticks that one asked for
+    first: int = 0
+    last: int = 0
+    ticks: int = 0
     #: The last nack may still be answered: the piece counts as outstanding.
     asked: bool = False
 
     def without(self, base: Tick, upto: Tick) -> list[_Piece]:
         """The parts of the piece outside `(base, upto]`: none, one end, or both."""
         ends = ((self.base, min(self.upto, base)), (max(self.base, upto), self.upto))
-        return [_Piece(start, stop, self.due, self.tries, self.asked) for start, stop in ends if start < stop]
+        return [replace(self, base=start, upto=stop) for start, stop in ends if start < stop]
 
 
 _BASE = attrgetter("base")
@@ -74,10 +87,14 @@ _URGENCY = attrgetter("due", "base")
 class Curiosity:
     """The ranges one stream wants, each waiting to be asked for or outstanding."""
 
-    __slots__ = ("_pieces", "_thresholds")
+    __slots__ = ("_pace", "_pieces", "_span", "_thresholds")
 
-    def __init__(self, thresholds: Thresholds | None = None) -> None:
+    def __init__(self, thresholds: Thresholds | None = None, pace: Pace | None = None) -> None:
+        """`pace` counts ticks; without one, only the thresholds hold."""
         self._thresholds = thresholds or Thresholds()
+        self._pace = pace
+        #: ticks in the range of one nack, at most, judged by the bytes of the answers
+        self._span = self._thresholds.chop_ticks_max
         #: disjoint and in tick order
         self._pieces: list[_Piece] = []
 
@@ -106,6 +123,20 @@ class Curiosity:
             rest for piece in self._pieces[low:high] for rest in piece.without(base, upto)
         ]
 
+    def heard(self, base: Tick, upto: Tick, size: int, now: int) -> None:
+        """An answer of `size` bytes to what was asked for came, before `answered` is told of it."""
+        if self._pace is None:
+            return
+        self._pace.progressed(now)
+        low, high = self._overlapping(base, upto)
+        for piece in self._pieces[low:high]:
+            if piece.tries and piece.upto <= upto:
+                self._pace.answered(piece.ticks, self._under_way, now - piece.first, now)
+        if size > ANSWER_BYTES:
+            self._span = max(1, min(self._span, (upto - base) * ANSWER_BYTES // size))
+        elif size <= ANSWER_BYTES // 2 and 2 * (upto - base) >= self._span:
+            self._span = min(2 * self._span, self._thresholds.chop_ticks_max)
+
     def _overlapping(self, base: Tick, upto: Tick) -> tuple[int, int]:
         """Indices low:high of the pieces that share a tick with `(base, upto]`."""
         low = bisect_right(self._pieces, base, key=_UPTO)
@@ -118,13 +149,15 @@ class Curiosity:
             return []
         self._expire(now)
         slots = self._thresholds.outstanding_ranges_max - self.outstanding
+        ticks = self._room()
         ready = [piece for piece in self._pieces if piece.due <= now]
         asked: list[_Piece] = []
         # The piece that has been due longest goes first, not the one with the lowest tick: ranges that nobody
         # can answer must not keep all the slots.
         for piece in sorted(ready, key=_URGENCY):
-            while piece.base < piece.upto and len(asked) < slots:
+            while piece.base < piece.upto and len(asked) < slots and ticks > 0:
                 asked.append(self._ask(piece, now))
+                ticks -= asked[-1].ticks
         left = [piece for piece in self._pieces if piece.base < piece.upto]
         self._pieces = sorted(left + asked, key=_BASE)
         return sorted((piece.base, piece.upto) for piece in asked)
@@ -134,11 +167,14 @@ class Curiosity:
         pieces: list[_Piece] = []
         for piece in self._pieces:
             last = pieces[-1] if pieces else None
+            if piece.asked and piece.due <= now and self._pace is not None:
+                piece.due = self._pace.due(piece.last, piece.tries)
             if piece.due > now:
                 pieces.append(piece)
             elif last and last.due <= now and last.upto == piece.base and last.tries == piece.tries:
                 last.upto = piece.upto
                 last.due = min(last.due, piece.due)
+                last.first = min(last.first, piece.first)
             else:
                 piece.asked = False
                 pieces.append(piece)
@@ -147,16 +183,37 @@ class Curiosity:
     def _ask(self, piece: _Piece, now: int) -> _Piece:
         """Cut the range of one nack off the start of `piece`; return it as a piece that is outstanding."""
         base, tries = piece.base, piece.tries + 1
-        piece.base = min(piece.upto, base + self._thresholds.chop_ticks_max)
-        return _Piece(base, piece.base, now + self._thresholds.patience_us(tries), tries, asked=True)
+        upto = piece.base = min(piece.upto, base + self._chop())
+        wait = self._thresholds.patience_us(tries)
+        if self._pace is not None:
+            wait = self._pace.patience_us(tries)
+        first = piece.first if piece.tries else now
+        return _Piece(base, upto, now + wait, tries, first, now, upto - base, asked=True)
+
+    def _chop(self) -> int:
+        """The ticks in the range of one nack, at most."""
+        if self._pace is None:
+            return self._thresholds.chop_ticks_max
+        return max(1, min(self._thresholds.chop_ticks_max, self._span, self._pace.limit // _RANGES))
+
+    @property
+    def _under_way(self) -> int:
+        """The ticks that were asked for and whose answer may still come."""
+        return sum(piece.upto - piece.base for piece in self._pieces if piece.asked)
+
+    def _room(self) -> int:
+        """How many ticks more may be asked for."""
+        return TICK_MAX if self._pace is None else self._pace.limit - self._under_way
 
     def next_due(self) -> int | None:
         """The time at which to call `due` next unless something changes; None if nothing is wanted."""
-        full = self.outstanding >= self._thresholds.outstanding_ranges_max
+        full = self.outstanding >= self._thresholds.outstanding_ranges_max or self._room() <= 0
         return min((piece.due for piece in self._pieces if piece.asked or not full), default=None)
 
     def reset(self, now: int) -> None:
         """Forget all nacks, because the link changed: every wanted range is due at once."""
+        if self._pace is not None:
+            self._pace.restart()
         for piece in self._pieces:
             piece.due, piece.tries, piece.asked = now, 0, False
 

@@ -108,6 +108,10 @@ class CheckpointToken(Mapping[str, Tick]):
     def __lt__(self, other: CheckpointToken) -> bool:
         return self != other and other.covers(self)
 
+    def __str__(self) -> str:
+        """What `text()` returns, which `parse` reads."""
+        return self.text()
+
     def __repr__(self) -> str:
         return f"CheckpointToken({self._ticks})"
 

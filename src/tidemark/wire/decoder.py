@@ -48,6 +48,11 @@ class FrameDecoder:
         """Whether `feed(b"")` may return further frames."""
         return bool(self._held)
 
+    @property
+    def held_bytes(self) -> int:
+        """The memory of what has arrived of frames not returned yet."""
+        return self._cut.__sizeof__() + len(self._held)
+
     def feed(self, data: Buffer) -> list[Frame]:
         """The frames that `data` completes, in order; WireError if the bytes are not frames.
 

@@ -24,7 +24,7 @@ from tidemark.broker.effects import (
 )
 from tidemark.errors import DiskFailedError
 from tidemark.node.disk import disk_thread
-from tidemark.node.disk.backlog import Backlog
+from tidemark.node.disk.backlog import APPEND_BYTES, Backlog
 from tidemark.node.disk.disk_thread import DiskThread
 
 
@@ -107,9 +107,9 @@ def pfs(count: int) -> AppendPfs:
 def test_the_backlog_is_what_no_sync_has_covered() -> None:
     backlog = Backlog()
     backlog.put((pfs(10), SyncPfs(1), pfs(5)))
-    assert backlog.bytes == 15 * 12
+    assert backlog.bytes == 15 * 12 + 2 * APPEND_BYTES
     backlog.done((PfsSynced(1),))
-    assert backlog.bytes == 5 * 12
+    assert backlog.bytes == 5 * 12 + APPEND_BYTES
     backlog.put((SyncPfs(2), SyncLog(1)))
     backlog.done((PfsSynced(2), LogFull(1)))
     backlog.put((ResumeLog(),))

@@ -32,6 +32,8 @@ FILL = "x" * 500
 #: The first job of a session starts the Python workers.
 SPARK_SECONDS = 120.0
 
+WithGaps = sync.Subscription[tidemark.Event | tidemark.Gap]
+
 
 @dataclass
 class World:
@@ -85,8 +87,13 @@ def serving(at: World, **options: Any) -> Iterator[DeepService]:
         yield service
 
 
+def subscribe(at: World, topic: str, where: str = "", **options: Any) -> WithGaps:
+    """A subscription that hands out gaps like events."""
+    return at.tm.subscribe(topic, where, gaps=True, **options)
+
+
 def read(
-    sub: sync.Subscription, last: int, patience: float = PATIENCE_SECONDS
+    sub: WithGaps, last: int, patience: float = PATIENCE_SECONDS
 ) -> tuple[list[int], list[tidemark.Gap]]:
     """The numbers of the events up to `last`, and the gaps."""
     found: list[int] = []
@@ -114,10 +121,10 @@ def test_those_who_return_and_those_who_start_in_the_past_are_healed_by_one_scan
         at.publish(100)
         with ExitStack() as stack:
             back = {
-                kind: stack.enter_context(at.tm.subscribe("news.>", f"kind = {kind}", durable=f"old{kind}"))
+                kind: stack.enter_context(subscribe(at, "news.>", f"kind = {kind}", durable=f"old{kind}"))
                 for kind in range(5)
             }
-            late = stack.enter_context(at.tm.subscribe("news.*", durable="late", start="earliest"))
+            late = stack.enter_context(subscribe(at, "news.*", durable="late", start="earliest"))
             until(lambda: at.tm.ask("metrics")["recalls_waiting"] == 6)
             with serving(at) as service:
                 for kind, sub in back.items():
@@ -143,7 +150,7 @@ def test_a_pfs_that_is_gone_is_made_up_for_from_the_archive(tmp_path: Path) -> N
         at.node.start()
         with serving(at) as service, ExitStack() as stack:
             for kind in range(3):
-                sub = stack.enter_context(at.tm.subscribe("news.>", f"kind = {kind}", durable=f"old{kind}"))
+                sub = stack.enter_context(subscribe(at, "news.>", f"kind = {kind}", durable=f"old{kind}"))
                 expected = wanted(at, kind)
                 assert read(sub, expected[-1]) == (expected, [])
             assert service.counters["scans"] >= 1
@@ -158,7 +165,7 @@ def test_a_gap_is_told_only_where_the_archive_has_let_go_too(tmp_path: Path) -> 
         at.archived()
         horizon = at.published[MANY // 2][1]
         at.archive.save(replace(at.archive.state, released=horizon))
-        with serving(at), at.tm.subscribe("news.>", durable="old") as sub:
+        with serving(at), subscribe(at, "news.>", durable="old") as sub:
             found, gaps = read(sub, at.published[-1][0])
             assert found == wanted(at, since=MANY // 2 + 1)
             assert [each.upto for each in gaps] == [horizon]
@@ -172,14 +179,14 @@ def test_a_start_in_the_past_counts_once_and_is_exact(tmp_path: Path) -> None:
         first, tick = at.published[100]
         moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=tick)
         with serving(at):
-            with at.tm.subscribe("news.*", "kind < 5", durable="one", start=moment) as sub:
+            with subscribe(at, "news.*", "kind < 5", durable="one", start=moment) as sub:
                 expected = [n for n in wanted(at, since=first) if n % 7 < 5]
                 assert read(sub, expected[-1]) == (expected, [])
-            with at.tm.subscribe("news.*", durable="two", start=CheckpointToken({"main": tick})) as sub:
+            with subscribe(at, "news.*", durable="two", start=CheckpointToken({"main": tick})) as sub:
                 assert read(sub, at.published[-1][0]) == (wanted(at, since=first + 1), [])
             at.publish(14)
             # It is there now, and goes on where it was.
-            with at.tm.subscribe("news.*", "kind < 5", durable="one", start="earliest") as sub:
+            with subscribe(at, "news.*", "kind < 5", durable="one", start="earliest") as sub:
                 rest = [n for n in wanted(at, since=MANY) if n % 7 < 5]
                 assert read(sub, rest[-1]) == (rest, [])
 
@@ -191,8 +198,8 @@ def test_a_slow_subscriber_takes_what_it_can_and_holds_nobody_up(tmp_path: Path)
         at.publish(4 * MANY)
         at.archived()
         with serving(at) as service, ExitStack() as stack:
-            little = stack.enter_context(at.tm.subscribe("news.>", durable="slow", window_bytes_max=20_000))
-            quick = stack.enter_context(at.tm.subscribe("news.>", durable="quick"))
+            little = stack.enter_context(subscribe(at, "news.>", durable="slow", window_bytes_max=20_000))
+            quick = stack.enter_context(subscribe(at, "news.>", durable="quick"))
             assert read(quick, at.published[-1][0]) == (wanted(at), [])
             assert read(little, at.published[-1][0]) == (wanted(at), [])
             assert service.counters["behind"] == 0
@@ -204,7 +211,7 @@ def test_who_waits_for_a_pipeline_can_be_seen(tmp_path: Path, monkeypatch: pytes
         at.tm.subscribe("news.>", durable="old").close()
         at.publish()
         at.archived()
-        with at.tm.subscribe("news.>", durable="old") as sub:
+        with subscribe(at, "news.>", durable="old") as sub:
             until(lambda: at.tm.ask("subscription", name="old")["pubends"]["main"]["recall"] == "waiting")
             until(lambda: any("no pipeline is connected" in each for each in at.tm.ask("status")["alarms"]))
             assert at.tm.ask("metrics")["pipelines"] == 0
@@ -236,7 +243,7 @@ def test_a_scan_on_spark_gives_what_one_in_this_process_gives(
             at.archived()
         with ExitStack() as stack:
             back = {
-                kind: stack.enter_context(at.tm.subscribe("news.>", f"kind = {kind}", durable=f"old{kind}"))
+                kind: stack.enter_context(subscribe(at, "news.>", f"kind = {kind}", durable=f"old{kind}"))
                 for kind in range(3)
             }
             until(lambda: at.tm.ask("metrics")["recalls_waiting"] == 3)

@@ -169,7 +169,6 @@ def test_recovery_replays_what_follows_the_last_snapshot(
     limit: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_log, *limit)
-    monkeypatch.setattr(event_log, "_BYTES_PER_PUBLISHER", 1)
     disk, volume, log = log_of()
     for number in range(1, 60):
         log.append(events([number * 10], publisher=f"p{number % 7}"), f"p{number % 7}", number)
@@ -197,16 +196,79 @@ def test_a_pubend_that_is_only_leased_keeps_no_old_segment_alive() -> None:
     assert log.state.publishers == {"p": LastPublished(1, 10)}
 
 
-def test_the_longest_idle_publisher_is_forgotten_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishers, "PUBLISHERS_MAX", 3)
+def test_of_names_that_clients_made_the_longest_idle_is_forgotten_and_given_names_never(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publishers, "MADE_NAMES_MAX", 3)
     table = Publishers()
-    for tick, name in enumerate("abcab"):
+    made = [f"publisher-{number:016x}" for number in range(4)]
+    for tick, name in enumerate(("named", *made[:3], made[0], made[1])):
         table.note(name, LastPublished(1, tick))
-    undo = table.note("d", LastPublished(1, 9))
-    assert list(table.as_dict()) == ["a", "b", "d"]
+    before = table.encoded_bytes
+    undo = table.note(made[3], LastPublished(1, 9))
+    assert list(table.as_dict()) == [made[0], made[1], made[3], "named"]
     undo()
-    assert table.as_dict().keys() == {"a", "b", "c"}
+    assert table.as_dict().keys() == {"named", *made[:3]}
+    assert before == table.encoded_bytes == len(b"".join(table.encode(5)))
     assert decode_publishers(b"".join(table.encode(5)))[1].as_dict() == table.as_dict()
+
+
+@pytest.mark.parametrize("count", [1, 40, 1_000])
+def test_what_a_release_writes_does_not_grow_with_the_publishers_that_are_remembered(count: int) -> None:
+    disk = MemoryDisk()
+    volume = open_volume(disk, 1 << 20)
+    log = EventLog(volume, "p1", now=0)
+    for number in range(1, count + 1):
+        log.append(events([number]), f"named-{number}", 1)
+    volume.sync()
+    log.lose(count)
+    volume.sync()
+    written = 0
+    for number in range(1, 201):
+        log.append(events([count + number]), f"named-{1 + number % count}", 1 + number)
+        log.lose(count + number)
+        written += volume.pending_bytes
+        volume.sync()
+    assert written / 200 < 1_000
+    known = log.state.publishers
+    disk.crash(lose_all)
+    assert EventLog(open_volume(disk, 1 << 20), "p1", now=0).state.publishers == known
+
+
+def test_batches_that_wait_for_a_snapshot_give_their_place_back() -> None:
+    disk, volume, log = log_of()
+    for number in range(1, 400):
+        log.append(events([number]), f"named-{number}", 1)
+        volume.sync()
+    log.lose(399)
+    volume.sync()
+    volume, log = reopened(disk)
+    assert log.read(0, 399).lost == ((0, 399),)
+    assert log.sizes() == ()
+    kept = len(disk.list())
+    log.free()
+    volume.sync()
+    assert len(disk.list()) < kept / 4
+    _, log = reopened(disk)
+    assert len(log.state.publishers) == 399
+
+
+def test_many_pubends_that_write_snapshots_at_once_leave_room_for_events() -> None:
+    volume = open_volume(MemoryDisk(), 64 << 20)
+    logs = [EventLog(volume, f"p{number}", now=0) for number in range(12)]
+    many = Publishers()
+    for number in range(20_000):
+        many.note(f"{number:0250}", LastPublished(1, 1))
+    for log in logs:
+        log._publishers = many
+        log.append(events([10]), "", 1)
+        volume.flush()
+        log.lose(10)
+    for log in logs:
+        log.free()
+    assert volume.pending_bytes <= 48 << 20
+    volume.append("events", [bytes(32 << 20)])
+    volume.append("events", [bytes(32 << 20)])
 
 
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:

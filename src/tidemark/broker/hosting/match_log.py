@@ -17,6 +17,9 @@ from tidemark.ticks import NO_TICKS
 
 #: Match sets whose number is remembered; a set that is met again after it was forgotten gets a new number.
 MATCH_SETS_MAX = 65_536
+#: Memory for those sets: the numbers of their members, 4 bytes each, and about 200 bytes for each set.
+MATCH_SETS_BYTES_MAX = 32 << 20
+_SET_BYTES = 200
 _NO_SETS = np.zeros(0, np.uint32)
 
 
@@ -27,6 +30,7 @@ class MatchLog:
         self._turn = turn
         self._out = turn.out
         self._sets: dict[bytes, int] = {}
+        self._sets_bytes = 0
         self._next_set = 1
 
     def write(self, pubend: str, constream: Constream, piece: MatchedPiece) -> None:
@@ -55,8 +59,10 @@ class MatchLog:
         key = durable.tobytes()
         number = self._sets.get(key)
         if number is None:
-            if len(self._sets) >= MATCH_SETS_MAX:
+            if len(self._sets) >= MATCH_SETS_MAX or self._sets_bytes > MATCH_SETS_BYTES_MAX:
                 self._sets.clear()
+                self._sets_bytes = 0
+            self._sets_bytes += len(key) + _SET_BYTES
             number = self._sets[key] = self._next_set
             self._next_set += 1
         return number

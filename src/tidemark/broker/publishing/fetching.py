@@ -2,8 +2,13 @@
 
 A reader names a range and a selector, and gets a first part of the range with the tick that the part reaches.
 A reader follows no stream and holds nothing back: it is told of what was let go before it was read. A fetch
-goes, broker by broker, to the one that hosts the pubend, and its answer comes back the same way; until it is
-answered each broker on the way sends it again, from soft state.
+goes, broker by broker, to the one that hosts the pubend, and its answer comes back the same way.
+
+A fetch that is under way is not asked again: an asker and its ticket are one question, however often the
+question comes. A broker on the way repeats a fetch of its own accord, from soft state: when it takes the
+pubend from another neighbour, and when the answer is later than answers of that neighbour have been. What is
+under way from one neighbour is bounded by how fast its answers come (`ticks.pace`): a fetch is passed on for
+as many bytes as fit, and waits while nothing does.
 """
 
 from __future__ import annotations
@@ -25,15 +30,21 @@ from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.message.registry import Registry
 from tidemark.message.topic_selector import TopicSelector
+from tidemark.ticks import Pace
 from tidemark.wire.frames import Fetch, Fetched, Refused
 
 #: Bytes read for one answer at the most; an answer has to fit into a frame.
 FETCH_BYTES_MAX = 8 << 20
+#: Bytes that are under way from one neighbour in answers to fetches: at the least, at first, at the most.
+UNDER_WAY_BYTES_MIN = 4 << 10
+UNDER_WAY_BYTES = 32 << 10
+UNDER_WAY_BYTES_MAX = 2 * FETCH_BYTES_MAX
 #: Fetches of one client that are under way, and of one neighbour.
 FETCHES_MAX = 64
 PASSED_MAX = 1_024
-#: Microseconds after which a fetch that is not answered is passed on again.
+#: Microseconds after which a fetch that is not answered is passed on again: at the least, and at the most.
 AGAIN_US = 1_000_000
+AGAIN_US_MAX = 30_000_000
 #: Selectors of readers whose matchers are kept.
 _READERS_KEPT_MAX = 32
 _MEMBER = 1
@@ -50,8 +61,28 @@ class _FetchAsked:
     #: the fetch as it was asked, with the asker's ticket
     frame: Fetch
     answered: Answered
-    #: monotonic time when the fetch was passed on last; None if this broker reads the log itself
-    sent_at: int | None = None
+    #: the neighbour that was asked; None while the fetch waits, or if this broker reads the log itself
+    upstream: str | None = None
+    #: bytes that were asked for, how often, and the monotonic times of the first time and of the last
+    size: int = 0
+    tries: int = 0
+    first: int = 0
+    last: int = 0
+
+
+class _Way:
+    """What was asked of one neighbour."""
+
+    def __init__(self) -> None:
+        self.pace = Pace(
+            UNDER_WAY_BYTES_MIN,
+            UNDER_WAY_BYTES,
+            UNDER_WAY_BYTES_MAX,
+            patience_us=AGAIN_US,
+            patience_us_max=AGAIN_US_MAX,
+        )
+        #: bytes that were asked for and whose answer may still come
+        self.under_way = 0
 
 
 class Fetching:
@@ -75,13 +106,21 @@ class Fetching:
         self._counters = turn.counters
         self._next = 1
         self._asked: dict[int, _FetchAsked] = {}
-        self._of_owner: dict[int | str, set[int]] = {}
+        #: client or neighbour -> ticket of the asker -> ticket here
+        self._of_owner: dict[int | str, dict[int, int]] = {}
+        #: tickets of fetches that wait until they can be passed on, in order
+        self._waiting: dict[int, None] = {}
+        #: neighbour -> what was asked of it on the link that is up
+        self._ways: dict[str, _Way] = {}
         self._audience = lru_cache(_READERS_KEPT_MAX)(self._make_audience)
 
     # Askers.
 
     def asked(self, client: int, frame: Fetch) -> None:
         """A client wants to read; it is answered with a Fetched, or refused."""
+        if frame.ticket in self._of_owner.get(client, ()):
+            self._counters["fetches_repeated"] += 1
+            return
         refusal = self._refusal(client, frame)
         if refusal is not None:
             self._out.add(SendClient(client, Refused("fetch", str(frame.ticket), *refusal)))
@@ -90,6 +129,9 @@ class Fetching:
 
     def passed(self, peer: str, frame: Fetch) -> None:
         """A neighbour passes a fetch on; one too many, or one that cannot be read, is dropped."""
+        if frame.ticket in self._of_owner.get(peer, ()):
+            self._counters["fetches_repeated"] += 1
+            return
         is_one_too_many = len(self._of_owner.get(peer, ())) >= PASSED_MAX
         if frame.pubend in self._streams and not is_one_too_many and self._is_readable(frame):
             self._take(peer, frame, lambda fetched: self._out.add(SendPeer(peer, fetched)))
@@ -100,44 +142,81 @@ class Fetching:
         """Read for this broker itself; returns a function that gives the fetch up."""
         frame = Fetch(0, pubend, base, upto, wanted.pattern, wanted.selector, FETCH_BYTES_MAX >> 3)
         ticket = self._take(None, frame, answered)
-        return lambda: self._drop(ticket)
+        return lambda: self._give_up(ticket)
 
     def gone(self, owner: int | str) -> None:
-        """A connection or link is gone: drop what it asked for."""
-        for ticket in self._of_owner.pop(owner, ()):
-            del self._asked[ticket]
+        """A connection or link is gone: drop what it asked for, and ask others for what it was asked for."""
+        for ticket in list(self._of_owner.get(owner, {}).values()):
+            self._remove(ticket)
+        self._of_owner.pop(owner, None)
+        if isinstance(owner, str):
+            self._ways.pop(owner, None)
+            self._ask_elsewhere(lambda asked: asked.upstream == owner)
+        self._pass_on_waiting()
 
-    def _drop(self, ticket: int) -> None:
-        self._asked.pop(ticket, None)
+    def _give_up(self, ticket: int) -> None:
+        self._remove(ticket)
+        self._pass_on_waiting()
 
     def _take(self, owner: int | str | None, frame: Fetch, answered: Answered) -> int:
         ticket = self._next
         self._next += 1
-        asked = self._asked[ticket] = _FetchAsked(owner, frame, answered)
+        self._asked[ticket] = _FetchAsked(owner, frame, answered)
         if owner is not None:
-            self._of_owner.setdefault(owner, set()).add(ticket)
+            self._of_owner.setdefault(owner, {})[frame.ticket] = ticket
         if frame.pubend in self._pubends:
             # Nothing is known yet of what lies beyond the position: answering for it would promise silence.
             upto = min(frame.upto, self._pubends[frame.pubend].position)
             size = min(max(frame.bytes_max, 1), FETCH_BYTES_MAX)
             self._out.add(FetchLog(ticket, frame.pubend, frame.base, max(frame.base, upto), size))
         else:
-            self._pass_on(ticket, asked)
+            self._waiting[ticket] = None
+            self._pass_on_waiting()
         return ticket
 
-    def _pass_on(self, ticket: int, asked: _FetchAsked) -> None:
-        asked.sent_at = self._turn.now
-        stream = self._streams.get(asked.frame.pubend)
-        upstream = stream.upstream if stream is not None else None
-        if upstream is not None:
-            self._counters["fetches_passed"] += 1
-            self._out.add(SendPeer(upstream, replace(asked.frame, ticket=ticket)))
+    def _pass_on_waiting(self) -> None:
+        """Pass on what waits, as far as there is a way and room on it."""
+        for ticket in list(self._waiting):
+            asked = self._asked[ticket]
+            stream = self._streams.get(asked.frame.pubend)
+            upstream = stream.upstream if stream is not None else None
+            if upstream is None:
+                continue
+            way = self._ways.setdefault(upstream, _Way())
+            if way.under_way < way.pace.limit:
+                del self._waiting[ticket]
+                # Half of what may be under way: while one answer is read here, the next is on its way.
+                asked.size = max(1, min(asked.frame.bytes_max, FETCH_BYTES_MAX, way.pace.limit // 2))
+                asked.upstream, asked.tries, asked.first = upstream, 0, self._turn.now
+                way.under_way += asked.size
+                self._pass_on(ticket, asked, upstream)
+
+    def _pass_on(self, ticket: int, asked: _FetchAsked, upstream: str) -> None:
+        asked.last = self._turn.now
+        asked.tries += 1
+        self._counters["fetches_passed"] += 1
+        self._out.add(SendPeer(upstream, replace(asked.frame, ticket=ticket, bytes_max=asked.size)))
+
+    def _ask_elsewhere(self, concerns: Callable[[_FetchAsked], bool]) -> None:
+        """Let those that were passed on, and that this concerns, wait to be passed on again."""
+        for ticket, asked in self._asked.items():
+            if asked.upstream is not None and concerns(asked):
+                self._take_back(asked)
+                self._waiting[ticket] = None
+        self._waiting = dict.fromkeys(sorted(self._waiting))
+
+    def _take_back(self, asked: _FetchAsked) -> None:
+        """The neighbour that was asked is not expected to answer any more."""
+        way = self._ways.get(asked.upstream) if asked.upstream is not None else None
+        if way is not None:
+            way.under_way -= asked.size
+        asked.upstream = None
 
     # Answers.
 
     def read(self, answer: LogFetched) -> None:
         """The log of a pubend hosted here has answered."""
-        asked = self._done(answer.ticket)
+        asked = self._remove(answer.ticket)
         if asked is None:
             return
         frame, read = asked.frame, answer.read
@@ -147,28 +226,42 @@ class Fetching:
 
     def fetched(self, frame: Fetched) -> None:
         """A neighbour has answered."""
-        asked = self._done(frame.ticket)
-        if asked is not None:
-            asked.answered(replace(frame, ticket=asked.frame.ticket))
+        asked = self._asked.get(frame.ticket)
+        if asked is None or asked.frame.pubend != frame.pubend:
+            self._counters["answers_late"] += 1
+            return
+        way = self._ways.get(asked.upstream) if asked.upstream is not None else None
+        if way is not None:
+            now = self._turn.now
+            way.pace.answered(asked.size, way.under_way, now - asked.first, now)
+        self._remove(frame.ticket)
+        asked.answered(replace(frame, ticket=asked.frame.ticket))
+        self._pass_on_waiting()
 
     def wake(self) -> None:
-        """Pass on again the fetches that have not been answered for AGAIN_US."""
+        """Repeat the fetches whose answers are late; pass on those for which there is a way now."""
         now = self._turn.now
         for ticket, asked in self._asked.items():
-            if asked.sent_at is not None and now - asked.sent_at >= AGAIN_US:
-                self._pass_on(ticket, asked)
+            if asked.upstream is not None:
+                pace = self._ways[asked.upstream].pace
+                if now >= pace.due(asked.last, asked.tries):
+                    self._pass_on(ticket, asked, asked.upstream)
+        self._pass_on_waiting()
 
     def attached(self, pubend: str) -> None:
         """The pubend comes from another neighbour now, which has been asked for nothing."""
-        for ticket, asked in self._asked.items():
-            if asked.sent_at is not None and asked.frame.pubend == pubend:
-                self._pass_on(ticket, asked)
+        self._ask_elsewhere(lambda asked: asked.frame.pubend == pubend)
+        self._pass_on_waiting()
 
-    def _done(self, ticket: int) -> _FetchAsked | None:
+    def _remove(self, ticket: int) -> _FetchAsked | None:
         """Remove and return the fetch of a ticket; None if its asker is gone."""
         asked = self._asked.pop(ticket, None)
-        if asked is not None and asked.owner is not None:
-            self._of_owner[asked.owner].discard(ticket)
+        if asked is None:
+            return None
+        self._waiting.pop(ticket, None)
+        self._take_back(asked)
+        if asked.owner is not None:
+            del self._of_owner[asked.owner][asked.frame.ticket]
         return asked
 
     def _refusal(self, client: int, frame: Fetch) -> tuple[str, str] | None:

@@ -8,7 +8,6 @@ released it, or when policy says so and every subscriber that is not catching up
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +20,8 @@ from tidemark.broker.effects import (
     RecoveredPubend,
     SendClient,
 )
+from tidemark.broker.publishing.logged_sizes import LoggedSizes
+from tidemark.broker.publishing.remembered_publishers import RememberedPublishers
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import TICK_MIN
@@ -28,6 +29,11 @@ from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import Publish, Published, Refused
 
 SECOND = 1_000_000
+
+TOO_MANY_NAMES = (
+    "this pubend remembers as many named publishers as it can and takes no new name, since forgetting one "
+    "could log its events twice: publish under a name that was used before, at another pubend, or without one"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +91,28 @@ class Pubend:
         #: lease: neighbours may have heard that far before a crash, and the stream must not fall behind that
         self.position = max(state.last, state.lost, state.lease)
         self.lost = state.lost
-        #: publisher -> its last sequence number and the tick of that event: appended, and durable
-        self._publishers = dict(state.publishers)
-        self._durable_publishers = dict(state.publishers)
+        self._publishers = RememberedPublishers(state.publishers)
         #: batches that are appended and not yet durable
         self._unsynced = 0
         #: (base, upto, batch) of batches that are durable and not passed on yet
         self._fresh: list[tuple[int, int, EventBatch]] = []
-        self._sizes = deque(state.sizes)
-        self.bytes = sum(size for _, size in state.sizes)
+        self._sizes = LoggedSizes(state.sizes)
         self._released = TICK_MIN
         self._delivered = TICK_MIN
         #: the archive has reported to have everything up to here; None if there is no archive
         self.archived: int | None = TICK_MIN if policy.archive else None
         self._release_heard = TICK_MIN
         self._announce = state.last > state.lost
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the events that have not been let go."""
+        return self._sizes.bytes
+
+    @property
+    def publishers_bytes(self) -> int:
+        """The memory of the named publishers that are remembered."""
+        return self._publishers.bytes
 
     # Publishing.
 
@@ -110,8 +123,10 @@ class Pubend:
         expected = known[0] + 1 if known is not None else 1
         if frame.sequence > expected:
             # Taking a later batch first would make the earlier one look like a repetition when it comes.
-            reason = f"expected sequence {expected}, got {frame.sequence}: send again from there"
-            self._refuse(client, frame.publisher, "sequence", reason)
+            self._refuse(client, frame.publisher, "sequence", _out_of_order(frame, known))
+            return
+        if known is None and not self._publishers.has_room(frame.publisher):
+            self._refuse(client, frame.publisher, "limit", TOO_MANY_NAMES)
             return
         self._counters["publishes_repeated"] += frame.sequence < expected
         if known is None or last > known[0]:
@@ -119,7 +134,9 @@ class Pubend:
             if known is not None and frame.sequence <= known[0]:
                 batch = batch.slice(known[0] + 1 - frame.sequence, batch.count)
             self._append(frame.publisher, last, batch)
-        sequence, tick = self._publishers[frame.publisher]
+        appended = self._publishers.get(frame.publisher)
+        assert appended is not None
+        sequence, tick = appended
         acknowledgement = Published(self.name, frame.publisher, max(last, sequence), tick)
         # Also for a duplicate: the original may still be on its way to the disk.
         full = "the disk is full: nothing was logged, send again when there is room"
@@ -130,7 +147,7 @@ class Pubend:
 
     def has(self, frame: Publish) -> bool:
         """Return whether every event of the batch has come before."""
-        sequence, _ = self._publishers.get(frame.publisher, (0, 0))
+        sequence, _ = self._publishers.get(frame.publisher) or (0, 0)
         return frame.sequence + frame.batch.count - 1 <= sequence
 
     def turn_away(self, client: int, frame: Publish, notice: DrainNotice) -> None:
@@ -153,7 +170,7 @@ class Pubend:
         self._counters["clock_back"] += first > wall + SECOND
         batch.count_ticks(first)
         self._last = self._silent = first + batch.count - 1
-        self._publishers[publisher] = (last, self._last)
+        self._publishers.appended(publisher, (last, self._last))
         self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
         self._unsynced += 1
         self._turn.log.after(lambda: self._durable(publisher, last, batch), self._forgotten)
@@ -161,10 +178,9 @@ class Pubend:
     def _durable(self, publisher: str, last: int, batch: EventBatch) -> None:
         self._unsynced -= 1
         base, upto = self.position, int(batch.ticks[-1])
-        self._durable_publishers[publisher] = (last, upto)
+        self._publishers.durable(publisher, (last, upto))
         self.position = upto
-        self._sizes.append((upto, len(batch.data)))
-        self.bytes += len(batch.data)
+        self._sizes.append(upto, len(batch.data))
         self._counters["events_published"] += batch.count
         self.hasten()
         self._fresh.append((base, upto, batch))
@@ -182,7 +198,7 @@ class Pubend:
     def _forgotten(self) -> None:
         """The disk had no room: what was not durable was discarded. The ticks of those events stay used."""
         self._unsynced = 0
-        self._publishers = dict(self._durable_publishers)
+        self._publishers.discarded()
 
     def _when_durable(self, action: Callable[[], None], failed: Callable[[], None]) -> None:
         if self._unsynced:
@@ -261,8 +277,7 @@ class Pubend:
         if upto > self.lost:
             self._counters["released" if upto <= let_go else "released_early"] += 1
             self.lost = upto
-            while self._sizes and self._sizes[0][0] <= upto:
-                self.bytes -= self._sizes.popleft()[1]
+            self._sizes.lose(upto)
             self._out.add(LoseLog(self.name, upto))
 
     def describe(self) -> PubendStatus:
@@ -283,11 +298,18 @@ class Pubend:
         upto = TICK_MIN
         if self._policy.max_retain is not None:
             upto = self._turn.wall - self._policy.max_retain
-        if self._policy.max_bytes is not None and self.bytes > self._policy.max_bytes:
-            excess = self.bytes - self._policy.max_bytes
-            for tick, size in self._sizes:
-                upto = max(upto, tick)
-                excess -= size
-                if excess <= 0:
-                    break
+        if self._policy.max_bytes is not None:
+            beyond = self._sizes.beyond(self._policy.max_bytes)
+            upto = upto if beyond is None else max(upto, beyond)
         return upto
+
+
+def _out_of_order(frame: Publish, known: tuple[int, int] | None) -> str:
+    """Return why a batch that does not begin with the publisher's next number is refused, and what to do."""
+    if known is not None:
+        return f"expected sequence {known[0] + 1}, got {frame.sequence}: send again from there"
+    # "Send again from 1" would log for a second time what the pubend has forgotten.
+    return (
+        f"got sequence {frame.sequence}, and nothing is remembered of the publisher {frame.publisher!r}: "
+        "send again from 1 if none of its events was ever acknowledged, else go on under another name, from 1"
+    )

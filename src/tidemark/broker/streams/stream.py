@@ -20,13 +20,18 @@ from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.window import PIECE_BYTES, Window, rows_within, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch, concatenate
-from tidemark.ticks import TICK_MIN, Curiosity, RangeSet, Thresholds, Wants, within
+from tidemark.ticks import TICK_MIN, Curiosity, Pace, RangeSet, Thresholds, Wants, within
 from tidemark.wire.frames import AckExpected, Knowledge, Nack, Range
 
 Ranges = Sequence[Range]
 
 #: Ranges in one nack; more go in further ones.
 NACK_RANGES_MAX = 64
+#: Ticks that are under way to this broker, in answers to its nacks, at the least and at first.
+UNDER_WAY_TICKS_MIN = 16
+UNDER_WAY_TICKS = 400_000
+#: Bytes of an answer to a neighbour that go in one frame, about: live events wait for a frame that has begun.
+ANSWER_FRAME_BYTES = 64 << 10
 #: An announcement of the same tick is passed on no sooner than this after the last.
 ANNOUNCED_US = 100_000
 
@@ -84,7 +89,7 @@ class Stream:
         self._wants: Wants[str] = Wants()
         #: asker -> the interest version of this broker that an answer has to be complete for
         self._needs: dict[str, int] = {}
-        self._curiosity = Curiosity(thresholds)
+        self._curiosity = Curiosity(thresholds, _pace(thresholds))
         self._gct = thresholds.gct_us
         #: ranges being read from the log of a pubend that is hosted here
         self._reading = RangeSet()
@@ -195,6 +200,9 @@ class Stream:
             self._counters["answers_unsound"] += 1
             return
         accounts = None if self.is_hosted else version
+        if not self.is_hosted:
+            size = len(batch.data) if batch is not None else 0
+            self._curiosity.heard(base, upto, size, self._turn.now)
         self.window.learn(base, upto, batch, damaged)
         self._coverage.answered(version, base, upto)
         tags = self._interests.tags(self.pubend, accounts)
@@ -398,8 +406,32 @@ class Stream:
             self._counters["events_left_out"] += part.count - int(wanted.sum())
             part = None if not wanted.any() else part if wanted.all() else part.take(wanted)
         lost = self.window.knowledge.lost
-        inside = tuple(within(damaged, base, upto)) if damaged else ()
-        self._out.add(SendPeer(peer, Knowledge(self.pubend, base, upto, lost, first, tag, part, inside)))
+        for start, stop, rows in ((base, upto, part),) if first else _frames(base, upto, part):
+            inside = tuple(within(damaged, start, stop)) if damaged else ()
+            self._out.add(SendPeer(peer, Knowledge(self.pubend, start, stop, lost, first, tag, rows, inside)))
+
+
+def _pace(thresholds: Thresholds) -> Pace:
+    """A pace, in ticks, whose patience begins with the thresholds'."""
+    most = thresholds.chop_ticks_max * thresholds.outstanding_ranges_max
+    return Pace(
+        min(UNDER_WAY_TICKS_MIN, most),
+        min(UNDER_WAY_TICKS, most),
+        most,
+        patience_us=thresholds.nrt_us,
+        patience_us_max=thresholds.nrt_us_max,
+        backoff=thresholds.backoff,
+    )
+
+
+def _frames(base: int, upto: int, batch: EventBatch | None) -> Iterator[tuple[int, int, EventBatch | None]]:
+    """Yield what the frames of an answer have: parts of `(base, upto]` of about ANSWER_FRAME_BYTES."""
+    while batch is not None and batch.count > 1 and len(batch.data) > ANSWER_FRAME_BYTES:
+        rows = max(1, batch.count * ANSWER_FRAME_BYTES // len(batch.data))
+        last = int(batch.ticks[rows - 1])
+        yield base, last, batch.slice(0, rows)
+        base, batch = last, batch.slice(rows, batch.count)
+    yield base, upto, batch
 
 
 def _merged(batches: Sequence[EventBatch]) -> Iterator[EventBatch]:

@@ -26,10 +26,15 @@ MILLISECOND = 1_000
 
 #: Bytes of events that are handled at once.
 PIECE_BYTES = 1 << 20
-#: Different selections of rows of one piece that are remembered.
+#: Different selections of rows of one piece that are remembered, and the memory that they may take.
 CUTS_MAX = 64
+CUTS_BYTES_MAX = 2 * PIECE_BYTES
 #: Pieces that are remembered: subscribers that catch up together are never far apart.
 PIECES_MAX = 8
+#: So many batches in a row, of at most so many bytes each, are made one: a single event that is a batch of
+#: its own takes far more memory than its bytes.
+MERGED_BATCHES = 64
+MERGED_BYTES_MAX = 1 << 10
 
 
 class Cuts:
@@ -38,6 +43,8 @@ class Cuts:
     def __init__(self, batch: EventBatch) -> None:
         self.batch = batch
         self._parts: dict[bytes, EventBatch] = {}
+        #: memory of the parts and of their keys
+        self._bytes = 0
 
     def take(self, rows: Rows) -> EventBatch:
         """Return these rows, in order."""
@@ -46,9 +53,12 @@ class Cuts:
         key = rows.tobytes()
         found = self._parts.get(key)
         if found is None:
-            if len(self._parts) >= CUTS_MAX:
+            found = self.batch.take(rows)
+            if len(self._parts) >= CUTS_MAX or self._bytes > CUTS_BYTES_MAX:
                 self._parts.clear()
-            found = self._parts[key] = self.batch.take(rows)
+                self._bytes = 0
+            self._parts[key] = found
+            self._bytes += found.held_bytes + len(key)
         return found
 
 
@@ -70,10 +80,13 @@ class Window:
         #: ranges in the middle that a disk lost and that are therefore L: part of what is known, told as gaps
         self.damaged = RangeSet()
         self._bytes_max = bytes_max
+        #: memory of the batches
         self.bytes = 0
         #: (last tick, number, batch), sorted by last tick; no event is in two batches
         self._batches: list[tuple[int, int, EventBatch]] = []
         self._number = 0
+        #: how many of the last batches are small and were appended one after the other
+        self._small = 0
         #: beyond this tick, each batch ends before the next one begins
         self._tangled_upto = TICK_MIN
         #: the pieces that were read last, for subscribers that read the same
@@ -99,14 +112,18 @@ class Window:
             # Events where the window had silence for narrower interests: remembered pieces lack them.
             self._pieces.clear()
         self._number += 1
+        self.bytes += kept.held_bytes
         self._insert((int(kept.ticks[-1]), self._number, kept))
-        self.bytes += len(kept.data)
 
     def _insert(self, entry: tuple[int, int, EventBatch]) -> None:
         last, _, batch = entry
         if not self._batches or self._batches[-1][0] < batch.ticks[0]:
             self._batches.append(entry)
+            self._small = self._small + 1 if len(batch.data) <= MERGED_BYTES_MAX else 0
+            if self._small == MERGED_BATCHES:
+                self._merge()
             return
+        self._small = 0
         insort(self._batches, entry, key=lambda each: each[:2])
         at = bisect_right(self._batches, last, key=lambda each: each[0]) - 1
         after = self._batches[at + 1 :]
@@ -114,6 +131,17 @@ class Window:
             last = after[0][0]
         if last > entry[0] or (at and self._batches[at - 1][0] > batch.ticks[0]):
             self._tangled_upto = max(self._tangled_upto, last)
+
+    def _merge(self) -> None:
+        """Make one batch of the last MERGED_BATCHES, which are in order."""
+        self._small = 0
+        entries = self._batches[-MERGED_BATCHES:]
+        if len(entries) < MERGED_BATCHES or entries[0][2].ticks[0] <= self._tangled_upto:
+            return
+        last, number, _ = entries[-1]
+        merged = concatenate([batch for _, _, batch in entries])
+        self._batches[-MERGED_BATCHES:] = [(last, number, merged)]
+        self.bytes += merged.held_bytes - sum(batch.held_bytes for _, _, batch in entries)
 
     def lose(self, upto: int) -> None:
         """Everything at or below `upto` is L, and its events are gone."""
@@ -198,7 +226,7 @@ class Window:
     def _drop(self, upto: int) -> None:
         self.damaged.remove_upto(upto)
         while self._batches and self._batches[0][0] <= upto:
-            self.bytes -= len(self._batches.pop(0)[2].data)
+            self.bytes -= self._batches.pop(0)[2].held_bytes
 
 
 def rows_within(batch: EventBatch | None, base: int, upto: int) -> EventBatch | None:

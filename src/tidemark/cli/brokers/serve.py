@@ -147,7 +147,14 @@ def _run_topology(file: Path, archive: Path | None, as_json: bool) -> NoReturn:
     from tidemark.cli.brokers.overview import draw
     from tidemark.node.config.loading import topology_of
 
-    emit_either(describe_overlay(topology_of(file), source=str(file)), draw, as_json)
+    topology = topology_of(file)
+    emit_either(describe_overlay(topology, source=str(file)), draw, as_json)
+    url = "tidemark://" + ",".join(str(each.listen) for each in topology.brokers.values())
+    if as_json:
+        emit({"url": url})
+    else:
+        click.echo(f"\n{click.style('use', bold=True)}   {url}\nstop  Ctrl-C")
+    sys.stdout.flush()
     sys.exit(starting.run_topology_file(file, archive))
 
 

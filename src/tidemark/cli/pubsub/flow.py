@@ -13,7 +13,8 @@ from tidemark.cli.connection import Interrupts
 from tidemark.cli.pubsub.values import Make
 
 READ_BYTES_MAX = 1 << 18
-LINE_BYTES_MAX = 64 << 20
+#: An event has at most 1 MiB as a message; its JSON is a few times as long at the most.
+LINE_BYTES_MAX = 8 << 20
 #: Events that are made or published together.
 SLICE_EVENTS_MAX = 1_000
 #: How often a paced flow goes on; the events that are due by then are published together.
@@ -22,19 +23,27 @@ SLICE_SECONDS = 0.01
 
 def lines_of(stream: BinaryIO, interrupts: Interrupts) -> Iterator[list[str]]:
     """Yield the whole lines that have arrived, as soon as there are any; end when interrupted, too."""
-    rest = b""
+    #: the pieces of a line that has not ended yet, and their bytes
+    rest: list[bytes] = []
+    held = 0
     while True:
         try:
             with interrupts.waiting():
                 read = stream.read1(READ_BYTES_MAX)  # type: ignore[attr-defined]  # BufferedReader's, BytesIO's
         except KeyboardInterrupt:
             return
-        *whole, rest = (rest + read).split(b"\n")
-        if not read:
-            whole = [rest]
-        if len(rest) > LINE_BYTES_MAX:
-            raise click.ClickException(f"a line is over {LINE_BYTES_MAX >> 20} MiB: an event a line is read")
-        yield [line.decode(errors="replace") for line in whole]
+        first, *others = read.split(b"\n")
+        rest.append(first)
+        held += len(first)
+        if held > LINE_BYTES_MAX:
+            raise click.ClickException(
+                f"a line is over {LINE_BYTES_MAX >> 20} MiB: write one event a line, as a JSON object"
+            )
+        if others or not read:
+            whole = [b"".join(rest), *others[:-1]]
+            rest = others[-1:]
+            held = sum(map(len, rest))
+            yield [line.decode(errors="replace") for line in whole]
         if not read:
             return
 

@@ -32,7 +32,7 @@ Form = Literal["text", "json", "values"]
 class _Reading:
     """Reads one subscription: prints its events, stops in time, and keeps the checkpoint token."""
 
-    subscription: Subscription
+    subscription: Subscription[Event | Gap]
     form: Form
     count: int | None
     wait: float | None
@@ -161,7 +161,7 @@ def sub(
     form: Form = "json" if as_json else "values" if values else "text"
     with (
         connect(url) if push is None else listen(url, push, lease) as tm,
-        tm.subscribe(topic, where, durable=durable, ack=mode, **start) as subscription,
+        tm.subscribe(topic, where, durable=durable, ack=mode, gaps=True, **start) as subscription,
         Interrupts() as interrupts,
     ):
         reading = _Reading(subscription, form, count, wait, file, ack != "client")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidemark.errors import EncodeError, MessageError
-from tidemark.message.foreign.json.values import value_of_json
+from tidemark.message.foreign.json.values import untyped_value_of_json, value_of_json
 from tidemark.message.members import cases, members, split_option
 from tidemark.message.types import Atomic, Kind, Reference, Tuple, Type, Variant
 
@@ -83,10 +83,7 @@ def _event(fields: Sequence[tuple[tuple[str, ...], str]], schema: Schema | None)
 def _parsed(line: str, schema: Schema | None) -> Any:
     if schema is not None:
         return value_of_json(line, schema)
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise EncodeError(f"not JSON: {error}") from None
+    value = untyped_value_of_json(line)
     if not isinstance(value, dict):
         raise EncodeError('an event is a JSON object, like {"price": 10.5}')
     return value
@@ -94,9 +91,10 @@ def _parsed(line: str, schema: Schema | None) -> Any:
 
 def _json_or_text(text: str) -> Any:
     try:
-        return json.loads(text)
+        json.loads(text)
     except (ValueError, RecursionError):
         return text
+    return untyped_value_of_json(text)
 
 
 def _is_text(schema: Schema | None, path: tuple[str, ...]) -> bool:

@@ -28,7 +28,12 @@ class SocketAddress(NamedTuple):
 
 
 def parse_url(url: str) -> tuple[SocketAddress, ...]:
-    """The brokers that `url` names, in its order, each once; ConfigError if it is malformed."""
+    """The brokers that `url` names, in its order, each once; ConfigError if it is malformed.
+
+    `host:port` alone is taken as `tidemark://host:port`.
+    """
+    if "://" not in url:
+        url = SCHEME + url
     if not url.startswith(SCHEME):
         raise ConfigError(f"{url!r} is not a broker's URL: write {SCHEME}host:port", key="url")
     parts = url.removeprefix(SCHEME).removesuffix("/").split(",")

@@ -222,3 +222,19 @@ def _is_final(error: Exception) -> bool:
 def closed() -> ClosedError:
     """The error of using a client that was closed."""
     return ClosedError("the client is closed: open a new one with tidemark.connect(...)")
+
+
+def not_open() -> ClosedError:
+    """The error of using a client that was never opened."""
+    return ClosedError(
+        "the client is not open yet: write `async with tidemark.connect(...) as tm:`, "
+        "or `tm = await tidemark.connect(...)`"
+    )
+
+
+def forked() -> ClosedError:
+    """The error of using, in a forked child, a client that the parent process opened."""
+    return ClosedError(
+        "the client was opened by the parent process, and a connection cannot be shared with a forked child: "
+        "open a new one in the child with tidemark.connect(...)"
+    )

@@ -24,7 +24,9 @@ def event_options(
     key: str | bytes, priority: int, validity: float | None, sequence: int | None
 ) -> EventOptions:
     """The options of the arguments of Client.publish; EncodeError if one of them is out of its range."""
-    raw = key.encode() if isinstance(key, str) else bytes(key)
+    if not isinstance(key, str | bytes):
+        raise EncodeError(f"a key is str or bytes, not {type(key).__name__}: convert it first")
+    raw = key.encode() if isinstance(key, str) else key
     if len(raw) > KEY_BYTES_MAX:
         raise EncodeError(f"a key has at most {KEY_BYTES_MAX} bytes, not {len(raw)}")
     if not 0 <= priority <= PRIORITY_MAX:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal, TypedDict
 
 from tidemark.client.subscribing.start_position import Start, check_start
 from tidemark.errors import ClientError
@@ -28,17 +28,36 @@ class ServerKept(Enum):
 SERVER_KEPT = ServerKept.SERVER_KEPT
 
 
+class SubscribeOptions(TypedDict, total=False):
+    """What `subscribe` takes as keywords besides `gaps` and `into`."""
+
+    #: the name of a durable subscription; without it the subscription ends with its connection
+    durable: str | None
+    #: the token behind which the subscription goes on; by default the broker keeps the token
+    checkpoint: CheckpointToken | ServerKept | None
+    #: when what was handed out is acknowledged: see Client.subscribe
+    ack: AckMode | None
+    #: where a durable subscription that does not exist yet starts; by default now
+    start: Start | None
+    #: bytes of events that the broker may send ahead of what was consumed; by default 4 MiB
+    window_bytes_max: int
+
+
 @dataclass(frozen=True, slots=True)
 class SubscribeArguments:
     """The arguments of one call of `subscribe`, unchecked."""
 
     pattern: str
     selector: str
-    durable: str | None
-    checkpoint: CheckpointToken | ServerKept | None
-    ack: AckMode | None
-    start: Start | None
-    window_bytes_max: int
+    durable: str | None = None
+    checkpoint: CheckpointToken | ServerKept | None = SERVER_KEPT
+    ack: AckMode | None = None
+    start: Start | None = None
+    window_bytes_max: int = WINDOW_BYTES_MAX
+    #: gaps are items like events; otherwise a gap is raised as a GapError
+    gaps: bool = False
+    #: the dataclass that events are handed out as; None for Event
+    into: type[Any] | None = None
 
     def check(self, now: datetime) -> None:
         """Raise ClientError if the arguments contradict each other, or `start` is later than `now`."""
@@ -50,6 +69,8 @@ class SubscribeArguments:
             raise ClientError("the name of a durable subscription has at least one character")
         if self.ack is not None and self.ack not in ("auto", "client", "transacted"):
             raise ClientError(f'ack is "auto", "client" or "transacted", not {self.ack!r}')
+        if self.into is not None and not (isinstance(self.into, type) and is_dataclass(self.into)):
+            raise ClientError(f"into is a dataclass, not {self.into!r}")
         check_start(self.start, self.durable, now)
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from time import time_ns
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidemark.client.connecting.link import Link
 from tidemark.client.connecting.refusals import error_of
@@ -20,7 +20,8 @@ from tidemark.client.subscribing.arguments import SubscribeArguments
 from tidemark.client.subscribing.inbox import NOT_KEPT, RECONNECTED, Inbox, InboxCursor
 from tidemark.client.subscribing.start_position import Start
 from tidemark.client.topics import ClientTopics
-from tidemark.errors import ClientError, ClosedError, TidemarkError, TimedOutError
+from tidemark.errors import ClientError, ClosedError, GapError, TidemarkError, TimedOutError
+from tidemark.message.foreign.dataclasses import from_value
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Credit, Deliver, Refused, Subscribe, Subscribed, Unsubscribe
 from tidemark.wire.frames import Gap as GapFrame
@@ -61,6 +62,7 @@ class SubscriptionSession:
         self._owner = owner
         self._arguments = arguments
         self._durable = arguments.durable
+        self._into = arguments.into
         self._mode = arguments.mode
         self._is_held = arguments.is_held
         #: the token to subscribe with before the broker has answered once
@@ -166,32 +168,53 @@ class SubscriptionSession:
 
     # Handing out.
 
-    def step(self) -> Event | Gap | None:
-        """Hand out the next row of what is loaded; all rows before it are consumed. None if none is left."""
+    def step(self) -> Any:
+        """Hand out the next row of what is loaded; all rows before it are consumed. None if none is left.
+
+        Returns an Event, or an instance of the dataclass that the application wants; DecodeError if the event
+        does not fit that class. Returns a Gap, or raises it as a GapError, as the application wants. A row
+        that raised an error counts as handed out.
+        """
         cursor = self.inbox.cursor
         if cursor is None or cursor.out == len(cursor.positions):
             return None
         row = cursor.done = cursor.out
         cursor.out = row + 1
-        return Event(self._rows, row) if self._rows is not None else _gap(cursor)
+        if self._rows is None:
+            return self._gap(cursor)
+        event = Event(self._rows, row)
+        return event if self._into is None else from_value(self._into, event.value)
 
     def step_batch(self) -> Batch | Gap | None:
-        """Hand out all rows of what is loaded that were not handed out yet; None if none is left."""
+        """Hand out all rows of what is loaded that were not handed out yet; None if none is left.
+
+        A gap is returned or raised as `step` does.
+        """
         cursor = self.inbox.cursor
         if cursor is None or cursor.is_finished:
             return None
         first = cursor.done = cursor.out
         cursor.out = len(cursor.positions)
-        return Batch(self._rows, first) if self._rows is not None else _gap(cursor)
+        return Batch(self._rows, first) if self._rows is not None else self._gap(cursor)
+
+    def _gap(self, cursor: InboxCursor) -> Gap:
+        entry = cursor.entry
+        if not self._arguments.gaps:
+            raise GapError(entry.reason, pubend=entry.pubend, base=entry.base, upto=entry.upto)
+        token = CheckpointToken({**cursor.before, entry.pubend: entry.upto})
+        return Gap(entry.pubend, entry.base, entry.upto, entry.reason, token)
 
     async def load(self) -> bool:
         """Wait until there is something to hand out; all that was handed out is consumed.
 
-        False if the session was closed. ClientError if another task waits already; the error of the session
-        if it has failed; DecodeError if the broker does not know the schema of an event.
+        Opens a session that was not opened. False if the session was closed. ClientError if another task
+        waits already; the error of the session if it has failed; DecodeError if the broker does not know the
+        schema of an event.
         """
         if self._waiter is not None:
             raise ClientError("somebody else iterates over this subscription: open another one")
+        if self._opened is None:
+            await self.open()
         topics = self._owner.topics
         while True:
             batch = self.inbox.next_batch
@@ -205,7 +228,7 @@ class SubscriptionSession:
             cursor = self.inbox.take()
             self._consumed()
             if cursor is not None:
-                self._rows = EventRows(cursor, topics) if cursor.entry.batch is not None else None
+                self._rows = EventRows(cursor, topics, self) if cursor.entry.batch is not None else None
                 return True
             await self._more()
 
@@ -366,9 +389,3 @@ class SubscriptionSession:
     def refused(self, frame: Refused) -> None:
         """The broker does not deliver, or no longer."""
         self.fail(error_of(frame))
-
-
-def _gap(cursor: InboxCursor) -> Gap:
-    entry = cursor.entry
-    token = CheckpointToken({**cursor.before, entry.pubend: entry.upto})
-    return Gap(entry.pubend, entry.base, entry.upto, entry.reason, token)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, TypeVar, cast, overload
 
 from tidemark.client.events import Batch, Event, Gap
 from tidemark.client.subscribing.session import SubscriptionSession, Upto
@@ -19,13 +19,20 @@ from tidemark.ticks import CheckpointToken
 #: Seconds that closing waits for the broker, unless the application says otherwise.
 CLOSE_SECONDS = 5.0
 
+#: What iterating gives: Event, or the dataclass given as `into`; with `gaps=True` also Gap.
+ItemT = TypeVar("ItemT", covariant=True)
 
-class Subscription:
+
+class Subscription(Generic[ItemT]):
     """A subscription: `async with` or `await` opens it; iterate over it for events, or over `batches()`.
 
-    Iterating gives Event and Gap objects in the order of each pubend, and ends when the subscription is
-    closed. It raises RefusedError when the broker ends the subscription: with the code "taken" because
-    another connection has opened the same durable subscription.
+    Iterating gives Event objects in the order of each pubend, and ends when the subscription is closed.
+    Iterating over a subscription that was not opened opens it. A gap is raised as a GapError; iterating
+    again goes on behind it. With `subscribe(..., gaps=True)` a gap is an item of its own, a Gap, and with
+    `subscribe(..., into=Trade)` events are handed out as instances of the dataclass Trade.
+
+    RefusedError when the broker ends the subscription: with the code "taken" because another connection has
+    opened the same durable subscription.
     """
 
     def __init__(self, session: SubscriptionSession) -> None:
@@ -47,7 +54,7 @@ class Subscription:
 
     # Opening and closing.
 
-    async def open(self) -> Subscription:
+    async def open(self) -> Subscription[ItemT]:
         """Subscribe, and return this subscription once delivery has started.
 
         Everything that is published at this broker from then on is delivered. RefusedError if the broker
@@ -57,10 +64,10 @@ class Subscription:
         await self._session.open()
         return self
 
-    def __await__(self) -> Generator[Any, None, Subscription]:
+    def __await__(self) -> Generator[Any, None, Subscription[ItemT]]:
         return self.open().__await__()
 
-    async def __aenter__(self) -> Subscription:
+    async def __aenter__(self) -> Subscription[ItemT]:
         return await self.open()
 
     async def __aexit__(
@@ -87,22 +94,22 @@ class Subscription:
 
     # Iterating.
 
-    def __aiter__(self) -> Subscription:
+    def __aiter__(self) -> Subscription[ItemT]:
         return self
 
-    async def __anext__(self) -> Event | Gap:
+    async def __anext__(self) -> ItemT:
         session = self._session
         item = session.step()
         while item is None:
             if not await session.load():
                 raise StopAsyncIteration
             item = session.step()
-        return item
+        return cast(ItemT, item)
 
-    async def next(self, timeout: float | None = None) -> Event | Gap | None:
-        """The next event or gap; None if none came within `timeout` seconds or the subscription is closed.
+    async def next(self, timeout: float | None = None) -> ItemT | None:
+        """The next item; None if none came within `timeout` seconds or the subscription is closed.
 
-        Without a timeout it waits until there is one.
+        Without a timeout it waits until there is one. A gap is raised as a GapError unless gaps are items.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -110,8 +117,17 @@ class Subscription:
         except (TimeoutError, StopAsyncIteration):
             return None
 
+    @overload
+    def batches(self: Subscription[Event]) -> AsyncIterator[Batch]: ...
+
+    @overload
+    def batches(self) -> AsyncIterator[Batch | Gap]: ...
+
     async def batches(self) -> AsyncIterator[Batch | Gap]:
-        """Iterate over batches: all events of a pubend that arrived together, as arrays. Gaps come too."""
+        """Iterate over batches: all events of a pubend that arrived together, as arrays.
+
+        A gap is raised as a GapError unless gaps are items.
+        """
         session = self._session
         while True:
             item = session.step_batch()

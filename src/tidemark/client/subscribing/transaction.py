@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any
 
+from tidemark.client.events import Batch, Event
 from tidemark.client.subscribing.acks import Acks
 from tidemark.client.subscribing.session import SubscriptionSession, Upto
 from tidemark.client.subscribing.subscription import Subscription
+from tidemark.errors import ClientError
 from tidemark.ticks import CheckpointToken
 
 
@@ -25,9 +28,20 @@ class Transaction:
         self._timeout = timeout
         self._tokens: dict[SubscriptionSession, CheckpointToken] = {}
 
-    def ack(self, subscription: Subscription, upto: Upto = None) -> None:
-        """Acknowledge, when the transaction commits, everything up to `upto`; see Subscription.ack."""
-        self._add(subscription._session, upto)
+    def ack(self, what: Subscription[Any] | Event | Batch, upto: Upto = None) -> None:
+        """Acknowledge, when the transaction commits, everything up to an event or batch.
+
+        `tx.ack(event)` is enough: an event or batch knows its subscription. With a subscription, everything
+        up to `upto` is acknowledged: see Subscription.ack. ClientError if `what` is neither, or is an event
+        that was unpickled.
+        """
+        match what:
+            case Subscription():
+                self._add(what._session, upto)
+            case Event() | Batch() if what._rows.session is not None and upto is None:
+                self._add(what._rows.session, what)
+            case _:
+                raise ClientError("a transaction acknowledges a subscription, or an event or batch of one")
 
     def _add(self, session: SubscriptionSession, upto: Upto) -> None:
         token = session.token_upto(upto)

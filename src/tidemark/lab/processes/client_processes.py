@@ -25,7 +25,7 @@ from pathlib import Path
 from random import Random
 
 from tidemark.client.client import Client, connect
-from tidemark.client.events import Batch, Gap
+from tidemark.client.events import Batch, Event, Gap
 from tidemark.client.subscribing.arguments import SERVER_KEPT
 from tidemark.client.subscribing.subscription import Subscription
 from tidemark.errors import ClientError
@@ -162,6 +162,7 @@ class LedgerSubscriber:
             durable=given.name if isinstance(ledger, DurableSubscriberLedger) else None,
             checkpoint=ledger.checkpoint if isinstance(ledger, DurableSubscriberLedger) else SERVER_KEPT,
             window_bytes_max=given.window,
+            gaps=True,
         ) as subscription:
             while not set(given.pubends.split(",")) <= set(subscription.checkpoint):
                 await asyncio.sleep(POLL_SECONDS)
@@ -169,7 +170,7 @@ class LedgerSubscriber:
             async for item in subscription.batches():
                 await self._take(item, subscription)
 
-    async def _take(self, item: Batch | Gap, subscription: Subscription) -> None:
+    async def _take(self, item: Batch | Gap, subscription: Subscription[Event | Gap]) -> None:
         if isinstance(item, Batch):
             self._events += len(item)
         if isinstance(self._ledger, DurableSubscriberLedger):

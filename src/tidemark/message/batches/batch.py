@@ -37,8 +37,15 @@ PRIORITY_DEFAULT = 4
 KEY_BYTES_MAX = 0xFFFF
 VALIDITY_MS_MAX = 0xFFFF_FFFF
 
-#: Parsed dictionaries that are kept, since batch after batch has the same one.
+#: Parsed dictionaries that are kept, since batch after batch has the same one; larger ones are parsed again.
 _DICTIONARIES_MAX = 256
+_DICTIONARY_BYTES_MAX = 1 << 10
+
+#: What a batch takes in memory besides its buffer: its objects, and for each of several rows what is derived
+#: from `ends` and the preludes and then kept. A dictionary that is not shared takes many times its bytes.
+BATCH_OBJECT_BYTES = 2_560
+_ROW_BYTES = 36
+_NAMES_FACTOR = 16
 
 MAGIC = b"TMB1"
 _HEADER = Struct("<4sIII")
@@ -71,6 +78,7 @@ class EventBatch:
         self.count: int = count
         self.shapes = shapes
         self.publishers = publishers
+        self._names_bytes: int = names
         at = _HEADER.size + names
         self.ticks: Ints = np.frombuffer(data, "<i8", count, at)
         self.ends: NDArray[np.uint32] = np.frombuffer(data, "<u4", count, at + 8 * count)
@@ -86,10 +94,21 @@ class EventBatch:
         _, count, names, body = _HEADER.unpack_from(data)
         if _HEADER.size + names + 12 * count + body != len(data) or names % 8:
             raise DecodeError("the parts of the batch do not add up to its size")
-        shapes, publishers = _parse_names(bytes(data[_HEADER.size : _HEADER.size + names]))
+        parse_names = _parse_names if names > _DICTIONARY_BYTES_MAX else _kept_names
+        shapes, publishers = parse_names(bytes(data[_HEADER.size : _HEADER.size + names]))
         batch = cls(data, shapes, publishers)
         batch._check_rows()
         return batch
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory the batch takes, which for a single small event is twenty times its bytes."""
+        held = len(self.data) + BATCH_OBJECT_BYTES
+        if self.count > 1:
+            held += _ROW_BYTES * self.count
+        if self._names_bytes > _DICTIONARY_BYTES_MAX:
+            held += _NAMES_FACTOR * self._names_bytes
+        return held
 
     @cached_property
     def starts(self) -> Ints:
@@ -191,8 +210,7 @@ class EventBatch:
         return parts
 
     def _with_rows(self, ticks: Ints, ends: NDArray[np.integer], body: Bytes) -> EventBatch:
-        (size,) = Struct("<I").unpack_from(self.data, 8)
-        names = bytes(self.data[_HEADER.size : _HEADER.size + size])
+        names = bytes(self.data[_HEADER.size : _HEADER.size + self._names_bytes])
         return _assemble(names, self.shapes, self.publishers, ticks, ends.astype("<u4"), [body.data])
 
     def _runs(self, rows: Ints) -> tuple[Ints, Ints]:
@@ -458,7 +476,6 @@ def _names(shapes: Sequence[Shape], publishers: Sequence[str]) -> bytes:
     return names + bytes(-len(names) % 8)
 
 
-@lru_cache(maxsize=_DICTIONARIES_MAX)
 def _parse_names(data: bytes) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
     try:
         shape_count, publisher_count = _COUNTS.unpack_from(data)
@@ -480,3 +497,6 @@ def _parse_names(data: bytes) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
     if len(set(shapes)) < shape_count or len(set(publishers)) < publisher_count:
         raise DecodeError("the batch's dictionary names a thing twice")
     return tuple(shapes), tuple(publishers)
+
+
+_kept_names = lru_cache(maxsize=_DICTIONARIES_MAX)(_parse_names)

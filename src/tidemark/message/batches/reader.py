@@ -8,6 +8,7 @@ in, each group is gathered by its own layout, and the columns of the groups are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, cast
 
@@ -45,6 +46,11 @@ class EventReader:
     def paths(self) -> Sequence[Path]:
         """Every path that can be named."""
         return self.schema.paths()
+
+    def unknown_field(self, path: str, topic: str) -> KeyError:
+        """The error of asking for a field that no event of `topic` can have."""
+        close = get_close_matches(path, [".".join(each) for each in self.paths()], 1)
+        return KeyError(f"{topic} has no field {path}" + (f"; {close[0]}?" if close else ""))
 
     def columns(self, batch: EventBatch) -> BatchColumns:
         """The columns of a batch, each gathered when it is first asked for."""
@@ -111,6 +117,14 @@ class BatchColumns:
     def count(self) -> int:
         """Number of events."""
         return self.batch.count
+
+    def named(self, path: str) -> Column:
+        """The field or header at a path with dots; KeyError if no event of these topics can have it."""
+        parts = tuple(path.split("."))
+        if path not in _HEADERS and self.reader.schema.holder(parts) is None:
+            topics = ", ".join(sorted({shape.topic for shape in self.batch.shapes}))
+            raise self.reader.unknown_field(path, topics)
+        return self.column(parts)
 
     def column(self, path: Path) -> Column:
         """The field, or header, at `path`; an all-invalid column when no event has it."""

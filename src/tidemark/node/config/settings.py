@@ -92,6 +92,11 @@ class LimitsSection:
     all_queues: Size = _size(
         "1GiB", "While all output queues together exceed this, the longest ones are disconnected."
     )
+    input: Size = _size(
+        "128MiB",
+        "While all frames that have not arrived completely take more than this, the slowest are closed.",
+        least="1MiB",
+    )
     disk_queue: Size = _size(
         "64MiB", "While more than this waits to be written to disk, nothing is read from publishers."
     )

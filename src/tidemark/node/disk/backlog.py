@@ -1,4 +1,4 @@
-"""Backlog: how many bytes were given to the disk threads and are not durable yet, and whose they are.
+"""Backlog: the memory that waits for the disk, given to disk threads and not durable yet, and whose it is.
 
 The runtime stops reading from publishers while the backlog is over `limits.disk_queue`, so publishers feel a
 slow disk as back-pressure. It stops reading from one publisher when that one alone has too much under way:
@@ -22,6 +22,10 @@ from tidemark.broker.effects import (
     SyncLog,
     SyncPfs,
 )
+
+#: Memory of an append besides its events or arrays: the effect, the record of the log, and what the core does
+#: when it is durable.
+APPEND_BYTES = 1_024
 
 
 class _UnsyncedBytes:
@@ -73,9 +77,9 @@ class Backlog:
         for effect in effects:
             match effect:
                 case AppendEvents(batch=batch):
-                    self._log.appended += len(batch.data)
+                    self._log.appended += batch.held_bytes + APPEND_BYTES
                 case AppendPfs(ticks=ticks, sets=sets):
-                    self._pfs.appended += ticks.nbytes + sets.nbytes
+                    self._pfs.appended += ticks.nbytes + sets.nbytes + APPEND_BYTES
                 case SyncLog(ticket):
                     self._log.sync(ticket)
                 case SyncPfs(ticket):

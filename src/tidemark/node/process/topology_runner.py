@@ -1,6 +1,7 @@
 """The topology runner: all processes of a topology on one machine, started and stopped together.
 
-It is for trying a topology out; in earnest each machine runs its own brokers.
+It is for trying a topology out; in earnest each machine runs its own brokers. A process that is killed or
+fails is started again while the others go on, after a wait that doubles each time that it did not live long.
 """
 
 from __future__ import annotations
@@ -9,18 +10,81 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+from tidemark.node.clock import Clock
 from tidemark.node.config.loading import processes_of
 from tidemark.node.logs import Log, configure
+from tidemark.node.process.process import NOT_STARTED
 from tidemark.node.process.supervised_process import SupervisedProcess
 
 #: How often the processes are checked, and how long they may take to stop before they are killed.
 LOOK_SECONDS = 0.1
 STOP_SECONDS_MAX = 30.0
+#: A process that lived this long counts as healthy: the wait before its next start is short again.
+LONG_LIFE_SECONDS = 30.0
+DELAY_SECONDS = 0.5
+DELAY_SECONDS_MAX = 30.0
 log = Log("topology")
+
+
+class BrokerProcess:
+    """One process with one or more brokers, which is kept running."""
+
+    def __init__(self, name: str, command: Sequence[str], *, clock: Clock = time.monotonic) -> None:
+        """Start `command`; `name` is for the log."""
+        self.name = name
+        self._command = list(command)
+        self._clock = clock
+        #: when the next start is due, if the process does not run, and the wait after its next end
+        self._start_at = 0.0
+        self._delay = DELAY_SECONDS
+        self._starts = 0
+        #: the process has ended and its next start is not due yet
+        self._is_waiting = False
+        self._start()
+
+    def _start(self) -> None:
+        self._starts += 1
+        self._started = self._clock()
+        self._is_waiting = False
+        # In a group of its own: Ctrl-C at the terminal reaches this process alone, which passes it on once.
+        self.process = subprocess.Popen(self._command, process_group=0)
+
+    @property
+    def is_over(self) -> bool:
+        """The process has ended and is not started again: its brokers were removed from the overlay."""
+        return self.process.poll() == 0
+
+    def look(self) -> bool:
+        """Start the process again if it has failed and a start is due.
+
+        Returns False if the process could not start the first time that it was tried, for which starting it
+        again is no remedy.
+        """
+        code = self.process.poll()
+        if code is None or code == 0:
+            return True
+        if self._is_waiting:
+            if self._clock() >= self._start_at:
+                self._start()
+            return True
+        if code == NOT_STARTED and self._starts == 1:
+            return False
+        if self._clock() - self._started >= LONG_LIFE_SECONDS:
+            self._delay = DELAY_SECONDS
+        log.warning(
+            "has ended and will be started again; the others go on",
+            process=self.name,
+            code=code,
+            in_seconds=self._delay,
+        )
+        self._is_waiting = True
+        self._start_at = self._clock() + self._delay
+        self._delay = min(2 * self._delay, DELAY_SECONDS_MAX)
+        return True
 
 
 def run_topology(
@@ -28,11 +92,12 @@ def run_topology(
     settings: Mapping[str, Mapping[str, str]] | None = None,
     beside: SupervisedProcess | None = None,
 ) -> int:
-    """Start every process of a topology file and wait. Returns the first exit code that is not 0, or 0.
+    """Start every process of a topology file and wait. Returns the exit code for all of them.
 
-    When a process fails, all are told to end; a process whose brokers were removed from the overlay just
-    ends. SIGTERM and SIGINT are passed on. `settings` are additional settings: broker -> key -> value.
-    The process `beside`, if there is one, is started with the brokers and stopped before them.
+    A process that is killed or fails is started again. If one cannot start at all, all are told to end, and
+    its exit code is returned. A process whose brokers were removed from the overlay just ends. SIGTERM and
+    SIGINT are passed on. `settings` are additional settings: broker -> key -> value. The process `beside`,
+    if there is one, is started with the brokers and stopped before them.
     """
     processes = processes_of(path)
     configure("info", "auto")
@@ -42,54 +107,54 @@ def run_topology(
         told.append(number)
 
     before = {number: signal.signal(number, tell) for number in (signal.SIGTERM, signal.SIGINT)}
-    children = {name: _start(path, brokers, settings or {}) for name, brokers in processes.items()}
+    children = [
+        BrokerProcess(name, _command(path, names, settings or {})) for name, names in processes.items()
+    ]
     try:
-        while not told and _are_well(list(children.values())):
+        failed: list[BrokerProcess] = []
+        while not told and not failed and not all(child.is_over for child in children):
+            failed = [child for child in children if not child.look()]
             if beside is not None:
                 beside.look()
             time.sleep(LOOK_SECONDS)
-        for name, child in children.items():
-            if child.poll() and not told:
-                log.error("a process has ended: stopping the others", process=name, code=child.returncode)
+        for child in failed:
+            log.error("cannot start: stopping the others", process=child.name, code=child.process.returncode)
         if beside is not None:
             beside.stop()
-        return _stop(list(children.values()))
+        codes = _stop([child.process for child in children])
+        return failed[0].process.returncode if failed else codes
     finally:
-        for child in children.values():
-            child.kill()
+        for child in children:
+            child.process.kill()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _start(
+def _command(
     path: str | Path, brokers: tuple[str, ...], settings: Mapping[str, Mapping[str, str]]
-) -> subprocess.Popen[bytes]:
-    # In a group of its own: Ctrl-C at the terminal reaches this process alone, which passes it on once.
+) -> list[str]:
     command = [sys.executable, "-m", "tidemark.node", "--config", str(path)]
     command += [part for name in brokers for part in ("--broker", name)]
     # A setting of a process holds for all of its brokers, so only settings that all of them get are passed.
     shared = set.intersection(*({*settings.get(name, {}).items()} for name in brokers))
     command += [part for key, value in sorted(shared) for part in ("--set", f"{key}={value}")]
-    return subprocess.Popen(command, process_group=0)
+    return command
 
 
-def _are_well(children: list[subprocess.Popen[bytes]]) -> bool:
-    """Returns whether no process has failed and at least one still runs."""
-    codes = [child.poll() for child in children]
-    return None in codes and not any(codes)
+def _stop(processes: list[subprocess.Popen[bytes]]) -> int:
+    """Tell all processes that run to end and wait; kill those that do not.
 
-
-def _stop(children: list[subprocess.Popen[bytes]]) -> int:
-    """Tell all processes to end and wait; kill those that do not. Returns the exit code for all."""
-    for child in children:
-        if child.poll() is None:
-            child.terminate()
+    Returns the first exit code that is not 0 of those that were told, or 0.
+    """
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
+        process.terminate()
     until = time.monotonic() + STOP_SECONDS_MAX
-    for child in children:
+    for process in running:
         try:
-            child.wait(max(0.0, until - time.monotonic()))
+            process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            log.warning("a broker does not stop: killed", pid=child.pid)
-            child.kill()
-            child.wait()
-    return next((child.returncode for child in children if child.returncode), 0)
+            log.warning("a broker does not stop: killed", pid=process.pid)
+            process.kill()
+            process.wait()
+    return next((process.returncode for process in running if process.returncode), 0)

@@ -123,7 +123,7 @@ def plan_of(chance: Random, profile: str) -> WorldPlan:
         layout,
         bad if lossy else LinkFaults(),
         PROFILES[profile](chance),
-        window_bytes_max=chance.choice((2_000, 20_000, 1 << 20)),
+        window_bytes_max=chance.choice((8_000, 60_000, 1 << 20)),
         pubend_policy=_policy(chance),
         host_policy=HostPolicy(
             silence=chance.choice((20_000, 200_000)), save=chance.choice((20_000, 200_000))

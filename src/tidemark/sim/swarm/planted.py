@@ -65,7 +65,7 @@ def _no_deduplication() -> list[Patch]:
     def forgetful(self: Pubend, client: int, frame: Any) -> None:
         known = self._publishers.get(frame.publisher)
         if known is not None and frame.sequence <= known[0]:
-            self._publishers[frame.publisher] = (frame.sequence - 1, known[1])
+            self._publishers.appended(frame.publisher, (frame.sequence - 1, known[1]))
         received(self, client, frame)
 
     def unchecked(self: EventLog, publisher: str, published: Any) -> Callable[[], None]:

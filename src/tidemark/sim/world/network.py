@@ -2,16 +2,22 @@
 
 Hello, Links, Interest, Unfollow, Claim and Topic travel as over TCP: in order and, while the link is up,
 without loss. Every other frame may be lost, repeated or overtaken, and the protocol has to survive that.
+
+A link may have a bandwidth. Each of its directions then carries one frame at a time, and what waits leaves in
+the order, and is dropped by the bound, of a real connection (`wire.outgoing`).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from tidemark.sim.world.engine import Action, Engine
+from tidemark.wire.codec import encode, size_of
 from tidemark.wire.frames import Claim, Hello, Interest, Links, PeerFrame, Topic, Unfollow
+from tidemark.wire.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 
 #: Frames that arrive in order and, while the link is up, without loss.
 RELIABLE_FRAMES = (Hello, Links, Interest, Unfollow, Claim, Topic)
@@ -26,6 +32,47 @@ class LinkFaults:
     loss: float = 0.0
     repeat: float = 0.0
     reorder: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRate:
+    """How much a direction of a link carries, and how many bytes of a class may wait for it."""
+
+    bytes_per_second: int
+    queue_bytes_max: int = 16 << 20
+
+
+@dataclass(slots=True)
+class _Direction:
+    """One direction of a link with a bandwidth: what waits, and whether a frame is being sent."""
+
+    live: deque[tuple[PeerFrame, int]] = field(default_factory=deque)
+    live_bytes: int = 0
+    history: HistoryQueue[tuple[PeerFrame, int]] = field(default_factory=HistoryQueue)
+    is_busy: bool = False
+
+    def put(self, frame: PeerFrame, size: int, bytes_max: int) -> bool:
+        """Let `frame` wait; returns False if it is dropped instead, because too much waits."""
+        may_drop = type(frame) not in NEVER_DROPPED
+        if is_history(frame):
+            if self.history.bytes > bytes_max:
+                return False
+            self.history.put((frame, size), size)
+        elif may_drop and self.live_bytes > bytes_max:
+            return False
+        else:
+            self.live.append((frame, size))
+            self.live_bytes += size
+        return True
+
+    def take(self) -> tuple[PeerFrame, int] | None:
+        """Remove and return the frame that leaves next; None if none waits."""
+        if self.live and not self.history.is_owed:
+            frame, size = self.live.popleft()
+            self.live_bytes -= size
+            self.history.passed(size)
+            return frame, size
+        return self.history.take() if self.history else None
 
 
 class Network:
@@ -44,6 +91,13 @@ class Network:
         self._observe = observe
         self._deliver = deliver
         self.faults = LinkFaults()
+        #: the rate of every link, and of (sender, receiver) for those with another; None: without bound
+        self.rate: LinkRate | None = None
+        self.rates: dict[tuple[str, str], LinkRate] = {}
+        self._directions: dict[tuple[str, str], _Direction] = {}
+        #: (sender, receiver) -> bytes that have left, of links with a bandwidth, and frames dropped
+        self.carried: dict[tuple[str, str], int] = {}
+        self.dropped = 0
         self._session: dict[frozenset[str], int] = {}
         #: (sender, receiver) -> the arrival time of the last frame that must not be overtaken
         self._arrival: dict[tuple[str, str], int] = {}
@@ -57,6 +111,8 @@ class Network:
         """End the session of a link: frames on the way are lost."""
         pair = frozenset((a, b))
         self._session[pair] = self._session.get(pair, 0) + 1
+        for ends in ((a, b), (b, a)):
+            self._directions.pop(ends, None)
 
     def clog(self, sender: str, receiver: str) -> None:
         """From now on nothing arrives in this direction, while the other direction works."""
@@ -69,11 +125,37 @@ class Network:
             arrive()
 
     def send(self, sender: str, receiver: str, frame: PeerFrame) -> None:
-        """Put a frame on the link."""
-        faults = self.faults
+        """Put a frame on the link, or let it wait until the link has sent what is before it."""
         self._observe(sender, receiver, frame)
         kind = type(frame).__name__
         self.sent[kind] = self.sent.get(kind, 0) + 1
+        rate = self.rates.get((sender, receiver), self.rate)
+        if rate is None:
+            self._carry(sender, receiver, frame)
+            return
+        direction = self._directions.setdefault((sender, receiver), _Direction())
+        self.dropped += not direction.put(frame, size_of(encode(frame)), rate.queue_bytes_max)
+        if not direction.is_busy:
+            self._send_next(sender, receiver, direction, rate)
+
+    def _send_next(self, sender: str, receiver: str, direction: _Direction, rate: LinkRate) -> None:
+        """Send the frame that is next, if there is one; the next after it leaves when it has left."""
+        taken = direction.take()
+        direction.is_busy = taken is not None
+        if taken is None:
+            return
+        frame, size = taken
+
+        def left() -> None:
+            if self._directions.get((sender, receiver)) is direction:
+                self.carried[sender, receiver] = self.carried.get((sender, receiver), 0) + size
+                self._carry(sender, receiver, frame)
+                self._send_next(sender, receiver, direction, rate)
+
+        self._engine.after(size * 1_000_000 // rate.bytes_per_second, left)
+
+    def _carry(self, sender: str, receiver: str, frame: PeerFrame) -> None:
+        faults = self.faults
         is_reliable = isinstance(frame, RELIABLE_FRAMES)
         if not is_reliable and self._chance.random() < faults.loss:
             return

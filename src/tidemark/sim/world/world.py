@@ -296,7 +296,7 @@ class World:
     def logged(self, pubend: str, batch: EventBatch) -> None:
         """Record that these events are durable."""
         messages = self._messages[pubend]
-        self.largest_batch = max(self.largest_batch, len(batch.data))
+        self.largest_batch = max(self.largest_batch, batch.held_bytes)
         for row, tick in enumerate(batch.ticks.tolist()):
             if tick not in messages:
                 messages[tick] = batch.message(row)

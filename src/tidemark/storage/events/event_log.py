@@ -39,8 +39,10 @@ from tidemark.ticks.tick import TICK_MIN, Range, Tick
 #: it.
 SNAPSHOT_EVERY_RECORDS = 4_096
 SNAPSHOT_EVERY_BYTES = 8 << 20
-#: With many publishers it is written after more bytes, so that snapshots stay a small part of the log.
-_BYTES_PER_PUBLISHER = 1_024
+#: A larger snapshot waits until the log has grown by so many times its bytes, so that snapshots, of which two
+#: copies are written, stay a small part of the log. Batches that it would let go wait for it.
+SNAPSHOT_SHARE = 16
+SNAPSHOT_SMALL_BYTES = 1 << 10
 #: How many records of marks are kept before the older ones are chopped.
 _MARKS_KEPT = 64
 #: A mark or snapshot that is so many segments old is written again, because it keeps its segment on the disk.
@@ -143,7 +145,7 @@ class EventLog:
         self._last_tick = last
         self._uncovered_bytes += size
         far = index - self._covered >= SNAPSHOT_EVERY_RECORDS or self._uncovered_bytes >= SNAPSHOT_EVERY_BYTES
-        if far and self._uncovered_bytes >= _BYTES_PER_PUBLISHER * len(self._publishers):
+        if far and self._is_snapshot_paid:
             self._write_snapshot()
 
     def lease(self, upto: Tick) -> None:
@@ -153,21 +155,32 @@ class EventLog:
         """
         if upto > self._lease:
             self._write_marks(lease=upto)
-        if self._volume.segments_behind(self._snapshots) > _SEGMENTS_BEHIND_MAX:
+        behind = self._volume.segments_behind
+        if behind(self._snapshots) > _SEGMENTS_BEHIND_MAX:
             self._write_snapshot()
+        if behind(self._events) > _SEGMENTS_BEHIND_MAX:
+            self.free()
 
     def lose(self, upto: Tick) -> None:
         """Lose the ticks up to this one on purpose: they are L for ever.
 
-        A lower tick than before is ignored.
+        A lower tick than before is ignored. Batches that the last snapshot of the publishers does not cover
+        keep their place on the disk until there is another one.
         """
         if upto <= self._lost:
             return
         last = self._last_below(upto)
-        if last > self._covered:
+        if last > self._covered and self._is_snapshot_paid:
             self._write_snapshot()
         self._write_marks(lost=upto)
-        self._volume.chop(self._events, last)
+        self._volume.chop(self._events, min(last, self._covered))
+
+    def free(self) -> None:
+        """Give back the place of all batches that are lost on purpose, whatever a snapshot costs."""
+        last = self._last_below(self._lost)
+        if last > max(self._covered, self._volume.bounds(self._events)[0] - 1):
+            self._write_snapshot()
+        self._volume.chop(self._events, min(last, self._covered))
 
     def read(self, base: Tick, upto: Tick, bytes_max: int = READ_BYTES) -> EventsRead:
         """Returns the events of `(base, upto]`, with batches cut to exactly that range.
@@ -227,8 +240,19 @@ class EventLog:
         if old or self._volume.segments_behind(self._marks) > _SEGMENTS_BEHIND_MAX:
             self._volume.chop(self._marks, index - 1)
 
+    @property
+    def _is_snapshot_paid(self) -> bool:
+        """Whether the log has grown enough since the last snapshot for another one."""
+        size = self._publishers.encoded_bytes
+        return size <= SNAPSHOT_SMALL_BYTES or self._uncovered_bytes >= SNAPSHOT_SHARE * size
+
     def _write_snapshot(self) -> None:
-        """Log all publishers, in two records: losing one of them must not make a batch appear twice."""
+        """Log all publishers, in two records: losing one of them must not make a batch appear twice.
+
+        If the volume has no room for them before its next flush, a later call does it.
+        """
+        if not self._volume.has_room(2 * self._publishers.encoded_bytes):
+            return
         before = self._covered, self._uncovered_bytes
 
         def undo() -> None:

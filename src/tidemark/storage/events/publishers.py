@@ -1,8 +1,8 @@
 """Publishers: the last event of each publisher, so that a batch that is sent again is not logged again.
 
-The number of publishers is bounded: beyond PUBLISHERS_MAX, the one that has not published for the longest
-time is forgotten. If it comes back after that and repeats a batch for which it had no answer, the batch is
-logged twice; nothing else goes wrong.
+Whoever an application has named is remembered for ever: the pubend takes no new name beyond its bound
+(`limits.publishers`). Of names that clients made for themselves, the log keeps the MADE_NAMES_MAX that
+published last; nobody comes back under such a name once its client has ended.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tidemark.message.publisher_names import MADE_NAMES_MAX, is_made
 from tidemark.storage.log.stream import Undo
 from tidemark.ticks.tick import Tick
 
-PUBLISHERS_MAX = 65_536
-
 _HEAD = Struct("<qI")
+#: bytes of a publisher in a snapshot, besides its name: two numbers, and the size of the name
+_ENTRY_BYTES = 18
 
 
 class LastPublished(NamedTuple):
@@ -31,46 +32,68 @@ class Publishers:
     """The last event of each publisher."""
 
     def __init__(self) -> None:
-        #: name -> its last event, in the order of the ticks
-        self._last: dict[str, LastPublished] = {}
+        #: name -> its last event, in the order of the ticks: of given names, and of names made by clients
+        self._given: dict[str, LastPublished] = {}
+        self._made: dict[str, LastPublished] = {}
+        #: bytes of all names
+        self._name_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._last)
+        return len(self._given) + len(self._made)
+
+    @property
+    def encoded_bytes(self) -> int:
+        """The bytes of a snapshot."""
+        return _HEAD.size + _ENTRY_BYTES * len(self) + self._name_bytes
 
     def get(self, name: str) -> LastPublished | None:
         """Returns the publisher's last event; None if the publisher is not remembered."""
-        return self._last.get(name)
+        return self._given.get(name) or self._made.get(name)
 
     def as_dict(self) -> dict[str, LastPublished]:
-        """Returns all publishers, the one that has been idle the longest first."""
-        return dict(self._last)
+        """Returns all publishers: the names made by clients and then the given ones, the most idle first."""
+        return self._made | self._given
 
     def note(self, name: str, published: LastPublished) -> Undo:
         """Remember `published` as the publisher's last event. Returns the function that takes that back."""
-        before = self._last.pop(name, None)
-        self._last[name] = published
+        entries = self._made if is_made(name) else self._given
+        before = self._pop(entries, name)
+        self._put(entries, name, published)
         forgotten: tuple[str, LastPublished] | None = None
-        if len(self._last) > PUBLISHERS_MAX:
-            idle = next(iter(self._last))
-            forgotten = idle, self._last.pop(idle)
+        if entries is self._made and len(entries) > MADE_NAMES_MAX:
+            idle = next(iter(entries))
+            last = self._pop(entries, idle)
+            assert last is not None
+            forgotten = idle, last
 
         def undo() -> None:
-            del self._last[name]
+            self._pop(entries, name)
             for old, event in ((name, before), forgotten or (name, None)):
                 if event is not None:
-                    self._last[old] = event
+                    self._put(entries, old, event)
 
         return undo
+
+    def _put(self, entries: dict[str, LastPublished], name: str, published: LastPublished) -> None:
+        entries[name] = published
+        self._name_bytes += len(name.encode())
+
+    def _pop(self, entries: dict[str, LastPublished], name: str) -> LastPublished | None:
+        found = entries.pop(name, None)
+        if found is not None:
+            self._name_bytes -= len(name.encode())
+        return found
 
     def encode(self, covered: int) -> list[bytes]:
         """Returns a snapshot of all publishers, for the batches up to the index `covered`.
 
         snapshot := covered i64 | count u32 | sequences i64[n] | ticks i64[n] | sizes u16[n] | names
         """
-        names = [name.encode() for name in self._last]
-        events = np.array(list(self._last.values()), "<i8").reshape(-1, 2)
+        entries = self.as_dict()
+        names = [name.encode() for name in entries]
+        events = np.array(list(entries.values()), "<i8").reshape(-1, 2)
         lengths = np.array([len(name) for name in names], "<u2")
-        return [_HEAD.pack(covered, len(names)), events.T.tobytes(), lengths.tobytes(), *names]
+        return [_HEAD.pack(covered, len(names)), events.T.tobytes(), lengths.tobytes(), b"".join(names)]
 
 
 def decode_publishers(data: bytes) -> tuple[int, Publishers]:

@@ -119,6 +119,13 @@ class LogVolume:
         """Bytes of payload that wait for the next flush."""
         return self._group_bytes
 
+    def has_room(self, size: int) -> bool:
+        """Returns whether so many bytes may be appended that could also wait until after the next flush.
+
+        Less than half of PENDING_BYTES_MAX is for them; the rest is for records that cannot wait.
+        """
+        return self._group_bytes + size <= PENDING_BYTES_MAX * 3 // 8
+
     @property
     def failure(self) -> DiskFailedError | None:
         """The failure after which nothing is written any more; None if there was none."""

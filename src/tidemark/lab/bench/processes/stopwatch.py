@@ -20,7 +20,7 @@ class StopwatchRole:
     async def open(self) -> None:
         """Connect and subscribe."""
         self._client: Client = await connect(self._url, client="bench stopwatch")
-        self._subscription: Subscription = await self._client.subscribe(TOPIC, durable="stopwatch")
+        self._subscription: Subscription[Event] = await self._client.subscribe(TOPIC, durable="stopwatch")
 
     async def measure(self, events: int) -> list[int]:
         """Returns nanoseconds from publishing to arrival, for each of the next `events` events."""

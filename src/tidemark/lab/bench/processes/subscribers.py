@@ -57,7 +57,8 @@ class ClientSubscriber:
     async def come(self, url: str) -> None:
         """Connect and subscribe."""
         self._client = await connect(url, client=self.record.name)
-        durable = self._client.subscribe(TOPIC, selector(self.record.kind), durable=self.record.name)
+        where, name = selector(self.record.kind), self.record.name
+        durable = self._client.subscribe(TOPIC, where, durable=name, gaps=True)
         self._task = asyncio.create_task(self._read(await durable))
 
     async def _read(self, subscription: Any) -> None:

@@ -12,6 +12,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from math import isinf
 from typing import Any
 
 from tidemark.errors import EncodeError, MessageError
@@ -91,11 +92,28 @@ def _atomic(item: Atomic, plain: Any) -> Any:
         case Kind.DECIMAL, str() | int() if not isinstance(plain, bool):
             return _decimal(str(plain))
         case Kind.FLOAT | Kind.DOUBLE, Decimal():
-            return float(plain)
+            return _finite(plain)
         case Kind.FLOAT | Kind.DOUBLE, "NaN" | "Infinity" | "-Infinity":
             return float(plain)
         case _:
             return plain
+
+
+def _finite(plain: Decimal) -> float:
+    """The double nearest to a number; EncodeError if the number is beyond all doubles."""
+    number = float(plain)
+    if isinf(number):
+        raise EncodeError(f"{plain} is beyond what a double can hold, which is about 1.8e308")
+    return number
+
+
+def untyped_value_of_json(text: str) -> Any:
+    """The value of JSON that speaks for itself, without a schema; EncodeError if the text is not JSON."""
+    try:
+        plain = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        raise EncodeError(f"not JSON: {error}") from None
+    return _untyped(plain)
 
 
 def _timestamp(text: str) -> datetime:
@@ -123,7 +141,7 @@ def _decimal(text: str) -> Decimal:
 def _untyped(plain: Any) -> Any:
     match plain:
         case Decimal():
-            return float(plain)
+            return _finite(plain)
         case list():
             return [_untyped(part) for part in plain]
         case dict():

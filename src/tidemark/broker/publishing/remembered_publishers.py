@@ -1,0 +1,88 @@
+"""RememberedPublishers: the last number of each publisher of a pubend, so that nothing is logged twice.
+
+A publisher that an application has named is never forgotten, since it may come back at any time and repeat
+what it was not told to be logged. A new name for which there is no room is refused instead. Names that
+clients made for themselves are kept apart, so that they push nobody out: beyond MADE_NAMES_MAX the one that
+has not published for the longest time is forgotten. If its client is still there, its next number is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.message.publisher_names import MADE_NAMES_MAX, is_made
+
+#: Memory for publishers that applications have named, of one pubend; a snapshot of them fits into one record
+#: of the log.
+PUBLISHERS_BYTES_MAX = 32 << 20
+#: What one of them takes besides the bytes of its name: an entry of a dictionary, a tuple and two numbers.
+PUBLISHER_BYTES = 256
+
+#: the number of a publisher's last event, and the event's tick
+Last = tuple[int, int]
+
+
+class RememberedPublishers:
+    """The last event of each publisher: what was appended, and what of it is durable."""
+
+    def __init__(self, recovered: Mapping[str, Last]) -> None:
+        #: name -> its last event that was appended; the names made by clients in the order of their ticks
+        self._given: dict[str, Last] = {}
+        self._made: dict[str, Last] = {}
+        #: name -> its last durable event, None if it has none, for names with an event that is not durable
+        self._durable: dict[str, Last | None] = {}
+        #: what the given names take, in bytes
+        self.bytes = 0
+        for name, last in recovered.items():
+            self._set(name, last)
+
+    def __len__(self) -> int:
+        return len(self._given) + len(self._made)
+
+    def get(self, name: str) -> Last | None:
+        """Return the last event that was appended; None if the publisher is not remembered."""
+        return self._given.get(name) or self._made.get(name)
+
+    def has_room(self, name: str) -> bool:
+        """Return whether `name` is remembered, or can be."""
+        return self.bytes + _size(name) <= PUBLISHERS_BYTES_MAX or name in self._given or is_made(name)
+
+    def appended(self, name: str, last: Last) -> None:
+        """A batch that ends with this event was appended."""
+        if name not in self._durable:
+            self._durable[name] = self.get(name)
+        self._set(name, last)
+
+    def durable(self, name: str, last: Last) -> None:
+        """The batch that ends with this event is durable."""
+        if self.get(name) == last:
+            self._durable.pop(name, None)
+        else:
+            self._durable[name] = last
+
+    def discarded(self) -> None:
+        """Everything that is not durable was discarded."""
+        before, self._durable = self._durable, {}
+        for name, last in before.items():
+            if last is not None:
+                self._set(name, last)
+            elif self._given.pop(name, None) is not None:
+                self.bytes -= _size(name)
+            else:
+                self._made.pop(name, None)
+
+    def _set(self, name: str, last: Last) -> None:
+        if name in self._given:
+            self._given[name] = last
+        elif is_made(name):
+            self._made.pop(name, None)
+            self._made[name] = last
+            if len(self._made) > MADE_NAMES_MAX:
+                del self._made[next(iter(self._made))]
+        else:
+            self._given[name] = last
+            self.bytes += _size(name)
+
+
+def _size(name: str) -> int:
+    return PUBLISHER_BYTES + len(name.encode())

@@ -1,0 +1,28 @@
+"""Publishers' names: which of them an application gave, and which a client made for itself.
+
+A name that an application gave can come back at any time, from another process, and goes on with its numbers.
+A name that a client made has a random part and ends with that client: nobody can come back under it.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Publishers of clients that made their own name which a pubend remembers, besides those with a given name:
+#: the one that has not published for the longest time is forgotten. If its client is still there, it is told.
+MADE_NAMES_MAX = 16_384
+
+#: Made by a client: 16 hexadecimal digits, and the number of the stream if it is not the client's first one.
+_MADE = re.compile(r"publisher-[0-9a-f]{16}(\.[0-9]{1,6})?")
+
+
+def made_name(random: str) -> str:
+    """Returns the name that a client makes of 16 random hexadecimal digits."""
+    name = f"publisher-{random}"
+    assert is_made(name)
+    return name
+
+
+def is_made(name: str) -> bool:
+    """Returns whether a client made this name for itself."""
+    return _MADE.fullmatch(name) is not None

@@ -1,0 +1,96 @@
+"""Pace: how much may be asked for at once over one way, and how long to wait for the answer.
+
+Both come from what was measured. Questions and their answers share their way with live events, so history
+must not fill it: what is under way is bounded such that an answer takes no more than QUEUE_US longer than it
+takes on an idle way. While answers are faster, twice as much is asked for each time. A question is repeated
+when its answer is later than answers have been, and each repetition waits longer than the one before.
+
+The unit of an amount is the owner's: ticks for nacks, bytes for fetches. There is no clock: times are
+arguments, in microseconds of the caller's monotonic time.
+"""
+
+from __future__ import annotations
+
+#: How much longer than on an idle way an answer may take, in microseconds: what is under way fits into it.
+QUEUE_US = 400_000
+#: The idle time of a way may have grown: with each answer, 1 part in 64 is added to what was measured.
+_FORGET = 64
+
+
+class Pace:
+    """The bound on what is under way, and the patience, of one asker with one neighbour."""
+
+    __slots__ = (
+        "_backoff",
+        "_deviation",
+        "_first",
+        "_idle",
+        "_least",
+        "_most",
+        "_patience",
+        "_patience_max",
+        "_progress",
+        "_shrunk",
+        "_usual",
+        "limit",
+    )
+
+    def __init__(
+        self, least: int, first: int, most: int, *, patience_us: int, patience_us_max: int, backoff: int = 2
+    ) -> None:
+        """`least`, `first` and `most` bound the limit; `patience_us` is the least patience, and the first."""
+        assert 1 <= least <= first <= most
+        assert 1 <= patience_us <= patience_us_max
+        self._least, self._first, self._most = least, first, most
+        self._patience, self._patience_max, self._backoff = patience_us, patience_us_max, backoff
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was measured: the way is another one."""
+        #: how much may be under way
+        self.limit = self._first
+        #: the shortest that an answer took, of late; None before the first
+        self._idle: int | None = None
+        #: how long answers take, smoothed, and how much that varies
+        self._usual = self._deviation = 0
+        #: when the limit was lowered last, and when anything was answered last
+        self._shrunk = self._progress = 0
+
+    def progressed(self, now: int) -> None:
+        """A part of some answer came: those that were asked for later are on their way behind it."""
+        self._progress = now
+
+    def answered(self, amount: int, under_way: int, took: int, now: int) -> None:
+        """A question for `amount` was answered `took` after it was first asked, with `under_way` in all."""
+        self._progress = now
+        if self._idle is None:
+            self._idle, self._usual, self._deviation = took, took, took // 2
+        else:
+            self._idle = min(took, self._idle + self._idle // _FORGET + 1)
+            self._deviation += (abs(took - self._usual) - self._deviation) // 4
+            self._usual += (took - self._usual) // 8
+        target = 2 * self._idle + QUEUE_US
+        if took > target:
+            # Questions that were asked before the limit was lowered say nothing of the lower limit.
+            if now - took >= self._shrunk:
+                self._shrunk = now
+                self.limit = max(self._least, self.limit * target // took)
+        elif 2 * under_way >= self.limit:
+            grown = self.limit + (amount if took <= target // 2 else amount // 8)
+            self.limit = min(self._most, grown)
+
+    def patience_us(self, tries: int) -> int:
+        """How long to wait for an answer to question number `tries` for the same; the first is number 1."""
+        wait = max(self._patience, self._usual + 4 * self._deviation)
+        # Past 2**62 microseconds no back-off matters; a larger power would only be a larger integer.
+        longer = wait * int(self._backoff ** min(tries - 1, 62))
+        return max(wait, min(longer, self._patience_max))
+
+    def due(self, asked: int, tries: int) -> int:
+        """The time at which to repeat a question that was asked at `asked` for the `tries`th time.
+
+        While answers come, those to later questions are behind them. Yet a question may be lost while the
+        answers to others go on, so that this extends the patience fourfold at the most.
+        """
+        wait = self.patience_us(tries)
+        return min(max(asked, self._progress) + wait, asked + 4 * wait)
