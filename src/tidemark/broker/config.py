@@ -14,6 +14,16 @@ MILLISECOND = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """What one connection of a client may ask a broker to keep for it."""
+
+    #: subscriptions that it has at a time
+    subscriptions: int = 10_000
+    #: topics that it declares and that nobody had declared before
+    topics: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """The settings of one life of a broker; durations are in microseconds."""
 
@@ -25,6 +35,7 @@ class BrokerConfig:
     pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
     host_policy: HostPolicy = field(default_factory=HostPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
+    client_limits: ClientLimits = field(default_factory=ClientLimits)
     window_bytes_max: int = 64 << 20
     #: periodic work: silence, releases, saving
     period: int = 50 * MILLISECOND

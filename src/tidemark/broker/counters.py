@@ -7,6 +7,7 @@ COUNTED = {
     "events_published": "events logged for publishers",
     "publishes_repeated": "batches that were wholly or partly known already, and not logged again",
     "publishes_refused": "batches refused: out of sequence, or no room",
+    "limits_refused": "subscriptions and topics refused because a client has too many",
     "events_matched": "events that matched at least one subscriber here",
     "events_delivered": "events told to subscribers here",
     "events_expired": "events whose validity had passed, and which became silence",

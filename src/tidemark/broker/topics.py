@@ -7,6 +7,7 @@ event after a restart.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -38,7 +39,12 @@ class Topics:
     """What one broker knows of topics."""
 
     def __init__(
-        self, registry: Registry, turn: Turn, neighbourhood: Neighbourhood, listener: TopicListener
+        self,
+        registry: Registry,
+        turn: Turn,
+        neighbourhood: Neighbourhood,
+        listener: TopicListener,
+        topics_a_client_max: int,
     ) -> None:
         #: every topic that is known; all parts that match or read events hold it, only this one adds to it
         self._registry = registry
@@ -47,6 +53,9 @@ class Topics:
         self._counters = turn.counters
         self._neighbourhood = neighbourhood
         self._listener = listener
+        self._topics_a_client_max = topics_a_client_max
+        #: client that is connected -> how many topics it was the first to declare
+        self._declared: Counter[int] = Counter()
 
     def recover(self, topics: Iterable[Topic]) -> None:
         """Take the topics that the tables have."""
@@ -56,6 +65,12 @@ class Topics:
     def declare(self, client: int, frame: Topic) -> None:
         """A client declares a topic, or a further version of it; it is answered once that is on disk."""
         before = self._count(frame.topic)
+        if before < 0 and self._declared[client] >= self._topics_a_client_max:
+            self._counters["limits_refused"] += 1
+            most = self._topics_a_client_max
+            reason = f"this client has declared {most} new topics, as many as limits.topics allows"
+            self._out.add(SendClient(client, Refused("topic", frame.topic, "limit", reason)))
+            return
         try:
             self._check_name(frame.topic)
             self._register(frame)
@@ -64,7 +79,12 @@ class Topics:
         else:
             self._turn.tables.after(partial(self._answer, client, frame.topic))
         if self._count(frame.topic) > before:
+            self._declared[client] += before < 0
             self._keep(frame.topic, None)
+
+    def gone(self, client: int) -> None:
+        """A client has left; what it has declared stays."""
+        self._declared.pop(client, None)
 
     def describe(self, client: int, frame: Describe) -> None:
         """A client asks for a topic; it is answered once everything known of the topic is on disk."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
-from tidemark.node.turns import SLICE_FRAMES_MAX, Account
+from tidemark.node.turns import SLICE_FRAMES_MAX, Account, Rate
 from tidemark.wire.codec import Encode, encode, encoder_for, size_of
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
@@ -91,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         "_encode",
         "_is_closing",
         "_is_waiting",
+        "_questions",
         "_said",
         "_server",
         "_transport",
@@ -131,6 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         #: nothing is read, because the disk is behind or the broker stops
         self.is_held = False
         self._account = Account(server.turns.clock)
+        self._questions = Rate(server.limits.questions, server.turns.clock)
         self._encode: Encode = encode
         #: None before the socket is open and after it is closed
         self._transport: asyncio.Transport | None = None
@@ -196,8 +198,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
-        if not self._server.opened(self):
-            self.abort()
+        reason = self._server.opened(self)
+        if reason is not None:
+            self.refuse("limit", reason)
         elif self.expected is not None:
             self._write(Hello(self._server.name, self._server.incarnation))
             self._write(self._server.membership.greeting())
@@ -398,7 +401,13 @@ class Connection(asyncio.BufferedProtocol):
             elif isinstance(frame, Ping):
                 self._answer(Pong(frame.stamp))
             elif isinstance(frame, Ask):
-                if not server.admin.answer(frame, self._answer):
+                if not self._questions.take():
+                    server.questions_refused += 1
+                    reason = (
+                        f"a client may ask {server.limits.questions} questions a second: limits.questions"
+                    )
+                    self._answer(Refused("ask", str(frame.ticket), "limit", reason))
+                elif not server.admin.answer(frame, self._answer):
                     said.append(frame)
                 elif server.turns.clock() > until:
                     left = frames[at + 1 :]

@@ -16,7 +16,7 @@ from secrets import randbits
 from time import time
 
 from tidemark.broker.broker import Broker
-from tidemark.broker.config import BrokerConfig
+from tidemark.broker.config import BrokerConfig, ClientLimits
 from tidemark.broker.effects import HostRemoved, RecoveredPubend, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy
@@ -376,6 +376,7 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         ),
         HostPolicy(silence=thresholds.silence, save=thresholds.save, recall=_recalls(retention)),
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
+        ClientLimits(config.limits.subscriptions, config.limits.topics),
         config.limits.window,
         pfs_sync=thresholds.pfs_sync,
         drain_notice=drain_notice(config.topology, name),

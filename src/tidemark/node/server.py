@@ -130,6 +130,8 @@ class Server:
         self.congested: set[Connection] = set()
         #: Connections that have not introduced themselves, and how many each address has.
         self._strangers: set[Connection] = set()
+        #: how many connections each remote address has
+        self._address_counts: Counter[str] = Counter()
         self._stranger_counts = StrangerCounts(limits.strangers)
         #: connections that close when their queue is written -> since when, on the loop's clock
         self._closing: dict[Connection, float] = {}
@@ -137,6 +139,8 @@ class Server:
         #: connections over a limit
         self.dropped = 0
         self.turned_away = 0
+        #: questions over `limits.questions`; each connection counts here
+        self.questions_refused = 0
         self._loop = asyncio.get_running_loop()
         #: connections that wait until others have had their part of the event loop's time
         self.turns = Turns(self._loop)
@@ -273,18 +277,38 @@ class Server:
         self.runtime.link_down(link.peer, link)
         self._is_changed.set()
 
-    def opened(self, connection: Connection) -> bool:
-        """A connection was accepted or made. Returns whether it may stay."""
+    def opened(self, connection: Connection) -> str | None:
+        """A connection was accepted or made. Returns None if it may stay, else why not."""
         self.connections.add(connection)
         self._strangers.add(connection)
-        is_welcome = self._stranger_counts.add(connection.address) or connection.is_called
+        self._address_counts[connection.address] += 1
+        is_known_soon = self._stranger_counts.add(connection.address)
         if self._is_shut:
-            return False
-        if is_welcome and len(self.connections) <= self.limits.connections:
-            return True
-        self.turned_away += 1
-        log.warning("turned away: too many connections", address=connection.address)
-        return False
+            return "the broker stops"
+        reason = self._over_limit(connection, is_known_soon)
+        if reason is not None:
+            self.turned_away += 1
+            log.warning("turned away: too many connections", address=connection.address, reason=reason)
+        return reason
+
+    def _over_limit(self, connection: Connection, is_known_soon: bool) -> str | None:
+        """Returns which limit one connection more exceeds, in a sentence; None if it exceeds none."""
+        limits = self.limits
+        if len(self.connections) > limits.connections:
+            return f"there are {limits.connections} connections, as many as limits.connections allows"
+        if connection.is_called or is_here(connection.address):
+            return None
+        if self._address_counts[connection.address] > limits.address_connections:
+            return (
+                f"this address has {limits.address_connections} connections, as many as "
+                "limits.address_connections allows"
+            )
+        if not is_known_soon:
+            return (
+                f"{limits.strangers} connections of this address have not said who they are, as many as "
+                "limits.strangers allows"
+            )
+        return None
 
     def introduced(self, connection: Connection) -> None:
         """A connection has said who is at its other end: a client, or a neighbour."""
@@ -302,7 +326,11 @@ class Server:
 
     def closed(self, connection: Connection, error: Exception | None) -> None:
         """A connection is closed, because of `error` if there is one."""
-        self.connections.discard(connection)
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._address_counts[connection.address] -= 1
+            if not self._address_counts[connection.address]:
+                del self._address_counts[connection.address]
         self.incomplete.discard(connection)
         self.congested.discard(connection)
         self.links.discard(connection)

@@ -57,6 +57,27 @@ class Account:
         self._free_at = max(self._free_at, self._clock()) + SHARE * seconds
 
 
+class Rate:
+    """So many times a second, and as many at once."""
+
+    __slots__ = ("_clock", "_most", "_since", "_taken")
+
+    def __init__(self, most: int, clock: Clock = perf_counter) -> None:
+        self._most = most
+        self._clock = clock
+        #: when the running second began, and how often it was taken since
+        self._since = 0.0
+        self._taken = 0
+
+    def take(self) -> bool:
+        """Return whether it may be done once more now."""
+        now = self._clock()
+        if now - self._since >= 1.0:
+            self._since, self._taken = now, 0
+        self._taken += 1
+        return self._taken <= self._most
+
+
 class Turns:
     """The connections that wait for their turn. Belongs to the server."""
 

@@ -184,6 +184,7 @@ class Host:
         self._members[period.member] = subscription, period
         self._versions[period.member] = period.version
         self._audience.add(period.member, period.wanted.pattern, period.wanted.selector)
+        self._audience.prepare(period.member)
         for pubend, constream in self.constreams.items():
             if pubend in period.since and pubend in subscription.known:
                 # The selector was recovered: it comes into force where the constream passes that tick again.

@@ -77,6 +77,14 @@ class LimitsSection:
     """Bounds on the memory and time that clients and other brokers can make this broker spend."""
 
     connections: int = setting(20_000, "How many connections there may be at a time.", least=1)
+    address_connections: int = setting(
+        2_000, "How many connections one address other than this machine's own may have.", least=1
+    )
+    subscriptions: int = setting(10_000, "How many subscriptions one connection may have at a time.", least=1)
+    topics: int = setting(10_000, "How many new topics one connection may declare.", least=1)
+    questions: int = setting(
+        1_000, "How many questions of administrators one connection may ask in a second.", least=1
+    )
     strangers: int = setting(
         10, "How many connections of one address may not have introduced themselves yet.", least=1
     )
