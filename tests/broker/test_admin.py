@@ -195,7 +195,8 @@ def test_a_page_costs_as_much_as_it_holds(at: Desk, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Admin, "subscription", counted)
     found: list[str] = []
-    after, pages = "", 0
+    after: str | None = ""
+    pages = 0
     while after is not None:
         described.clear()
         page = ask(at, "subscriptions", limit=100, after=after)

@@ -9,6 +9,7 @@ from tidemark.broker.config import ClientLimits
 from tidemark.broker.effects import Woken
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.sessions import LEAVING_MAX
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
 from tidemark.wire.frames import Publish, Refused, Subscribe, Subscribed, Topic
@@ -16,8 +17,8 @@ from tidemark.wire.frames import Publish, Refused, Subscribe, Subscribed, Topic
 MANY = 500
 
 
-def desk(**config: object) -> Desk:
-    made = Desk(**config)
+def desk(limits: ClientLimits | None = None) -> Desk:
+    made = Desk(client_limits=limits or ClientLimits())
     made.declare()
     made.pass_time(0.2)
     return made
@@ -52,7 +53,12 @@ def test_the_subscriptions_of_a_client_that_is_gone_end_a_few_at_a_time(
     subscribe(at, 1, MANY)
     left: list[str] = []
     leave = Host.leave
-    monkeypatch.setattr(Host, "leave", lambda self, each: (left.append(each.name), leave(self, each)))
+
+    def counted(self: Host, subscription: HostedSubscription) -> None:
+        left.append(subscription.name)
+        leave(self, subscription)
+
+    monkeypatch.setattr(Host, "leave", counted)
     at.gone(1)
     assert len(left) == LEAVING_MAX
     while len(left) < MANY:
@@ -75,7 +81,7 @@ def test_a_name_that_is_about_to_be_free_can_be_taken() -> None:
 
 
 def test_a_client_is_refused_more_subscriptions_than_its_limit() -> None:
-    at = desk(client_limits=ClientLimits(subscriptions=2))
+    at = desk(ClientLimits(subscriptions=2))
     subscribe(at, 1, 2)
     (refused,) = told(at.say(1, Subscribe("third", "t", "", False, 1_000)), 1)
     assert isinstance(refused, Refused)
@@ -86,7 +92,7 @@ def test_a_client_is_refused_more_subscriptions_than_its_limit() -> None:
 
 
 def test_a_client_is_refused_more_new_topics_than_its_limit() -> None:
-    at = desk(client_limits=ClientLimits(topics=1))
+    at = desk(ClientLimits(topics=1))
     assert isinstance(at.do(1, Topic("a", True, ()))[0], Topic)
     (refused,) = told(at.say(1, Topic("b", True, ())), 1)
     assert isinstance(refused, Refused)

@@ -71,10 +71,10 @@ class Admin:
         self._hosts = hosts
         self._out = out
         self._questions: dict[str, Callable[[Arguments], object]] = {
-            answers.TOPICS.what: lambda given: page_of(self._topics(_after(given)), given),
+            answers.TOPICS.what: self._topics_page,
             answers.PUBENDS.what: lambda _: self.pubends(),
             answers.STREAMS.what: lambda _: self.streams(),
-            answers.SUBSCRIPTIONS.what: lambda given: page_of(self._subscriptions(_after(given)), given),
+            answers.SUBSCRIPTIONS.what: self._subscriptions_page,
             answers.SUBSCRIPTION.what: lambda given: self.subscription(self._named(given)),
             answers.REMOVE.what: self._remove,
             answers.SEEK.what: self._seek,
@@ -107,6 +107,12 @@ class Admin:
             # An answer says that a change was made, so the change has to be on disk first.
             answer = SendClient(client, Answer(frame.ticket, payload))
             self._host.after_save(lambda: self._out.add(answer))
+
+    def _topics_page(self, given: Arguments) -> str:
+        return page_of(self._topics(_after(given)), len(self._registry.topics), given)
+
+    def _subscriptions_page(self, given: Arguments) -> str:
+        return page_of(self._subscriptions(_after(given)), len(self._host.subscriptions), given)
 
     def _topics(self, after: str) -> Iterator[tuple[str, TopicStatus]]:
         """Yield the topics whose names come after `after`, with all versions of their schemas."""

@@ -35,8 +35,8 @@ class BrokerConfig:
     pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
     host_policy: HostPolicy = field(default_factory=HostPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
-    client_limits: ClientLimits = field(default_factory=ClientLimits)
     window_bytes_max: int = 64 << 20
+    client_limits: ClientLimits = field(default_factory=ClientLimits)
     #: periodic work: silence, releases, saving
     period: int = 50 * MILLISECOND
     pfs_sync: int = 100 * MILLISECOND

@@ -64,7 +64,10 @@ class ProcessAdmin:
                 raise ValueError("they are no JSON object")
             after = str(given.get("after", ""))
             first = int(after) + 1 if after.isdecimal() and len(after) < DIGITS_MAX else 0
-            return Answer(ask.ticket, page_of(_connections(self._node, first), given))
+            return Answer(
+                ask.ticket,
+                page_of(_connections(self._node, first), len(self._node.server.connections), given),
+            )
         except (ValueError, RecursionError) as error:
             return Refused("ask", str(ask.ticket), "frame", f"the arguments cannot be read: {error}")
         except TooLongError as error:

@@ -376,8 +376,8 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         ),
         HostPolicy(silence=thresholds.silence, save=thresholds.save, recall=_recalls(retention)),
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
-        ClientLimits(config.limits.subscriptions, config.limits.topics),
         config.limits.window,
+        ClientLimits(config.limits.subscriptions, config.limits.topics),
         pfs_sync=thresholds.pfs_sync,
         drain_notice=drain_notice(config.topology, name),
     )

@@ -47,14 +47,17 @@ class TooLongError(TidemarkError):
     """An answer is too long to come whole."""
 
 
-def page_of(items: Iterable[tuple[str, JsonObject]], given: Mapping[str, object]) -> str:
+def page_of(items: Iterable[tuple[str, JsonObject]], total: int, given: Mapping[str, object]) -> str:
     """Return the JSON of the page that the arguments `given` ask for, or of the whole answer.
 
-    `items` gives (cursor, item) from the argument `after` on; it is read no further than the page goes.
+    `items` gives (cursor, item) from the argument `after` on; it is read no further than the page goes, and
+    not at all if `total`, the number of all items, is too large for an answer without pages.
     Raises TooLongError if no page was asked for and the whole answer is too long for one.
     """
     limit = given.get("limit")
     is_paged = isinstance(limit, int)
+    if not is_paged and total > WHOLE_ITEMS_MAX:
+        raise _too_long(total)
     most = max(1, min(limit, PAGE_ITEMS_MAX)) if isinstance(limit, int) else WHOLE_ITEMS_MAX
     texts: list[str] = []
     size, last = 0, ""
@@ -67,12 +70,16 @@ def page_of(items: Iterable[tuple[str, JsonObject]], given: Mapping[str, object]
     else:
         last = ""
     if not is_paged and last:
-        raise TooLongError(
-            f"there are more than {len(texts)}, too many for one answer: ask for pages, with the arguments "
-            "limit and after, or use a newer client"
-        )
+        raise _too_long(total)
     array = f"[{', '.join(texts)}]"
     return f'{{"items": {array}, "next": {dumps(last or None)}}}' if is_paged else array
+
+
+def _too_long(total: int) -> TooLongError:
+    return TooLongError(
+        f"{total} items are too much for one answer: ask for pages, with the arguments limit and after, or "
+        "use a newer client"
+    )
 
 
 def read_page(found: Any) -> tuple[list[Any], str | None]:

@@ -27,7 +27,7 @@ class NeighbourRole:
         self._publisher: Client = await connect(self._url, client="neighbour, publishing")
         await self._publisher.create_topic(TOPIC, SCHEMA)
         self._subscriber: Client = await connect(self._url, client="neighbour, subscribing")
-        self._subscription: Subscription = await self._subscriber.subscribe(TOPIC, durable="neighbour")
+        self._subscription: Subscription[Event] = await self._subscriber.subscribe(TOPIC, durable="neighbour")
 
     async def measure(self, events: int, rate: float) -> dict[str, list[int]]:
         """Publish `events` events at `rate` a second.
