@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,10 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Workers of Spark import PySpark from where it is installed (`tests/spark_workers/sitecustomize.py`).
+_STARTS = str(Path(__file__).with_name("spark_workers"))
+os.environ["PYTHONPATH"] = os.pathsep.join([_STARTS, *filter(None, [os.environ.get("PYTHONPATH")])])
+
 #: Examples that hypothesis tries in a test that asks for more. They are the same in every run; with
 #: `--hypothesis-profile=thorough`, a test tries as many as it asks for.
 EXAMPLES_MAX = 60
@@ -32,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         needs_jvm = "spark" in getattr(item, "fixturenames", ())
         item.add_marker(pytest.mark.xdist_group("spark" if needs_jvm else str(item.path)))
-        if settings.get_current_profile_name() != "thorough":
+        if not settings.get_current_profile_name().startswith("thorough"):
             _bound_examples(item)
     # Whoever takes the longest begins first; otherwise the last group would run alone.
     items.sort(key=_begins)

@@ -18,6 +18,7 @@ TidemarkError                    reason
 │   └── GapError                 a subscription has a gap here; the loop can go on behind it: cause
 ├── WireError                    bytes from the other side are not of this protocol
 │   └── VersionError             the two sides have no version of the protocol in common
+├── FrameError                   a frame cannot be handled, and nothing was changed by it
 ├── ConfigError                  a configuration is refused: key, source
 │   └── StaleTopologyError       a change is of a topology that is not in force: expected, actual
 ├── OverlayChangeError           a change to a running overlay did not come about: broker
@@ -146,8 +147,8 @@ class EventsLostError(TidemarkError):
 class GapError(EventsLostError):
     """A subscription has a gap: what there was in `(base, upto]` of a pubend will not be delivered.
 
-    `cause` is the `reason` of the Gap: "released", "reconnected" or "not kept". Iterating over the same
-    subscription again goes on behind the gap; with `subscribe(..., gaps=True)` gaps come as items instead.
+    `cause` is the `reason` of the Gap: "released", "reconnected", "not kept" or "damaged". Iterating over the
+    same subscription again goes on behind the gap; with `subscribe(..., gaps=True)` gaps come as items.
     """
 
     def __init__(self, cause: str, *, pubend: str, base: int, upto: int) -> None:
@@ -162,6 +163,10 @@ class WireError(TidemarkError):
 
 class VersionError(WireError):
     """The two sides have no version of the protocol in common: update the older one."""
+
+
+class FrameError(TidemarkError):
+    """A frame cannot be handled. It was only looked at: the broker is as it was before."""
 
 
 class ConfigError(TidemarkError):

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.broker.desk import SCHEMA, Desk, batch, sent, told
 from tidemark.broker import topics as module
-from tidemark.broker.effects import CommitTables, SaveTopic, SendClient, SendPeer, TablesCommitted
+from tidemark.broker.effects import (
+    CommitTables,
+    Effect,
+    LinkDown,
+    SaveTopic,
+    SendClient,
+    SendPeer,
+    TablesCommitted,
+)
+from tidemark.broker.topics import TopicLimits
+from tidemark.message import evolve
+from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.wire.frames import Deliver, Describe, Heard, Hello, Knowledge, Refused, Subscribe, Topic
 
 FIRST, WIDER, OTHER = "[n: int]", "[n: int, note: string?]", "[n: string]"
@@ -35,14 +48,14 @@ def test_a_topic_is_on_disk_before_its_client_is_told_and_neighbours_hear_of_it_
     assert at.broker.counters["topics_learnt"] == 1
 
 
-def test_a_further_version_is_added_and_told_with_those_before() -> None:
+def test_a_further_version_is_told_to_clients_with_those_before_and_alone_to_neighbours_and_disk() -> None:
     at = linked()
     at.do(1, Topic("t", False, (FIRST,)))
     both = Topic("t", False, (FIRST, WIDER))
     effects = at.finish(at.say(1, Topic("t", False, (WIDER,))))
     assert told(effects, 1) == [both]
-    assert sent(effects, "left", Topic) == [both]
-    assert SaveTopic("t", False, (FIRST, WIDER)) in effects
+    assert sent(effects, "left", Topic) == [Topic("t", False, (WIDER,))]
+    assert SaveTopic("t", False, (WIDER,)) in effects
 
 
 @pytest.mark.parametrize(
@@ -86,7 +99,107 @@ def test_an_open_topic_gathers_shapes() -> None:
     at = linked()
     assert at.do(1, Topic("t", True, ())) == [Topic("t", True, ())]
     assert at.do(1, Topic("t", True, (FIRST,))) == [Topic("t", True, (FIRST,))]
-    assert at.do(1, Topic("t", True, (OTHER,))) == [Topic("t", True, (FIRST, OTHER))]
+    assert at.do(1, Topic("t", True, (OTHER,))) == [Topic("t", True, (OTHER,))]
+    assert at.do(1, Topic("t", True, (OTHER,))) == [Topic("t", True, (OTHER,))]
+    assert at.do(1, Describe("t")) == [Topic("t", True, (FIRST, OTHER))]
+
+
+def test_of_an_open_topic_those_shapes_are_told_that_were_asked_for() -> None:
+    at = linked()
+    first, other = fingerprint_of(FIRST), fingerprint_of(OTHER)
+    assert at.do(1, Describe("t", (first,))) == [Topic("t", False, ())]
+    at.do(1, Topic("t", True, (FIRST, OTHER)))
+    at.do(1, Topic("u", False, (FIRST,)))
+    assert at.do(1, Describe("t", (other, 7))) == [Topic("t", True, (OTHER,))]
+    assert at.do(1, Describe("t", (7,))) == [Topic("t", True, ())]
+    assert at.do(1, Describe("u", (7,))) == [Topic("u", False, (FIRST,))]
+
+
+def shape(number: int) -> str:
+    """One of many shapes that events of one meaning have: some of 12 fields."""
+    return Schema.of({f"field_{at}": at for at in range(12) if number >> at & 1} or {"none": True}).text
+
+
+def sizes(effects: list[Effect], peer: str) -> list[int]:
+    """How many schemas the frames to a neighbour have."""
+    return [len(frame.schemas) for frame in sent(effects, peer, Topic)]
+
+
+def test_a_new_shape_costs_what_it_brings_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = linked()
+    at.do(1, Topic("t", True, tuple(map(shape, range(1_500)))))
+    parsed: list[str] = []
+    parse = Schema.parse
+
+    def counted(text: str) -> Schema:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(Schema, "parse", counted)
+    new = shape(1_500)
+    effects = at.finish(at.say(1, Topic("t", True, (shape(7), new))))
+    assert parsed == [new]
+    assert told(effects, 1) == [Topic("t", True, (shape(7), new))]
+    assert sizes(effects, "left") == sizes(effects, "right") == [1]
+    assert [effect for effect in effects if isinstance(effect, SaveTopic)] == [SaveTopic("t", True, (new,))]
+
+
+def test_a_neighbour_is_told_of_many_shapes_in_frames_that_every_broker_takes() -> None:
+    at = linked()
+    at.do(1, Topic("t", True, tuple(map(shape, range(2_500)))))
+    at.give(LinkDown("right"))
+    at.link("right")
+    assert sizes(at.finish(at.hear("right", Hello("right", 2))), "right") == [1_000, 1_000, 500]
+
+
+def test_a_shape_that_changes_nothing_about_how_a_topic_is_read_keeps_its_reader() -> None:
+    at = linked()
+    at.do(1, Topic("t", True, tuple(map(shape, range(100)))))
+    reader = at.registry.topics["t"].reader
+    at.do(1, Topic("t", True, (shape(101),)))
+    assert at.registry.topics["t"].reader is reader
+
+
+def test_a_new_version_of_a_declared_topic_is_compared_once_with_all_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = linked()
+    for number in range(50):
+        at.do(1, Topic("t", False, (f"[id: int, field_{number}: int]",)))
+    compared = 0
+    check = evolve._Known.check
+
+    def counted(self: Any, node: Any, path: Any) -> None:
+        nonlocal compared
+        compared += 1
+        check(self, node, path)
+
+    monkeypatch.setattr(evolve._Known, "check", counted)
+    (refused,) = at.do(1, Topic("t", False, ("[id: int, field_7: string]",)))
+    assert isinstance(refused, Refused)
+    assert "field_7: was int, would be string" in refused.reason
+    assert compared == 3
+
+
+def test_schemas_have_limits_that_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHAPES_MAX", 2)
+    monkeypatch.setattr(module, "VERSIONS_MAX", 2)
+    at = Desk(topic_limits=TopicLimits(topic_bytes_max=100, all_bytes_max=130))
+
+    def problem(frame: Topic) -> str:
+        (refused,) = at.do(1, frame)
+        return refused.reason if isinstance(refused, Refused) else ""
+
+    assert not problem(Topic("open", True, (FIRST, WIDER)))
+    assert "may have 2: give events with the same meaning" in problem(Topic("open", True, (OTHER,)))
+    assert not problem(Topic("open", True, (FIRST,)))
+    assert not problem(Topic("t", False, (FIRST,)))
+    assert not problem(Topic("t", False, (WIDER,)))
+    assert "may have 2: use a topic of another name" in problem(Topic("t", False, ("[n: int, b: int]",)))
+    large = "[" + ", ".join(f"field_{number}: int" for number in range(8)) + "]"
+    assert "limits.topic_schemas allows 100" in problem(Topic("large", True, (large,)))
+    fits = large.replace(", field_7: int", "").replace(", field_6: int", "")
+    assert "limits.all_schemas allows 130" in problem(Topic("large", True, (fits,)))
 
 
 def test_what_is_not_on_disk_yet_is_not_described_yet() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.desk import Desk, batch, told
-from tidemark.broker.effects import FetchLog
-from tidemark.broker.publishing.fetching import FETCHES_MAX
+from tests.broker.parts import AtStream, registry
+from tidemark.broker.effects import Effect, FetchLog, SendClient, SendPeer
+from tidemark.broker.publishing.fetching import AGAIN_US, FETCHES_MAX, UNDER_WAY_BYTES, Fetching
 from tidemark.wire.frames import Fetch, Fetched, Publish, Published, Refused
 
 
@@ -72,3 +73,100 @@ def test_who_is_gone_gets_no_answer() -> None:
     effects = at.say(2, Fetch(1, "p", before, before + 5, ">", "", 1 << 20))
     at.gone(2)
     assert told(at.finish(effects), 2) == []
+
+
+# On the way.
+
+
+class OnTheWay:
+    """The fetches of a broker that has the pubend `p` from "up"."""
+
+    def __init__(self) -> None:
+        self.at = AtStream()
+        self.at.attach()
+        self.fetching = Fetching({}, {"p": self.at.stream}, registry(), self.at.turn)
+
+    def passed(self, ticket: int, peer: str = "down", bytes_max: int = 1 << 20) -> list[Fetch]:
+        """A neighbour passes a fetch on; what is passed on from here."""
+        self.fetching.passed(peer, Fetch(ticket, "p", ticket * 10, ticket * 10 + 10, ">", "", bytes_max))
+        return self.asked()
+
+    def fetched(self, asked: Fetch) -> list[Effect]:
+        """The neighbour answers; what this broker does then."""
+        self.fetching.fetched(Fetched(asked.ticket, "p", asked.base, asked.upto, 0))
+        return self.at.take()
+
+    def pass_time(self, us: int) -> list[Fetch]:
+        """Time passes; what is passed on from here."""
+        self.at.turn.now += us
+        self.fetching.wake()
+        return self.asked()
+
+    def asked(self) -> list[Fetch]:
+        """The fetches passed on to "up"; there is nothing else."""
+        found = []
+        for effect in self.at.take():
+            assert isinstance(effect, SendPeer)
+            assert effect.peer == self.at.stream.upstream
+            assert isinstance(effect.frame, Fetch)
+            found.append(effect.frame)
+        return found
+
+
+def test_a_fetch_that_is_repeated_while_it_is_under_way_is_the_same_question() -> None:
+    on = OnTheWay()
+    (asked,) = on.passed(1)
+    assert on.passed(1) == []
+    assert on.fetching._counters["fetches_repeated"] == 1
+    (answer,) = on.fetched(asked)
+    assert isinstance(answer, SendPeer)
+    assert (answer.peer, answer.frame) == ("down", Fetched(1, "p", 10, 20, 0))
+    assert on.fetched(asked) == [], "one answer is enough"
+    assert len(on.passed(1)) == 1, "the answer was lost"
+
+
+def test_a_late_answer_is_asked_for_again_ever_later() -> None:
+    on = OnTheWay()
+    on.passed(1)
+    quarters = [quarter for quarter in range(1, 160) if on.pass_time(AGAIN_US // 4)]
+    assert quarters == [4, 12, 28, 60, 124]
+
+
+def test_another_neighbour_is_asked_at_once_for_what_the_one_before_was_asked_for() -> None:
+    on = OnTheWay()
+    (before,) = on.passed(1)
+    on.at.attach("other")
+    on.fetching.attached("p")
+    (asked,) = on.asked()
+    assert (asked.base, asked.upto) == (before.base, before.upto)
+
+
+def test_what_is_under_way_is_bounded_and_the_rest_waits_its_turn() -> None:
+    on = OnTheWay()
+    asked = [fetch for ticket in range(10) for fetch in on.passed(ticket)]
+    assert sum(fetch.bytes_max for fetch in asked) <= UNDER_WAY_BYTES
+    done = 0
+    while asked:
+        on.at.turn.now += 1_000
+        effects = on.fetched(asked.pop(0))
+        done += 1
+        asked += [each.frame for each in effects if isinstance(each, SendPeer) and each.peer == "up"]  # type: ignore[misc]
+    assert done == 10
+
+
+def test_who_is_gone_makes_room_for_those_that_wait() -> None:
+    on = OnTheWay()
+    first = on.passed(1, "down") + on.passed(2, "down")
+    assert len(first) == 2
+    assert on.passed(3, "below") == []
+    on.fetching.gone("down")
+    (asked,) = on.asked()
+    assert asked.base == 30
+
+
+def test_a_client_that_repeats_a_ticket_gets_one_answer() -> None:
+    at, before = desk()
+    frame = Fetch(1, "p", before, before + 5, ">", "", 1 << 20)
+    effects = at.say(2, frame)
+    assert at.say(2, frame) == []
+    assert len([each for each in at.finish(effects) if isinstance(each, SendClient)]) == 1

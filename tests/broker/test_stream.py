@@ -6,7 +6,7 @@ from tests.broker.desk import batch
 from tests.broker.parts import GCT_US, AtStream, ticks_of
 from tidemark.broker.effects import Effect, LogRead, ReadLog, SendPeer
 from tidemark.broker.streams.interest import HERE, STARTED_ONLY
-from tidemark.broker.streams.stream import ANNOUNCED_US
+from tidemark.broker.streams.stream import ANNOUNCED_US, ANSWER_FRAME_BYTES
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.wire.frames import AckExpected, Interest, Knowledge, Nack
 
@@ -216,3 +216,18 @@ def test_a_window_over_its_bound_lets_go_only_what_the_subscribers_here_have_con
     at.stream.shrink()
     assert at.stream.window.floor == 15
     assert at.turn.counters["windows_shrunk"] == 1
+
+
+def test_a_long_answer_goes_in_frames_that_live_events_do_not_wait_long_for() -> None:
+    at = AtStream(is_hosted=True)
+    at.followed("down", ALL)
+    count = 4 * ANSWER_FRAME_BYTES // 40
+    many = batch(*range(1, count + 1))
+    at.stream.nacked("down", [(0, count)], version=7)
+    at.take()
+    at.stream.read(LogRead("p", 0, count, count, 0, (many,)))
+    frames = sent(at.take())
+    assert len(frames) >= len(many.data) // ANSWER_FRAME_BYTES
+    assert [upto for _, _, upto, _, _, _ in frames[:-1]] == [base for _, base, _, _, _, _ in frames[1:]]
+    assert (frames[0][1], frames[-1][2]) == (0, count)
+    assert [tick for frame in frames for tick in frame[5]] == list(range(1, count + 1))

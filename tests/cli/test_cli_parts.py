@@ -250,6 +250,14 @@ def test_a_goal_that_is_none_of_these_is_refused(text: str) -> None:
         parse_goal(text, NOW)
 
 
+@pytest.mark.parametrize("text", ["9" * 5_000, "1794872800000000", "2027-01-01", "9999-12-31T23:59:59"])
+def test_a_goal_in_the_future_is_refused_with_what_it_can_be(text: str) -> None:
+    with pytest.raises(click.BadParameter) as refused:
+        parse_goal(text, NOW, "--start")
+    assert "it is 2026-11-15T20:00:00 now, which is the tick 1794772800000000" in refused.value.message
+    assert refused.value.param_hint == "--start"
+
+
 def test_a_damaged_token_is_no_goal() -> None:
     with pytest.raises(TokenError):
         parse_goal("tm1.abc", NOW)

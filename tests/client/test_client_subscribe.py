@@ -14,6 +14,7 @@ from tests.client.fake_broker import FIRST_TICK, FakeBroker
 from tests.waiting import bounded, until
 from tidemark.client.client import Client
 from tidemark.errors import ClientError, RefusedError
+from tidemark.message import BatchBuilder, Schema, Shape
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Credit, Describe, Subscribe, Subscribed, Unsubscribe
 
@@ -38,6 +39,26 @@ async def test_an_event_has_its_fields_and_where_it_stands(broker: FakeBroker, t
             _ = event["prize"]
     (frame,) = broker.of(Subscribe)
     assert (frame.pattern, frame.selector, frame.durable) == ("trades", "price > 10", True)
+
+
+@connected
+async def test_an_event_that_cannot_be_decoded_is_a_gap(broker: FakeBroker, tm: Client) -> None:
+    await tm.create_topic("t", "[text: string]")
+    async with tm.subscribe("t", durable="d", checkpoint=None, gaps=True) as sub:
+        builder = BatchBuilder()
+        schema = Schema.parse("[text: string]")
+        for text in (b"one", b"t\xffo", b"three"):
+            builder.add(Shape("t", schema.fingerprint), schema.encode({"text": "xxx"})[:-3] + text[:3])
+        last = broker.append("p1", builder.build())
+        first = await sub.next(5)
+        assert isinstance(first, tidemark.Event)
+        assert first["text"] == "one"
+        gap = await sub.next(5)
+        assert isinstance(gap, tidemark.Gap)
+        assert (gap.reason, gap.base, gap.upto) == ("damaged", last - 2, last - 1)
+        third = await sub.next(5)
+        assert isinstance(third, tidemark.Event)
+        assert third["text"] == "thr"
 
 
 @bounded

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.client.subscribing.inbox import NOT_KEPT, RECONNECTED, RELEASED, Inbox
+from tidemark.client.subscribing.inbox import DAMAGED, NOT_KEPT, RECONNECTED, RELEASED, Inbox
 from tidemark.errors import WireError
 from tidemark.message import BatchBuilder, EventBatch, Schema, Shape
 from tidemark.wire.frames import Deliver, Gap
@@ -59,6 +59,36 @@ def test_an_event_is_handed_out_before_it_is_consumed() -> None:
     assert (inbox.consumed(), inbox.handed()) == ({"p": 3}, {"p": 10})
     assert inbox.take() is None
     assert inbox.consumed() == inbox.handed() == {"p": 10}
+
+
+@given(st.sets(st.integers(0, 7)), st.booleans())
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_events_that_cannot_be_decoded_become_gaps_in_their_places(damaged: set[int], more: bool) -> None:
+    inbox = Inbox(WINDOW)
+    inbox.connected({"p": 0}, repeats=False)
+    frame = deliver(0, 100, *range(10, 90, 10))
+    inbox.delivered(frame, missed=NOT_KEPT)
+    if more:
+        inbox.delivered(deliver(100, 120, 110), missed=NOT_KEPT)
+    assert frame.batch is not None
+    rows = np.array([row not in damaged for row in range(8)])
+    kept = frame.batch.take(rows) if rows.any() else None
+    if damaged:
+        inbox.leave_out(kept, [(10 * row + 9, 10 * row + 10) for row in sorted(damaged)])
+    found: list[tuple[int, str]] = []
+    at = 0
+    while (cursor := inbox.take()) is not None:
+        cursor.out = cursor.done = len(cursor.positions)
+        assert cursor.entry.base >= at
+        at = cursor.entry.upto
+        if cursor.entry.batch is None:
+            found.append((cursor.entry.upto, cursor.entry.reason))
+        else:
+            found += [(tick, "") for tick in cursor.entry.batch.ticks.tolist()]
+    expected = [(10 * row + 10, DAMAGED if row in damaged else "") for row in range(8)]
+    assert found == expected + ([(110, "")] if more else [])
+    assert inbox.handed() == {"p": 120 if more else 100}
+    assert inbox.credit == WINDOW
 
 
 def test_silence_moves_the_position_when_nothing_waits_before_it() -> None:
@@ -227,3 +257,12 @@ def _take_one(inbox: Inbox, handed: dict[str, list[int]]) -> bool:
     assert cursor.entry.batch is not None
     handed[cursor.entry.pubend].append(int(cursor.entry.batch.ticks[row]))
     return True
+
+
+def test_a_subscriber_from_the_oldest_event_on_is_told_of_no_gap_before_it() -> None:
+    inbox = Inbox(1_000, {"p": 0}, from_oldest=True)
+    assert not inbox.let_go(Gap("s", "p", 0, 20), missed=NOT_KEPT)
+    assert not inbox.let_go(Gap("s", "p", 20, 30), missed=NOT_KEPT)
+    assert inbox.handed() == {"p": 30}
+    assert inbox.delivered(deliver(30, 50, 40), missed=NOT_KEPT)
+    assert inbox.let_go(Gap("s", "p", 50, 60), missed=NOT_KEPT)

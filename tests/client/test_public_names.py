@@ -105,10 +105,12 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_type_checker_accepts_the_right_uses(reported: dict[str, list[int]]) -> None:
     assert reported["right.py"] == []
 
 
+@pytest.mark.slow
 def test_a_type_checker_reports_every_typo(reported: dict[str, list[int]]) -> None:
     lines = WRONG.lstrip("\n").splitlines()
     wrong = [number for number, line in enumerate(lines, 1) if not line.startswith("import ")]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,8 +16,9 @@ from tests.matching.dict_columns import DictColumns
 from tests.matching.selector_strategies import Event, SimpleFields
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.tree import Compare, CompareOp, FieldRef, In, Like, Literal
+from tidemark.matching.vectors import span_patterns
 from tidemark.matching.vectors.vector import compile_condition
-from tidemark.message.batches.columns import Column
+from tidemark.message.batches.columns import Column, Spans
 from tidemark.message.types import BYTES, STRING, Dynamic, Path, Type
 
 OPERATORS: tuple[CompareOp, ...] = ("=", "<>", "<", "<=", ">", ">=")
@@ -35,6 +38,52 @@ def test_like_finds_what_the_reference_finds(
 ) -> None:
     tree = Like(FieldRef(("x",)), pattern if holes else pattern.replace("_", "b"), "", negated)
     assert_agrees(tree, [{("x",): value} for value in values], X)
+
+
+@given(
+    pieces=st.lists(st.text("abé\0", min_size=1, max_size=2), min_size=3, max_size=9),
+    values=st.lists(st.text("abé\0", max_size=40), min_size=1, max_size=6),
+    ends=st.tuples(st.booleans(), st.booleans()),
+)
+@settings(derandomize=True, deadline=None, max_examples=150)
+def test_like_with_many_pieces_finds_what_the_reference_finds(
+    pieces: list[str], values: list[str], ends: tuple[bool, bool]
+) -> None:
+    pattern = "%" * ends[0] + "%".join(pieces) + "%" * ends[1]
+    made = ["x".join(pieces), "".join(pieces), "".join(pieces)[:-1]]
+    assert_agrees(
+        Like(FieldRef(("x",)), pattern, "", negated=False), [{("x",): value} for value in values + made], X
+    )
+
+
+def test_the_work_of_like_is_linear_in_the_bytes_however_many_pieces_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[int] = []
+    candidates = span_patterns._candidates
+
+    def counted(body: Any, piece: bytes) -> Any:
+        looked_at.append(len(body))
+        return candidates(body, piece)
+
+    monkeypatch.setattr(span_patterns, "_candidates", counted)
+    found: list[tuple[int, int]] = []
+
+    class Searched(bytes):
+        def find(self, piece: Any, at: Any = 0, end: Any = None) -> int:
+            place = bytes.find(self, piece, at, end)
+            found.append((at, len(self) if place < 0 else place + len(piece)))
+            return place
+
+    value = b"a" * 50_000 + b"b" * 50_000
+    column = Spans(np.frombuffer(value * 2, np.uint8), np.array([0, 100_000]), np.array([100_000, 200_000]))
+    pattern = span_patterns.SpanPattern("%" + "a%" * 1_000 + "b%" * 1_000)
+    assert pattern.matches(column).all()
+    assert sum(looked_at) <= span_patterns.DENSE_PIECES_MAX * len(column.body)
+    pieces = [b"a"] * 1_000 + [b"b"] * 1_000 + [b"c"]
+    begin, stop = np.array([0]), np.array([len(value)])
+    assert not any(span_patterns.have_in_turn(Searched(value), begin, stop, pieces))
+    assert all(before[1] == after[0] for before, after in pairwise(found))  # no byte is looked at twice
 
 
 @given(constant=texts, op=st.sampled_from(OPERATORS), data=st.data())

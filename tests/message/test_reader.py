@@ -17,7 +17,7 @@ from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.batches.columns import Column, Decimals, Spans
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.codec.scalars import load_decimal, load_timestamp
-from tidemark.message.registry import SHAPES_MAX, Registry
+from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema, value_at
 from tidemark.message.types import Atomic, Kind, Tuple
 
@@ -232,14 +232,6 @@ def test_a_declared_topic_refuses_a_version_that_would_be_misread_and_stays_as_i
     assert registry.declare("trades", V1).versions == [V1]
     with pytest.raises(SchemaError, match="is declared and stays so"):
         registry.open("trades")
-
-
-def test_an_open_topic_has_only_so_many_shapes() -> None:
-    registry = Registry()
-    topic = registry.open("loose")
-    topic.versions = [V1] * SHAPES_MAX
-    with pytest.raises(SchemaError, match="declare a schema"):
-        topic.register(V2)
 
 
 def test_timestamps_are_microseconds_in_columns() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.node.speech import events
 from tidemark.node.local_link import FRAMES_A_TURN_MAX, LocalBrokers, LocalLink
-from tidemark.node.server import Server
+from tidemark.node.server import RefusedNeighbours, Server
 from tidemark.wire.frames import Hello, Knowledge, Overlay, Unfollow
 
 
@@ -25,6 +25,7 @@ class FakeServer:
         self.membership = SimpleNamespace(greeting=lambda: Overlay(0, name))
         self.runtime = self
         self.dropped = 0
+        self.refused_neighbours = RefusedNeighbours(self.time)
         self.local: set[LocalLink] = set()
         self.heard: list[Any] = []
         self.is_at_work = False

@@ -23,7 +23,7 @@ from tidemark.sim.world.machine import Machine
 from tidemark.sim.world.network import LinkFaults
 from tidemark.sim.world.publisher import SimPublisher
 from tidemark.sim.world.subscriber import Kind, SimSubscriber
-from tidemark.sim.world.world import World
+from tidemark.sim.world.world import START, World
 from tidemark.ticks import Thresholds
 from tidemark.wire.frames import ClientFrame, Interest, Knowledge, Nack, PeerFrame, Published, Range
 
@@ -153,11 +153,10 @@ class Scenario:
 
     def _listen(self) -> None:
         send, to_client = self.world.network.send, self.world.to_client
-        start = self.world.engine.now
 
         def observed(sender: str, receiver: str, frame: PeerFrame) -> None:
             lost = any(loss.takes(sender, receiver, frame) for loss in self._losses)
-            self.sent.append(Sent((self.world.engine.now - start) / SECOND, sender, receiver, frame, lost))
+            self.sent.append(Sent(self.now, sender, receiver, frame, lost))
             if not lost:
                 send(sender, receiver, frame)
 
@@ -277,6 +276,11 @@ class Scenario:
         assert len(list(self.frames(Nack))) == before, "everyone has everything, and still somebody asks"
 
     # Observations.
+
+    @property
+    def now(self) -> float:
+        """The time since the world began."""
+        return (self.world.engine.now - START) / SECOND
 
     def machine(self, name: str) -> Machine:
         """One of the machines."""

@@ -28,6 +28,7 @@ FINDS = {
     "release-past-moving": 11,
     "unknown-released": 3,
     "nack-once": 0,
+    "fetch-storm": 0,
     "start-at-a-moment": 3,
     "change-at-a-moment": 5,
     "rewind": 0,

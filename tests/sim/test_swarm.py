@@ -27,6 +27,7 @@ SEEDS = {
     "network": (3, 9),
     "crashes": (3, 8),
     "disk": (3, 5),
+    "hostile": (0, 3),
     "calm": (5, 10),
 }
 
@@ -114,12 +115,15 @@ def test_several_processes_tell_the_same_as_one() -> None:
 
 # The oracle, shown worlds that went well and were tampered with.
 
+#: A world that is soon over, if it suits; whatever changes what seeds mean, others do.
+_SHORT = 84
+
 
 class Finished:
     """A calm world at its end, and somebody durable in it who got events from another broker."""
 
     def __init__(self) -> None:
-        for seed in range(100):
+        for seed in (_SHORT, *range(100)):
             self.run = SeedRun(seed, profile="calm")
             plan = self.run.plan
             is_plain = not (plan.is_early or plan.has_archive or plan.moves or plan.reaches_back)

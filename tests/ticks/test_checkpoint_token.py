@@ -15,14 +15,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import TokenError
-from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MIN, CheckpointToken
 from tidemark.ticks.token_text import PREFIX, TEXT_CHARS_MAX
 
 names = st.one_of(
     st.sampled_from(["p1", "p2", "phb-7/p3", "Zoë", "日本"]), st.text("ab\U0001f600", min_size=1, max_size=5)
 )
 tick_values = st.one_of(
-    st.integers(TICK_MIN, TICK_MAX), st.integers(1_763_000_000_000_000, 1_763_000_100_000_000)
+    st.just(TICK_MIN),
+    st.integers(TICK_FIRST, TICK_LAST),
+    st.integers(1_763_000_000_000_000, 1_763_000_100_000_000),
 )
 tokens = st.builds(CheckpointToken, st.dictionaries(names, tick_values, max_size=5))
 small = st.builds(CheckpointToken, st.dictionaries(st.sampled_from("pqr"), st.integers(0, 3)))
@@ -171,7 +173,8 @@ def test_the_json_form_is_canonical_however_it_came() -> None:
 def test_wrong_content_is_refused_with_what_to_do() -> None:
     wrong: list[dict[Any, Any]] = [
         {"": 1}, {3: 1}, {"p": 1.0}, {"p": "1"}, {"p": None}, {"p": True},
-        {"p": TICK_MAX + 1}, {"p": TICK_MIN - 1}, {"é" * 128: 1}, {"\ud800": 1},
+        {"p": TICK_LAST + 1}, {"p": TICK_FIRST - 1}, {"p": TICK_MIN - 1}, {"p": 2**63 - 1},
+        {"é" * 128: 1}, {"\ud800": 1},
     ]  # fmt: skip
     for ticks in wrong:
         with pytest.raises(TokenError):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.codec import encode
 from tidemark.wire.frames import (
     Ack,
@@ -59,6 +59,16 @@ from tidemark.wire.frames import (
     Unsubscribed,
     Welcome,
 )
+from tidemark.wire.limits import (
+    CREDIT_BYTES_MAX,
+    INCARNATION_MAX,
+    OVERLAY_VERSION_MAX,
+    RECALLS_MAX,
+    SECONDS_MAX,
+    SEQUENCE_MAX,
+    STAMP_MAX,
+    TICKET_MAX,
+)
 
 KINDS: tuple[type[Any], ...] = tuple(dict.fromkeys(get_args(Frame)))
 
@@ -78,9 +88,13 @@ def bytes_of(*frames: Frame) -> bytes:
     return b"".join(b"".join(encode(frame)) for frame in frames)
 
 
-ticks = st.integers(TICK_MIN, TICK_MAX) | st.integers(-5, 50) | st.just(TICK_MIN) | st.just(TICK_MAX)
-counts = st.integers(0, TICK_MAX) | st.integers(0, 9)
-positives = st.integers(1, TICK_MAX) | st.integers(1, 9)
+ticks = st.integers(TICK_FIRST, TICK_LAST) | st.integers(-5, 50) | st.just(TICK_MIN) | st.just(TICK_LAST)
+endless = ticks | st.just(TICK_MAX)
+counts = st.integers(0, TICKET_MAX) | st.integers(0, 9)
+positives = st.integers(1, SEQUENCE_MAX) | st.integers(1, 9)
+amounts = st.integers(0, CREDIT_BYTES_MAX) | st.integers(0, 9)
+stamps = st.integers(0, STAMP_MAX)
+lives = st.integers(0, INCARNATION_MAX)
 shorts = st.integers(0, 0xFFFF)
 texts = st.text(max_size=20)
 names = st.text(max_size=8) | st.just("é" * 127) | st.just("n" * 255)
@@ -88,8 +102,11 @@ pubends = st.text(min_size=1, max_size=8)
 tokens = st.dictionaries(pubends, ticks, max_size=4).map(CheckpointToken)
 
 
-def ranges(low: int = TICK_MIN, high: int = TICK_MAX) -> st.SearchStrategy[tuple[tuple[int, int], ...]]:
+def ranges(low: int = TICK_FIRST, high: int = TICK_LAST) -> st.SearchStrategy[tuple[tuple[int, int], ...]]:
     """Ranges in order within `(low, high]`, some of them touching."""
+    low = max(low, TICK_FIRST)
+    if high <= low:
+        return st.just(())
     bounds = st.lists(st.integers(low, high), unique=True, max_size=8).map(sorted)
     return bounds.map(lambda ends: tuple(zip(ends[::2], ends[1::2], strict=False)))
 
@@ -100,7 +117,7 @@ def stretches(draw: st.DrawFn) -> tuple[int, int, EventBatch | None]:
     base, upto = sorted((draw(ticks), draw(ticks)))
     if base == upto or draw(st.booleans()):
         return base, upto, None
-    inside = draw(st.sets(st.integers(base + 1, upto), min_size=1, max_size=5))
+    inside = draw(st.sets(st.integers(max(base + 1, TICK_FIRST), upto), min_size=1, max_size=5))
     return base, upto, batch_of(sorted(inside), message=draw(st.binary(max_size=20)), topic=draw(texts))
 
 
@@ -131,7 +148,7 @@ def fetched(draw: st.DrawFn) -> Fetched:
 @st.composite
 def fetches(draw: st.DrawFn) -> Fetch:
     base, upto, _ = draw(stretches())
-    return Fetch(draw(counts), draw(names), base, upto, draw(names), draw(texts), draw(counts))
+    return Fetch(draw(counts), draw(names), base, upto, draw(names), draw(texts), draw(amounts))
 
 
 @st.composite
@@ -140,7 +157,7 @@ def recalls(draw: st.DrawFn) -> Recall:
     ends = sorted(draw(st.sets(ticks, min_size=2, max_size=7)))
     pairs = zip(ends[::2], ends[1::2], strict=False)
     lines = tuple(Line(TopicSelector(draw(names), draw(texts)), base, upto) for base, upto in pairs)
-    return Recall(draw(counts), draw(names), ends[0], ends[-1], lines, draw(counts))
+    return Recall(draw(counts), draw(names), ends[0], ends[-1], lines, draw(amounts))
 
 
 @st.composite
@@ -151,11 +168,11 @@ def recalled(draw: st.DrawFn) -> Recalled:
 
 batches = st.lists(ticks, min_size=1, max_size=5).map(batch_of)
 wanted = st.lists(st.builds(TopicSelector, names, texts), max_size=4).map(tuple)
-rows = st.lists(st.builds(ReleaseRow, names, counts, ticks, ticks, st.booleans()), max_size=3).map(tuple)
+rows = st.lists(st.builds(ReleaseRow, names, counts, endless, endless, st.booleans()), max_size=3).map(tuple)
 acks = st.dictionaries(names, tokens, max_size=3).map(lambda of: tuple(of.items()))
 
 OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
-    Hello: st.builds(Hello, names, counts, shorts, shorts),
+    Hello: st.builds(Hello, names, lives, shorts, shorts),
     Knowledge: knowledge(),
     Nack: st.builds(Nack, names, ranges(), counts),
     AckExpected: st.builds(AckExpected, names, ticks),
@@ -163,39 +180,39 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Heard: st.builds(Heard, names, names, counts),
     Interest: st.builds(Interest, names, counts, st.none() | wanted),
     Unfollow: st.builds(Unfollow, names, counts),
-    Overlay: st.builds(Overlay, counts, names, texts),
+    Overlay: st.builds(Overlay, st.integers(0, OVERLAY_VERSION_MAX), names, texts),
     Links: st.builds(Links, names, counts, st.lists(names, max_size=4).map(tuple)),
     Claim: st.builds(Claim, names, counts, names, st.booleans()),
     Topic: st.builds(Topic, names, st.booleans(), st.lists(texts, max_size=4).map(tuple)),
-    Ping: st.builds(Ping, ticks),
-    Pong: st.builds(Pong, ticks),
+    Ping: st.builds(Ping, counts),
+    Pong: st.builds(Pong, counts),
     Connect: st.builds(Connect, names, shorts, shorts),
-    Welcome: st.builds(Welcome, names, counts, shorts, st.lists(names, max_size=4).map(tuple)),
-    Describe: st.builds(Describe, names),
-    Publish: st.builds(Publish, names, names, st.integers(1, TICK_MAX - 9), batches),
+    Welcome: st.builds(Welcome, names, lives, shorts, st.lists(names, max_size=4).map(tuple)),
+    Describe: st.builds(Describe, names, st.lists(st.integers(0, 2**64 - 1), max_size=4).map(tuple)),
+    Publish: st.builds(Publish, names, names, st.integers(1, SEQUENCE_MAX - 9), batches),
     Published: st.builds(Published, names, names, positives, ticks),
-    Subscribe: st.builds(Subscribe, names, names, texts, st.booleans(), counts, st.none() | tokens, counts),
+    Subscribe: st.builds(Subscribe, names, names, texts, st.booleans(), amounts, st.none() | tokens, stamps),
     Subscribed: st.builds(Subscribed, names, tokens, tokens),
     Deliver: deliveries(),
     Gap: gaps(),
     Ack: st.builds(Ack, acks, counts),
     Acked: st.builds(Acked, counts),
-    Credit: st.builds(Credit, names, positives),
+    Credit: st.builds(Credit, names, st.integers(1, CREDIT_BYTES_MAX)),
     Unsubscribe: st.builds(Unsubscribe, names),
     Unsubscribed: st.builds(Unsubscribed, names),
-    Lease: st.builds(Lease, counts, names, names),
-    Leased: st.builds(Leased, counts, names),
-    Rest: st.builds(Rest, counts),
+    Lease: st.builds(Lease, st.integers(0, SECONDS_MAX), names, names),
+    Leased: st.builds(Leased, st.integers(0, SECONDS_MAX), names),
+    Rest: st.builds(Rest, st.integers(0, SECONDS_MAX)),
     Pushing: st.builds(Pushing, names, names),
     Resume: st.builds(Resume, names, shorts, shorts),
     Ask: st.builds(Ask, counts, names, texts),
     Answer: st.builds(Answer, counts, texts),
     Fetch: fetches(),
     Fetched: fetched(),
-    Offer: st.builds(Offer, counts),
+    Offer: st.builds(Offer, st.integers(0, RECALLS_MAX)),
     Recall: recalls(),
     Recalled: recalled(),
-    RecallMore: st.builds(RecallMore, counts, counts),
+    RecallMore: st.builds(RecallMore, counts, amounts),
     RecallOver: st.builds(RecallOver, counts),
     Refused: st.builds(Refused, names, names, names, texts, st.lists(names, max_size=4).map(tuple)),
 }

@@ -13,7 +13,6 @@ from tidemark.errors import WireError
 from tidemark.matching.selectors import parser
 from tidemark.message.batches.batch import BATCH_BYTES_MAX, BatchBuilder
 from tidemark.message.parse import SCHEMA_TEXT_CHARS_MAX
-from tidemark.message.registry import SHAPES_MAX
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
 from tidemark.wire import limits
@@ -124,4 +123,3 @@ def test_the_largest_frame_fits_its_limit() -> None:
 def test_limits_are_not_below_those_of_what_is_sent() -> None:
     assert limits.SELECTOR_CHARACTERS_MAX == parser.SELECTOR_CHARACTERS_MAX
     assert limits.SCHEMA_BYTES_MAX >= 4 * SCHEMA_TEXT_CHARS_MAX
-    assert limits.SCHEMAS_MAX >= SHAPES_MAX

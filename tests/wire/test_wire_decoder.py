@@ -13,7 +13,19 @@ from tests.wire.frame_strategies import batch_of, bytes_of, frames
 from tidemark.errors import WireError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.decoder import FrameDecoder
-from tidemark.wire.frames import Ack, Connect, Credit, Deliver, Describe, Frame, Hello, Ping, Publish, Topic
+from tidemark.wire.frames import (
+    Ack,
+    Connect,
+    Credit,
+    Deliver,
+    Describe,
+    Frame,
+    Hello,
+    Ping,
+    Publish,
+    Topic,
+    Unsubscribe,
+)
 from tidemark.wire.limits import FRAME_BYTES_MAX, HANDSHAKE_BYTES_MAX
 
 few = st.lists(frames, max_size=4)
@@ -144,7 +156,7 @@ DAMAGED = {
     "flags": PING[:6] + b"\x01" + PING[7:],
     "bytes are left over": b"\x09" + PING[1:] + b"\0",
     "ends within a field": b"\x03" + PING[1:11],
-    "bytes are missing": bytes_of(Describe("ab"))[:8] + b"\x09" + bytes_of(Describe("ab"))[9:],
+    "bytes are missing": bytes_of(Unsubscribe("ab"))[:8] + b"\x09" + bytes_of(Unsubscribe("ab"))[9:],
     "not UTF-8": bytes_of(Describe("ab"))[:-1] + b"\xff",
     "a flag is neither": TOPIC[:11] + b"\x02" + TOPIC[12:],
 }

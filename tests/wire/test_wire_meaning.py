@@ -10,26 +10,43 @@ from tests.wire.frame_strategies import batch_of, bytes_of
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import BatchBuilder
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.ticks import CheckpointToken
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
+    AckExpected,
+    Ask,
+    Claim,
     Credit,
     Deliver,
+    Fetch,
+    Fetched,
     Frame,
     Gap,
     Heard,
+    Hello,
+    Interest,
     Knowledge,
+    Lease,
     Line,
+    Links,
     Nack,
+    Offer,
+    Overlay,
+    Ping,
     Publish,
     Published,
     Recall,
     Recalled,
+    Release,
+    ReleaseRow,
+    Rest,
     Subscribe,
     Subscribed,
+    Unfollow,
 )
+from tidemark.wire.limits import FRAME_BYTES_MAX
 
 
 def frame_of(kind: int, payload: bytes) -> bytes:
@@ -86,7 +103,7 @@ def with_first_number(frame: Frame, number: int) -> bytes:
 
 @pytest.mark.parametrize("number", [0, -1, -(2**63)])
 def test_a_credit_and_a_sequence_are_positive(number: int) -> None:
-    refuses(with_first_number(Credit("s", 1), number), "grants nothing")
+    refuses(with_first_number(Credit("s", 1), number), "bytes is")
     refuses(with_first_number(Published("p", "q", 1, 1), number), "sequence")
     refuses(with_first_number(Publish("p", "q", 1, batch_of([0])), number), "sequence")
 
@@ -164,3 +181,86 @@ def test_long_names_and_selectors_are_refused_when_read() -> None:
     refuses(frame_of(35, name("n" * 256)), "a name of 256 bytes")
     subscribe = pack("<qqB", 0, 0, 1) + name("s") + name("t") + name("x" * 4_097) + b"\0"
     refuses(frame_of(38, subscribe), "4097 characters")
+
+
+# Numbers have bounds of their own, long before int64 ends.
+
+HOSTILE = (2**63 - 1, 2**63 - 2, 2**62, -(2**63) + 1, -(2**62))
+#: numbers by which a frame's int64 can be found in its bytes
+MARKS = tuple(range(1_000_001, 1_000_009))
+
+
+def int64s(raw: bytes) -> list[int]:
+    """Where the bytes of a frame hold one of MARKS."""
+    return [at for at in range(8, len(raw) - 7) if int.from_bytes(raw[at : at + 8], "little") in MARKS]
+
+
+MARKED: tuple[tuple[Frame, int], ...] = (
+    (Hello("b", MARKS[0]), 1),
+    (Knowledge("p", MARKS[0], MARKS[3], MARKS[1], True, MARKS[2], batch_of([MARKS[3]])), 5),
+    (Nack("p", ((MARKS[0], MARKS[1]),), MARKS[2]), 3),
+    (AckExpected("p", MARKS[0]), 1),
+    (Release("p", (ReleaseRow("h", MARKS[0], MARKS[1], MARKS[2]),)), 3),
+    (Heard("p", "h", MARKS[0]), 1),
+    (Interest("p", MARKS[0], None), 1),
+    (Unfollow("p", MARKS[0]), 1),
+    (Claim("s", MARKS[0], "b", True), 1),
+    (Links("b", MARKS[0], ()), 1),
+    (Overlay(MARKS[0], "d"), 1),
+    (Publish("p", "q", MARKS[0], batch_of([0])), 1),
+    (Subscribe("s", ">", "", True, MARKS[0], CheckpointToken({"p": MARKS[1]}), MARKS[2]), 3),
+    (Ack((("s", CheckpointToken({"p": MARKS[0]})),), MARKS[1]), 2),
+    (Credit("s", MARKS[0]), 1),
+    (Fetch(MARKS[0], "p", MARKS[1], MARKS[2], ">", "", MARKS[3]), 4),
+    (Fetched(MARKS[0], "p", MARKS[1], MARKS[4], MARKS[2], batch_of([MARKS[4]]), ((MARKS[1], MARKS[3]),)), 7),
+    (Recalled(MARKS[0], MARKS[1], MARKS[4], None, ((MARKS[1], MARKS[3]),)), 5),
+    (Ask(MARKS[0], "topics"), 1),
+    (Offer(MARKS[0]), 1),
+    (Lease(MARKS[0], "a:1", "k"), 1),
+    (Rest(MARKS[0]), 1),
+    (Ping(MARKS[0]), 1),
+)
+
+
+@pytest.mark.parametrize(("frame", "count"), MARKED, ids=lambda each: type(each).__name__)
+def test_every_number_of_a_frame_is_bounded_where_it_is_decoded(frame: Frame, count: int) -> None:
+    raw = bytes_of(frame)
+    assert FrameDecoder(FRAME_BYTES_MAX).feed(raw) == [frame]
+    places = int64s(raw)
+    assert len(places) == count
+    for at in places:
+        for number in HOSTILE:
+            if number == TICK_MAX and isinstance(frame, Release | Fetch) and _is_endless(frame, at, raw):
+                continue
+            with pytest.raises(WireError):
+                FrameDecoder(FRAME_BYTES_MAX).feed(raw[:at] + pack("<q", number) + raw[at + 8 :])
+
+
+def _is_endless(frame: Frame, at: int, raw: bytes) -> bool:
+    """Whether TICK_MAX means something there: a host without subscribers, or a fetch without an end."""
+    ends = (frame.rows[0].released, frame.rows[0].delivered) if isinstance(frame, Release) else (frame.upto,)  # type: ignore[union-attr]
+    return int.from_bytes(raw[at : at + 8], "little") in ends
+
+
+def test_the_error_names_the_field_the_value_and_the_bound() -> None:
+    raw = bytes_of(Subscribe("s", ">", "", True, 1, None, MARKS[0]))
+    (at,) = int64s(raw)
+    with pytest.raises(WireError, match=rf"Subscribe .* stamp: .*{2**63 - 1} is outside 0 to {2**61 - 1}"):
+        FrameDecoder(FRAME_BYTES_MAX).feed(raw[:at] + pack("<q", 2**63 - 1) + raw[at + 8 :])
+
+
+def test_what_clocks_and_counters_give_always_fits() -> None:
+    """In the year 3000, and after a broker has started a million times and said four billion things."""
+    wall = 1_030 * 366 * 86_400 * 1_000_000
+    counter = (1_000_000 << 32) + 2**32 - 1
+    for frame in (
+        Hello("b", 1_000_000),
+        Knowledge("p", TICK_MIN, wall, TICK_MIN, True, counter, batch_of([wall])),
+        Nack("p", ((TICK_MIN, wall),), counter),
+        Release("p", (ReleaseRow("h", counter, TICK_MAX, TICK_MAX),)),
+        Claim("s", wall, "b", True),
+        Subscribe("s", ">", "", True, 1, CheckpointToken({"p": wall, "q": TICK_MIN}), wall),
+        Publish("p", "q", 10**15, batch_of([0])),
+        Fetch(1, "p", TICK_MIN, TICK_MAX, ">", "", 8 << 20),
+    ):
+        assert FrameDecoder(FRAME_BYTES_MAX).feed(bytes_of(frame)) == [frame]

@@ -6,20 +6,20 @@ Questions about the process around the broker, such as connections and disks, ar
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 
-from tidemark.broker.effects import Outbox, SendClient
+from tidemark.broker.effects import SendClient
 from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import Hosts
+from tidemark.broker.turn import Turn
 from tidemark.errors import TidemarkError
 from tidemark.message.registry import Registry
-from tidemark.ticks import CheckpointToken
+from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.wire import answers
 from tidemark.wire.answers import (
     HostForgotten,
@@ -32,7 +32,7 @@ from tidemark.wire.answers import (
     TopicStatus,
 )
 from tidemark.wire.frames import Answer, Ask, Refused
-from tidemark.wire.json_objects import dumps
+from tidemark.wire.json_objects import dumps, read_arguments
 from tidemark.wire.questions import TooLongError, page_of
 
 #: The longest cursor of a page: the name of a topic.
@@ -62,51 +62,58 @@ class Admin:
         registry: Registry,
         pubends: Mapping[str, Pubend],
         hosts: Mapping[str, Hosts],
-        out: Outbox,
+        turn: Turn,
     ) -> None:
         self._host = host
         self._sessions = sessions
         self._registry = registry
         self._pubends = pubends
         self._hosts = hosts
-        self._out = out
+        self._turn = turn
+        self._out = turn.out
+        #: questions that only look, and such that change something
         self._questions: dict[str, Callable[[Arguments], object]] = {
             answers.TOPICS.what: self._topics_page,
             answers.PUBENDS.what: lambda _: self.pubends(),
             answers.STREAMS.what: lambda _: self.streams(),
             answers.SUBSCRIPTIONS.what: self._subscriptions_page,
             answers.SUBSCRIPTION.what: lambda given: self.subscription(self._named(given)),
+            answers.HOSTS.what: lambda _: self.hosts(),
+        }
+        self._changes: dict[str, Callable[[Arguments], object]] = {
             answers.REMOVE.what: self._remove,
             answers.SEEK.what: self._seek,
             answers.ARCHIVED.what: self._archived,
-            answers.HOSTS.what: lambda _: self.hosts(),
             answers.FORGET_HOST.what: self._forget_host,
         }
 
     def asked(self, client: int, frame: Ask) -> None:
         """Answer the question of a client, or refuse it with a code and a reason."""
-        question = self._questions.get(frame.what)
-        try:
-            if question is None:
-                known = ", ".join(sorted(self._questions))
-                raise AdminError("unknown", f"there is no question {frame.what!r}: ask {known}")
-            given = json.loads(frame.arguments)
-            if not isinstance(given, dict):
-                raise AdminError("frame", "the arguments have to be a JSON object")
-            found = question(given)
-            payload = found if isinstance(found, str) else dumps(found)
-        except json.JSONDecodeError as error:
-            self._refuse(client, frame, "frame", f"the arguments are not JSON: {error}")
-        except AdminError as error:
-            self._refuse(client, frame, error.code, str(error))
-        except TooLongError as error:
-            self._refuse(client, frame, "limit", str(error))
-        except TidemarkError as error:
-            self._refuse(client, frame, "frame", str(error))
-        else:
-            # An answer says that a change was made, so the change has to be on disk first.
-            answer = SendClient(client, Answer(frame.ticket, payload))
-            self._host.after_save(lambda: self._out.add(answer))
+        with self._turn.looking:
+            found = _tried(lambda: self._look(frame))
+        if found is None:
+            found = _tried(lambda: dumps(self._changes[frame.what](read_arguments(frame.arguments))))
+        if isinstance(found, AdminError):
+            reason = str(found)
+            self._out.add(SendClient(client, Refused("ask", str(frame.ticket), found.code, reason)))
+            return
+        # An answer says that a change was made, so the change has to be on disk first.
+        answer = SendClient(client, Answer(frame.ticket, found or ""))
+        self._host.after_save(lambda: self._out.add(answer))
+
+    def _look(self, frame: Ask) -> str | None:
+        """Return the answer to a question that only looks; None for one that changes something.
+
+        Raises TidemarkError if there is no such question, or if its arguments cannot be read.
+        """
+        given = read_arguments(frame.arguments)
+        if frame.what in self._questions:
+            found = self._questions[frame.what](given)
+            return found if isinstance(found, str) else dumps(found)
+        if frame.what not in self._changes:
+            known = ", ".join(sorted({*self._questions, *self._changes}))
+            raise AdminError("unknown", f"there is no question {frame.what!r}: ask {known}")
+        return None
 
     def _topics_page(self, given: Arguments) -> str:
         return page_of(self._topics(_after(given)), len(self._registry.topics), given)
@@ -242,19 +249,29 @@ class Admin:
     def _archived(self, given: Arguments) -> list[PubendStatus]:
         """Note how far the archive has got, which says so with a checkpoint token."""
         token = CheckpointToken.parse(str(given.get("token", "")))
-        for name, tick in token.items():
-            pubend = self._pubends.get(name)
-            if pubend is None:
+        for name in token:
+            if name not in self._pubends:
                 raise AdminError("pubend", f"the pubend {name!r} is not hosted here")
-            if pubend.archived is None:
+            if self._pubends[name].archived is None:
                 raise AdminError("unknown", f"{name!r} is not set up for an archive: set retention.archive")
-            pubend.archived = max(pubend.archived, min(tick, pubend.position))
+        for name, tick in token.items():
+            pubend = self._pubends[name]
+            pubend.archived = max(pubend.archived or TICK_MIN, min(tick, pubend.position))
         return self.pubends()
-
-    def _refuse(self, client: int, frame: Ask, code: str, reason: str) -> None:
-        self._out.add(SendClient(client, Refused("ask", str(frame.ticket), code, reason)))
 
 
 def _after(given: Arguments) -> str:
     """Return where the page that is asked for begins; "" for the first."""
     return str(given.get("after", ""))[:AFTER_CHARACTERS_MAX]
+
+
+def _tried(answer: Callable[[], str | None]) -> str | AdminError | None:
+    """Return what `answer` returns, or its error if that is one that whoever asks should be told."""
+    try:
+        return answer()
+    except AdminError as error:
+        return error
+    except TooLongError as error:
+        return AdminError("limit", str(error))
+    except TidemarkError as error:
+        return AdminError("frame", str(error))

@@ -27,6 +27,8 @@ from tidemark.broker.effects import (
     PfsRead,
     PfsSynced,
     RecoveredPubend,
+    RefuseClient,
+    RefusePeer,
     ResumeLog,
     RoutesChanged,
     SendClient,
@@ -34,6 +36,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Woken,
 )
+from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.host import Host, SavedSubscription
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
@@ -46,6 +49,7 @@ from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.topics import Topics
 from tidemark.broker.turn import Turn
+from tidemark.errors import FrameError
 from tidemark.message.registry import Registry
 from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import (
@@ -69,6 +73,7 @@ from tidemark.wire.frames import (
     Ping,
     Pong,
     Publish,
+    Range,
     Recalled,
     Refused,
     Release,
@@ -123,13 +128,16 @@ class Broker:
         self._overlay.listeners += (self._fetching, self._reports)
         self._host = Host(registry, self._interests, turn, config.host_policy, self._fetching, self._reports)
         self._reports.consumption = self._host.acknowledgements
-        self._topics = Topics(registry, turn, self._overlay, self._host, config.client_limits.topics)
+        self._topics = Topics(
+            registry, turn, self._overlay, self._host, config.topic_limits, config.client_limits.topics
+        )
         for name in config.layout.pubends:
             state = recovered.pubends.get(name, RecoveredPubend())
             self._open(name, config.layout, state, recovered.hosts.get(name))
         self._topics.recover(recovered.topics)
         last = {name: state.last for name, state in recovered.pubends.items()}
         self._host.recover(recovered.subscriptions, recovered.delivered, last)
+        limit = ConsumedLimit(self._pubends, self._streams, turn, config.pubend_policy.lease_ahead)
         self._sessions = Sessions(
             config.name,
             self._host,
@@ -137,12 +145,11 @@ class Broker:
             turn,
             self._reports,
             self._overlay,
+            limit,
             config.client_limits.subscriptions,
         )
         self._sessions.recover(recovered.next_subscriber)
-        self._admin = Admin(
-            self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn.out
-        )
+        self._admin = Admin(self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn)
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
@@ -164,14 +171,37 @@ class Broker:
         return self.hear(stimulus, now, wall) + self.settle()
 
     def hear(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
-        """Do the first half of `handle`, which answers publishers; call `settle` before anything else."""
+        """Do the first half of `handle`, which answers publishers; call `settle` before anything else.
+
+        If it raises, the broker's state is in doubt, and the broker must not be used any more. A frame that
+        cannot be handled does not raise: it changes nothing, and the connection that it came over is refused.
+        """
         self._turn.now = now
         self._turn.wall = wall
-        self._dispatch(stimulus)
+        try:
+            self._dispatch(stimulus)
+        except FrameError as error:
+            self._refuse(stimulus, error)
         self._is_woken = isinstance(stimulus, Woken)
         if self._is_woken:
             self._periodic()
         return self._turn.out.take()
+
+    def _refuse(self, stimulus: Stimulus, error: FrameError) -> None:
+        """Refuse the connection of a frame that was only looked at, or raise `error` if more was done.
+
+        This is the line between an error that ends a connection and one that ends the broker: a FrameError is
+        raised in `Turn.looking` only, where nothing is changed. All other errors pass through `hear`.
+        """
+        if not isinstance(stimulus, ClientFrameReceived | PeerFrameReceived) or self._turn.out.effects:
+            raise error  # something else than a frame, or a frame that has had effects already
+        self.counters["frames_refused"] += 1
+        reason = f"the frame {type(stimulus.frame).__name__} cannot be handled: {error}"
+        cause = error.__cause__ or error
+        if isinstance(stimulus, ClientFrameReceived):
+            self._turn.out.add(RefuseClient(stimulus.client, reason, cause))
+        else:
+            self._turn.out.add(RefusePeer(stimulus.peer, reason, cause))
 
     def settle(self) -> list[Effect]:
         """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible."""
@@ -202,6 +232,15 @@ class Broker:
     def stream(self, pubend: str) -> Stream | None:
         """Return a pubend's stream, for reading only; None if there is no such pubend."""
         return self._streams.get(pubend)
+
+    def awaits(self, peer: str, frame: Knowledge | Fetched) -> list[Range]:
+        """Return the parts of what an answer of `peer` tells that somebody here waits for."""
+        if isinstance(frame, Fetched):
+            return [(frame.base, frame.upto)] if self._fetching.awaits(frame) else []
+        stream = self._streams.get(frame.pubend)
+        if stream is None or stream.upstream != peer:
+            return []
+        return stream.awaited(frame.base, frame.upto)
 
     def window_bytes(self) -> list[tuple[str, int]]:
         """Return each pubend with the bytes of its window."""
@@ -377,7 +416,8 @@ class Broker:
             reason = f"the pubend {frame.pubend!r} is not hosted here"
             self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, "pubend", reason)))
             return
-        problem = self._topics.problem_of(frame.batch)
+        with self._turn.looking:
+            problem = self._topics.problem_of(frame.batch)
         if problem is not None:
             self.counters["publishes_refused"] += 1
             self._turn.out.add(SendClient(client, Refused("publish", frame.publisher, "schema", problem)))

@@ -8,6 +8,7 @@ from tidemark.broker.effects import DrainNotice
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
+from tidemark.broker.topics import TopicLimits
 from tidemark.ticks import Thresholds
 
 MILLISECOND = 1_000
@@ -36,6 +37,7 @@ class BrokerConfig:
     host_policy: HostPolicy = field(default_factory=HostPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
     window_bytes_max: int = 64 << 20
+    topic_limits: TopicLimits = field(default_factory=TopicLimits)
     client_limits: ClientLimits = field(default_factory=ClientLimits)
     #: periodic work: silence, releases, saving
     period: int = 50 * MILLISECOND

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 #: Everything that is counted, and what it means.
 COUNTED = {
+    "frames_refused": "frames that could not be handled, and ended the connection that they came over",
     "events_published": "events logged for publishers",
     "publishes_repeated": "batches that were wholly or partly known already, and not logged again",
     "publishes_refused": "batches refused: out of sequence, or no room",

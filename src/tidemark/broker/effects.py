@@ -42,6 +42,26 @@ class SendClient:
 
 
 @dataclass(frozen=True, slots=True)
+class RefuseClient:
+    """A client's frame cannot be handled, and has changed nothing: tell the client, close its connection."""
+
+    client: int
+    reason: str
+    #: what was raised, for the log
+    cause: BaseException = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusePeer:
+    """A neighbour's frame cannot be handled, and has changed nothing: tell the neighbour, close the link."""
+
+    peer: str
+    reason: str
+    #: what was raised, for the log
+    cause: BaseException = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class AppendEvents:
     """Append a batch, ticks filled in, to a pubend's log; durable after the next SyncLog is reported."""
 
@@ -164,10 +184,11 @@ class SaveSubscription:
 
 @dataclass(frozen=True, slots=True)
 class SaveTopic:
-    """Create or replace a topic with all versions of its schema."""
+    """Create a topic, or add versions of its schema to those that are saved."""
 
     topic: str
     is_open: bool
+    #: the new ones, oldest first
     schemas: tuple[str, ...]
 
 
@@ -207,6 +228,8 @@ class CommitTables:
 Effect = (
     SendPeer
     | SendClient
+    | RefuseClient
+    | RefusePeer
     | AppendEvents
     | AppendLease
     | SyncLog

@@ -2,14 +2,15 @@
 
 A client declares a topic at any broker; from there the topic goes to every neighbour that does not know it
 yet. A topic is on disk before the client is told, so that a broker that holds an event of it can read the
-event after a restart.
+event after a restart. An open topic may have thousands of shapes, so only what is new is saved and passed on.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -19,13 +20,28 @@ from tidemark.broker.turn import Turn
 from tidemark.errors import DecodeError, SchemaError, TidemarkError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
-from tidemark.message.batches.reader import check_messages
+from tidemark.message.batches.checking import check_messages
 from tidemark.message.registry import Registry
-from tidemark.message.schema import Schema
+from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.wire.frames import Describe, Refused, Topic
 
 #: A topic is a promise to remember a schema for ever.
 TOPICS_MAX = 100_000
+#: Versions of the schema of one declared topic, and shapes of one open topic, that clients may declare.
+VERSIONS_MAX = 1_000
+SHAPES_MAX = 10_000
+#: Schemas of one open topic in one frame to a neighbour: as many as a broker of any version takes.
+FRAME_SHAPES_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLimits:
+    """How many bytes of schemas clients may make this broker remember."""
+
+    #: of one topic, all versions together
+    topic_bytes_max: int = 4 << 20
+    #: of all topics together
+    all_bytes_max: int = 64 << 20
 
 
 class TopicListener(Protocol):
@@ -44,6 +60,7 @@ class Topics:
         turn: Turn,
         neighbourhood: Neighbourhood,
         listener: TopicListener,
+        limits: TopicLimits,
         topics_a_client_max: int,
     ) -> None:
         #: every topic that is known; all parts that match or read events hold it, only this one adds to it
@@ -53,6 +70,9 @@ class Topics:
         self._counters = turn.counters
         self._neighbourhood = neighbourhood
         self._listener = listener
+        self._limits = limits
+        #: bytes of the schemas of all topics
+        self._bytes = 0
         self._topics_a_client_max = topics_a_client_max
         #: client that is connected -> how many topics it was the first to declare
         self._declared: Counter[int] = Counter()
@@ -71,16 +91,20 @@ class Topics:
             reason = f"this client has declared {most} new topics, as many as limits.topics allows"
             self._out.add(SendClient(client, Refused("topic", frame.topic, "limit", reason)))
             return
+        with self._turn.looking:
+            schemas = self._read(frame)
         try:
-            self._check_name(frame.topic)
-            self._register(frame)
+            if isinstance(schemas, TidemarkError):
+                raise schemas
+            shapes = self._register(frame, schemas, self._limits)
         except TidemarkError as error:
             self._out.add(SendClient(client, Refused("topic", frame.topic, "schema", str(error))))
         else:
-            self._turn.tables.after(partial(self._answer, client, frame.topic))
-        if self._count(frame.topic) > before:
+            # Of an open topic the client learns what it has declared, of a declared one all versions: it
+            # writes its events in the newest.
+            self._turn.tables.after(partial(self._answer, client, frame.topic, shapes))
             self._declared[client] += before < 0
-            self._keep(frame.topic, None)
+        self._keep(frame.topic, before, None)
 
     def gone(self, client: int) -> None:
         """A client has left; what it has declared stays."""
@@ -89,16 +113,21 @@ class Topics:
     def describe(self, client: int, frame: Describe) -> None:
         """A client asks for a topic; it is answered once everything known of the topic is on disk."""
         if self._turn.tables.is_idle:
-            self._answer(client, frame.topic)
+            self._answer(client, frame.topic, frame.shapes)
         else:
-            self._turn.tables.after(partial(self._answer, client, frame.topic))
+            self._turn.tables.after(partial(self._answer, client, frame.topic, frame.shapes))
 
     def heard(self, peer: str, frame: Topic) -> None:
         """A neighbour tells of a topic; the other neighbours are told if it is new here."""
         before = self._count(frame.topic)
+        known = self._registry.topics.get(frame.topic)
+        with self._turn.looking:
+            for text in frame.schemas:
+                if known is None or not known.has(text):
+                    with suppress(TidemarkError):
+                        Schema.parse(text)
         self._take(frame)
-        if self._count(frame.topic) > before:
-            self._keep(frame.topic, peer)
+        if self._keep(frame.topic, before, peer):
             self._turn.tables.after()
 
     def problem_of(self, batch: EventBatch) -> str | None:
@@ -109,36 +138,97 @@ class Topics:
         try:
             check_messages(batch, self._registry.schemas)
         except DecodeError as error:
-            return f"an event is not as its schema says: {error}"
+            return f"an event is not as its schema says, and nothing of the batch was logged: {error}"
         return None
 
     def tell_all(self, peer: str) -> None:
         """Tell a neighbour that has just come up about every topic."""
         for topic in self._registry.topics:
-            self._out.add(SendPeer(peer, self._frame(topic)))
+            self._tell(peer, topic, 0)
 
     def _take(self, frame: Topic) -> None:
         """Add versions that fit those known; of others keep the schemas, so that their events can be read."""
         try:
-            self._register(frame)
+            self._register(frame, self._parsed(frame), None)
         except TidemarkError:
             self._counters["topics_conflicting"] += 1
             for text in frame.schemas:
                 with suppress(TidemarkError):
                     self._registry.add(Schema.parse(text))
 
-    def _register(self, frame: Topic) -> None:
-        """Add all versions that are not known; raises TidemarkError if one does not fit."""
-        schemas = [Schema.parse(text) for text in frame.schemas]
-        if frame.is_open and not schemas:
+    def _read(self, frame: Topic) -> list[Schema | None] | TidemarkError:
+        """Return the schemas of a declaration, or what is wrong with it."""
+        try:
+            self._check_name(frame.topic)
+            return self._parsed(frame)
+        except TidemarkError as error:
+            return error
+
+    def _parsed(self, frame: Topic) -> list[Schema | None]:
+        """Return the schemas of a topic, None for those that are versions of it already.
+
+        A text that is known is not parsed again: publishers declare the same shapes all day.
+        """
+        known = self._registry.topics.get(frame.topic)
+        return [
+            None if known is not None and known.has(text) else Schema.parse(text) for text in frame.schemas
+        ]
+
+    def _register(
+        self, frame: Topic, parsed: Sequence[Schema | None], limits: TopicLimits | None
+    ) -> tuple[int, ...]:
+        """Add all versions that are not known, within the limits; returns the fingerprints of all.
+
+        Raises TidemarkError if one does not fit.
+        """
+        known = self._registry.topics.get(frame.topic)
+        new = [schema for schema in parsed if schema is not None]
+        if limits is not None:
+            self._check_room(frame, new, limits)
+        if frame.is_open and not new:
             self._registry.open(frame.topic)
-        elif not schemas:
+        elif not frame.schemas:
             raise SchemaError("a declared topic needs a schema")
-        for schema in schemas:
-            if frame.is_open:
-                self._registry.open(frame.topic, schema)
-            else:
-                self._registry.declare(frame.topic, schema)
+        elif known is not None and known.is_open and not frame.is_open:
+            raise SchemaError(f"the topic {frame.topic!r} is open and stays so")
+        for schema in new:
+            before = known.text_bytes if known is not None else 0
+            known = (self._registry.open if frame.is_open else self._registry.declare)(frame.topic, schema)
+            self._bytes += known.text_bytes - before
+        return tuple(
+            fingerprint_of(text) if schema is None else schema.fingerprint
+            for text, schema in zip(frame.schemas, parsed, strict=True)
+        )
+
+    def _check_room(self, frame: Topic, schemas: list[Schema], limits: TopicLimits) -> None:
+        """Raise SchemaError if these versions would be too many, or too large, in all."""
+        known = self._registry.topics.get(frame.topic)
+        count = len(schemas) + (len(known.texts) if known is not None else 0)
+        size = sum(len(schema.text.encode()) for schema in schemas)
+        if not size:
+            return
+        if frame.is_open and count > SHAPES_MAX:
+            raise SchemaError(
+                f"the open topic {frame.topic!r} would have {count} different shapes of events, and may have "
+                f"{SHAPES_MAX}: {_FEWER_SHAPES}"
+            )
+        if not frame.is_open and count > VERSIONS_MAX:
+            raise SchemaError(
+                f"the topic {frame.topic!r} would have {count} versions of its schema, and may have "
+                f"{VERSIONS_MAX}: use a topic of another name"
+            )
+        of_topic = size + (known.text_bytes if known is not None else 0)
+        if of_topic > limits.topic_bytes_max:
+            advice = _FEWER_SHAPES if frame.is_open else "use a topic of another name"
+            raise SchemaError(
+                f"all versions of the schema of {frame.topic!r} would have {of_topic} bytes, and "
+                f"limits.topic_schemas allows {limits.topic_bytes_max}: {advice}"
+            )
+        if self._bytes + size > limits.all_bytes_max:
+            raise SchemaError(
+                f"the schemas of all topics would have {self._bytes + size} bytes, and limits.all_schemas "
+                f"allows {limits.all_bytes_max}: use fewer topics, or raise the limit"
+            )
 
     def _check_name(self, topic: str) -> None:
         if not TopicPattern.parse(topic).is_exact:
@@ -148,21 +238,45 @@ class Topics:
 
     def _count(self, topic: str) -> int:
         found = self._registry.topics.get(topic)
-        return -1 if found is None else len(found.versions)
+        return -1 if found is None else len(found.texts)
 
-    def _answer(self, client: int, topic: str) -> None:
-        known = topic in self._registry.topics
-        self._out.add(SendClient(client, self._frame(topic) if known else Topic(topic, False, ())))
+    def _answer(self, client: int, topic: str, shapes: tuple[int, ...]) -> None:
+        """Tell a client what a topic is: all of it, or the shapes of an open topic that it has asked for."""
+        found = self._registry.topics.get(topic)
+        if found is None:
+            frame = Topic(topic, False, ())
+        elif found.is_open and shapes:
+            frame = Topic(topic, True, tuple(found.texts[each] for each in shapes if each in found.texts))
+        else:
+            frame = Topic(topic, found.is_open, tuple(found.texts.values()))
+        self._out.add(SendClient(client, frame))
 
-    def _keep(self, topic: str, source: str | None) -> None:
-        frame = self._frame(topic)
+    def _keep(self, topic: str, before: int, source: str | None) -> bool:
+        """Save and pass on the versions after the first `before`; returns whether there are any."""
+        if self._count(topic) <= before:
+            return False
+        found, first = self._registry.topics[topic], max(before, 0)
         self._counters["topics_learnt"] += 1
-        self._out.add(SaveTopic(frame.topic, frame.is_open, frame.schemas))
+        self._out.add(SaveTopic(topic, found.is_open, found.texts_from(first)))
         for peer in self._neighbourhood.present():
             if peer != source:
-                self._out.add(SendPeer(peer, frame))
+                self._tell(peer, topic, first)
         self._listener.learnt()
+        return True
 
-    def _frame(self, topic: str) -> Topic:
+    def _tell(self, peer: str, topic: str, first: int) -> None:
+        """Tell a neighbour of the versions of a topic after the first `first`, in as many frames as needed.
+
+        The neighbour has those before: frames about topics are never dropped while a link is up.
+        """
         found = self._registry.topics[topic]
-        return Topic(topic, found.is_open, tuple(schema.text for schema in found.versions))
+        texts = found.texts_from(first)
+        for at in range(0, len(texts) or 1, FRAME_SHAPES_MAX):
+            part = texts[at : at + FRAME_SHAPES_MAX]
+            self._out.add(SendPeer(peer, Topic(topic, found.is_open, part)))
+
+
+_FEWER_SHAPES = (
+    "give events with the same meaning the same fields (keys that are data belong into a list, or into the "
+    "values), or declare a schema with optional fields"
+)

@@ -2,25 +2,56 @@
 
 Time reaches the parts in this one way: `Broker.hear` sets `now` and `wall` before it dispatches a stimulus,
 and nothing else assigns them. Effects and counters leave in the same way.
+
+A frame comes from a stranger. What a part does with it before it changes anything goes into `with
+turn.looking:`, and whatever is raised in there, foreseen or not, ends the connection and not the broker
+(`Broker.hear`). Nothing may be changed in such a block, nor before it while the same frame is handled.
 """
 
 from __future__ import annotations
 
+from types import TracebackType
+
 from tidemark.broker.commit import GroupCommit
 from tidemark.broker.counters import Counters
 from tidemark.broker.effects import CommitTables, Outbox, SyncLog, SyncPfs
+from tidemark.errors import FrameError
+
+#: Characters of what an unforeseen error says that the other side is told.
+REASON_CHARACTERS_MAX = 500
+
+
+class Looking:
+    """A context in which a frame is looked at and nothing is changed: what it raises becomes a FrameError.
+
+    What is foreseen, and answered with Refused over a connection that stays, is caught inside.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Begin to look."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Turn what was raised into a FrameError."""
+        if isinstance(error, Exception) and not isinstance(error, FrameError):
+            raise FrameError(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX]) from error
 
 
 class Turn:
     """The context of the stimulus that is being handled. One for a broker's life; every part holds it."""
 
-    __slots__ = ("counters", "log", "now", "out", "pfs", "tables", "wall")
+    __slots__ = ("counters", "log", "looking", "now", "out", "pfs", "tables", "wall")
 
     def __init__(self) -> None:
         #: the effects of the stimulus, in order
         self.out = Outbox()
         #: what the broker has done so far, by name
         self.counters = Counters()
+        #: `with turn.looking:` around what is done with a frame before anything is changed
+        self.looking = Looking()
         #: monotonic time of the stimulus in microseconds; thresholds are measured by it
         self.now = 0
         #: time of day of the stimulus in microseconds; gives ticks their values, and may jump

@@ -70,7 +70,7 @@ def lab(name: str, real: bool, quick: bool, out: Path, as_json: bool) -> None:
 @click.option("--from", "first", default=0, show_default=True, help="The first seed.")
 @click.option(
     "--profile",
-    type=click.Choice(["swarm", "network", "crashes", "disk", "calm"]),
+    type=click.Choice(["swarm", "network", "crashes", "disk", "hostile", "calm"]),
     help="What goes wrong (swarm: a bit of everything).",
 )
 @click.option("--jobs", type=click.IntRange(1), help="Worlds at a time (as many as there are cores).")
@@ -109,6 +109,35 @@ def sim(
         bugs = list(BUGS) if planted == "all" else [planted]
         sys.exit(command.find_planted(bugs, first, seeds or 500, profile, jobs, as_json=as_json))
     sys.exit(command.run_seeds(first, seeds or 50, profile or "swarm", jobs, as_json=as_json))
+
+
+@click.command()
+@click.option(
+    "--seconds", type=click.FloatRange(1), default=60.0, show_default=True, help="How long to fuzz."
+)
+@click.option("--seed", type=int, help="What is said follows from it (one by chance).")
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A directory for data and logs, which stay there.",
+)
+@JSON
+def fuzz(seconds: float, seed: int | None, keep: Path | None, as_json: bool) -> None:
+    """Send well-formed frames with hostile values to a real broker, as clients and as neighbours.
+
+    A publisher and a durable subscriber beside them must not notice. Exits 1 if they did, or if the broker
+    ended, and prints the seed and what was said last.
+
+    \b
+    tidemark fuzz --seconds 600
+    tidemark fuzz --seed 7 --json
+    """
+    from random import randrange
+
+    from tidemark.lab.fuzz import command
+
+    chosen = randrange(1_000_000) if seed is None else seed
+    sys.exit(command.run(seconds, chosen, as_json=as_json, directory=keep))
 
 
 @click.command()

@@ -67,6 +67,7 @@ for command in (
     lab.bench,
     lab.lab,
     lab.sim,
+    lab.fuzz,
     lab.demo,
     completion.completion,
 ):

@@ -39,8 +39,8 @@ class Gap:
     """Events with ticks in `(base, upto]` of a pubend that will not be delivered, if there were any.
 
     The `reason` is "released" if brokers have released the events before the subscriber got them,
-    "reconnected" if a subscription that is not durable was away, and "not kept" if this broker had kept no
-    place for the subscriber.
+    "reconnected" if a subscription that is not durable was away, "not kept" if this broker had kept no place
+    for the subscriber, and "damaged" if the event at `upto` cannot be decoded.
     """
 
     #: the event stream in which the gap is
@@ -49,7 +49,7 @@ class Gap:
     base: int
     #: the last tick of the gap
     upto: int
-    #: "released", "reconnected" or "not kept"
+    #: "released", "reconnected", "not kept" or "damaged"
     reason: str
     #: the token of a subscriber that has consumed everything up to the end of this gap
     checkpoint: CheckpointToken

@@ -3,13 +3,17 @@
 A value is encoded by the newest version of a declared topic or, in an open topic, by its own shape, which the
 client declares when it first meets it. A delivered event is read by the schema in which it was written: if
 the client does not know that schema, it asks the broker before the event is handed out.
+
+An open topic may have thousands of shapes. The client asks for all of them once, when it first reads events
+of the topic, and from then on for those that it meets and does not know; a client that only publishes asks
+for the shapes of its own events. Shapes are parsed when they are used.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from datetime import datetime
 from typing import Any
@@ -17,18 +21,24 @@ from typing import Any
 import numpy as np
 
 from tidemark.client.connecting.refusals import error_of
-from tidemark.errors import DecodeError, EncodeError, RefusedError, TidemarkError
+from tidemark.errors import DecodeError, EncodeError, RefusedError, SchemaError, TidemarkError
 from tidemark.message.batches.batch import EventBatch, Shape
+from tidemark.message.batches.checking import without_damaged
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.foreign.infer import infer, merge_shapes
 from tidemark.message.foreign.references import write_out
 from tidemark.message.registry import Registry, TopicSchemas
-from tidemark.message.schema import Schema
+from tidemark.message.schema import Schema, fingerprint_of
+from tidemark.message.types import Path
+from tidemark.ticks import Range
 from tidemark.wire.frames import Describe, Refused, Topic
+from tidemark.wire.limits import SHAPES_ASKED_MAX
 
 #: How many kinds of values are remembered for one open topic; forgotten ones are inferred again.
 KINDS_MAX = 4_096
 READERS_MAX = 64
+#: Functions that read one field of one shape, remembered for one topic.
+ACCESSORS_MAX = 16_384
 #: Classes whose values all have the same type in the schema language.
 _PLAIN = frozenset((bool, int, float, str, bytes, type(None), datetime))
 
@@ -39,18 +49,65 @@ Send = Callable[[Describe | Topic], None]
 class KnownTopic:
     """One topic as this client knows it."""
 
-    def __init__(self, schemas: TopicSchemas) -> None:
-        self.schemas = schemas
-        #: the texts of the schemas in `schemas`
-        self.texts: set[str] = set()
-        #: of an open topic: the kind of a value -> its shape and schema
-        self.kinds: dict[object, tuple[Shape, Schema]] = {}
+    def __init__(self, registry: Registry, schemas: TopicSchemas) -> None:
+        self._registry = registry
+        self._schemas = schemas
+        #: fingerprint -> text of every version that the client knows
+        self.texts: dict[int, str] = {}
+        #: the versions that are not in `_schemas` yet
+        self._pending: list[int] = []
+        #: the broker was asked for all versions, not only for some shapes
+        self.is_whole = False
+        #: of a declared topic: the fingerprint of the version that new events are written in
+        self._newest = 0
+        #: of an open topic: the kind of a value -> its shape
+        self.kinds: dict[object, Shape] = {}
         self.accessors: dict[tuple[int, str], Accessor] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the topic gathers the shapes of what is published."""
+        return self._schemas.is_open
 
     @property
     def newest(self) -> Schema:
         """The version that new events are written in."""
-        return self.schemas.versions[-1]
+        return self._registry.schemas[self._newest]
+
+    @property
+    def reader(self) -> EventReader:
+        """Reads events of all versions that the client knows."""
+        for fingerprint in self._pending:
+            self._schemas.register(self._registry.schemas[fingerprint])
+        self._pending.clear()
+        return self._schemas.reader
+
+    def learn(self, texts: Sequence[str]) -> list[int]:
+        """Take versions that the broker has told of; returns the fingerprints of those that are new.
+
+        SchemaError if two schemas have the same fingerprint, or one of a declared topic is not understood.
+        """
+        new = []
+        for text in texts:
+            fingerprint = fingerprint_of(text)
+            if fingerprint not in self.texts:
+                if self._registry.schemas.text(fingerprint, text) != text:
+                    raise SchemaError(f"two schemas have the fingerprint {fingerprint:016x}")
+                self.texts[fingerprint] = text
+                self._pending.append(fingerprint)
+                new.append(fingerprint)
+        if not self.is_open:
+            self._newest = fingerprint_of(texts[-1])
+            _ = self.reader
+        return new
+
+    def has(self, path: Path) -> bool:
+        """Whether some version that the client knows has this field."""
+        word = path[-1].replace('"', '""')
+        return any(
+            word in text and self._registry.schemas[fingerprint].holder(path) is not None
+            for fingerprint, text in self.texts.items()
+        )
 
 
 class ClientTopics:
@@ -67,9 +124,12 @@ class ClientTopics:
 
     # Asking.
 
-    async def describe(self, topic: str) -> Topic:
-        """Ask the broker what a topic is; without schemas and not open, there is no such topic."""
-        return await self._ask(topic, Describe(topic))
+    async def describe(self, topic: str, shapes: tuple[int, ...] = ()) -> Topic:
+        """Ask the broker what a topic is; without schemas and not open, there is no such topic.
+
+        With `shapes`, only these shapes of an open topic are asked for.
+        """
+        return await self._ask(topic, Describe(topic, shapes))
 
     async def declare(self, topic: str, schema: Schema | None, *, is_open: bool) -> None:
         """Create a topic, or add a version (of an open topic: a shape) to it; RefusedError if refused."""
@@ -78,13 +138,16 @@ class ClientTopics:
     async def prepare(self, topic: str, value: Any) -> None:
         """Learn or declare what `encode` needs to encode `value`. RefusedError, EncodeError."""
         if topic not in self._known:
-            await self.describe(topic)
+            await self.describe(topic, _shape_of(value))
         known = self._known.get(topic)
-        if known is not None and not known.schemas.is_open:
+        if known is not None and not known.is_open:
             return
         _kind(value)
+        schema = Schema(infer(value))
+        if Shape(topic, schema.fingerprint) in self._shapes:
+            return
         try:
-            await self.declare(topic, Schema(infer(value)), is_open=True)
+            await self.declare(topic, schema, is_open=True)
         except RefusedError:
             # Another client may have declared the topic just now.
             self._forget(topic)
@@ -107,8 +170,9 @@ class ClientTopics:
     def answered(self, frame: Topic) -> None:
         """The broker said what a topic is."""
         problem: TidemarkError | None = None
+        asked = self._asked.get(frame.topic)
         try:
-            self._learn(frame)
+            self._learn(frame, is_whole=asked is not None and asked[0][0] == Describe(frame.topic))
         except TidemarkError as error:
             problem = error
         self._settle(frame.topic, frame if problem is None else problem)
@@ -134,24 +198,25 @@ class ClientTopics:
 
     # Learning.
 
-    def _learn(self, frame: Topic) -> None:
+    def _learn(self, frame: Topic, *, is_whole: bool) -> None:
         if not frame.schemas and not frame.is_open:
             return  # there is no such topic
         known = self._known.get(frame.topic)
-        if known is not None and known.schemas.is_open != frame.is_open:
+        if known is not None and known.is_open != frame.is_open:
             self._forget(frame.topic)
             known = None
         if known is None:
             schemas = TopicSchemas(self._registry, frame.topic, is_open=frame.is_open)
-            known = self._known[frame.topic] = KnownTopic(schemas)
-        for text in frame.schemas:
-            if text not in known.texts:
-                schema = Schema.parse(text)
-                known.schemas.register(schema)
-                known.texts.add(text)
-                self._shapes.add(Shape(frame.topic, schema.fingerprint))
+            known = KnownTopic(self._registry, schemas)
+        new = known.learn(frame.schemas)
+        self._known[frame.topic] = known
+        known.is_whole = known.is_whole or is_whole
+        if new:
+            self._shapes.update(Shape(frame.topic, fingerprint) for fingerprint in new)
+            self._readers.clear()
+            # Accessors of a declared topic read by its newest version, those of an open one by the event's.
+            if not known.is_open:
                 known.accessors.clear()
-                self._readers.clear()
 
     def _forget(self, topic: str) -> None:
         self._known.pop(topic, None)
@@ -168,7 +233,7 @@ class ClientTopics:
         known = self._known.get(topic)
         if known is None:
             return None
-        if not known.schemas.is_open:
+        if not known.is_open:
             schema = known.newest
             return Shape(topic, schema.fingerprint), schema.encode(value)
         kind = _kind(value)
@@ -179,8 +244,8 @@ class ClientTopics:
                 return None
             if len(known.kinds) >= KINDS_MAX:
                 known.kinds.clear()
-            found = known.kinds[kind] = (shape, self._registry.schemas[shape.fingerprint])
-        return found[0], found[1].encode(value)
+            found = known.kinds[kind] = shape
+        return found, self._registry.schemas[found.fingerprint].encode(value)
 
     # Reading.
 
@@ -198,7 +263,14 @@ class ClientTopics:
         """Learn the schemas that this batch needs; DecodeError if the broker does not know them either."""
         missing = self.missing(batch)
         for topic in missing:
-            await self.describe(topic)
+            known = self._known.get(topic)
+            if known is None or not known.is_open or not known.is_whole:
+                await self.describe(topic)
+                continue
+            wanted = [shape.fingerprint for shape in batch.shapes if shape.topic == topic]
+            unknown = [each for each in wanted if each not in known.texts]
+            for at in range(0, len(unknown), SHAPES_ASKED_MAX):
+                await self.describe(topic, tuple(unknown[at : at + SHAPES_ASKED_MAX]))
         still = self.missing(batch) if missing else []
         if still:
             raise DecodeError(
@@ -206,47 +278,60 @@ class ClientTopics:
                 "declare the topic again with the schema they were published in"
             )
 
+    def without_damaged(self, batch: EventBatch) -> tuple[EventBatch | None, list[Range]]:
+        """The events of a batch that can be decoded, and the ticks of the others, which an old broker let in.
+
+        Nothing must be `missing`.
+        """
+        return without_damaged(batch, self._registry.schemas)
+
     def decode(self, shape: Shape, message: bytes) -> Any:
         """All fields of an encoded message."""
         known = self._known[shape.topic]
-        if known.schemas.is_open:
+        if known.is_open:
             return self._registry.schemas[shape.fingerprint].decode(message)
-        return known.schemas.reader.resolution(shape.fingerprint).decode(message)
+        return known.reader.resolution(shape.fingerprint).decode(message)
 
     def excerpt(self, shape: Shape) -> Topic:
         """The topic of `shape` as far as it takes to read events of that shape: for another ClientTopics."""
-        schemas = self._known[shape.topic].schemas
-        written, read = self._registry.schemas[shape.fingerprint], schemas.reader.schema
+        known = self._known[shape.topic]
+        written, read = self._registry.schemas[shape.fingerprint], known.reader.schema
         texts = (written.text,) if written == read else (written.text, read.text)
-        return Topic(shape.topic, schemas.is_open, texts)
+        return Topic(shape.topic, known.is_open, texts)
 
     def accessor(self, shape: Shape, path: str) -> Accessor:
         """A function that reads one field from messages of this shape; KeyError if no event can have it."""
         known = self._known[shape.topic]
         found = known.accessors.get((shape.fingerprint, path))
         if found is None:
+            if len(known.accessors) >= ACCESSORS_MAX:
+                known.accessors.clear()
             found = known.accessors[shape.fingerprint, path] = self._accessor(known, shape, path)
         return found
 
     def _accessor(self, known: KnownTopic, shape: Shape, path: str) -> Accessor:
-        reader, key = known.schemas.reader, tuple(path.split("."))
+        key = tuple(path.split("."))
+        if known.is_open:
+            schema = self._registry.schemas[shape.fingerprint]
+            if schema.holder(key) is not None:
+                return schema.accessor(key)
+            if known.has(key):
+                return _absent
+        reader = known.reader
         if reader.schema.holder(key) is None:
             raise reader.unknown_field(path, shape.topic)
-        if not known.schemas.is_open:
-            return reader.resolution(shape.fingerprint).accessor(key)
-        schema = self._registry.schemas[shape.fingerprint]
-        return schema.accessor(key) if schema.holder(key) is not None else _absent
+        return _absent if known.is_open else reader.resolution(shape.fingerprint).accessor(key)
 
     def reader(self, batch: EventBatch) -> EventReader:
         """A reader of all events of a batch; for several topics, by the least schema that all of them fit."""
         topics = frozenset(shape.topic for shape in batch.shapes if shape in self._shapes)
         if len(topics) == 1:
-            return self._known[next(iter(topics))].schemas.reader
+            return self._known[next(iter(topics))].reader
         found = self._readers.get(topics)
         if found is None:
             if len(self._readers) >= READERS_MAX:
                 self._readers.clear()
-            schemas = [self._known[topic].schemas.reader.schema for topic in sorted(topics)]
+            schemas = [self._known[topic].reader.schema for topic in sorted(topics)]
             merged = merge_shapes(write_out(schema.root, schema.definitions) for schema in schemas)
             found = EventReader(Schema(merged), self._registry.schemas, is_open=True)
             self._readers[topics] = found
@@ -265,6 +350,14 @@ def _kind(value: Any) -> object:
     elif not isinstance(value, dict) and (not is_dataclass(value) or isinstance(value, type)):
         raise EncodeError(f"an event is a dict or a dataclass instance, not {type(value).__name__}")
     return infer(value)
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    """The fingerprint of the shape of a value; none if the value has no shape, though it may fit a schema."""
+    try:
+        return (Schema(infer(value)).fingerprint,)
+    except EncodeError:
+        return ()
 
 
 def _absent(_: bytes) -> None:

@@ -21,6 +21,7 @@ from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.single import SingleMatcher, single_matcher
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import PRELUDE, EventBatch
+from tidemark.message.batches.checking import damaged_rows
 from tidemark.message.batches.columns import Bools
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.registry import Registry
@@ -238,16 +239,24 @@ def _members(single: SingleMatcher, message: bytes) -> Members | None:
 def _match(topic: _Topic, part: EventBatch, *, otherwise: int) -> Sets:
     """sets[row]: the match set of each row, or `otherwise` for a row whose message cannot be read.
 
-    A broker refuses a message whose header is wrong when it is published, but fields are looked at only when
-    a selector asks for them. A damaged message must not stop the events around it.
+    A broker refuses a message that cannot be decoded when it is published; an older version let some in. A
+    damaged message must not stop the events around it: they are matched together, and each damaged one alone,
+    since the fields that selectors ask for may be sound.
     """
     try:
         return topic.matcher.match(topic.reader.columns(part))
     except DecodeError:
         if part.count == 1:
             return np.array([otherwise], np.uint32)
-        rows = (part.slice(row, row + 1) for row in range(part.count))
-        return np.concatenate([_match(topic, row, otherwise=otherwise) for row in rows])
+    damaged = damaged_rows(part, topic.reader.schemas)
+    alone = damaged if 0 < len(damaged) < part.count else range(part.count)
+    sets = np.zeros(part.count, np.uint32)
+    for row in alone:
+        sets[row] = _match(topic, part.slice(row, row + 1), otherwise=otherwise)[0]
+    others = np.setdiff1d(np.arange(part.count), alone)
+    if len(others):
+        sets[others] = _match(topic, part.take(others), otherwise=otherwise)
+    return sets
 
 
 def _by_topic(batch: EventBatch) -> Iterator[tuple[str, Rows, EventBatch]]:

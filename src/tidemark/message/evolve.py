@@ -13,7 +13,7 @@ schemas (`Resolution`), and every message of that pair is read through the resul
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,40 +160,105 @@ def check_compatible(old: Schema, new: Schema) -> None:
     A new version may add, drop and move fields, make them optional or mandatory, and add cases. A field that
     keeps its name keeps its type: programs that read the old version could not take a wider number.
     """
-    _check(old.flat.root, new.flat.root, ())
-    for name in sorted(old.definitions.keys() & new.definitions.keys()):
-        _check(old.named(name).flat.root, new.named(name).flat.root, (name,))
+    history = SchemaHistory()
+    history.add(old)
+    history.check(new)
 
 
-def _check(before: Node, after: Node, path: Path) -> None:
-    before, after = held(before), held(after)
-    match before, after:
-        case TupleNode(), TupleNode():
-            theirs = {field.name: field.node for field in node_members(after)}
-            for field in node_members(before):
-                if field.name in theirs:
-                    _check(field.node, theirs[field.name], (*path, field.name))
-        case VariantNode(), VariantNode():
-            _check_cases(before, after, path)
-        case ListNode(), ListNode():
-            _check(before.item, after.item, path)
-        case LeafNode(leaf=Leaf(basic=Box() as old)), LeafNode(leaf=Leaf(basic=Box() as new)):
-            _check(old.flat.root, new.flat.root, path)
-        case LeafNode(), LeafNode() if before.leaf.basic == after.leaf.basic:
-            pass
-        case _:
-            change = f"was {type_text(before.type)}, would be {type_text(after.type)}"
+class SchemaHistory:
+    """All that the versions of one schema had, so that a new version is checked against all of them at once.
+
+    A version may drop a field, and a later one have it again; so the newest version does not say enough. The
+    history has every field and case that any version had. Checking and adding a version take time
+    proportional to that version, however many there were before.
+    """
+
+    def __init__(self) -> None:
+        self._root: _Known | None = None
+        #: name of a named schema -> what is known of it
+        self._named: dict[str, _Known] = {}
+
+    def check(self, new: Schema) -> None:
+        """Raise what `check_compatible` raises of any version so far and `new`."""
+        if self._root is not None:
+            self._root.check(new.flat.root, ())
+        for name in sorted(self._named.keys() & new.definitions.keys()):
+            self._named[name].check(new.named(name).flat.root, (name,))
+
+    def add(self, new: Schema) -> None:
+        """Add a version, which `check` must allow."""
+        self._root = self._root or _Known()
+        self._root.add(new.flat.root)
+        for name in new.definitions:
+            self._named.setdefault(name, _Known()).add(new.named(name).flat.root)
+
+
+class _Known:
+    """What is known of one field or case, options left out: the same in all versions that have it."""
+
+    __slots__ = ("kind", "leaf", "members")
+
+    def __init__(self) -> None:
+        #: the class of its nodes
+        self.kind: type[Node] | None = None
+        #: of a tuple its fields, of a variant its cases, by name; what a list holds or a box is under ""
+        self.members: dict[str, _Known] = {}
+        #: of a leaf that is no box: what it holds
+        self.leaf: Basic | None = None
+
+    def add(self, node: Node) -> None:
+        """Take in a node that `check` allows."""
+        node = held(node)
+        self.kind = type(node)
+        for name, inner in _inner(node):
+            self.members.setdefault(name, _Known()).add(inner)
+        if isinstance(node, LeafNode) and not isinstance(node.leaf.basic, Box):
+            self.leaf = node.leaf.basic
+
+    def check(self, node: Node, path: Path) -> None:
+        """Raise IncompatibleSchemaError unless `node` may follow what is known."""
+        node = held(node)
+        is_box = isinstance(node, LeafNode) and isinstance(node.leaf.basic, Box)
+        basic = node.leaf.basic if isinstance(node, LeafNode) and not is_box else None
+        if self.kind is not type(node) or basic != self.leaf:
+            change = f"was {self.text()}, would be {type_text(node.type)}"
             reason = f"{change}: keep the type, or add a field of another name"
             raise IncompatibleSchemaError(reason, path=path_text(path))
+        inner = dict(_inner(node))
+        if isinstance(node, VariantNode):
+            for name in self.members:
+                if name not in inner:
+                    reason = f"its case {name!r} is gone: keep it, messages already written may have it"
+                    raise IncompatibleSchemaError(reason, path=path_text(path))
+        for name, each in inner.items():
+            known = self.members.get(name)
+            if known is not None:
+                known.check(each, (*path, name) if name else path)
+
+    def text(self) -> str:
+        """What is known, in the words of the schema language, with every field that a version had."""
+        if self.kind is LeafNode:
+            return type_text(self.leaf) if isinstance(self.leaf, Atomic | Dynamic) else self._inner_text()
+        if self.kind is ListNode:
+            return f"*({self.members[''].text()})*"
+        left, right = ("[", "]") if self.kind is TupleNode else ("{", "}")
+        return left + ", ".join(f"{name}: {each.text()}" for name, each in self.members.items()) + right
+
+    def _inner_text(self) -> str:
+        return self.leaf.name if isinstance(self.leaf, Recursive) else self.members[""].text()
 
 
-def _check_cases(before: VariantNode, after: VariantNode, path: Path) -> None:
-    theirs = dict(zip(after.names, after.nodes, strict=True))
-    for name, node in zip(before.names, before.nodes, strict=True):
-        if name not in theirs:
-            reason = f"its case {name!r} is gone: keep it, messages already written may have it"
-            raise IncompatibleSchemaError(reason, path=path_text(path))
-        _check(node, theirs[name], (*path, name))
+def _inner(node: Node) -> Iterator[tuple[str, Node]]:
+    """The parts of a node by the names that they have in a path; "" for one that adds nothing to the path."""
+    match node:
+        case TupleNode():
+            yield from ((field.name, field.node) for field in node_members(node))
+        case VariantNode():
+            yield from zip(node.names, node.nodes, strict=True)
+        case ListNode():
+            yield "", node.item
+        case LeafNode(leaf=Leaf(basic=Box() as box)):
+            yield "", box.flat.root
 
 
 def _same(value: Any) -> Any:

@@ -3,19 +3,76 @@
 A topic is either *declared* or *open*. A declared topic has one schema, and each new version is checked
 against the versions before it. Of an open topic every shape that was ever published is a version, and the
 topic is read through the least schema that all of them fit.
+
+A topic may have thousands of versions. The registry keeps their texts; what is made of a text to read and
+write messages takes a hundred times the memory, so it is made for the schemas that are used and kept for
+those used last. A new version costs time proportional to that version.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
 from tidemark.errors import SchemaError
 from tidemark.message.batches.reader import EventReader
-from tidemark.message.evolve import check_compatible
-from tidemark.message.foreign.infer import merge_shapes
-from tidemark.message.schema import Schema
+from tidemark.message.evolve import SchemaHistory
+from tidemark.message.foreign.infer import ShapeUnion
+from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.message.types import EMPTY, Tuple
 
-#: Shapes of one open topic. A publisher whose events all differ in shape should declare a schema instead.
-SHAPES_MAX = 1_000
+#: Bytes of the texts of those schemas that are kept ready for use in one registry. Ready for use, a schema
+#: takes about a hundred times as much.
+READY_BYTES_MAX = 1 << 20
+
+
+class SchemaTexts(Mapping[int, Schema]):
+    """Every schema by its fingerprint; each is made from its text when it is needed."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, str] = {}
+        #: Schemas that are ready, in two generations: what is used moves to the young ones, and when those
+        #: fill their half of READY_BYTES_MAX, the old ones that were not used meanwhile are dropped.
+        self._young: dict[int, Schema] = {}
+        self._young_bytes = 0
+        self._old: dict[int, Schema] = {}
+
+    def add(self, schema: Schema) -> Schema:
+        """Keep a schema; SchemaError if another one has the same fingerprint."""
+        if self.text(schema.fingerprint, schema.text) != schema.text:
+            raise SchemaError(
+                f"two schemas have the fingerprint {schema.fingerprint:016x}: reword one of them"
+            )
+        self._keep(schema)
+        return schema
+
+    def text(self, fingerprint: int, new: str) -> str:
+        """The text of the schema of this fingerprint; `new` if there was none before."""
+        return self._texts.setdefault(fingerprint, new)
+
+    def __getitem__(self, fingerprint: int) -> Schema:
+        found = self._young.get(fingerprint)
+        if found is None:
+            found = self._old.get(fingerprint) or Schema.parse(self._texts[fingerprint])
+            self._keep(found)
+        return found
+
+    def __contains__(self, fingerprint: object) -> bool:
+        return fingerprint in self._texts
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def _keep(self, schema: Schema) -> None:
+        if schema.fingerprint in self._young:
+            return
+        if self._young_bytes + len(schema.text) > READY_BYTES_MAX // 2:
+            self._old, self._young, self._young_bytes = self._young, {}, 0
+        self._young[schema.fingerprint] = schema
+        self._young_bytes += len(schema.text)
 
 
 class Registry:
@@ -23,8 +80,8 @@ class Registry:
 
     def __init__(self) -> None:
         #: fingerprint -> schema. Shared by reference with the `EventReader` of every topic, which finds new
-        #: schemas in it as they are added; only `add` changes it.
-        self.schemas: dict[int, Schema] = {}
+        #: schemas in it as they are added; only `add` and the topics change it.
+        self.schemas = SchemaTexts()
         #: Read by matching.audience; only `declare` and `open` change it.
         self.topics: dict[str, TopicSchemas] = {}
 
@@ -33,12 +90,7 @@ class Registry:
 
         Of two different schemas that is the case once in 2**64.
         """
-        known = self.schemas.setdefault(schema.fingerprint, schema)
-        if known != schema:
-            raise SchemaError(
-                f"two schemas have the fingerprint {schema.fingerprint:016x}: reword one of them"
-            )
-        return known
+        return self.schemas.add(schema)
 
     def declare(self, topic: str, schema: Schema) -> TopicSchemas:
         """Create a declared topic, or give it a new version.
@@ -53,7 +105,7 @@ class Registry:
     def open(self, topic: str, shape: Schema | None = None) -> TopicSchemas:
         """Create an open topic, or add a shape to it.
 
-        SchemaError if the topic is declared, or has too many shapes already.
+        SchemaError if the topic is declared, or if all shapes together would have too many fields.
         """
         found = self._topic(topic, is_open=True)
         if shape is not None:
@@ -79,39 +131,70 @@ class TopicSchemas:
         self._registry = registry
         self.topic = topic
         self.is_open = is_open
-        self.versions: list[Schema] = []
-        #: Reads events of all versions. Every new version brings a new reader, so that an owner of the old
-        #: one (a matcher, a subscription) notices the change by identity.
-        self.reader = EventReader(Schema(EMPTY), registry.schemas, is_open=is_open)
+        #: fingerprint -> text of every version, oldest first
+        self.texts: dict[int, str] = {}
+        #: bytes of all texts
+        self.text_bytes = 0
+        #: of an open topic: all shapes, merged
+        self._union = ShapeUnion()
+        #: of a declared topic: what its versions had
+        self._history = SchemaHistory()
+        self._reader: EventReader | None = None
+
+    @property
+    def versions(self) -> list[Schema]:
+        """Every version as a schema, oldest first."""
+        return [self._registry.schemas[fingerprint] for fingerprint in self.texts]
+
+    @property
+    def reader(self) -> EventReader:
+        """Reads events of all versions.
+
+        It is another object after a version that changes what the topic is read through, so that an owner of
+        the old one (a matcher, a subscription) notices the change by identity.
+        """
+        if self._reader is None:
+            self._reader = EventReader(self._latest(), self._registry.schemas, is_open=self.is_open)
+        return self._reader
 
     def register(self, schema: Schema) -> TopicSchemas:
         """Add a version, unless it is known already; returns these versions.
 
         Raises as `Registry.declare` does, and then nothing has changed.
         """
-        if schema in self.versions:
+        if self.has(schema.text):
             return self
-        if not isinstance(schema.flat.root.type, Tuple):
+        if not isinstance(schema.root, Tuple) and not isinstance(schema.flat.root.type, Tuple):
             raise SchemaError(
                 f"the events of {self.topic!r} need named fields: the schema must be a tuple `[...]`"
             )
+        if self.is_open and schema.definitions:
+            raise SchemaError("a shape with named schemas does not fit an open topic: declare the topic")
         if self.is_open:
-            latest = self._merged(schema)
+            changed = self._union.add(schema.root) or not self.texts
         else:
-            for version in self.versions:
-                check_compatible(version, schema)
-            latest = schema
+            self._history.check(schema)
+            self._history.add(schema)
+            changed = True
         self._registry.add(schema)
-        self.versions.append(schema)
-        self.reader = EventReader(latest, self._registry.schemas, is_open=self.is_open)
+        self.texts[schema.fingerprint] = schema.text
+        self.text_bytes += len(schema.text.encode())
+        if changed:
+            self._reader = None
         return self
 
-    def _merged(self, shape: Schema) -> Schema:
-        if len(self.versions) >= SHAPES_MAX:
-            raise SchemaError(
-                f"the open topic {self.topic!r} has {SHAPES_MAX} different shapes of events already: "
-                "declare a schema with optional fields instead"
-            )
-        if shape.definitions:
-            raise SchemaError("a shape with named schemas does not fit an open topic: declare the topic")
-        return Schema(merge_shapes([*(version.root for version in self.versions), shape.root]))
+    def texts_from(self, first: int) -> tuple[str, ...]:
+        """The texts of all versions but the first `first`, oldest first; costs only those."""
+        newest_first = list(islice(reversed(self.texts.values()), max(0, len(self.texts) - first)))
+        return tuple(reversed(newest_first))
+
+    def has(self, text: str) -> bool:
+        """Whether a schema with this canonical text is a version."""
+        return self.texts.get(fingerprint_of(text)) == text
+
+    def _latest(self) -> Schema:
+        if not self.texts:
+            return Schema(EMPTY)
+        if self.is_open:
+            return Schema(self._union.type())
+        return self._registry.schemas[next(reversed(self.texts))]

@@ -13,7 +13,7 @@ from tidemark.errors import DecodeError, EncodeError, SchemaError
 from tidemark.message.codec.access import Accessor, enumeration_accessor, leaf_accessor, slot_finder
 from tidemark.message.codec.decode import MessageDecoder
 from tidemark.message.codec.encode import MessageEncoder
-from tidemark.message.codec.flat import Flat, LeafNode, Node, VariantNode, held
+from tidemark.message.codec.flat import LEAVES_MAX, Flat, LeafNode, Node, VariantNode, held
 from tidemark.message.codec.layout import FORMAT
 from tidemark.message.codec.many import many_accessor
 from tidemark.message.foreign.dataclasses import from_dataclass, to_value
@@ -29,6 +29,9 @@ DYNAMIC_SCHEMA_BYTES_MAX = 16_384
 #: hundred times its text.
 _DYNAMIC_SCHEMAS_KEPT = 256
 _DYNAMIC_SCHEMA_KEPT_BYTES_MAX = 1 << 10
+#: A schema without references whose text is no longer than this cannot have more than LEAVES_MAX fields: each
+#: takes three characters at the least.
+_SMALL_TEXT_CHARS = 3 * LEAVES_MAX
 
 
 class Schema:
@@ -42,12 +45,27 @@ class Schema:
         #: the canonical text
         self.text = schema_text(root, self.definitions)
         #: 64 bits of the text's SHA-256, by which every batch names the schemas of its messages
-        self.fingerprint = int.from_bytes(sha256(self.text.encode()).digest()[:8], "little")
-        self.flat = Flat(root, self.definitions)
-        self._encoder = MessageEncoder(self.flat, self)
-        self._decoder = MessageDecoder(self.flat, self)
+        self.fingerprint = fingerprint_of(self.text)
+        if self.definitions or len(self.text) > _SMALL_TEXT_CHARS:
+            _ = self.flat  # raises SchemaError if there are too many fields
         self._named: dict[str, Schema] = {}
         self._accessors: dict[Path, Accessor] = {}
+
+    # What takes most of the memory is made when it is first used: a broker knows many schemas, encodes none
+    # of them and looks into the messages of few.
+
+    @cached_property
+    def flat(self) -> Flat:
+        """The flat form."""
+        return Flat(self.root, self.definitions)
+
+    @cached_property
+    def _encoder(self) -> MessageEncoder:
+        return MessageEncoder(self.flat, self)
+
+    @cached_property
+    def _decoder(self) -> MessageDecoder:
+        return MessageDecoder(self.flat, self)
 
     @classmethod
     def parse(cls, text: str) -> Schema:
@@ -66,14 +84,40 @@ class Schema:
         return cls(infer(sample))
 
     def encode(self, value: Any) -> bytes:
-        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit."""
+        """The message of a dict or dataclass instance; EncodeError with the path if it does not fit.
+
+        Values that messages do not have, such as a UUID or a number of numpy, are converted: see
+        docs/messages.md.
+        """
         if is_dataclass(value) and not isinstance(value, type):
-            value = to_value(value)
-        return self._encoder.encode(value)
+            return self._encoder.encode(to_value(value))
+        try:
+            return self._encoder.encode(value)
+        except EncodeError as error:
+            # Most values need no conversion, and do not pay for it.
+            return self._encode_converted(value, error)
+
+    def _encode_converted(self, value: Any, refused: EncodeError) -> bytes:
+        try:
+            return self._encoder.encode(to_value(value))
+        except EncodeError:
+            raise refused from None
 
     def decode(self, data: bytes) -> Any:
         """The value of a message; DecodeError with the path if the bytes are not a message of this schema."""
         return self._decoder.decode(bytes(data))
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether every field is a single atomic value: no lists, and no messages inside messages."""
+        return all(leaf.depth == 0 and isinstance(leaf.basic, Atomic) for leaf in self.flat.leaves)
+
+    def check(self, data: bytes) -> None:
+        """Raise what `decode` would raise, without making the value where that is not needed."""
+        if self.is_plain:
+            self._decoder.check(data)
+        else:
+            self._decoder.decode(data)
 
     def accessor(self, path: str | Path) -> Accessor:
         """A function that reads one field from the bytes of a message, in constant time.
@@ -226,6 +270,11 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"Schema({self.text!r})"
+
+
+def fingerprint_of(text: str) -> int:
+    """The fingerprint of the schema with this canonical text."""
+    return int.from_bytes(sha256(text.encode()).digest()[:8], "little")
 
 
 class Typed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 
@@ -41,7 +42,7 @@ def _check(item: Type, definitions: Mapping[str, Type], path: Path, depth: int) 
     match item:
         case Tuple():
             keys = [member.name for member in members(item)]
-            doubled = {key for key in keys if keys.count(key) > 1} if len(set(keys)) < len(keys) else set()
+            doubled = [key for key, times in Counter(keys).items() if times > 1]
             if doubled:
                 raise SchemaError(f"{where}: the name {min(doubled)!r} would appear twice in one dict")
             _check_all(item.fields, definitions, path, depth)

@@ -7,7 +7,6 @@ Questions about the broker's roles are answered by `broker.admin`. Answers are J
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from time import time
@@ -22,7 +21,7 @@ from tidemark.node.topology.text import to_text
 from tidemark.wire import answers
 from tidemark.wire.answers import BrokerStatus, ConnectionStatus, LinkStatus, OverlayText, Route, Setting
 from tidemark.wire.frames import Answer, Ask, Refused
-from tidemark.wire.json_objects import dumps
+from tidemark.wire.json_objects import dumps, read_arguments
 from tidemark.wire.questions import TooLongError, page_of
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 #: Digits of the number of a connection.
-DIGITS_MAX = 19
+CURSOR_DIGITS_MAX = 19
 
 
 class ProcessAdmin:
@@ -59,24 +58,20 @@ class ProcessAdmin:
     def _connections(self, ask: Ask) -> Answer | Refused:
         """Return the connections, the oldest first, or a page of them."""
         try:
-            given = json.loads(ask.arguments)
-            if not isinstance(given, dict):
-                raise ValueError("they are no JSON object")
+            given = read_arguments(ask.arguments)
             after = str(given.get("after", ""))
-            first = int(after) + 1 if after.isdecimal() and len(after) < DIGITS_MAX else 0
-            return Answer(
-                ask.ticket,
-                page_of(_connections(self._node, first), len(self._node.server.connections), given),
-            )
-        except (ValueError, RecursionError) as error:
-            return Refused("ask", str(ask.ticket), "frame", f"the arguments cannot be read: {error}")
+            first = int(after) + 1 if after.isdecimal() and len(after) < CURSOR_DIGITS_MAX else 0
+            total = len(self._node.server.connections)
+            return Answer(ask.ticket, page_of(_connections(self._node, first), total, given))
         except TooLongError as error:
             return Refused("ask", str(ask.ticket), "limit", str(error))
+        except TidemarkError as error:
+            return Refused("ask", str(ask.ticket), "frame", str(error))
 
     async def _propose(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> None:
         """Go by the topology `text` in place of that of version `base`; with `force` whatever that loses."""
         try:
-            given = json.loads(ask.arguments)
+            given = read_arguments(ask.arguments)
             await self._node.membership.propose(
                 str(given["text"]), int(given["base"]), is_forced=bool(given.get("force"))
             )

@@ -7,26 +7,30 @@ while one stimulus is handled go out in one write; the transport queues what the
 bytes of a batch are shared among the queues of all its receivers. The queue is bounded: a client over the
 bound is disconnected, a neighbour over the bound gets no more knowledge, which it will ask for again.
 
-Connections take turns (`node.turns`): what does not fit into a slice of the event loop's time waits here, and
-the socket is not read meanwhile.
+To a neighbour live frames go before history (`broker.outgoing`): history waits here until the transport has
+written what it has, and the kernel is not given more than NOTSENT_BYTES that it cannot send yet.
+
+Connections take turns (`node.turns`): what does not fit into a slice of the event loop's time waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
-from tidemark.node.turns import SLICE_FRAMES_MAX, Account, Rate
+from tidemark.node.turns.turn_taking import TurnTaking
+from tidemark.node.turns.turns import Rate
 from tidemark.wire.codec import Encode, encode, encoder_for, size_of
-from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Answer,
     Ask,
-    Claim,
     ClientFrame,
     Connect,
     Credit,
@@ -34,12 +38,9 @@ from tidemark.wire.frames import (
     Describe,
     Fetch,
     Frame,
-    Heard,
     Hello,
-    Interest,
     Knowledge,
     Lease,
-    Links,
     Offer,
     Overlay,
     PeerFrame,
@@ -49,12 +50,10 @@ from tidemark.wire.frames import (
     Pushing,
     Recalled,
     Refused,
-    Release,
     Rest,
     Resume,
     Subscribe,
     Topic,
-    Unfollow,
     Unsubscribe,
     Welcome,
 )
@@ -70,11 +69,14 @@ _FROM_CLIENT = frozenset(
     (Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
-#: Frames that are sent to a slow neighbour too: without them it would be wrong about this broker. It asks
-#: again for all others.
-NEVER_DROPPED = frozenset((Hello, Links, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
+#: Bytes that the kernel takes from a link beyond what it can send: all that live frames wait for there.
+NOTSENT_BYTES = 64 << 10
+#: Bytes of answers that wait for one neighbour, at most: a neighbour asks for as much as its link carries.
+HISTORY_BYTES_MAX = 8 << 20
+#: Characters of what an unforeseen error says that the other side is told.
+REASON_CHARACTERS_MAX = 500
 #: While the socket takes no more, small pieces gather to so many bytes before they join its queue, as one
 #: piece: a piece takes some 200 bytes of memory besides its own, which nobody counts.
 GATHERED_BYTES = 16 << 10
@@ -82,30 +84,24 @@ SMALL_PIECE_BYTES = 1 << 10
 log = Log("connection")
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(TurnTaking):
     """One socket. After the handshake either `client` or `peer` is set, before it neither."""
 
     __slots__ = (
-        "_account",
-        "_decoder",
         "_encode",
-        "_is_closing",
-        "_is_waiting",
+        "_history",
+        "_is_full",
         "_questions",
         "_said",
         "_server",
-        "_transport",
-        "_unheard",
         "address",
         "asked",
         "began",
         "calling",
         "client",
         "expected",
-        "heard",
         "hello",
         "incomplete_since",
-        "is_held",
         "is_subscriber",
         "lease",
         "name",
@@ -122,23 +118,17 @@ class Connection(asyncio.BufferedProtocol):
 
         Both are None if the other side has opened the connection.
         """
+        super().__init__(server.turns, server.time)
         #: the server that owns this connection; the connection reports to it, and through it to the runtime
         self._server = server
-        self._decoder = FrameDecoder(frames_max=SLICE_FRAMES_MAX)
-        #: frames that were decoded and wait for this connection's turn; at most SLICE_FRAMES_MAX
-        self._unheard: list[Frame] = []
-        #: this connection waits for its turn, and is not read meanwhile
-        self._is_waiting = False
-        #: nothing is read, because the disk is behind or the broker stops
-        self.is_held = False
-        self._account = Account(server.turns.clock)
         self._questions = Rate(server.limits.questions, server.turns.clock)
         self._encode: Encode = encode
-        #: None before the socket is open and after it is closed
-        self._transport: asyncio.Transport | None = None
-        self._is_closing = False
         #: pieces of encoded frames that `flush` writes together when the stimulus at hand has been handled
         self._said: list[Buffer] = []
+        #: encoded frames of history for a neighbour that wait until the transport takes them
+        self._history: HistoryQueue[list[Buffer]] = HistoryQueue()
+        #: the transport has enough to write for now
+        self._is_full = False
         self.expected = expected
         #: cleared when the client has answered, or when the lease gives the call up
         self.calling = calling
@@ -149,9 +139,8 @@ class Connection(asyncio.BufferedProtocol):
         self.number = server.next_number()
         #: the remote host, without its port
         self.address = ""
-        #: on the loop's clock: when the socket was opened, when bytes came last, and since when part of a
-        #: frame waits for the rest
-        self.began = self.heard = server.time()
+        #: on the loop's clock: when the socket was opened, and since when part of a frame waits for the rest
+        self.began = self.heard
         self.incomplete_since: float | None = None
         #: when the last Ping was sent, on the loop's clock
         self.asked = 0.0
@@ -175,21 +164,16 @@ class Connection(asyncio.BufferedProtocol):
         return self.client is not None or self.peer is not None
 
     @property
-    def is_paused(self) -> bool:
-        """Whether nothing is read: the disk is behind, the broker stops, or other connections go first."""
-        return self.is_held or self._is_waiting
-
-    @property
     def is_called(self) -> bool:
         """Whether this broker has opened the connection."""
         return self.expected is not None or self.calling is not None
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that were written and that the socket has not taken yet."""
+        """Bytes that were sent and that the socket has not taken yet."""
         if self._transport is None:
             return 0
-        return self._transport.get_write_buffer_size() + size_of(self._said)
+        return self._transport.get_write_buffer_size() + size_of(self._said) + self._history.bytes
 
     # Called by asyncio.
 
@@ -218,31 +202,23 @@ class Connection(asyncio.BufferedProtocol):
         return self._server.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have arrived: handle them at once, or let them wait for this connection's turn."""
-        self.heard = self._server.time()
-        if self._is_closing:
-            return
-        turns = self._server.turns
-        began = turns.clock()
-        is_overdrawn = self._account.is_overdrawn
-        self._decode(self._server.buffer[:nbytes])
-        if not is_overdrawn:
-            self._hear(turns.deadline())
-        self._account.used(turns.clock() - began)
-        if (self._unheard or self._decoder.has_more) and not self._is_closing:
-            self._wait()
+        """Bytes have arrived."""
+        self.received(self._server.buffer[:nbytes])
 
     def _decode(self, data: Buffer) -> None:
-        """Add the frames that `data` completes, or the next of those that have come before, to `_unheard`."""
         try:
-            frames = self._decoder.feed(data)
-            if not self.is_known and frames:
-                self._introduce(frames.pop(0))
-                self._decoder.bytes_max = FRAME_BYTES_MAX
-                frames += self._decoder.feed(b"")
+            self._read(data)
         except WireError as error:
-            self.refuse("frame", str(error))
-            return
+            self._malformed(str(error))
+        except Exception as error:
+            self._unforeseen(error)
+
+    def _read(self, data: Buffer) -> None:
+        frames = self._decoder.feed(data)
+        if not self.is_known and frames:
+            self._introduce(frames.pop(0))
+            self._decoder.bytes_max = FRAME_BYTES_MAX
+            frames += self._decoder.feed(b"")
         self._unheard += frames
         if self._decoder.waiting_bytes:
             if frames or self.incomplete_since is None:
@@ -253,42 +229,31 @@ class Connection(asyncio.BufferedProtocol):
             self._server.incomplete.discard(self)
 
     def _hear(self, until: float) -> None:
-        """Handle the frames that were decoded until they have been handled or it is `until`."""
-        if self._unheard and not self._is_closing:
-            frames, self._unheard = self._unheard, []
+        frames, self._unheard = self._unheard, []
+        try:
             self._unheard = self._take(frames, until)
+        except Exception as error:
+            self._unforeseen(error)
 
-    def _wait(self) -> None:
-        """Read nothing more until what has come is handled, in slices that the server gives in turns."""
-        self._is_waiting = True
-        self._read_or_not()
-        self._server.turns.wait(self)
+    def _unforeseen(self, error: Exception) -> None:
+        """Refuse the connection because of an error that what came over it has caused."""
+        # The broker's core is not in doubt: its errors never get here (`Runtime.give`).
+        log.error("what a connection said was not foreseen", address=self.address, cause=error)
+        self._malformed(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX])
 
-    def go_on(self) -> bool:
-        """Use one slice for what has come; return whether a part of it is left."""
-        turns = self._server.turns
-        began = turns.clock()
-        if self.is_held:
-            pass  # what waits for the disk is handled when the disk has caught up: see `resume`
-        else:
-            if not self._unheard and self._decoder.has_more and not self._is_closing:
-                self._decode(b"")
-            self._hear(turns.deadline())
-        self._account.used(turns.clock() - began)
-        if self._is_closing:
-            self._unheard = []
-        elif not self.is_held and (self._unheard or self._decoder.has_more):
-            return True
-        self._is_waiting = False
-        self._read_or_not()
-        return False
+    def _malformed(self, reason: str) -> None:
+        """Refuse the connection because of what came over it."""
+        self._server.malformed += 1
+        self.refuse("frame", reason)
 
     def pause_writing(self) -> None:
         """The socket takes no more: the queue of this connection counts among all queues from now on."""
+        self._is_full = True
         self._server.congested.add(self)
 
     def resume_writing(self) -> None:
         """The socket takes bytes again."""
+        self._is_full = False
         self._server.congested.discard(self)
         self.flush()
 
@@ -355,7 +320,12 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse_stranger()
             return
         if hello.broker in server.neighbours:
+            seconds = server.refused_neighbours.seconds_left(hello.broker)
+            if seconds:
+                self.refuse("limit", f"what you said was refused: come again in {seconds:.1f} s")
+                return
             self.peer = hello.broker
+            self._bound_kernel_queue()
             server.introduced(self)
             server.runtime.link_up(hello.broker, self, hello)
         if self.expected is None:
@@ -443,6 +413,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.told_overlay(self, frame)
             elif type(frame) in _FROM_PEER:
                 said.append(cast(PeerFrame, frame))
+            elif isinstance(frame, Refused):
+                log.error("refused by the neighbour", peer=peer, code=frame.code, reason=frame.reason)
+                self._server.refused_neighbours.add(peer)
+                self.close()
+                break
             elif type(frame) is not Pong:
                 self.refuse("frame", f"a broker does not say {type(frame).__name__}")
                 break
@@ -457,6 +432,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self.expected is not None and type(frame) is Hello:
             return  # the side that calls has sent its Hello first
+        if self.peer is not None and is_history(frame):
+            self._send_history(frame)
+            return
         queued = self._transport.get_write_buffer_size()
         if queued and queued > self._server.queue_bytes_max(self) and not self._may_send(frame, queued):
             return
@@ -468,6 +446,42 @@ class Connection(asyncio.BufferedProtocol):
             self.said_events += frame.batch.count
         if len(self._said) > PIECES_MAX:
             self.flush()
+
+    def _send_history(self, frame: Frame) -> None:
+        """Let `frame` wait for the next flush, unless the same waits already or too much does."""
+        if self._history.has(frame):
+            return
+        if self._history.bytes > min(HISTORY_BYTES_MAX, self._server.queue_bytes_max(self)):
+            self._server.dropped += 1
+            return
+        try:
+            pieces = self._encode(frame)
+        except WireError as error:
+            log.error("a frame cannot be sent", address=self.address, reason=str(error))
+            self.close()
+            return
+        self._history.put(frame, pieces, size_of(pieces))
+        if isinstance(frame, Knowledge) and frame.batch is not None:
+            self.said_events += frame.batch.count
+        if not self._said:
+            self._server.runtime.to_flush.append(self)
+
+    def _write_history(self) -> None:
+        """Give the transport what waits until it has enough, or more if live frames have had their share."""
+        while self._history and (not self._is_full or self._history.is_owed):
+            if self._transport is None or self._transport.is_closing():
+                return
+            pieces = self._history.take()
+            self._transport.writelines(pieces)
+            self.said_bytes += size_of(pieces)
+
+    def _bound_kernel_queue(self) -> None:
+        """Let what the kernel cannot send yet wait here, where live frames go before history."""
+        found: Any = self._transport.get_extra_info("socket") if self._transport is not None else None
+        option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+        if found is not None and option is not None:
+            with suppress(OSError):  # not a socket of TCP
+                found.setsockopt(socket.IPPROTO_TCP, option, NOTSENT_BYTES)
 
     def _may_send(self, frame: Frame, queued: int) -> bool:
         """Returns whether `frame` is sent although the queue is full: only what must not be lost, up to twice
@@ -525,13 +539,19 @@ class Connection(asyncio.BufferedProtocol):
         if said and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(said)
             if self.client is None:
-                self.said_bytes += size_of(said)
+                size = size_of(said)
+                self.said_bytes += size
+                self._history.passed(size)
+        if self._history:
+            self._write_history()
 
     def refuse(self, code: str, reason: str, addresses: tuple[str, ...] = ()) -> None:
         """Send Refused with `code`, `reason` and the addresses of brokers to go to instead, and close."""
         if self._is_closing:
             return
         log.warning("refused", address=self.address, who=self.peer or self.name, code=code, reason=reason)
+        if self.peer is not None and code == "frame":
+            self._server.refused_neighbours.add(self.peer)
         self._write(Refused("connect", "", code, reason, addresses))
         self.close()
 
@@ -548,30 +568,3 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
-
-    def give_up_input(self) -> None:
-        """Let go of what has arrived of a frame; the connection is closed next."""
-        self._decoder = FrameDecoder()
-
-    def pause(self) -> None:
-        """Read nothing more, and handle nothing that waits, until `resume`."""
-        self.is_held = True
-        self._read_or_not()
-
-    def resume(self) -> None:
-        """Read again, once what waits has been handled."""
-        self.is_held = False
-        if not self._is_waiting and (self._unheard or self._decoder.has_more) and not self._is_closing:
-            self._wait()
-        self._read_or_not()
-
-    def _read_or_not(self) -> None:
-        """Have the transport read as `is_paused` says."""
-        transport = self._transport
-        if transport is None or transport.is_closing() or transport.is_reading() is not self.is_paused:
-            return
-        if self.is_paused:
-            transport.pause_reading()
-        else:
-            self.heard = self._server.time()
-            transport.resume_reading()

@@ -1,7 +1,8 @@
 """LinkCaller: connects to the neighbours that this broker has to call, and again when a link is lost.
 
 The wait between two calls doubles from `links.wait` to `links.wait_max`, with a random part, so that brokers
-that have lost the same neighbour do not all come back at once. A neighbour in the same process is linked
+that have lost the same neighbour do not all come back at once. A neighbour that said what this broker could
+not handle is left alone for longer (`server.RefusedNeighbours`). A neighbour in the same process is linked
 without a socket (`local_link`).
 """
 
@@ -64,7 +65,8 @@ class LinkCaller:
                 wait = shortest
             else:
                 log.warning("cannot link", peer=peer, address=str(address), reason=problem)
-            await asyncio.sleep(wait * self._random.uniform(0.5, 1.0))
+            refused = self._server.refused_neighbours.seconds_left(peer)
+            await asyncio.sleep(max(wait * self._random.uniform(0.5, 1.0), refused))
             wait = min(2 * wait, longest)
 
     async def _link_once(self, peer: str, address: HostPort) -> str | None:

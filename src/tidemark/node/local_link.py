@@ -11,7 +11,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tidemark.node.connection import NEVER_DROPPED
+from tidemark.broker.outgoing import NEVER_DROPPED
+from tidemark.node.logs import Log
 from tidemark.wire.frames import Frame, Hello, Knowledge, Overlay, PeerFrame, Ping, Pong
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 FRAMES_A_TURN_MAX = 64
 #: Bytes that a frame counts for besides its events.
 FRAME_BYTES = 128
+log = Log("local_link")
 
 
 class LocalLink:
@@ -127,6 +129,12 @@ class LocalLink:
 
     # The end.
 
+    def refuse(self, code: str, reason: str) -> None:
+        """End the link: the neighbour has said what this broker cannot handle. It may come again later."""
+        log.error("refused", who=self.peer, code=code, reason=reason)
+        self._server.refused_neighbours.add(self.peer)
+        self.close()
+
     def close(self) -> None:
         """End the link in a later turn of the loop: the caller may be in the middle of a stimulus."""
         self._loop.call_soon(self.abort)
@@ -161,10 +169,13 @@ class LocalBrokers:
     def link(self, caller: Server, peer: str) -> LocalLink | None:
         """Link `caller` to the broker `peer` of this process. Returns the caller's side of the link.
 
-        Returns None if `peer` does not run here, or if either topology does not have the other as neighbour.
+        Returns None if `peer` does not run here, if either topology does not have the other as neighbour, or
+        if `peer` has refused what `caller` said a moment ago.
         """
         called = self._servers.get(peer)
         if called is None or caller.name not in called.neighbours or peer not in caller.neighbours:
+            return None
+        if called.refused_neighbours.seconds_left(caller.name):
             return None
         here, there = LocalLink(caller, peer), LocalLink(called, caller.name)
         here.join(there)

@@ -70,6 +70,11 @@ class _NodeCollector(Collector):
         server = self._node.server
         yield CounterMetricFamily("tidemark_turned_away", "Connections over a limit.", server.turned_away)
         yield CounterMetricFamily(
+            "tidemark_frames_malformed",
+            "Frames that could not be read; each ended a connection.",
+            server.malformed,
+        )
+        yield CounterMetricFamily(
             "tidemark_input_refused", "Connections closed because of limits.input.", server.incomplete.closed
         )
         yield CounterMetricFamily(

@@ -20,6 +20,7 @@ from tidemark.broker.config import BrokerConfig, ClientLimits
 from tidemark.broker.effects import HostRemoved, RecoveredPubend, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy
+from tidemark.broker.topics import TopicLimits
 from tidemark.errors import ConfigError
 from tidemark.message.registry import Registry
 from tidemark.node.admin import ProcessAdmin
@@ -377,6 +378,7 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         HostPolicy(silence=thresholds.silence, save=thresholds.save, recall=_recalls(retention)),
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
         config.limits.window,
+        TopicLimits(config.limits.topic_schemas, config.limits.all_schemas),
         ClientLimits(config.limits.subscriptions, config.limits.topics),
         pfs_sync=thresholds.pfs_sync,
         drain_notice=drain_notice(config.topology, name),

@@ -15,6 +15,7 @@ import asyncio
 import math
 from collections.abc import Iterable
 from time import perf_counter
+from traceback import extract_tb
 from typing import Protocol
 
 from tidemark.broker.broker import Broker
@@ -27,6 +28,8 @@ from tidemark.broker.effects import (
     LinkUp,
     LogSynced,
     PeerFrameReceived,
+    RefuseClient,
+    RefusePeer,
     SendClient,
     SendPeer,
     Stimulus,
@@ -38,6 +41,7 @@ from tidemark.node.clock import monotonic_us, wall_us
 from tidemark.node.disk.backlog import Backlog, InFlight
 from tidemark.node.disk.disk_thread import DiskWorker
 from tidemark.node.disk.disk_threads import DiskThreads
+from tidemark.node.logs import Log
 from tidemark.wire.frames import ClientFrame, Frame, Hello, PeerFrame
 
 #: Timers of the event loop are no finer than this.
@@ -46,6 +50,7 @@ WAKE_SECONDS_MIN = 0.001
 OWN_TICKET = 0
 #: A sync that completes may set off another one, for what gathered meanwhile and for what follows from it.
 SETTLE_ROUNDS = 4
+log = Log("runtime")
 
 
 class RuntimeConnection(Protocol):
@@ -59,6 +64,9 @@ class RuntimeConnection(Protocol):
 
     def close(self) -> None:
         """Close the connection after the queued frames have been written."""
+
+    def refuse(self, code: str, reason: str) -> None:
+        """Tell the other side why, and close the connection."""
 
     def pause(self) -> None:
         """Read nothing more from the connection."""
@@ -111,6 +119,8 @@ class Runtime:
         #: clients and links that are not read from until the disk has caught up
         self._paused_clients: set[int] = set()
         self._paused_links: set[RuntimeConnection] = set()
+        #: what the broker is still to hear of connections that were refused while a stimulus was handled
+        self._gone: list[Stimulus] = []
         self._disk_queue_bytes_max = disk_queue_bytes_max
         self._loop = asyncio.get_running_loop()
         #: the number of the next client; numbers are not used again while the process lives
@@ -134,7 +144,8 @@ class Runtime:
 
         After the time `until`, on perf_counter, no further stimulus is begun. Returns how many were handled,
         which is at least one, and all of them once the runtime is over. All disk effects of one call go to
-        the disk threads together. An error in the broker stops the runtime.
+        the disk threads together. An error in the broker stops the runtime; a frame that the broker refuses
+        ends its connection, and the rest of that is not handled.
         """
         handled = 0
         if self.is_over:
@@ -142,11 +153,10 @@ class Runtime:
         to_disk: list[Effect] = []
         try:
             for stimulus in stimuli:
-                effects = self.broker.hear(stimulus, monotonic_us() + self._ahead_us, wall_us())
-                self._carry_out(effects, to_disk)
-                if type(stimulus) is LogSynced:
-                    self._flush()  # publishers wait for nothing but their acknowledgement
-                self._carry_out(self.broker.settle(), to_disk)
+                if not self._is_refused(stimulus):
+                    self._handle(stimulus, to_disk)
+                while self._gone:
+                    self._handle(self._gone.pop(0), to_disk)
                 handled += 1
                 if perf_counter() > until:
                     break
@@ -167,6 +177,19 @@ class Runtime:
         if not self.is_over:
             self._set_timer(wake_at)
         return handled
+
+    def _handle(self, stimulus: Stimulus, to_disk: list[Effect]) -> None:
+        """Have the broker handle one stimulus, and send what it sends; disk effects go to `to_disk`."""
+        self._carry_out(self.broker.hear(stimulus, monotonic_us() + self._ahead_us, wall_us()), to_disk)
+        if type(stimulus) is LogSynced:
+            self._flush()  # publishers wait for nothing but their acknowledgement
+        self._carry_out(self.broker.settle(), to_disk)
+
+    def _is_refused(self, stimulus: Stimulus) -> bool:
+        """Return whether this is a frame that came in one read with another that was refused."""
+        if type(stimulus) is ClientFrameReceived:
+            return stimulus.client not in self.clients
+        return type(stimulus) is PeerFrameReceived and stimulus.peer not in self.peers
 
     def _flush(self) -> None:
         """Write once to each connection with queued frames.
@@ -230,7 +253,7 @@ class Runtime:
         if self.peers.get(peer) is not connection:
             return len(frames)
         handled = self.give([PeerFrameReceived(peer, frame) for frame in frames], until)
-        if self.backlog.bytes > self._disk_queue_bytes_max:
+        if self.backlog.bytes > self._disk_queue_bytes_max and self.peers.get(peer) is connection:
             self._paused_links.add(connection)
             connection.pause()
         return handled
@@ -279,8 +302,30 @@ class Runtime:
                 connection = self.peers.get(effect.peer)
                 if connection is not None:
                     connection.send(effect.frame)
+            elif isinstance(effect, RefuseClient | RefusePeer):
+                self._refuse(effect)
             else:
                 to_disk.append(effect)
+
+    def _refuse(self, effect: RefuseClient | RefusePeer) -> None:
+        """Close the connection of a frame that the broker refused; to the broker it is gone at once."""
+        gone: Stimulus
+        if isinstance(effect, RefuseClient):
+            connection = self.clients.pop(effect.client, None)
+            self._paused_clients.discard(effect.client)
+            self._in_flight.forget(effect.client)
+            who, gone = f"client {effect.client}", ClientGone(effect.client)
+        else:
+            connection = self.peers.pop(effect.peer, None)
+            who, gone = effect.peer, LinkDown(effect.peer)
+        cause = effect.cause
+        trace = extract_tb(cause.__traceback__)
+        place = f"{trace[-1].filename}:{trace[-1].lineno}" if trace else ""
+        log.warning("a frame is refused", who=who, reason=effect.reason, cause=repr(cause), place=place)
+        if connection is not None:
+            self._paused_links.discard(connection)
+            connection.refuse("frame", effect.reason)
+            self._gone.append(gone)
 
     # Time.
 

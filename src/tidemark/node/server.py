@@ -29,7 +29,7 @@ from tidemark.node.logs import Log
 from tidemark.node.runtime import Runtime
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
-from tidemark.node.turns import Turns
+from tidemark.node.turns.turns import Turns
 from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.wire.frames import Answer, Ask, Overlay, Refused
 
@@ -43,6 +43,9 @@ LATE_SECONDS = 2.0
 FULL_SWEEP = 5
 #: A connection that is being closed has this long to write what is queued.
 GOODBYE_SECONDS = 5.0
+#: A neighbour that was refused is left alone for this long at first, and at most.
+REFUSED_SECONDS_MIN = 1.0
+REFUSED_SECONDS_MAX = 60.0
 #: Other brokers that a client is told of.
 OTHERS_MAX = 8
 log = Log("server")
@@ -85,6 +88,32 @@ class StrangerCounts:
         self._counts[address] -= 1
         if not self._counts[address]:
             del self._counts[address]
+
+
+class RefusedNeighbours:
+    """Neighbours whose links were closed because of what they said, and for how long they are left alone.
+
+    The time doubles from REFUSED_SECONDS_MIN to REFUSED_SECONDS_MAX while a neighbour keeps being refused, so
+    that one that says the same each time does not come again and again.
+    """
+
+    def __init__(self, time: Clock) -> None:
+        self._time = time
+        #: neighbour -> until when it is left alone, on the loop's clock, and for how long that is
+        self._until: dict[str, tuple[float, float]] = {}
+
+    def add(self, peer: str) -> None:
+        """A neighbour has just been refused."""
+        now = self._time()
+        until, seconds = self._until.get(peer, (0.0, 0.0))
+        is_again = now - until < REFUSED_SECONDS_MAX
+        seconds = min(2 * seconds, REFUSED_SECONDS_MAX) if is_again and seconds else REFUSED_SECONDS_MIN
+        self._until[peer] = now + seconds, seconds
+
+    def seconds_left(self, peer: str) -> float:
+        """Returns for how long a neighbour is still left alone; 0 if it may be linked."""
+        until, _ = self._until.get(peer, (0.0, 0.0))
+        return max(0.0, until - self._time())
 
 
 class Server:
@@ -141,11 +170,15 @@ class Server:
         self.turned_away = 0
         #: questions over `limits.questions`; each connection counts here
         self.questions_refused = 0
+        #: counter for metrics: connections that ended because of what came over them; each counts itself
+        self.malformed = 0
         self._loop = asyncio.get_running_loop()
         #: connections that wait until others have had their part of the event loop's time
         self.turns = Turns(self._loop)
         #: the clock of connections, links and leases
         self.time: Clock = self._loop.time
+        #: neighbours that said what this broker cannot handle; links report them
+        self.refused_neighbours = RefusedNeighbours(self.time)
         self._listener: asyncio.Server | None = None
         #: no new connection is accepted and no client is called any more
         self._is_shut = False

@@ -17,7 +17,7 @@ from tidemark.persistence.alarm import RaiseAlarm
 from tidemark.persistence.patient_sync import PatientSync
 from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs.filtering import PersistentFiltering
-from tidemark.ticks import Tick
+from tidemark.ticks import Tick, nearest_position
 
 #: Bytes that may be appended and not synced. If more gathers while the disk is full, the broker stops.
 UNSYNCED_BYTES_MAX = 64 << 20
@@ -53,9 +53,12 @@ class PfsStore:
         return self._sync.is_waiting
 
     def delivered(self) -> dict[str, Tick]:
-        """Returns pubend -> the last tick of which the PFS knows whom it matched."""
+        """Returns pubend -> the last tick of which the PFS knows whom it matched.
+
+        Earlier versions took any int64 of a neighbour for a tick; such a one counts as the last real tick.
+        """
         lasts = ((pubend, self._pfs.last(pubend)) for pubend in self._pfs.pubends)
-        return {pubend: last for pubend, last in lasts if last is not None}
+        return {pubend: nearest_position(last) for pubend, last in lasts if last is not None}
 
     def append(self, effect: AppendPfs) -> None:
         """Append which ticks matched which subscribers, durable with the next sync."""

@@ -93,6 +93,8 @@ class Store:
         self._logs = EventLogs(self._log_volume, read_bytes, self._alarm)
         self._pfs = PfsStore(self._pfs_volume, self._alarm)
         self._tables = TableStore(tables, self._alarm)
+        for text in tables.bounded:
+            self._alarm(text)
 
     def recover(self, pubends: Iterable[str], now: Tick) -> Recovered:
         """Returns what the disk knows, for a broker that starts. Call it once, first.

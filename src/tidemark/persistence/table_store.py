@@ -92,7 +92,7 @@ class TableStore:
         self._tables.release(effect.subscriber, effect.token)
 
     def save_topic(self, effect: SaveTopic) -> None:
-        """Create a topic, or replace it. Raises DiskFailedError if too many rows wait for room."""
+        """Create a topic, or add versions to it. Raises DiskFailedError if too many rows wait for room."""
         self._check_room()
         self._tables.put_topic(TopicRow(effect.topic, effect.is_open, effect.schemas))
 

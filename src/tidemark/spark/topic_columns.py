@@ -22,6 +22,7 @@ from tidemark.matching.matcher import Matcher
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.checking import without_damaged
 from tidemark.message.batches.columns import Bools
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.foreign.arrow.batches import as_read, to_record_batch
@@ -32,6 +33,7 @@ from tidemark.message.members import members
 from tidemark.message.registry import Registry, TopicSchemas
 from tidemark.message.schema import Schema
 from tidemark.message.types import Tuple, Type
+from tidemark.ticks import Range
 from tidemark.wire.answers import TopicStatus
 
 if TYPE_CHECKING:
@@ -118,6 +120,11 @@ class TopicColumnReader:
         values = {"_pubend": pubend, "_tick": upto, "_time": upto, GAP: {"base": base, "upto": upto}}
         arrays = [pa.array([values.get(field.name)], field.type) for field in self.arrow_schema]
         return pa.record_batch(arrays, schema=self.arrow_schema)
+
+    def sound(self, batch: EventBatch) -> tuple[EventBatch | None, list[Range]]:
+        """The events that can be decoded, None if none can, and the ticks of the others as ranges."""
+        self._learn(batch)
+        return without_damaged(batch, self._registry.schemas)
 
     def chosen(self, batch: EventBatch) -> EventBatch | None:
         """The events that pattern and selector choose, or None if they choose none.

@@ -14,13 +14,27 @@ from tidemark.ticks.curiosity import Curiosity, Thresholds
 from tidemark.ticks.knowledge import Knowledge, Learnt
 from tidemark.ticks.pace import Pace
 from tidemark.ticks.ranges import RangeSet, union, within
-from tidemark.ticks.tick import NO_TICKS, TICK_MAX, TICK_MIN, Mask, Range, Tick, Ticks
+from tidemark.ticks.tick import (
+    NO_TICKS,
+    TICK_FIRST,
+    TICK_LAST,
+    TICK_MAX,
+    TICK_MIN,
+    Mask,
+    Range,
+    Tick,
+    Ticks,
+    is_position,
+    nearest_position,
+)
 from tidemark.ticks.tickset import TickSet
 from tidemark.ticks.token import CheckpointToken
 from tidemark.ticks.wants import Wants
 
 __all__ = [
     "NO_TICKS",
+    "TICK_FIRST",
+    "TICK_LAST",
     "TICK_MAX",
     "TICK_MIN",
     "CheckpointToken",
@@ -36,6 +50,8 @@ __all__ = [
     "TickSet",
     "Ticks",
     "Wants",
+    "is_position",
+    "nearest_position",
     "union",
     "within",
 ]

@@ -218,7 +218,12 @@ class Curiosity:
             piece.due, piece.tries, piece.asked = now, 0, False
 
     def ask_again(self) -> None:
-        """Make every range that has been asked for due at once: its nack cannot have been answered."""
+        """Make every range that has been asked for due at once, since its nack may have been dropped.
+
+        Where answers have come since `reset` it was not, and is not asked for again.
+        """
+        if self._pace is not None and self._pace.has_answers:
+            return
         for piece in self._pieces:
             if piece.tries:
                 piece.due, piece.tries, piece.asked = 0, 0, False

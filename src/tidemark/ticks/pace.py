@@ -1,9 +1,9 @@
 """Pace: how much may be asked for at once over one way, and how long to wait for the answer.
 
 Both come from what was measured. Questions and their answers share their way with live events, so history
-must not fill it: what is under way is bounded such that an answer takes no more than QUEUE_US longer than it
-takes on an idle way. While answers are faster, twice as much is asked for each time. A question is repeated
-when its answer is later than answers have been, and each repetition waits longer than the one before.
+must not fill it: what is under way is bounded such that an answer takes about QUEUE_US longer than it takes
+on an idle way. While answers are faster, twice as much is asked for each time. A question is repeated when
+its answer is later than answers have been, and each repetition waits longer than the one before.
 
 The unit of an amount is the owner's: ticks for nacks, bytes for fetches. There is no clock: times are
 arguments, in microseconds of the caller's monotonic time.
@@ -12,9 +12,9 @@ arguments, in microseconds of the caller's monotonic time.
 from __future__ import annotations
 
 #: How much longer than on an idle way an answer may take, in microseconds: what is under way fits into it.
-QUEUE_US = 400_000
-#: The idle time of a way may have grown: with each answer, 1 part in 64 is added to what was measured.
-_FORGET = 64
+QUEUE_US = 300_000
+#: The first answer, which may be long, is believed to have taken no more than this on its way.
+IDLE_US = 100_000
 
 
 class Pace:
@@ -22,6 +22,7 @@ class Pace:
 
     __slots__ = (
         "_backoff",
+        "_before",
         "_deviation",
         "_first",
         "_idle",
@@ -49,12 +50,19 @@ class Pace:
         """Forget what was measured: the way is another one."""
         #: how much may be under way
         self.limit = self._first
-        #: the shortest that an answer took, of late; None before the first
+        #: how long an answer takes on the way while nothing else is under way; None before the first
         self._idle: int | None = None
+        #: the longest that an answer took which was asked for before the limit was lowered, if it was
+        self._before: int | None = None
         #: how long answers take, smoothed, and how much that varies
         self._usual = self._deviation = 0
         #: when the limit was lowered last, and when anything was answered last
         self._shrunk = self._progress = 0
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether anything was answered since `restart`."""
+        return self._progress > 0
 
     def progressed(self, now: int) -> None:
         """A part of some answer came: those that were asked for later are on their way behind it."""
@@ -64,20 +72,34 @@ class Pace:
         """A question for `amount` was answered `took` after it was first asked, with `under_way` in all."""
         self._progress = now
         if self._idle is None:
-            self._idle, self._usual, self._deviation = took, took, took // 2
+            self._idle, self._usual, self._deviation = min(took, IDLE_US), took, took // 2
         else:
-            self._idle = min(took, self._idle + self._idle // _FORGET + 1)
+            self._idle = min(took, self._idle)
             self._deviation += (abs(took - self._usual) - self._deviation) // 4
             self._usual += (took - self._usual) // 8
-        target = 2 * self._idle + QUEUE_US
-        if took > target:
-            # Questions that were asked before the limit was lowered say nothing of the lower limit.
-            if now - took >= self._shrunk:
-                self._shrunk = now
-                self.limit = max(self._least, self.limit * target // took)
-        elif 2 * under_way >= self.limit:
-            grown = self.limit + (amount if took <= target // 2 else amount // 8)
-            self.limit = min(self._most, grown)
+        target = 3 * self._idle + QUEUE_US
+        if took <= target:
+            self._before = None
+            if 2 * under_way >= self.limit:
+                self.limit = min(
+                    self._most, self.limit + (amount if took <= target * 2 // 3 else amount // 4)
+                )
+        elif now - took >= self._shrunk:
+            self._slow_down(took, target, now)
+        elif self._before is not None:
+            self._before = max(took, self._before)
+
+    def _slow_down(self, took: int, target: int, now: int) -> None:
+        """An answer took too long: lower the limit, unless that has not helped."""
+        assert self._idle is not None
+        self._shrunk = now
+        if self._before is not None and took > self._before * 7 // 8:
+            # What answers wait for is not what was asked for from here: the way itself takes longer.
+            self._idle, self._before = min(took, 2 * self._idle + 1), None
+        else:
+            # Below the target: what is under way goes over the limit by one question.
+            self.limit = max(self._least, self.limit * target * 3 // (took * 4))
+            self._before = took
 
     def patience_us(self, tries: int) -> int:
         """How long to wait for an answer to question number `tries` for the same; the first is number 1."""

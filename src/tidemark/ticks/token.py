@@ -13,7 +13,7 @@ from operator import index
 from typing import Any
 
 from tidemark.errors import TokenError
-from tidemark.ticks.tick import TICK_MAX, TICK_MIN, Tick
+from tidemark.ticks.tick import TICK_FIRST, TICK_LAST, TICK_MAX, Tick, is_position
 from tidemark.ticks.token_text import TEXT_CHARS_MAX, damaged, decode, encode
 
 PUBEND_BYTES_MAX = 255
@@ -137,6 +137,8 @@ def _checked_tick(name: str, tick: Any) -> Tick:
         number = index(tick)
     except TypeError:
         number = TICK_MAX + 1
-    if isinstance(tick, bool) or not TICK_MIN <= number <= TICK_MAX:
-        raise TokenError(f"{tick!r} is not a tick; write microseconds as an int64", text=name)
+    if isinstance(tick, bool) or not is_position(number):
+        raise TokenError(
+            f"{tick!r:.40} is not a tick; write microseconds, from {TICK_FIRST} to {TICK_LAST}", text=name
+        )
     return number

@@ -9,16 +9,25 @@ from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.fields import (
-    COUNT,
+    BYTES,
+    FINGERPRINT,
     FLAG,
-    INT,
+    INCARNATION,
     NAME,
+    SECONDS,
     SELECTOR,
     SHORT,
+    STAMP,
+    TICK,
+    TICK_OR_ENDLESS,
+    TICKET,
     TOKEN,
     TOPIC_SELECTOR,
     at_end,
     check_count,
+    check_number,
+    check_position,
+    integer,
     many,
     maybe,
     read_name,
@@ -66,19 +75,24 @@ from tidemark.wire.layouts import HEADER_BYTES, FrameLayout, check_end, key_of, 
 from tidemark.wire.limits import (
     ACKS_MAX,
     ADDRESSES_MAX,
+    ARGUMENTS_BYTES_MAX,
+    CREDIT_BYTES_MAX,
     FRAME_BYTES_MAX,
     HANDSHAKE_BYTES_MAX,
     JSON_BYTES_MAX,
     LINES_MAX,
     PUBENDS_MAX,
     REASON_BYTES_MAX,
+    RECALLS_MAX,
+    SEQUENCE_MAX,
+    SHAPES_ASKED_MAX,
+    TICKET_MAX,
 )
 from tidemark.wire.tails import Tail, check_ticks, write_with_batch
 
 _PUBLISH, _PUBLISHED, _DELIVER, _ACK, _CREDIT, _FETCHED, _RECALLED = (
     key_of(kind) for kind in (36, 37, 40, 42, 44, 50, 53)
 )
-_INT64_MAX = 2**63 - 1
 
 # Each struct is there twice: with the header for writing, without it for reading.
 _ONE_HEAD, _ONE = Struct("<IHHq"), Struct("<q")
@@ -110,15 +124,14 @@ def read_publish(data: Buffer, start: int, end: int, tail: Tail) -> Publish:
 
 
 def _check_sequence(sequence: int, count: int) -> None:
-    if not 1 <= sequence <= _INT64_MAX - count:
-        raise WireError(f"the sequence {sequence} is not one: events are numbered from 1 on")
+    """Check the number of the first of `count` events, such that the last has a successor too."""
+    check_number("sequence", sequence, 1, SEQUENCE_MAX - count)
 
 
 def write_published(frame: Published) -> list[Buffer]:
     """The buffer of a Published: sequence, tick, pubend, publisher."""
     names = write_name(frame.pubend) + write_name(frame.publisher)
-    if frame.sequence < 1:
-        raise WireError(f"the sequence {frame.sequence} is not one: events are numbered from 1 on")
+    _check_sequence(frame.sequence, 0)
     return write_with_batch(_TWO_HEAD, _PUBLISHED, (frame.sequence, frame.tick), names, None)
 
 
@@ -128,8 +141,8 @@ def read_published(data: Buffer, start: int, end: int, tail: Tail) -> Published:
     pubend, at = read_name(data, start + _TWO.size)
     publisher, at = read_name(data, at)
     check_end(at, end)
-    if sequence < 1:
-        raise WireError(f"the sequence {sequence} is not one: events are numbered from 1 on")
+    _check_sequence(sequence, 0)
+    check_position("tick", tick)
     return Published(pubend, publisher, sequence, tick)
 
 
@@ -157,8 +170,9 @@ def write_ack(frame: Ack) -> list[Buffer]:
     _check_distinct(tokens)
     parts = b"".join([write_name(name) + write_token(token) for name, token in tokens])
     size = _ACK_HEAD.size + len(parts)
-    if size > FRAME_BYTES_MAX or frame.ticket < 0:
-        raise WireError(f"{size} bytes do not fit into a frame, or the ticket {frame.ticket} is negative")
+    if size > FRAME_BYTES_MAX:
+        raise WireError(f"{size} bytes do not fit into a frame")
+    _check_ticket(frame.ticket)
     return [_ACK_HEAD.pack(size - HEADER_BYTES, _ACK, 0, frame.ticket, len(tokens)) + parts]
 
 
@@ -173,10 +187,13 @@ def read_ack(data: Buffer, start: int, end: int, tail: Tail) -> Ack:  # noqa: AR
         token, at = read_token(data, at, end)
         tokens.append((name, token))
     check_end(at, end)
-    if ticket < 0:
-        raise WireError(f"the ticket {ticket} is negative")
+    _check_ticket(ticket)
     _check_distinct(tokens)
     return Ack(tuple(tokens), ticket)
+
+
+def _check_ticket(ticket: int) -> None:
+    check_number("ticket", ticket, 0, TICKET_MAX)
 
 
 def _check_distinct(tokens: Sequence[tuple[str, CheckpointToken]]) -> None:
@@ -186,8 +203,7 @@ def _check_distinct(tokens: Sequence[tuple[str, CheckpointToken]]) -> None:
 
 def write_credit(frame: Credit) -> list[Buffer]:
     """The buffer of a Credit: bytes, subscriber."""
-    if frame.bytes < 1:
-        raise WireError(f"a credit of {frame.bytes} bytes grants nothing")
+    check_number("bytes", frame.bytes, 1, CREDIT_BYTES_MAX)
     return write_with_batch(_ONE_HEAD, _CREDIT, (frame.bytes,), write_name(frame.name), None)
 
 
@@ -196,8 +212,7 @@ def read_credit(data: Buffer, start: int, end: int, tail: Tail) -> Credit:  # no
     (granted,) = _ONE.unpack_from(data, start)
     name, at = read_name(data, start + _ONE.size)
     check_end(at, end)
-    if granted < 1:
-        raise WireError(f"a credit of {granted} bytes grants nothing")
+    check_number("bytes", granted, 1, CREDIT_BYTES_MAX)
     return Credit(name, granted)
 
 
@@ -220,8 +235,8 @@ def read_fetched(data: Buffer, start: int, end: int, tail: Tail) -> Fetched:
     damaged, at = read_ranges(data, at, end)
     batch = tail(data, start, at, end)
     check_ticks(batch, base, upto)
-    if ticket < 0:
-        raise WireError(f"the ticket {ticket} is negative")
+    check_position("lost", lost)
+    _check_ticket(ticket)
     return Fetched(ticket, pubend, base, upto, lost, batch, damaged)
 
 
@@ -242,8 +257,7 @@ def read_recalled(data: Buffer, start: int, end: int, tail: Tail) -> Recalled:
     gone, at = read_ranges(data, start + _THREE.size, end)
     batch = tail(data, start, at, end)
     check_ticks(batch, base, upto)
-    if ticket < 0:
-        raise WireError(f"the ticket {ticket} is negative")
+    _check_ticket(ticket)
     if gone and (gone[0][0] < base or gone[-1][1] > upto):
         raise WireError(f"what is gone reaches beyond ({base}, {upto}]")
     return Recalled(ticket, base, upto, batch, gone)
@@ -259,10 +273,11 @@ def _check_recall(frame: Recall) -> None:
         raise WireError(f"nothing is recalled of ({frame.base}, {frame.upto}]")
 
 
-_LINE = together(Line, {"base": INT, "upto": INT, "wanted": TOPIC_SELECTOR})
+_LINE = together(Line, {"base": TICK, "upto": TICK, "wanted": TOPIC_SELECTOR})
 _JSON = text(JSON_BYTES_MAX, what="a JSON text")
 _REASON = text(REASON_BYTES_MAX, what="a reason")
 _PUBENDS = many(NAME, PUBENDS_MAX, what="pubends")
+_SHAPES = many(FINGERPRINT, SHAPES_ASKED_MAX, what="shapes of a topic")
 _ADDRESSES = many(NAME, ADDRESSES_MAX, what="addresses")
 
 LAYOUTS = (
@@ -271,21 +286,21 @@ LAYOUTS = (
     record(
         Welcome,
         33,
-        incarnation=COUNT,
+        incarnation=INCARNATION,
         version=SHORT,
         broker=NAME,
         pubends=_PUBENDS,
         frame_bytes_max=HANDSHAKE_BYTES_MAX,
     ),
     record(Refused, 34, what=NAME, name=NAME, code=NAME, reason=_REASON, addresses=at_end(_ADDRESSES)),
-    record(Describe, 35, topic=NAME),
+    record(Describe, 35, topic=NAME, shapes=at_end(_SHAPES)),
     FrameLayout(Publish, _PUBLISH, write_publish, read_publish),
     FrameLayout(Published, _PUBLISHED, write_published, read_published),
     record(
         Subscribe,
         38,
-        credit=COUNT,
-        stamp=COUNT,
+        credit=BYTES,
+        stamp=STAMP,
         durable=FLAG,
         name=NAME,
         pattern=NAME,
@@ -294,45 +309,45 @@ LAYOUTS = (
     ),
     record(Subscribed, 39, name=NAME, token=TOKEN, since=TOKEN),
     FrameLayout(Deliver, _DELIVER, write_deliver, read_deliver),
-    record(Gap, 41, base=INT, upto=INT, name=NAME, pubend=NAME, check=_check_gap),
+    record(Gap, 41, base=TICK, upto=TICK, name=NAME, pubend=NAME, check=_check_gap),
     FrameLayout(Ack, _ACK, write_ack, read_ack),
-    record(Acked, 43, ticket=COUNT),
+    record(Acked, 43, ticket=TICKET),
     FrameLayout(Credit, _CREDIT, write_credit, read_credit),
     record(Unsubscribe, 45, name=NAME),
     record(Unsubscribed, 46, name=NAME),
-    record(Ask, 47, ticket=COUNT, what=NAME, arguments=_JSON),
-    record(Answer, 48, ticket=COUNT, payload=_JSON),
+    record(Ask, 47, ticket=TICKET, what=NAME, arguments=text(ARGUMENTS_BYTES_MAX, what="a JSON text")),
+    record(Answer, 48, ticket=TICKET, payload=_JSON),
     record(
         Fetch,
         49,
-        ticket=COUNT,
-        base=INT,
-        upto=INT,
-        bytes_max=COUNT,
+        ticket=TICKET,
+        base=TICK,
+        upto=TICK_OR_ENDLESS,
+        bytes_max=BYTES,
         pubend=NAME,
         pattern=NAME,
         selector=SELECTOR,
         check=_check_fetch,
     ),
     FrameLayout(Fetched, _FETCHED, write_fetched, read_fetched),
-    record(Offer, 51, recalls_max=COUNT),
+    record(Offer, 51, recalls_max=integer(0, RECALLS_MAX)),
     record(
         Recall,
         52,
-        ticket=COUNT,
-        base=INT,
-        upto=INT,
-        credit=COUNT,
+        ticket=TICKET,
+        base=TICK,
+        upto=TICK,
+        credit=BYTES,
         pubend=NAME,
         lines=many(_LINE, LINES_MAX, what="lines of a recall"),
         check=_check_recall,
     ),
     FrameLayout(Recalled, _RECALLED, write_recalled, read_recalled),
-    record(RecallMore, 54, ticket=COUNT, bytes=COUNT),
-    record(RecallOver, 55, ticket=COUNT),
-    record(Lease, 56, seconds=COUNT, address=NAME, key=NAME),
-    record(Leased, 57, seconds=COUNT, ticket=NAME),
-    record(Rest, 58, seconds=COUNT),
+    record(RecallMore, 54, ticket=TICKET, bytes=BYTES),
+    record(RecallOver, 55, ticket=TICKET),
+    record(Lease, 56, seconds=SECONDS, address=NAME, key=NAME),
+    record(Leased, 57, seconds=SECONDS, ticket=NAME),
+    record(Rest, 58, seconds=SECONDS),
     record(Pushing, 59, broker=NAME, key=NAME, frame_bytes_max=HANDSHAKE_BYTES_MAX),
     record(Resume, 60, oldest=SHORT, newest=SHORT, ticket=NAME, frame_bytes_max=HANDSHAKE_BYTES_MAX),
 )

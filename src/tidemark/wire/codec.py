@@ -13,19 +13,20 @@ from struct import error as StructError  # noqa: N812  # an exception, named lik
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire import client_layouts, peer_layouts
-from tidemark.wire.frames import Frame, Refused
+from tidemark.wire.frames import Describe, Frame, Refused
 from tidemark.wire.layouts import FrameLayout
 
 #: Gives the pieces of a frame's bytes.
 Encode = Callable[[Frame], list[Buffer]]
 
-_LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS)
-_WRITERS = {layout.frame: layout.write for layout in _LAYOUTS}
+#: every layout there is
+LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS)
+_WRITERS = {layout.frame: layout.write for layout in LAYOUTS}
 #: key in a header -> layout
-_LAYOUT_OF_KEY: dict[int, FrameLayout] = {layout.key: layout for layout in _LAYOUTS}
-_KINDS = {layout.key & 0xFF for layout in _LAYOUTS}
+_LAYOUT_OF_KEY: dict[int, FrameLayout] = {layout.key: layout for layout in LAYOUTS}
+_KINDS = {layout.key & 0xFF for layout in LAYOUTS}
 
-assert len(_LAYOUT_OF_KEY) == len(_LAYOUTS)
+assert len(_LAYOUT_OF_KEY) == len(LAYOUTS)
 
 
 def encode(frame: Frame) -> list[Buffer]:
@@ -42,15 +43,24 @@ def encode(frame: Frame) -> list[Buffer]:
 
 
 def encoder_for(version: int) -> Encode:
-    """Return what encodes frames for a client that speaks this version of the protocol."""
-    return encode if version > 1 else _encode_for_version_1
+    """Return what encodes frames for another side that speaks this version of the protocol."""
+    if version > 2:
+        return encode
+    return _encode_for_version_2 if version == 2 else _encode_for_version_1
+
+
+def _encode_for_version_2(frame: Frame) -> list[Buffer]:
+    """Readers of version 2 know no shapes in a Describe; they answer with the whole topic."""
+    if type(frame) is Describe and frame.shapes:
+        frame = replace(frame, shapes=())
+    return encode(frame)
 
 
 def _encode_for_version_1(frame: Frame) -> list[Buffer]:
     """Readers of version 1 give a connection up over the addresses of a refusal, so they get none."""
     if type(frame) is Refused and frame.addresses:
         frame = replace(frame, addresses=())
-    return encode(frame)
+    return _encode_for_version_2(frame)
 
 
 def size_of(pieces: Iterable[Buffer]) -> int:

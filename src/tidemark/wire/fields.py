@@ -17,13 +17,21 @@ from typing import Any
 from tidemark.errors import TokenError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.ticks import CheckpointToken, Range
+from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, CheckpointToken, Range, is_position
 from tidemark.wire.limits import (
+    CREDIT_BYTES_MAX,
+    EPOCH_MAX,
+    INCARNATION_MAX,
     NAME_BYTES_MAX,
     RANGES_MAX,
+    SECONDS_MAX,
     SELECTOR_BYTES_MAX,
     SELECTOR_CHARACTERS_MAX,
+    SEQUENCE_MAX,
+    STAMP_MAX,
+    TICKET_MAX,
     TOKEN_PUBENDS_MAX,
+    VERSION_MAX,
 )
 
 #: Encoded names that are kept, since the same few thousand names are written again and again.
@@ -124,9 +132,39 @@ def _utf8(value: str) -> bytes:
 # Numbers.
 
 
-def integer(low: int = -(2**63), high: int = 2**63 - 1) -> WireField:
+def integer(low: int, high: int) -> WireField:
     """The field of an int64 from `low` to `high`."""
     return _number(_I64, low, high)
+
+
+def check_number(what: str, value: int, low: int, high: int) -> None:
+    """WireError unless `value` is from `low` to `high`; `what` names it in the error."""
+    if not low <= value <= high:
+        raise WireError(f"{what} is {value}, which is outside {low} to {high}")
+
+
+def check_position(what: str, tick: int) -> None:
+    """WireError unless `tick` is a position in a stream: a real tick, or TICK_MIN for its very beginning."""
+    if not is_position(tick):
+        raise WireError(f"{what} is {tick}, which is no tick: they are from {TICK_FIRST} to {TICK_LAST}")
+
+
+def _tick(*, or_endless: bool) -> WireField:
+    """The field of a position in a stream; TICK_MAX is allowed only where it stands for "without an end"."""
+
+    def checked(value: int) -> int:
+        if not (or_endless and value == TICK_MAX):
+            check_position("it", value)
+        return value
+
+    def write(value: int) -> bytes:
+        return _I64.pack(checked(value))
+
+    def read(data: Buffer, at: int, end: int) -> tuple[int, int]:  # noqa: ARG001  # as all fields
+        (value,) = _I64.unpack_from(data, at)
+        return checked(value), at + _I64.size
+
+    return WireField(write, read, _I64.size)
 
 
 def _number(layout: Struct, low: int, high: int) -> WireField:
@@ -164,13 +202,14 @@ def write_ranges(ranges: Sequence[Range]) -> bytes:
     """The count of ranges, then base and upto of each; WireError if there are more than RANGES_MAX."""
     if len(ranges) > RANGES_MAX:
         raise WireError(f"{len(ranges)} ranges are over the limit of {RANGES_MAX}: send several frames")
+    _check_ends(ranges)
     return _U32.pack(len(ranges)) + b"".join([_RANGE.pack(base, upto) for base, upto in ranges])
 
 
 def read_ranges(data: Buffer, at: int, end: int) -> tuple[tuple[Range, ...], int]:
     """The ranges at data[at], and the offset of the next field.
 
-    WireError unless they are in order and none is empty or overlaps another.
+    WireError unless they are in order, none is empty or overlaps another, and all are of real ticks.
     """
     (count,) = _U32.unpack_from(data, at)
     at += _U32.size
@@ -184,7 +223,15 @@ def read_ranges(data: Buffer, at: int, end: int) -> tuple[tuple[Range, ...], int
         if not before <= base < upto:
             raise WireError(f"the range ({base}, {upto}] is empty, out of order or overlaps the one before")
         before = upto
+    _check_ends(ranges)
     return ranges, stop
+
+
+def _check_ends(ranges: Sequence[Range]) -> None:
+    """WireError unless ranges that are in order begin and end at positions: then so do those between."""
+    if ranges:
+        for tick in (*ranges[0], ranges[-1][1]):
+            check_position("the end of a range", tick)
 
 
 def write_token(token: CheckpointToken) -> bytes:
@@ -253,8 +300,12 @@ def together(make: Callable[..., Any], parts: dict[str, WireField]) -> WireField
 
     def read(data: Buffer, at: int, end: int) -> tuple[Any, int]:
         values = {}
-        for name, part in parts.items():
-            values[name], at = part.read(data, at, end)
+        name = ""
+        try:
+            for name, part in parts.items():
+                values[name], at = part.read(data, at, end)
+        except WireError as error:
+            raise WireError(f"{name}: {error}") from error
         return make(**values), at
 
     return WireField(write, read, sum(part.bytes_min for part in parts.values()))
@@ -291,9 +342,20 @@ def maybe(item: WireField) -> WireField:
 NAME = WireField(write_name, lambda data, at, end: read_name(data, at), _U16.size)  # noqa: ARG005  # as all fields
 SELECTOR = WireField(_write_selector, _read_selector, _U16.size)
 FLAG = WireField(lambda value: _U8.pack(bool(value)), read_flag, 1)
-INT = integer()
-COUNT = integer(0)
-POSITIVE = integer(1)
+TICK = _tick(or_endless=False)
+#: a tick, or TICK_MAX for one that never comes
+TICK_OR_ENDLESS = _tick(or_endless=True)
+TICKET = integer(0, TICKET_MAX)
+#: what a Ping carries, by which its sender knows the answer again
+ECHO = integer(-TICKET_MAX, TICKET_MAX)
+BYTES = integer(0, CREDIT_BYTES_MAX)
+SECONDS = integer(0, SECONDS_MAX)
+INCARNATION = integer(0, INCARNATION_MAX)
+VERSION = integer(0, VERSION_MAX)
+SEQUENCE = integer(0, SEQUENCE_MAX)
+STAMP = integer(0, STAMP_MAX)
+EPOCH = integer(0, EPOCH_MAX)
+FINGERPRINT = _number(Struct("<Q"), 0, 2**64 - 1)
 SHORT = _number(_U16, 0, 0xFFFF)
 RANGES = WireField(write_ranges, read_ranges, _U32.size)
 TOKEN = WireField(write_token, read_token, _U32.size)

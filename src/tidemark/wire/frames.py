@@ -220,9 +220,15 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Asks for the schemas of a topic; the answer is a Topic, without schemas if there is no such topic."""
+    """Asks for the schemas of a topic; the answer is a Topic, without schemas if there is no such topic.
+
+    With `shapes`, the answer for an open topic has only those of them that the broker knows; for a declared
+    topic it has all versions in any case.
+    """
 
     topic: str
+    #: fingerprints of schemas; none stands for all
+    shapes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,7 +532,8 @@ class Refused:
 
 
 #: taken: by another connection or subscription; sequence: publish again from an earlier one; draining: the
-#: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there.
+#: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there;
+#: token: it says that more was consumed than there can be.
 REFUSALS = frozenset(
     (
         "selector",
@@ -542,6 +549,7 @@ REFUSALS = frozenset(
         "unknown",
         "draining",
         "address",
+        "token",
     )
 )
 

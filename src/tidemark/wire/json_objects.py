@@ -20,6 +20,10 @@ from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from tidemark.errors import WireError
 
+#: How deep the arguments of a question may nest, and how many digits their numbers may have.
+ARGUMENTS_DEPTH_MAX = 16
+DIGITS_MAX = 32
+
 _T = TypeVar("_T")
 _Read = Callable[[Any], Any]
 
@@ -59,6 +63,48 @@ def read_json(kind: type[_T], found: object) -> _T:
         where = ".".join(error.path) or "the whole"
         raise WireError(f"the answer of the broker is not as expected: {where} {error}") from None
     return value
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    """Return the JSON object that a stranger gives as arguments; WireError if the text is anything else.
+
+    The object nests at most ARGUMENTS_DEPTH_MAX deep and has numbers of at most DIGITS_MAX digits, so that
+    whatever is done with its values, such as printing them, is bounded too.
+    """
+    try:
+        found = json.loads(text, parse_int=_short_integer, parse_constant=_no_constant)
+    except RecursionError:
+        raise WireError(f"the arguments nest deeper than {ARGUMENTS_DEPTH_MAX}") from None
+    except ValueError as error:
+        raise WireError(f"the arguments are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise WireError("the arguments have to be a JSON object")
+    _check_depth(found)
+    return found
+
+
+def _short_integer(digits: str) -> int:
+    if len(digits) > DIGITS_MAX:
+        raise ValueError(f"a number of {len(digits)} digits is over the limit of {DIGITS_MAX}")
+    return int(digits)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _check_depth(found: object) -> None:
+    level = [found]
+    for _ in range(ARGUMENTS_DEPTH_MAX):
+        level = [
+            item
+            for each in level
+            if isinstance(each, dict | list)
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return
+    raise WireError(f"the arguments nest deeper than {ARGUMENTS_DEPTH_MAX}")
 
 
 class _MisfitError(Exception):

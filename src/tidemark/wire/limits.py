@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tidemark.message.batches.batch import BATCH_BYTES_MAX
 
-#: versions of the protocol between clients and brokers; since version 2, Refused may end with addresses
+#: versions of the protocol between clients and brokers; since version 2, Refused may end with addresses;
+#: since version 3, Describe may end with the shapes that are asked for
 PROTOCOL_OLDEST = 1
-PROTOCOL_NEWEST = 2
+PROTOCOL_NEWEST = 3
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host
 LINK_OLDEST = 2
 LINK_NEWEST = 2
@@ -21,6 +22,22 @@ HANDSHAKE_BYTES_MAX = 8 << 10
 #: The fields before a batch fit into the difference: a few names, and RANGES_MAX ranges.
 FRAME_BYTES_MAX = BATCH_BYTES_MAX + (128 << 10)
 
+#: Numbers end long before int64 does: its last value has no successor, and there has to be room to count on
+#: from any number that came in. Versions and row numbers count from the incarnation, shifted by 32 bits. A
+#: time of day is in microseconds. Ticks have bounds of their own (`ticks.tick`).
+INCARNATION_MAX = 2**30 - 1
+VERSION_MAX = 2**62 - 1
+SEQUENCE_MAX = 2**62 - 1
+TICKET_MAX = 2**62 - 1
+#: A subscriber's time of day; an epoch begins as one, and is counted up from there.
+STAMP_MAX = 2**61 - 1
+EPOCH_MAX = 2**62 - 1
+OVERLAY_VERSION_MAX = 2**53 - 1
+CREDIT_BYTES_MAX = 2**48
+SECONDS_MAX = 2**40
+#: recalls that a pipeline offers to answer at a time
+RECALLS_MAX = 2**31 - 1
+
 NAME_BYTES_MAX = 255
 SELECTOR_CHARACTERS_MAX = 4_096
 #: A character has at most 4 bytes in UTF-8.
@@ -28,11 +45,15 @@ SELECTOR_BYTES_MAX = 4 * SELECTOR_CHARACTERS_MAX
 SCHEMA_BYTES_MAX = 256 << 10
 REASON_BYTES_MAX = 64 << 10
 JSON_BYTES_MAX = 8 << 20
+#: the arguments of a question: the largest is a topology, of whose characters JSON may make six each
+ARGUMENTS_BYTES_MAX = 6 << 20
 OVERLAY_BYTES_MAX = 1 << 20
 
 RANGES_MAX = 4_096
 WANTED_MAX = 65_536
-SCHEMAS_MAX = 1_024
+SCHEMAS_MAX = 16_384
+#: shapes of an open topic that are asked for at a time
+SHAPES_ASKED_MAX = 4_096
 NEIGHBOURS_MAX = 4_096
 ROWS_MAX = 4_096
 PUBENDS_MAX = 4_096

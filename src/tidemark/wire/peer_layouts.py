@@ -11,14 +11,22 @@ from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.ticks import Range
 from tidemark.wire.fields import (
-    COUNT,
+    ECHO,
+    EPOCH,
     FLAG,
-    INT,
+    INCARNATION,
     NAME,
     RANGES,
+    SEQUENCE,
     SHORT,
+    TICK,
+    TICK_OR_ENDLESS,
     TOPIC_SELECTOR,
+    VERSION,
+    check_number,
+    check_position,
     checked_flag,
+    integer,
     many,
     maybe,
     read_name,
@@ -50,9 +58,11 @@ from tidemark.wire.limits import (
     HANDSHAKE_BYTES_MAX,
     NEIGHBOURS_MAX,
     OVERLAY_BYTES_MAX,
+    OVERLAY_VERSION_MAX,
     ROWS_MAX,
     SCHEMA_BYTES_MAX,
     SCHEMAS_MAX,
+    VERSION_MAX,
     WANTED_MAX,
 )
 from tidemark.wire.tails import Tail, check_ticks, write_with_batch
@@ -78,8 +88,8 @@ def read_knowledge(data: Buffer, start: int, end: int, tail: Tail) -> Knowledge:
     base, upto, lost, version, first = _KNOWLEDGE_NUMBERS.unpack_from(data, start)
     pubend, at = read_name(data, start + _KNOWLEDGE_NUMBERS.size)
     damaged, at = read_ranges(data, at, end)
-    if version < 0:
-        raise WireError(f"the version {version} is negative")
+    check_number("version", version, 0, VERSION_MAX)
+    check_position("lost", lost)
     if damaged:
         _check_within(damaged, base, upto)
     batch = tail(data, start, at, end)
@@ -95,12 +105,19 @@ def _check_within(ranges: tuple[Range, ...], base: int, upto: int) -> None:
 _TOPOLOGY = text(OVERLAY_BYTES_MAX, what="a topology")
 _SCHEMA = text(SCHEMA_BYTES_MAX, what="a schema")
 _ROW = together(
-    ReleaseRow, {"sequence": COUNT, "released": INT, "delivered": INT, "asks": FLAG, "host": NAME}
+    ReleaseRow,
+    {
+        "sequence": SEQUENCE,
+        "released": TICK_OR_ENDLESS,
+        "delivered": TICK_OR_ENDLESS,
+        "asks": FLAG,
+        "host": NAME,
+    },
 )
 
 LAYOUTS = (
-    record(Ping, 1, stamp=INT),
-    record(Pong, 2, stamp=INT),
+    record(Ping, 1, stamp=ECHO),
+    record(Pong, 2, stamp=ECHO),
     record(
         Topic, 3, topic=NAME, is_open=FLAG, schemas=many(_SCHEMA, SCHEMAS_MAX, what="versions of a schema")
     ),
@@ -108,27 +125,27 @@ LAYOUTS = (
     record(
         Hello,
         16,
-        incarnation=COUNT,
+        incarnation=INCARNATION,
         oldest=SHORT,
         newest=SHORT,
         broker=NAME,
         frame_bytes_max=HANDSHAKE_BYTES_MAX,
     ),
     FrameLayout(Knowledge, _KNOWLEDGE, write_knowledge, read_knowledge),
-    record(Nack, 18, layout_version=2, version=COUNT, pubend=NAME, ranges=RANGES),
-    record(Claim, 27, epoch=COUNT, settled=FLAG, name=NAME, broker=NAME),
-    record(AckExpected, 19, tick=INT, pubend=NAME),
+    record(Nack, 18, layout_version=2, version=VERSION, pubend=NAME, ranges=RANGES),
+    record(Claim, 27, epoch=EPOCH, settled=FLAG, name=NAME, broker=NAME),
+    record(AckExpected, 19, tick=TICK, pubend=NAME),
     record(Release, 20, layout_version=2, pubend=NAME, rows=many(_ROW, ROWS_MAX, what="rows of a release")),
     record(
         Interest,
         21,
         layout_version=2,
-        version=COUNT,
+        version=VERSION,
         pubend=NAME,
         wanted=maybe(many(TOPIC_SELECTOR, WANTED_MAX, what="lines of an interest")),
     ),
-    record(Unfollow, 22, version=COUNT, pubend=NAME),
-    record(Links, 23, sequence=COUNT, broker=NAME, up=many(NAME, NEIGHBOURS_MAX, what="neighbours")),
-    record(Heard, 24, sequence=COUNT, pubend=NAME, host=NAME),
-    record(Overlay, 25, version=COUNT, digest=NAME, text=_TOPOLOGY),
+    record(Unfollow, 22, version=VERSION, pubend=NAME),
+    record(Links, 23, sequence=SEQUENCE, broker=NAME, up=many(NAME, NEIGHBOURS_MAX, what="neighbours")),
+    record(Heard, 24, sequence=SEQUENCE, pubend=NAME, host=NAME),
+    record(Overlay, 25, version=integer(0, OVERLAY_VERSION_MAX), digest=NAME, text=_TOPOLOGY),
 )

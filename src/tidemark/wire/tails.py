@@ -13,6 +13,7 @@ from struct import Struct
 from tidemark.errors import DecodeError, WireError
 from tidemark.message.batches.batch import BATCH_BYTES_MAX, Buffer, EventBatch
 from tidemark.ticks import Tick
+from tidemark.wire.fields import check_position
 
 ALIGNMENT_BYTES = 8
 _HEADER_BYTES = 8
@@ -63,7 +64,9 @@ def owned_tail(data: Buffer, start: int, at: int, end: int) -> EventBatch | None
 
 
 def check_ticks(batch: EventBatch | None, base: Tick, upto: Tick) -> None:
-    """WireError unless `(base, upto]` is a range and the batch's ticks strictly increase within it."""
+    """WireError unless `(base, upto]` is a range of real ticks that the ticks of the batch increase in."""
+    check_position("base", base)
+    check_position("upto", upto)
     if base > upto:
         raise WireError(f"({base}, {upto}] is not a range")
     if batch is None:

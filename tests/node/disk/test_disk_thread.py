@@ -16,6 +16,7 @@ from tidemark.broker.effects import (
     LogFull,
     LogSynced,
     PfsSynced,
+    ReadLog,
     ResumeLog,
     Stimulus,
     SyncLog,
@@ -25,7 +26,7 @@ from tidemark.broker.effects import (
 from tidemark.errors import DiskFailedError
 from tidemark.node.disk import disk_thread
 from tidemark.node.disk.backlog import APPEND_BYTES, Backlog
-from tidemark.node.disk.disk_thread import DiskThread
+from tidemark.node.disk.disk_thread import READ_AFTER, DiskThread
 
 
 class Recorder:
@@ -65,6 +66,28 @@ def test_effects_are_carried_out_in_order_and_completions_reported_in_order() ->
         assert len(worker.seen) == 100
         assert listener.timed[:2] == ["log", "tables"]
         assert disk.busy_seconds == 0
+
+    asyncio.run(story())
+
+
+def test_publishers_do_not_wait_for_reads_and_reads_are_not_starved() -> None:
+    async def story() -> None:
+        worker, listener = Recorder(), KeepingListener()
+        disk = DiskThread(worker, listener)
+        worker.gate.clear()
+        disk.put((SyncLog(0),))  # while this one runs, all others gather
+        disk.put([ReadLog("p", at, at + 1) for at in range(8)])
+        for ticket in range(1, 2 * READ_AFTER):
+            disk.put((SyncLog(ticket),))
+        worker.gate.set()
+        await disk.reached()
+        await disk.stop()
+        reads = [at for at, effect in enumerate(worker.seen) if isinstance(effect, ReadLog)]
+        syncs = [effect for effect in worker.seen if isinstance(effect, SyncLog)]
+        assert syncs == [SyncLog(ticket) for ticket in range(2 * READ_AFTER)]
+        assert [worker.seen[at] for at in reads] == [ReadLog("p", at, at + 1) for at in range(8)]
+        assert reads[0] >= READ_AFTER - 1, "all that publishers wait for goes first"
+        assert reads[0] < 2 * READ_AFTER, "but not for ever"
 
     asyncio.run(story())
 

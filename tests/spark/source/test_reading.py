@@ -14,7 +14,7 @@ from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.source import reading
 from tidemark.spark.source.partitions import TickRange
-from tidemark.spark.source.reading import LostRange, NoArchive, RangeReader, ReleasedHistory
+from tidemark.spark.source.reading import DamageFinder, LostRange, NoArchive, RangeReader, ReleasedHistory
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 from tidemark.wire.frames import Fetched
@@ -82,8 +82,26 @@ class FakeArchive:
                 yield made
 
 
-def reader(broker: FakeBroker, archive: ReleasedHistory) -> RangeReader:
-    return RangeReader(broker, archive, TopicSelector("t", "x > 1"), lambda each: each)
+def without_nines(found: EventBatch) -> tuple[EventBatch | None, list[Range]]:
+    """An event at a tick of which 9 is the last digit stands for one that cannot be decoded."""
+    damaged = found.ticks % 10 == 9
+    kept = None if damaged.all() else found.take(~damaged)
+    return kept, [(tick - 1, tick) for tick in found.ticks[damaged].tolist()]
+
+
+def reader(
+    broker: FakeBroker, archive: ReleasedHistory, sound: DamageFinder = lambda each: (each, ())
+) -> RangeReader:
+    return RangeReader(broker, archive, TopicSelector("t", "x > 1"), lambda each: each, sound)
+
+
+def test_events_that_cannot_be_decoded_are_lost_wherever_they_come_from() -> None:
+    broker, archive = FakeBroker([3, 9, 12, 19, 29], [10], 5, []), FakeArchive([3, 9], 10, [])
+    found = [
+        (item.base, item.upto) if isinstance(item, LostRange) else item.ticks.tolist()
+        for item in reader(broker, archive, without_nines).read(TickRange("p", 0, 30))
+    ]
+    assert found == [[3], (8, 9), [12], (18, 19), (28, 29)]
 
 
 def read(broker: FakeBroker, archive: ReleasedHistory, base: int, upto: int) -> tuple[list[int], list[Range]]:

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from tidemark.errors import DamagedError, DirectoryLockedError, DiskFullError, UnknownFormatError
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.storage.tables.memory_tables import MemoryTables
-from tidemark.storage.tables.rows import sealed
+from tidemark.storage.tables.rows import replace_statement, sealed
 from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
 from tidemark.storage.tables.tables import INCARNATION, PfsMark, Tables, TopicRow
-from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, CheckpointToken
+from tidemark.ticks.token_text import encode
 
 
 class OnDisk:
@@ -62,7 +63,7 @@ def subscribe(tables: Tables, name: str = "audit") -> SubscriptionRow:
 def test_what_was_committed_survives_a_crash(host: OnDisk | InMemory) -> None:
     tables: Tables = host.tables
     row = subscribe(tables)
-    tables.release(row.id, {"p1": 105, "p2": TICK_MAX})
+    tables.release(row.id, {"p1": 105, "p2": TICK_LAST})
     tables.keep_token(row.id, {"p1": 106})
     tables.deliver("p1", 107)
     tables.mark_pfs("p1", PfsMark(108, 90))
@@ -71,7 +72,7 @@ def test_what_was_committed_survives_a_crash(host: OnDisk | InMemory) -> None:
     tables = host.crash()
     assert tables.subscriptions() == [row]
     assert tables.subscription("audit") == row
-    assert tables.released(row.id) == CheckpointToken({"p1": 105, "p2": TICK_MAX})
+    assert tables.released(row.id) == CheckpointToken({"p1": 105, "p2": TICK_LAST})
     assert tables.token(row.id) == CheckpointToken({"p1": 106})
     assert tables.latest_delivered() == CheckpointToken({"p1": 107})
     assert tables.pfs("p1") == PfsMark(108, 90)
@@ -182,11 +183,11 @@ def test_counters_count_from_one_each_by_itself(host: OnDisk | InMemory) -> None
 def test_odd_names_and_extreme_ticks_survive(host: OnDisk | InMemory) -> None:
     tables: Tables = host.tables
     row = subscribe(tables, "Zoë; DROP TABLE tokens --'\"")
-    tables.release(row.id, {"日本\n": TICK_MIN + 1})
+    tables.release(row.id, {"日本\n": TICK_FIRST})
     tables.commit()
     tables = host.crash()
     assert tables.subscription(row.name) == row
-    assert tables.released(row.id) == CheckpointToken({"日本\n": TICK_MIN + 1})
+    assert tables.released(row.id) == CheckpointToken({"日本\n": TICK_FIRST})
 
 
 STEPS = st.lists(
@@ -380,7 +381,7 @@ def test_topics_survive_with_all_their_schemas(host: OnDisk | InMemory) -> None:
     tables.put_topic(TopicRow("t.y", True, ()))
     tables.put_topic(TopicRow("t.x", False, ("[a: int]",)))
     tables.commit()
-    tables.put_topic(TopicRow("t.x", False, ("[a: int]", '[a: int, "b: string]')))
+    tables.put_topic(TopicRow("t.x", False, ('[a: int, "b: string]',)))
     tables.commit()
     tables.put_topic(TopicRow("t.z", True, ()))
     tables = host.crash()
@@ -388,6 +389,34 @@ def test_topics_survive_with_all_their_schemas(host: OnDisk | InMemory) -> None:
         TopicRow("t.x", False, ("[a: int]", '[a: int, "b: string]')),
         TopicRow("t.y", True, ()),
     ]
+
+
+def test_a_version_of_a_topic_writes_a_row_of_its_own_and_no_other(tmp_path: Path) -> None:
+    tables = SqliteTables(tmp_path / "tables.db")
+    tables.put_topic(TopicRow("t", True, tuple(f"[field_{number}: int]" for number in range(100))))
+    tables.commit()
+    before = tables._connection.total_changes
+    tables.put_topic(TopicRow("t", True, ("[one_more: int]",)))
+    tables.commit()
+    assert tables._connection.total_changes == before + 1
+    tables.close()
+
+
+def test_versions_of_a_topic_that_version_4_kept_in_one_row_come_before_the_new_ones(tmp_path: Path) -> None:
+    tables = SqliteTables(tmp_path / "tables.db")
+    tables._connection.execute(
+        replace_statement("topics"), sealed("topics", ("t", 0, '["[a: int]", "[a: int, b: int]"]'))
+    )
+    tables._connection.execute("DROP TABLE schemas")
+    tables._connection.execute("PRAGMA user_version = 4")
+    tables.close()
+    tables = SqliteTables(tmp_path / "tables.db")
+    tables.put_topic(TopicRow("t", False, ("[a: int, c: int]",)))
+    tables.commit()
+    tables.close()
+    tables = SqliteTables(tmp_path / "tables.db")
+    assert tables.topics() == [TopicRow("t", False, ("[a: int]", "[a: int, b: int]", "[a: int, c: int]"))]
+    tables.close()
 
 
 def test_a_history_that_became_shorter_leaves_nothing_behind(host: OnDisk | InMemory) -> None:
@@ -435,3 +464,46 @@ def test_tables_in_memory_can_be_full() -> None:
     tables.deliver("p1", 6)
     tables.commit()
     assert tables.crash().latest_delivered() == CheckpointToken({"p1": 6})
+
+
+def test_numbers_that_an_earlier_version_let_in_are_bounded_when_they_are_read(tmp_path: Path) -> None:
+    """The last int64 has no successor: a broker with such a row in its tables ended at each start."""
+    path, last = tmp_path / "tables.db", 2**63 - 1
+    tables = SqliteTables(path)
+    row = subscribe(tables)
+    tables.release(row.id, {"p1": 105})
+    tables.keep_token(row.id, {"p1": 105})
+    tables.deliver("p1", 105)
+    tables.mark_pfs("p1", PfsMark(105, 3))
+    tables.put_hosts("p1", {"h": 7, "i": 1})
+    tables.commit()
+    assert not tables.bounded
+    tables.close()
+    token = encode([("p1", last)])
+    with sqlite3.connect(path) as database:
+        for table, given in {
+            "subscriptions": (row.id, row.name, "ada", last, token, last),
+            "selectors": (row.id, 1, "trades.>", "price > 10", token),
+            "released": (row.id, "p1", last),
+            "tokens": (row.id, "p1", -last),
+            "latest_delivered": ("p1", last),
+            "pfs": ("p1", last, -last),
+            "hosts": ("p1", f'{{"h": {last}, "i": 1}}'),
+        }.items():
+            database.execute(f"DELETE FROM {table}")
+            marks = ", ".join("?" * (len(given) + 1))
+            database.execute(f"INSERT INTO {table} VALUES ({marks})", sealed(table, given))
+    database.close()
+    tables = SqliteTables(path)
+    (found,) = tables.subscriptions()
+    assert (found.epoch, found.created, dict(found.start)) == (TICK_LAST, TICK_LAST, {"p1": TICK_LAST})
+    assert dict(found.history[0].since) == {"p1": TICK_LAST}
+    assert dict(tables.released(row.id)) == {"p1": TICK_LAST}
+    assert dict(tables.token(row.id)) == {"p1": TICK_FIRST}
+    assert dict(tables.latest_delivered()) == {"p1": TICK_LAST}
+    assert tables.pfs("p1") == PfsMark(TICK_LAST, TICK_FIRST)
+    assert tables.hosts() == {"p1": {"h": 2**62 - 1, "i": 1}}
+    assert [text.partition(":")[0] for text in tables.bounded] == [
+        "subscriptions", "selectors", "released", "tokens", "latest_delivered", "pfs", "hosts"
+    ]  # fmt: skip
+    tables.close()

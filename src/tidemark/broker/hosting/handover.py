@@ -25,6 +25,7 @@ from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.turn import Turn
 from tidemark.wire.frames import Claim
+from tidemark.wire.limits import EPOCH_MAX
 
 #: Claims that are remembered, for neighbours that were away; the oldest are forgotten first.
 CLAIMS_MAX = 65_536
@@ -80,7 +81,7 @@ class Handover:
     def next_epoch(self, name: str, wall: int) -> int:
         """Return an epoch for a subscription that comes here: higher than any this broker has heard of."""
         known = self._claims.get(name)
-        return max(wall, known.epoch + 1 if known is not None else 1)
+        return max(wall, _after(known.epoch) if known is not None else 1)
 
     def claim(self, subscription: HostedSubscription) -> None:
         """The subscription is on disk here, under its epoch: claim it, and settle that once it is held."""
@@ -93,7 +94,8 @@ class Handover:
         """The subscription has ended here for good; brokers that may still have it from before are told."""
         known = self._claims.get(subscription.name)
         if known is not None and subscription.moved_to is None:
-            self._spread(Claim(subscription.name, max(known.epoch, subscription.epoch) + 1, NOBODY, True))
+            epoch = _after(max(known.epoch, subscription.epoch))
+            self._spread(Claim(subscription.name, epoch, NOBODY, True))
 
     def _settle(self, subscription: HostedSubscription, epoch: int) -> None:
         """Every pubend has heard that this broker holds for the subscriber: settle the claim."""
@@ -141,7 +143,7 @@ class Handover:
         is_here = mine.client is not None and mine.moved_to is None
         if is_here and mine.connected_at > claim.epoch:
             # The subscriber came here after that, while the brokers could not hear of each other.
-            self._claim_anew(mine, claim.epoch + 1)
+            self._claim_anew(mine, _after(claim.epoch))
             return
         mine.moved_to = claim.broker
         self._counters["fences"] += mine.client is not None
@@ -158,6 +160,11 @@ class Handover:
         for peer in self._neighbourhood.present():
             if peer != but:
                 self._out.add(SendPeer(peer, claim))
+
+
+def _after(epoch: int) -> int:
+    """Return the next epoch. After the last one there is none: the names of brokers decide from then on."""
+    return min(epoch + 1, EPOCH_MAX)
 
 
 def _rank(claim: Claim) -> tuple[int, str]:

@@ -31,6 +31,7 @@ from tidemark.matching.audience import Audience, Rows
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
+from tidemark.wire.limits import CREDIT_BYTES_MAX
 
 MILLISECOND = 1_000
 
@@ -278,7 +279,7 @@ class Host:
 
     def grant(self, subscription: HostedSubscription, count: int) -> None:
         """A subscriber can take `count` bytes more."""
-        subscription.credit += count
+        subscription.credit = min(subscription.credit + count, CREDIT_BYTES_MAX)
         for pubend in self.constreams:
             self.catchup_streams.call(pubend, subscription.id)
 

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 
 from tidemark.broker.effects import SendClient
+from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.handover import Handover, Holds
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.subscription import SELECTORS_MAX, HostedSubscription, SelectorPeriod
@@ -43,9 +44,11 @@ class Sessions:
         turn: Turn,
         holds: Holds,
         neighbourhood: Neighbourhood,
+        limit: ConsumedLimit,
         subscriptions_a_client_max: int,
     ) -> None:
         self._host = host
+        self._limit = limit
         #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
         self._turn = turn
@@ -77,7 +80,8 @@ class Sessions:
         if known is not None and known.id in self._leaving:
             self.remove(known)
             known = None
-        refusal = self._refusal(client, frame, known)
+        with self._turn.looking:
+            refusal = self._over_limit(client, known) or self._refusal(frame, known)
         if refusal is not None:
             self._refuse(client, frame.name, *refusal)
         elif known is None:
@@ -92,14 +96,16 @@ class Sessions:
         else:
             self._connect(client, frame, known)
 
-    def _refusal(
-        self, client: int, frame: Subscribe, known: HostedSubscription | None
-    ) -> tuple[str, str] | None:
-        """Return the code and the reason for which a subscriber cannot be taken; None if it can."""
+    def _over_limit(self, client: int, known: HostedSubscription | None) -> tuple[str, str] | None:
+        """Return the code and the reason if the client may not have one more subscription; else None."""
         mine, most = self._by_client.get(client, ()), self._subscriptions_a_client_max
-        if len(mine) >= most and (known is None or known.id not in mine):
-            self._counters["limits_refused"] += 1
-            return "limit", f"this client has {most} subscriptions, as many as limits.subscriptions allows"
+        if len(mine) < most or (known is not None and known.id in mine):
+            return None
+        self._counters["limits_refused"] += 1
+        return "limit", f"this client has {most} subscriptions, as many as limits.subscriptions allows"
+
+    def _refusal(self, frame: Subscribe, known: HostedSubscription | None) -> tuple[str, str] | None:
+        """Return the code and the reason for which a subscriber cannot be taken; None if it can."""
         if known is not None and not (known.durable and frame.durable):
             return "taken", f"{frame.name!r} is taken by another subscription: choose another name"
         if known is None and frame.token and not frame.durable:
@@ -109,6 +115,9 @@ class Sessions:
             )
         if known is not None and len(known.periods) >= SELECTORS_MAX and _is_change(frame, known):
             return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
+        problem = self._limit.problem(frame.token) if frame.token is not None else None
+        if problem is not None:
+            return "token", problem
         try:
             self._check(frame)
         except SelectorError as error:
@@ -221,9 +230,14 @@ class Sessions:
             subscription = self._host.subscriptions.get(number)
             if subscription is None or subscription.client != client:
                 continue  # another connection took or ended the subscription before it was on disk
-            self._host.disconnect(subscription)
-            if not subscription.durable:
-                self._leaving[number] = None
+            self._part(client, subscription)
+
+    def _part(self, client: int, subscription: HostedSubscription) -> None:
+        """Take the subscription from its connection: it stays if it is durable, and else ends soon."""
+        self._by_client.get(client, set()).discard(subscription.id)
+        self._host.disconnect(subscription)
+        if not subscription.durable:
+            self._leaving[subscription.id] = None
 
     @property
     def is_leaving(self) -> bool:
@@ -271,13 +285,24 @@ class Sessions:
     def acknowledge(self, client: int, frame: Ack) -> None:
         """Subscribers acknowledge; tokens of subscriptions that this connection no longer has are ignored.
 
-        With a ticket, the acknowledgement is saved as a whole and then confirmed, or refused as a whole.
+        With a ticket, the acknowledgement is saved as a whole and then confirmed, or refused as a whole. A
+        token of what cannot have been told yet is refused in any case; without a ticket that ends the
+        connection's part, since nobody waits for an answer.
         """
         known = [(found, token) for name, token in frame.tokens if (found := self._of(client, name))]
         if frame.ticket and len(known) < len(frame.tokens):
             self._refuse_ack(client, frame)
             return
-        for subscription, token in known:
+        problems = [self._limit.problem(token) for _, token in known]
+        if frame.ticket and any(problems):
+            reason = next(problem for problem in problems if problem is not None)
+            self._refuse(client, str(frame.ticket), "token", f"{reason}; nothing was kept", "ack")
+            return
+        for (subscription, token), problem in zip(known, problems, strict=True):
+            if problem is not None:
+                self._refuse(client, subscription.name, "token", f"{problem}; it was not kept")
+                self._part(client, subscription)
+                continue
             subscription.acknowledge(token)
             self._host.acknowledgements.note(subscription)
         if frame.ticket:

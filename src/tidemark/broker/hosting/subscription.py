@@ -104,7 +104,7 @@ class HostedSubscription:
         """
         for pubend, tick in token.items():
             if pubend in self.starts:
-                self.released[pubend] = max(self.released[pubend], tick)
+                self.released[pubend] = max(self.released.get(pubend, tick), tick)
 
     def outlived(self, pubends: list[str]) -> SelectorPeriod | None:
         """Return the oldest period if nothing of its time is unacknowledged on disk any more, else None."""

@@ -23,7 +23,7 @@ from tidemark.broker.effects import FetchLog, LogFetched, SendClient, SendPeer
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.turn import Turn
-from tidemark.errors import TidemarkError
+from tidemark.errors import TidemarkError, WireError
 from tidemark.matching.audience import Audience
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
@@ -33,12 +33,12 @@ from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import Pace
 from tidemark.wire.frames import Fetch, Fetched, Refused
 
-#: Bytes read for one answer at the most; an answer has to fit into a frame.
-FETCH_BYTES_MAX = 8 << 20
+#: Bytes read for one answer at the most: publishers wait for the log until the read that runs has ended.
+FETCH_BYTES_MAX = 2 << 20
 #: Bytes that are under way from one neighbour in answers to fetches: at the least, at first, at the most.
 UNDER_WAY_BYTES_MIN = 4 << 10
-UNDER_WAY_BYTES = 32 << 10
-UNDER_WAY_BYTES_MAX = 2 * FETCH_BYTES_MAX
+UNDER_WAY_BYTES = 8 << 10
+UNDER_WAY_BYTES_MAX = 8 * FETCH_BYTES_MAX
 #: Fetches of one client that are under way, and of one neighbour.
 FETCHES_MAX = 64
 PASSED_MAX = 1_024
@@ -121,7 +121,8 @@ class Fetching:
         if frame.ticket in self._of_owner.get(client, ()):
             self._counters["fetches_repeated"] += 1
             return
-        refusal = self._refusal(client, frame)
+        with self._turn.looking:
+            refusal = self._refusal(client, frame)
         if refusal is not None:
             self._out.add(SendClient(client, Refused("fetch", str(frame.ticket), *refusal)))
         else:
@@ -133,14 +134,16 @@ class Fetching:
             self._counters["fetches_repeated"] += 1
             return
         is_one_too_many = len(self._of_owner.get(peer, ())) >= PASSED_MAX
-        if frame.pubend in self._streams and not is_one_too_many and self._is_readable(frame):
+        with self._turn.looking:
+            is_taken = frame.pubend in self._streams and not is_one_too_many and self._is_readable(frame)
+        if is_taken:
             self._take(peer, frame, lambda fetched: self._out.add(SendPeer(peer, fetched)))
 
     def ask(
         self, pubend: str, base: int, upto: int, wanted: TopicSelector, answered: Answered
     ) -> Callable[[], None]:
         """Read for this broker itself; returns a function that gives the fetch up."""
-        frame = Fetch(0, pubend, base, upto, wanted.pattern, wanted.selector, FETCH_BYTES_MAX >> 3)
+        frame = Fetch(0, pubend, base, upto, wanted.pattern, wanted.selector, FETCH_BYTES_MAX >> 1)
         ticket = self._take(None, frame, answered)
         return lambda: self._give_up(ticket)
 
@@ -214,6 +217,11 @@ class Fetching:
 
     # Answers.
 
+    def awaits(self, frame: Fetched) -> bool:
+        """Return whether an answer is to a fetch that is under way."""
+        asked = self._asked.get(frame.ticket)
+        return asked is not None and asked.frame.pubend == frame.pubend
+
     def read(self, answer: LogFetched) -> None:
         """The log of a pubend hosted here has answered."""
         asked = self._remove(answer.ticket)
@@ -227,9 +235,11 @@ class Fetching:
     def fetched(self, frame: Fetched) -> None:
         """A neighbour has answered."""
         asked = self._asked.get(frame.ticket)
-        if asked is None or asked.frame.pubend != frame.pubend:
+        if asked is None:
             self._counters["answers_late"] += 1
             return
+        with self._turn.looking:
+            _check_answer(asked.frame, frame)
         way = self._ways.get(asked.upstream) if asked.upstream is not None else None
         if way is not None:
             now = self._turn.now
@@ -261,7 +271,7 @@ class Fetching:
         self._waiting.pop(ticket, None)
         self._take_back(asked)
         if asked.owner is not None:
-            del self._of_owner[asked.owner][asked.frame.ticket]
+            self._of_owner[asked.owner].pop(asked.frame.ticket, None)
         return asked
 
     def _refusal(self, client: int, frame: Fetch) -> tuple[str, str] | None:
@@ -299,3 +309,13 @@ class Fetching:
         audience = Audience(self._registry)
         audience.add(_MEMBER, pattern, selector)
         return audience
+
+
+def _check_answer(asked: Fetch, answer: Fetched) -> None:
+    """Raise WireError unless a neighbour's answer is one to what was asked: of that pubend and that range."""
+    is_within = answer.base == asked.base and answer.upto <= asked.upto
+    if answer.pubend != asked.pubend or not is_within:
+        raise WireError(
+            f"({asked.base}, {asked.upto}] of {asked.pubend!r} was asked for, and the answer is of "
+            f"({answer.base}, {answer.upto}] of {answer.pubend!r}"
+        )

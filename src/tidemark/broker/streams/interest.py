@@ -89,6 +89,7 @@ class Interests:
     ) -> None:
         #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
+        self._looking = turn.looking
         self._counters = turn.counters
         #: pubend hosted here -> itself; the broker's own, which only the broker changes
         self._pubends = pubends
@@ -120,11 +121,12 @@ class Interests:
         """A follower tells its interest; if that cannot be read, the follower is taken to want everything."""
         selection, wanted = None, frame.wanted
         if wanted is not None:
-            try:
-                selection = self._audience(wanted)
-                wanted = selection.lines
-            except TopicError:
-                wanted = None
+            with self._looking:
+                try:
+                    selection = self._audience(wanted)
+                    wanted = selection.lines
+                except TopicError:
+                    wanted = None
         of_pubend = self._heard.setdefault(frame.pubend, {})
         known = of_pubend.get(peer)
         if known is not None and frame.version < known.version:

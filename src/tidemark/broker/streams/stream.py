@@ -287,6 +287,10 @@ class Stream:
         for base, upto in asked:
             self._ask(base, upto, now if patient or base < since else now - self._gct)
 
+    def awaited(self, base: int, upto: int) -> list[Range]:
+        """Return the parts of `(base, upto]` that a neighbour or somebody here has asked for."""
+        return RangeSet(self._wants.wanted()).parts(base, upto)
+
     def _need(self, asker: str, version: int) -> int | None:
         """Return the version of this broker that is complete for the asker's `version`, 0 if everything is.
 

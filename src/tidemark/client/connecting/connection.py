@@ -15,7 +15,7 @@ from typing import Any, cast
 from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import NotConnectedError, TidemarkError, VersionError, WireError
 from tidemark.message.batches.batch import Buffer
-from tidemark.wire.codec import encode, size_of
+from tidemark.wire.codec import Encode, encode, encoder_for, size_of
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     ClientFrame,
@@ -69,6 +69,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_paused = False
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder()
+        self._encode: Encode = encode
         self._buffer = memoryview(bytearray(READ_BYTES_MAX))
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -95,7 +96,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         Does nothing if the connection has ended.
         """
-        pieces = encode(frame)
+        pieces = self._encode(frame)
         if self._transport is None or self.is_resting:
             return
         if not self._is_flushing:
@@ -195,7 +196,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self.rest(frame)
             self._on_frame(cast(ClientFrame, frame))
         elif isinstance(frame, Welcome):
-            agree(frame.version, frame.version)
+            self._encode = encoder_for(agree(frame.version, frame.version))
             self._decoder.bytes_max = FRAME_BYTES_MAX
             self.welcome.set_result(frame)
             self._feed(b"")

@@ -15,10 +15,13 @@ the broker, which the inbox counts.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import EventBatch
+from tidemark.ticks import Range
 from tidemark.wire.frames import Deliver
 from tidemark.wire.frames import Gap as GapFrame
 
@@ -29,6 +32,7 @@ GRANT_SHARE = 2
 RELEASED = "released"
 RECONNECTED = "reconnected"
 NOT_KEPT = "not kept"
+DAMAGED = "damaged"
 
 
 class InboxEntry:
@@ -85,8 +89,17 @@ class InboxCursor:
 class Inbox:
     """Everything that was delivered to one subscription and is not consumed yet."""
 
-    def __init__(self, window_bytes_max: int, token: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, window_bytes_max: int, token: Mapping[str, int] | None = None, *, from_oldest: bool = False
+    ) -> None:
+        """With `from_oldest`, what was released before the first event of a pubend is silence and no gap.
+
+        That is what a subscriber wants that asked for the oldest event there is.
+        """
         self.window_bytes_max = window_bytes_max
+        self._from_oldest = from_oldest
+        #: pubends of which an event was delivered
+        self._with_events: set[str] = set()
         self._handed: dict[str, int] = dict(token or {})
         self._received: dict[str, int] = dict(self._handed)
         #: pubends of which something was delivered since the last (re)connection
@@ -142,11 +155,15 @@ class Inbox:
         `missed` is the reason of the gap if ticks are missing before it. WireError if they are missing
         although nothing was lost with a connection.
         """
+        if frame.batch is not None:
+            self._with_events.add(frame.pubend)
         return self._arrived(InboxEntry(frame.pubend, frame.base, frame.upto, frame.batch), missed)
 
     def let_go(self, frame: GapFrame, *, missed: str) -> bool:
         """Take a Gap in; True if there is something to hand out. `missed` is as with `delivered`."""
-        return self._arrived(InboxEntry(frame.pubend, frame.base, frame.upto, reason=RELEASED), missed)
+        is_before_all = self._from_oldest and frame.pubend not in self._with_events
+        reason = "" if is_before_all else RELEASED
+        return self._arrived(InboxEntry(frame.pubend, frame.base, frame.upto, reason=reason), missed)
 
     def _arrived(self, entry: InboxEntry, missed: str) -> bool:
         pubend = entry.pubend
@@ -202,6 +219,35 @@ class Inbox:
         The client asks for schemas that it lacks before it takes them.
         """
         return next((entry.batch for entry in self._entries if not entry.is_silence), None)
+
+    def leave_out(self, kept: EventBatch | None, damaged: Sequence[Range]) -> None:
+        """Put gaps in the place of the events of `next_batch` in these ranges; `kept` are the others."""
+        at = next(at for at, entry in enumerate(self._entries) if not entry.is_silence)
+        whole = self._entries[at]
+        assert whole.batch is not None
+        parts: list[InboxEntry] = []
+        base, first = whole.base, 0
+
+        def events(upto: int, last: int) -> None:
+            batch = kept.slice(first, last) if kept is not None and first < last else None
+            if batch is not None or base < upto:
+                parts.append(InboxEntry(whole.pubend, base, upto, batch))
+
+        for gap_base, gap_upto in damaged:
+            last = int(np.searchsorted(kept.ticks, gap_base, side="right")) if kept is not None else 0
+            events(gap_base, last)
+            parts.append(InboxEntry(whole.pubend, gap_base, gap_upto, reason=DAMAGED))
+            base, first = gap_upto, last
+        events(whole.upto, kept.count if kept is not None else 0)
+        del self._entries[at]
+        for offset, part in enumerate(parts):
+            self._entries.insert(at + offset, part)
+        if self._last.get(whole.pubend) is whole:
+            self._last[whole.pubend] = parts[-1]
+        # The credit of what is left out is owed at once.
+        freed = whole.bytes - sum(part.bytes for part in parts)
+        self._bytes -= freed
+        self._owed += freed
 
     def take(self) -> InboxCursor | None:
         """The application wants more: what was handed out is consumed. The next entry; None if none waits."""

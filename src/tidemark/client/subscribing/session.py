@@ -120,7 +120,8 @@ class SubscriptionSession:
         token = await self._owner.starting_token(durable, self._arguments.start)
         if token is not None:
             self._given = token
-            self.inbox = Inbox(self.inbox.window_bytes_max, token)
+            from_oldest = self._arguments.start == "earliest"
+            self.inbox = Inbox(self.inbox.window_bytes_max, token, from_oldest=from_oldest)
             self._acknowledged = dict(token)
 
     async def close(self, timeout: float) -> None:
@@ -221,6 +222,10 @@ class SubscriptionSession:
             if batch is not None and topics.missing(batch):
                 await topics.fetch(batch)
                 continue  # after a reconnection another batch may be the next one
+            if batch is not None:
+                kept, damaged = topics.without_damaged(batch)
+                if damaged:
+                    self.inbox.leave_out(kept, damaged)
             if self._error is not None:
                 raise self._error
             if self._is_closed:

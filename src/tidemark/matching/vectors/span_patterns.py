@@ -3,11 +3,16 @@
 A pattern without `_` is pieces of literal bytes: the first at the start of a row, the last at its end, and
 each one between at its leftmost place after the one before (see `matching.selectors.like`). All places of a
 piece in the body are found at once, by array comparisons, and each row then takes the first place within it.
+That looks at the whole body for each piece, so it is done for the first few pieces only; the rows that have
+all of these are then searched for the others one by one, each from where the piece before it ended. So the
+time is linear in the bytes, however many pieces there are.
 A pattern with `_` counts characters, not bytes: rows are chosen by its literal ends with arrays, and the rows
 that remain are decoded and matched one by one, each distinct value once.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,6 +22,8 @@ from tidemark.message.batches.columns import Bools, Bytes, Ints, Spans
 
 #: Bytes of a piece that are compared at every place of the body; the rest is compared where they are equal.
 DENSE_BYTES_MAX = 4
+#: Pieces that are looked for in the whole body; rows are searched for the pieces after them one by one.
+DENSE_PIECES_MAX = 4
 #: If more bytes than this had to be compared at those places, rows are searched one by one in linear time.
 SEARCH_BYTES_MAX = 1 << 24
 
@@ -56,11 +63,15 @@ class SpanPattern:
         spans = strings.compacted(spans)
         begin, stop = spans.starts + len(self._pieces[0]), spans.ends - len(self._pieces[-1])
         matched = np.ones(len(spans), np.bool_)
-        for piece in self._pieces[1:-1]:
+        for piece in self._pieces[1:-1][:DENSE_PIECES_MAX]:
             places = find(spans.body, begin, stop, piece)
             matched &= places >= 0
             # A row without this piece does not match; from its end on no other piece is found in it either.
             begin = np.where(places < 0, stop, places + len(piece))
+        rest = self._pieces[1:-1][DENSE_PIECES_MAX:]
+        rows = np.flatnonzero(matched)
+        if rest and len(rows):
+            matched[rows] = have_in_turn(spans.body.tobytes(), begin[rows], stop[rows], rest)
         return matched
 
     def _match_each(self, spans: Spans) -> Bools:
@@ -81,6 +92,24 @@ def find(body: Bytes, begin: Ints, stop: Ints, piece: bytes) -> Ints:
     places = candidates.take(candidates.searchsorted(begin), mode="clip")
     places[(places < begin) | (places + len(piece) > stop)] = -1
     return places
+
+
+def have_in_turn(data: bytes, begin: Ints, stop: Ints, pieces: Sequence[bytes]) -> list[bool]:
+    """found[row]: data[begin[row]:stop[row]] has all the pieces, each after the one before it.
+
+    A row's bytes are looked at once: each search begins where the one before it ended, and a row that lacks a
+    piece is given up.
+    """
+    found = []
+    for start, end in zip(begin.tolist(), stop.tolist(), strict=True):
+        at = start
+        for piece in pieces:
+            place = data.find(piece, at, end)
+            if place < 0:
+                break
+            at = place + len(piece)
+        found.append(place >= 0)
+    return found
 
 
 def _candidates(body: Bytes, piece: bytes) -> Ints:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from tidemark.message.batches.batch import sliding
 from tidemark.message.batches.columns import STORED_DTYPES, Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.spans import joined
 from tidemark.message.codec.access import Accessor
+from tidemark.message.codec.decode import CHECKED_KINDS
 from tidemark.message.codec.flat import Leaf, LeafNode, Node, VariantNode, code_finder, held
+from tidemark.message.codec.scalars import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tidemark.message.schema import Schema
 from tidemark.message.types import STRING, Atomic, Dynamic, Kind, Path, path_text
 
@@ -121,6 +123,44 @@ class Messages:
         if item.kind in (Kind.FLOAT, Kind.DOUBLE):
             return Column(item, raw.astype(np.float64, copy=False), valid)
         return Column(item, raw.astype(np.int64, copy=False), valid)
+
+    def check(self) -> None:
+        """DecodeError unless every message can be decoded, for a schema whose leaves are all atomic."""
+        self._check_tiling()
+        for leaf in self.schema.flat.leaves:
+            assert isinstance(leaf.basic, Atomic)
+            if leaf.basic.kind is Kind.TIMESTAMP:
+                self._check_times(leaf, leaf.basic)
+            elif leaf.basic.kind in CHECKED_KINDS or leaf.width is None:
+                self.atomic(leaf, leaf.basic)
+
+    def _check_times(self, leaf: Leaf, item: Atomic) -> None:
+        column = self.atomic(leaf, item)
+        times = cast(Ints, column.values)
+        wrong = (times < TIMESTAMP_MIN) | (times > TIMESTAMP_MAX)
+        if (wrong if column.valid is None else wrong & column.valid).any():
+            raise DecodeError("a time lies outside the years 1 to 9999", path=path_text(leaf.path))
+
+    def _check_tiling(self) -> None:
+        """DecodeError unless the variable fields of each message follow one another up to its end."""
+        layout, numbers = self.schema.flat.layout, sliding(self.body, "<u4")
+        end = self.per_code(lambda code: layout(code).size)
+        marks = [
+            (lambda code: layout(code).marks[0], lambda code: layout(code).marks[1]),
+            (lambda code: layout(code).marks[2], lambda code: layout(code).marks[3]),
+        ]
+        for first_of, last_of in marks:
+            first, last = self.per_code(first_of), self.per_code(last_of)
+            has = first >= 0
+            if not has.any():
+                continue
+            # A row without such fields reads from the start of the body instead; its number is not used.
+            start = numbers[np.where(has, self.starts + first, 0)].astype(np.int64)
+            if (has & (start != end)).any():
+                raise DecodeError("damaged: its variable fields do not meet")
+            end = np.where(has, numbers[np.where(has, self.starts + last, 0)].astype(np.int64), end)
+        if (end != self.ends - self.starts).any():
+            raise DecodeError("damaged: its variable fields do not tile the message")
 
     def _gather(self, at: Ints, dtype: str, valid: Bools | None) -> NDArray[Any]:
         view = sliding(self.body, dtype)

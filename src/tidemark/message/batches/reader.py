@@ -16,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
-from tidemark.message.batches.batch import PRELUDE, EventBatch
+from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.gather import Messages
 from tidemark.message.evolve import Resolution
 from tidemark.message.schema import Schema
 from tidemark.message.types import INT, LONG, STRING, Atomic, Kind, Path, Type
+
+#: Schemas that one reader remembers how to read at a time; a topic may have thousands of them.
+RESOLUTIONS_MAX = 256
 
 
 class EventReader:
@@ -30,7 +33,8 @@ class EventReader:
     def __init__(self, schema: Schema, schemas: Mapping[int, Schema], *, is_open: bool = False) -> None:
         """`schemas` has, by fingerprint, those that events may be written in; a registry may add to it."""
         self.schema = schema
-        self._schemas = schemas
+        #: fingerprint -> schema; shared with the registry, which adds to it
+        self.schemas = schemas
         self._open = is_open
         self._resolutions: dict[int, Resolution] = {}
 
@@ -65,42 +69,17 @@ class EventReader:
         """How messages of the schema of that fingerprint are read; DecodeError if it is not known here."""
         found = self._resolutions.get(fingerprint)
         if found is None:
+            if len(self._resolutions) >= RESOLUTIONS_MAX:
+                self._resolutions.clear()
             found = self._resolutions[fingerprint] = Resolution(self.writer(fingerprint), self.schema)
         return found
 
     def writer(self, fingerprint: int) -> Schema:
         """The schema of that fingerprint; DecodeError if it is not known here."""
         try:
-            return self._schemas[fingerprint]
+            return self.schemas[fingerprint]
         except KeyError:
             raise DecodeError(f"no schema with the fingerprint {fingerprint:016x} is known here") from None
-
-
-def check_messages(batch: EventBatch, schemas: Mapping[int, Schema]) -> None:
-    """DecodeError unless every row's message has a header of the schema that the row names.
-
-    What lies behind the headers, such as text that is not UTF-8, is checked when it is read.
-    """
-    if batch.count == 1 and len(batch.shapes) == 1:
-        _check_message(batch, schemas.get(batch.shapes[0].fingerprint))
-        return
-    of_shape = batch.prelude("shape")
-    starts, ends = batch.message_starts, batch.message_ends
-    for index, shape in enumerate(batch.shapes):
-        rows = slice(None) if len(batch.shapes) == 1 else np.flatnonzero(of_shape == index)
-        schema = schemas.get(shape.fingerprint)
-        if schema is None:
-            raise DecodeError(f"no schema has the fingerprint {shape.fingerprint:016x}")
-        Messages(schema, batch.body, starts[rows], ends[rows])
-
-
-def _check_message(batch: EventBatch, schema: Schema | None) -> None:
-    """What `check_messages` does, for a batch of one event: array operations would take longer."""
-    if schema is None:
-        raise DecodeError(f"no schema has the fingerprint {batch.shapes[0].fingerprint:016x}")
-    body = batch.body.data
-    _, _, _, _, key_bytes, _ = PRELUDE.unpack_from(body)
-    schema.flat.check_header(body[PRELUDE.size : len(body) - key_bytes])
 
 
 class BatchColumns:

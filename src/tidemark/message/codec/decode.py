@@ -28,7 +28,10 @@ from tidemark.message.codec.layout import FORMAT, CaseLayout
 from tidemark.message.codec.lists import unpack_list
 from tidemark.message.codec.nested import NestedMessages
 from tidemark.message.codec.scalars import loader
-from tidemark.message.types import FIXED_WIDTH, NESTING_MAX, Atomic, Dynamic, path_text
+from tidemark.message.types import FIXED_WIDTH, NESTING_MAX, Atomic, Dynamic, Kind, path_text
+
+#: Kinds of which not every stored form is a value.
+CHECKED_KINDS = frozenset((Kind.BOOLEAN, Kind.STRING, Kind.TIMESTAMP))
 
 #: Stored form and the number of messages around it -> Python value.
 _Load = Callable[[Any, int], Any]
@@ -49,6 +52,13 @@ class MessageDecoder:
         layout = self._flat.layout_of(data)
         values = self._load_all(layout, data, depth)
         return _rebuild(self._flat.root, layout.code, iter(values))
+
+    def check(self, data: bytes) -> None:
+        """Raise what `decode` would raise, for a flat form whose leaves are all atomic."""
+        layout = self._flat.layout_of(data)
+        for leaf, stored in zip(layout.leaves, layout.unpack(data), strict=True):
+            if leaf.basic.kind in CHECKED_KINDS:  # type: ignore[union-attr]  # all leaves are atomic
+                self._loads[leaf.index](stored, 0)
 
     def load(self, leaf: Leaf, stored: Any) -> Any:
         """The Python value of one leaf's stored form; DecodeError if the form is damaged."""

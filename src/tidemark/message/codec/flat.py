@@ -272,10 +272,13 @@ class _Builder:
         self._open: list[str] = []
         self.leaves: list[Leaf] = []
         self.nodes: dict[Path, Node] = {}
+        #: the keys of `nodes` in the order in which they were named
+        self._named: list[Path] = []
 
     def build(self, item: Type, path: Path, depth: int, *, optional: bool) -> Node:
         node = self._node(item, path, depth, optional)
         self.nodes[path] = node
+        self._named.append(path)
         return node
 
     def _node(self, item: Type, path: Path, depth: int, optional: bool) -> Node:
@@ -285,9 +288,9 @@ class _Builder:
             case Reference():
                 return self._reference(item, path, depth, optional)
             case List():
-                before = len(self.leaves)
+                before, named = len(self.leaves), len(self._named)
                 inner = self._node(item.item, path, depth + 1, optional)
-                self._keep_only_leaves_below(path)
+                self._keep_only_leaves(named)
                 return ListNode(item, path, inner, tuple(self.leaves[before:]))
             case Variant() if depth:
                 box = Box(Flat(item, self._definitions))
@@ -298,12 +301,17 @@ class _Builder:
                 return self._tuple(item, path, depth, optional)
         assert_never(item)
 
-    def _keep_only_leaves_below(self, path: Path) -> None:
-        """Inside a list only leaves have a value of their own: the list of all their values."""
-        inside = [key for key in self.nodes if len(key) > len(path) and key[: len(path)] == path]
+    def _keep_only_leaves(self, first: int) -> None:
+        """Forget the paths named since `first` that reach no leaf.
+
+        Inside a list only leaves have a value of their own: the list of all their values.
+        """
+        inside, self._named[first:] = self._named[first:], []
         for key in inside:
-            if not isinstance(self.nodes[key], LeafNode):
-                del self.nodes[key]
+            if isinstance(self.nodes.get(key), LeafNode):
+                self._named.append(key)
+            else:
+                self.nodes.pop(key, None)
 
     def _leaf(self, item: Type, basic: Basic, path: Path, depth: int, optional: bool) -> LeafNode:
         if len(self.leaves) >= LEAVES_MAX:

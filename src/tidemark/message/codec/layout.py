@@ -49,6 +49,12 @@ class CaseLayout:
         self._header = Struct("<" + f"{code_width}s" * (code_width > 0) + self._assign(code_width))
         #: bytes of the header, which is where the first variable field starts
         self.size = self._header.size
+        #: offsets of the numbers of the variable fields: the first and last of those that every case has, and
+        #: the first and last of the others; -1 where there are none
+        self.marks = (
+            *_marks(self.slots, groups.ends),
+            *_marks(self.slots, groups.optional_ends),
+        )
         place = {leaf.index: at for at, leaf in enumerate(self.leaves)}
         self._pick_fixed = _picker([place[leaf.index] for leaf in groups.fixed])
         self._pick_optional = _picker([place[leaf.index] for leaf in groups.optional_fixed])
@@ -114,6 +120,10 @@ class CaseLayout:
                 letters.append(f"{len(ends) + 1}I")
                 at += 4
         return "".join(letters)
+
+
+def _marks(slots: dict[int, int], leaves: list[Leaf]) -> tuple[int, int]:
+    return (slots[leaves[0].index], slots[leaves[-1].index] + 4) if leaves else (-1, -1)
 
 
 class _Taker:

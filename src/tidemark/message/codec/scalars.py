@@ -21,6 +21,9 @@ Load = Callable[[Any], Any]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+#: microseconds of the first and the last moment that a datetime can be
+TIMESTAMP_MIN = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+TIMESTAMP_MAX = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 _FLOAT32 = Struct("<f")
 #: Wide enough that no operation on 38-digit decimals rounds.
 EXACT = Context(prec=120)

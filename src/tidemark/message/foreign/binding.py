@@ -9,16 +9,31 @@ each other.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
+
 from tidemark.errors import DecodeError, EncodeError, MessageError
 from tidemark.message.error_path import prefix_path
+from tidemark.message.foreign.conversions import of_numpy, sorted_list
 from tidemark.message.foreign.references import RecurringSchemas
-from tidemark.message.types import EMPTY, Atomic, Dynamic, Field, List, Tuple, Type, Variant, optional
+from tidemark.message.types import (
+    EMPTY,
+    LONG,
+    STRING,
+    Atomic,
+    Dynamic,
+    Field,
+    List,
+    Tuple,
+    Type,
+    Variant,
+    optional,
+)
 
 
 class Binding(Protocol):
@@ -56,6 +71,8 @@ class AtomBinding:
     def _checked(self, value: Any, error: type[MessageError]) -> Any:
         if self.python is float and type(value) is int:
             return float(value)
+        if isinstance(value, np.generic):
+            value = of_numpy(value)
         if not isinstance(value, self.python) or (isinstance(value, bool) and self.python is not bool):
             raise error(f"expected {self.python.__name__}, found {_type_name(value)}")
         if isinstance(value, datetime) and value.utcoffset() is None:
@@ -102,22 +119,98 @@ class OptionalBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class ListBinding:
-    """list[X], or tuple[X, ...]."""
+class TextBinding:
+    """UUID, date: the message value is the text of the attribute."""
+
+    python: type
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+    def shape(self, named: RecurringSchemas) -> Type:  # noqa: ARG002
+        """`string`."""
+        return STRING
+
+    def dump(self, value: Any) -> Any:
+        """The text of the attribute."""
+        # A datetime is a date too, and would lose its time.
+        if not isinstance(value, self.python) or isinstance(value, datetime):
+            raise EncodeError(f"expected {self.python.__name__}, found {_type_name(value)}")
+        return self.write(value)
+
+    def load(self, value: Any) -> Any:
+        """The attribute that the text stands for."""
+        try:
+            return self.read(value)
+        except (TypeError, ValueError, AttributeError):
+            raise DecodeError(f"expected the text of a {self.python.__name__}, found {value!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedBinding:
+    """An Enum of integers: the message value is the integer."""
+
+    #: integer -> member
+    members: Mapping[int, Any]
+
+    def shape(self, named: RecurringSchemas) -> Type:  # noqa: ARG002
+        """`long`."""
+        return LONG
+
+    def dump(self, value: Any) -> Any:
+        """The integer of the member."""
+        for number, member in self.members.items():
+            if member is value:
+                return number
+        raise EncodeError(f"expected one of {_listed(self.members.values())}, found {value!r}")
+
+    def load(self, value: Any) -> Any:
+        """The member of that integer."""
+        if type(value) is not int or value not in self.members:
+            raise DecodeError(f"expected one of {_listed(self.members)}, found {value!r}")
+        return self.members[value]
+
+
+@dataclass(frozen=True, slots=True)
+class MappingBinding:
+    """dict[str, X]: a list of tuples of a key and a value, sorted by key."""
 
     item: Binding
-    python: type[list[Any]] | type[tuple[Any, ...]]
+
+    def shape(self, named: RecurringSchemas) -> Type:
+        """`*( [key: string, value: T] )*`."""
+        return List(Tuple((Field("key", STRING), Field("value", self.item.shape(named)))))
+
+    def dump(self, value: Any) -> Any:
+        """The list of the entries, so that equal dicts have equal messages."""
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise EncodeError(f"expected a dict with keys of text, found {_type_name(value)}")
+        return [{"key": key, "value": _dump_field(key, self.item, value[key])} for key in sorted(value)]
+
+    def load(self, value: Any) -> Any:
+        """The dict of the entries; of two with one key the later one counts."""
+        entries = each(_as_dict, value, DecodeError)
+        return {entry.get("key"): _load_field("value", self.item, entry.get("value")) for entry in entries}
+
+
+@dataclass(frozen=True, slots=True)
+class ListBinding:
+    """list[X], tuple[X, ...], set[X] or frozenset[X]."""
+
+    item: Binding
+    python: type[list[Any]] | type[tuple[Any, ...]] | type[set[Any]] | type[frozenset[Any]]
 
     def shape(self, named: RecurringSchemas) -> Type:
         """`*( T )*`."""
         return List(self.item.shape(named))
 
     def dump(self, value: Any) -> Any:
-        """The list of the items' message values."""
+        """The list of the items' message values; those of a set are sorted."""
+        if isinstance(value, set | frozenset) and issubclass(self.python, set | frozenset):
+            return sorted_list(each(self.item.dump, list(value), EncodeError))
         return each(self.item.dump, value, EncodeError)
 
     def load(self, value: Any) -> Any:
-        """The loaded items, in a list or a tuple as annotated."""
+        """The loaded items, in a list, tuple or set as annotated."""
         return self.python(each(self.item.load, value, DecodeError))
 
 
@@ -282,6 +375,10 @@ def _as_dict(value: Any) -> dict[Any, Any]:
     if not isinstance(value, dict):
         raise DecodeError(f"expected a dict, found {_type_name(value)}")
     return value
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, values))
 
 
 def _type_name(value: Any) -> str:

@@ -4,14 +4,22 @@
 |----------------------------------------|----------------------------------------------------|
 | bool, int, float, Decimal, str, bytes  | boolean, long, double, decimal, string, bytes      |
 | datetime                               | timestamp                                          |
+| UUID, date                             | string: its text, the date in ISO 8601             |
 | Annotated[int, "int"], Int32, Float32  | the atomic type that the text names                |
 | X \\| None                              | T?                                                 |
 | list[X], tuple[X, ...]                 | *( T )*                                            |
+| set[X], frozenset[X]                   | *( T )*, sorted                                    |
+| dict[str, X]                           | *( [key: string, value: T] )*, sorted by key       |
 | tuple[X, Y]                            | [_0: T, _1: U]                                     |
 | a dataclass                            | a tuple of its fields                              |
 | A \\| B, of dataclasses                 | { A: ... \\| B: ... }                               |
 | Enum of strings, Literal["a", "b"]     | { a: [] \\| b: [] }                                 |
+| Enum of integers                       | long                                               |
 | Any                                    | dynamic                                            |
+
+Without an annotation, in a dict that is published, a value that messages do not have is converted by the same
+table: a UUID or date to its text, an Enum member to its value, a tuple or set to a list (a set is sorted), a
+number or datetime64 of numpy to the number or timestamp, an array of numpy to a list, a bytearray to bytes.
 """
 
 from __future__ import annotations
@@ -34,11 +42,15 @@ from tidemark.message.foreign.binding import (
     ClassBinding,
     EnumerationBinding,
     ListBinding,
+    MappingBinding,
+    NumberedBinding,
     OptionalBinding,
+    TextBinding,
     TupleBinding,
     UnionBinding,
     each,
 )
+from tidemark.message.foreign.conversions import CONVERSIONS, TEXTS
 from tidemark.message.foreign.references import RecurringSchemas
 from tidemark.message.names import name_problem
 from tidemark.message.parse import parse_type
@@ -95,7 +107,7 @@ def from_dataclass(cls: type) -> tuple[Type, dict[str, Type]]:
 
 
 def to_value(instance: Any) -> Any:
-    """The message value of a dataclass instance; in dicts and lists, of every instance in them.
+    """The message value of a dataclass instance or of another value of the table; in dicts and lists, of all.
 
     Any other value is returned unchanged. EncodeError, with the path, for an attribute that is not what its
     annotation says.
@@ -123,8 +135,13 @@ def _plain(instance: Any) -> Any:
     match instance:
         case dict():
             return {key: _plain_entry(key, item) for key, item in instance.items()}
-        case list():
+        case list() | tuple():
             return each(_plain, instance, EncodeError)
+        case Enum() if not isinstance(instance, str | int):
+            return _plain(instance.value)
+    convert = next((convert for kind, convert in CONVERSIONS.items() if isinstance(instance, kind)), None)
+    if convert is not None:
+        return convert(instance)
     if dataclasses.is_dataclass(instance) and not isinstance(instance, type):
         return _class_binding(type(instance)).dump(instance)
     return instance
@@ -175,7 +192,12 @@ class _Annotation:
         if dataclasses.is_dataclass(annotation):
             return _class_binding(annotation)
         if isinstance(annotation, type) and issubclass(annotation, Enum):
-            return self._enumeration({member.value: member for member in annotation})
+            members = {member.value: member for member in annotation}
+            if members and all(type(value) is int for value in members):
+                return NumberedBinding(members)
+            return self._enumeration(members)
+        if annotation in TEXTS:
+            return TextBinding(annotation, *TEXTS[annotation])
         reader = self._readers().get(origin)
         if reader is None:
             self._fail(f"{annotation!r} has no type in a message (see tidemark.message.foreign.dataclasses)")
@@ -188,6 +210,9 @@ class _Annotation:
             Union: self._union,
             types.UnionType: self._union,
             list: lambda args: ListBinding(self.bind(args[0]), list),
+            set: lambda args: ListBinding(self.bind(args[0]), set),
+            frozenset: lambda args: ListBinding(self.bind(args[0]), frozenset),
+            dict: self._mapping,
             tuple: self._tuple,
         }
 
@@ -203,6 +228,11 @@ class _Annotation:
         if not isinstance(atomic, Atomic) or atomic.kind not in _KINDS.get(python, ()):
             self._fail(f"{getattr(python, '__name__', python)} cannot be {texts[0]!r}")
         return AtomBinding(atomic, python)
+
+    def _mapping(self, args: tuple[Any, ...]) -> Binding:
+        if args[0] is not str:
+            self._fail("the keys of a dict are str: annotate it as dict[str, ...], or use a list of tuples")
+        return MappingBinding(self.bind(args[1]))
 
     def _tuple(self, args: tuple[Any, ...]) -> Binding:
         if len(args) == 2 and args[1] is Ellipsis:

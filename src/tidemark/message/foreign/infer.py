@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
-from datetime import date, datetime
+from datetime import datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
 from functools import reduce
 from typing import Any, assert_never
 
 from tidemark.errors import EncodeError, SchemaError
+from tidemark.message.codec.flat import LEAVES_MAX
 from tidemark.message.error_path import prefix_path
-from tidemark.message.foreign.dataclasses import from_dataclass
+from tidemark.message.foreign.dataclasses import from_dataclass, to_value
 from tidemark.message.foreign.references import write_out
 from tidemark.message.names import name_problem
 from tidemark.message.types import (
@@ -56,19 +56,25 @@ _NUMBERS = (Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE)
 
 #: class of a value that has no type -> what the error advises instead
 _HINTS: tuple[tuple[type, str], ...] = (
-    (tuple, "use a list"),
-    (set, "use a list"),
-    (frozenset, "use a list"),
-    (bytearray, "use bytes"),
-    (memoryview, "use bytes"),
-    (date, "use a datetime with a time zone"),
-    (Enum, "use its value"),
+    (complex, "use two numbers"),
+    (timedelta, "use its total_seconds()"),
+    (time, "use text, like its isoformat()"),
 )
 
 
 def infer(value: Any) -> Type:
-    """The type of one sample; EncodeError, with the path, for a part that has no type."""
-    return _settle(_shape(value, 0), 0)
+    """The type of one sample; EncodeError, with the path, for a part that has no type.
+
+    Values that `to_value` converts have the type of what they are converted to.
+    """
+    try:
+        shape = _shape(value, 0)
+    except EncodeError as refused:
+        if refused.reason == _TOO_DEEP:
+            raise
+        # Most samples have no such value, and do not pay for the conversion.
+        shape = _shape(to_value(value), 0)
+    return _settle(shape, 0)
 
 
 def infer_many(values: Iterable[Any]) -> Type:
@@ -87,6 +93,152 @@ def merge_shapes(shapes: Iterable[Type]) -> Type:
     A field that was None in one event takes the type that it has in others.
     """
     return _settle(reduce(merge, map(_unsettled, shapes), _NOTHING), 0)
+
+
+class ShapeUnion:
+    """What `merge_shapes` returns for shapes that come one by one, each at the cost of its own fields.
+
+    An open topic may have thousands of shapes. Merging each of them with one large type would take time
+    proportional to shapes times fields, so the fields of tuples are kept in dicts that are changed in place.
+    """
+
+    def __init__(self) -> None:
+        self._root = _MergedField()
+        #: Some shape is so deep that the union may be too deep. The union is then tried before it is changed.
+        self._is_deep = False
+
+    def add(self, shape: Type) -> bool:
+        """Merge a shape into the union; returns whether the union is another type now.
+
+        Raises SchemaError, and changes nothing, if the union would have too many fields or be too deep.
+        """
+        leaves = self._root.leaves_with(_unsettled(shape))
+        if leaves > LEAVES_MAX:
+            raise SchemaError(f"all shapes together would have {leaves} fields; at most {LEAVES_MAX} can be")
+        # Each field counts twice, since it becomes an option when another shape does not have it.
+        if self._is_deep or 2 * _levels(shape) > NESTING_MAX:
+            try:
+                _settle(merge(self._root.type(), _unsettled(shape)), 0)
+            except EncodeError as error:
+                raise SchemaError(f"all shapes together would be too deep: {error}") from None
+            self._is_deep = True
+        return self._root.add(_unsettled(shape))
+
+    def type(self) -> Type:
+        """The least type that all events of the shapes so far fit."""
+        return _settle(self._root.type(), 0)
+
+
+class _MergedField:
+    """The types of one field in all shapes so far, merged."""
+
+    def __init__(self) -> None:
+        #: whether None is a value
+        self.optional = False
+        #: of a field that was a tuple in all shapes: its fields; else None
+        self.fields: dict[str, _MergedField] | None = None
+        #: the names in `fields` of those that are not optional
+        self._mandatory: set[str] = set()
+        #: the type without options, if `fields` is None
+        self._other: Type = _NOTHING
+        #: what `_leaves` counts in the type
+        self.leaves = 0
+
+    def leaves_with(self, item: Type) -> int:
+        """The leaves that there would be after `add(item)`; at least as many, where types are no tuples."""
+        item = _without_option(item)
+        if self.fields is None or not _has_plain_fields(item):
+            return self.leaves + (0 if item == self._other else _leaves(item))
+        assert isinstance(item, Tuple)
+        more = 0
+        for field in item.fields:
+            known = self.fields.get(field.name)
+            more += _leaves(field.type) if known is None else known.leaves_with(field.type) - known.leaves
+        return self.leaves + more
+
+    def add(self, item: Type) -> bool:
+        """Merge a type into this one; returns whether it is another one now."""
+        inner = _without_option(item)
+        changed = inner is not item and not self.optional
+        self.optional = self.optional or inner is not item
+        if inner == _NOTHING:
+            return changed
+        is_new = self.fields is None and self._other == _NOTHING
+        if _has_plain_fields(inner) and (is_new or self.fields is not None):
+            assert isinstance(inner, Tuple)
+            return self._add_fields(inner) or changed or is_new
+        merged = merge(self._of_value(), inner)
+        changed = changed or merged != self._of_value()
+        self.fields, self._other, self.leaves = None, _without_option(merged), _leaves(merged)
+        self.optional = self.optional or self._other is not merged
+        return changed
+
+    def _add_fields(self, item: Tuple) -> bool:
+        changed, is_first = False, self.fields is None
+        if self.fields is None:
+            self.fields = {}
+        for name in self._mandatory.difference(field.name for field in item.fields):
+            self.fields[name].optional = changed = True
+            self._mandatory.remove(name)
+        for field in item.fields:
+            known = self.fields.get(field.name)
+            if known is None:
+                known = self.fields[field.name] = _MergedField()
+                known.optional = not is_first
+                changed = True
+            before = known.leaves
+            changed = known.add(field.type) or changed
+            self.leaves += known.leaves - before
+            if known.optional:
+                self._mandatory.discard(field.name)
+            elif is_first:
+                self._mandatory.add(field.name)
+        return changed
+
+    def type(self) -> Type:
+        """The merged type, not settled."""
+        item = self._of_value()
+        return or_absent(item) if self.optional else item
+
+    def _of_value(self) -> Type:
+        if self.fields is None:
+            return self._other
+        return Tuple(tuple(Field(name, each.type()) for name, each in self.fields.items()))
+
+
+def _has_plain_fields(item: Type) -> bool:
+    """Is this a tuple whose fields all have names? Others are merged to `dynamic`."""
+    return isinstance(item, Tuple) and all(field.name for field in item.fields)
+
+
+def _without_option(item: Type) -> Type:
+    inner = option_item(item)
+    while inner is not None:
+        item, inner = inner, option_item(inner)
+    return item
+
+
+def _leaves(item: Type) -> int:
+    """The fields of a type in all, its own and those inside; no fewer than its flat form has leaves."""
+    match item:
+        case Tuple():
+            return sum(_leaves(field.type) for field in item.fields)
+        case Variant():
+            return sum(_leaves(case.type) for case in item.cases)
+        case List():
+            return _leaves(item.item)
+    return 1
+
+
+def _levels(item: Type) -> int:
+    match item:
+        case Tuple():
+            return 1 + max((_levels(field.type) for field in item.fields), default=0)
+        case Variant():
+            return 1 + max((_levels(case.type) for case in item.cases), default=0)
+        case List():
+            return 1 + _levels(item.item)
+    return 0
 
 
 def merge(a: Type, b: Type) -> Type:

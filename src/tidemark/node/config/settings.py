@@ -113,6 +113,10 @@ class LimitsSection:
         "Publishers may have this much on the way to the disk together; one over its share is not read.",
     )
     window: Size = _size("64MiB", "How much recent knowledge of each pubend is kept in memory.")
+    topic_schemas: Size = _size(
+        "4MiB", "How much text all versions of one topic's schema, or all its shapes, may have together."
+    )
+    all_schemas: Size = _size("64MiB", "How much text the schemas of all topics may have together.")
 
 
 @dataclass(frozen=True, slots=True)

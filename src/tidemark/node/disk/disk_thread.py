@@ -1,7 +1,9 @@
 """DiskThread: a thread that carries out a broker's disk effects; the event loop never waits for a disk.
 
-Effects are carried out in the order in which they were put. Effects that gather while a sync runs are carried
-out after it in one go, so group commit comes by itself. Each completion wakes the event loop; completions
+Effects are carried out in the order in which they were put, but reads of the event logs wait for all others:
+publishers wait for appends and syncs. One read is carried out whenever nothing else is to be done, and after
+at most READ_AFTER other pieces of work. Effects that gather while a sync runs are carried out after it in one
+go, so group commit comes by itself. Each completion wakes the event loop; completions
 that the loop has not collected yet share one wake-up. After any error the thread carries out nothing more.
 """
 
@@ -16,11 +18,15 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
-from tidemark.broker.effects import CommitTables, Effect, Stimulus, SyncLog, SyncPfs
+from tidemark.broker.effects import CommitTables, Effect, FetchLog, ReadLog, Stimulus, SyncLog, SyncPfs
 from tidemark.errors import DiskFailedError, StorageError
 
 #: How often the thread retries what found the disk full.
 RETRY_SECONDS = 1.0
+#: How many pieces of other work may go before a read that waits.
+READ_AFTER = 16
+#: Effects that nothing waits for but the one who asked: no effect that comes later counts on them.
+_READS = frozenset((FetchLog, ReadLog))
 
 _Mark = asyncio.Future[None]
 Result = TypeVar("Result")
@@ -78,6 +84,10 @@ class DiskThread:
         #: The loop puts, the thread takes; None ends the thread. The runtime bounds it: it reads no more from
         #: publishers while too many bytes wait (`Backlog`).
         self._work: SimpleQueue[Sequence[Effect] | _Mark | _Call | None] = SimpleQueue()
+        #: reads that wait for other work, and the pieces of other work done since the last read; only the
+        #: thread uses these two
+        self._reads: deque[Effect] = deque()
+        self._since_read = 0
         #: callers of `reached` and of `call` that wait; only the loop uses these two and `_is_dead`
         self._marks: set[_Mark] = set()
         self._calls: set[asyncio.Future[Any]] = set()
@@ -170,12 +180,19 @@ class DiskThread:
         try:
             while (work := self._next()) is not None:
                 if isinstance(work, asyncio.Future):
+                    self._read_all()
                     self._loop.call_soon_threadsafe(self._passed, work)
                 elif isinstance(work, _Call):
+                    self._read_all()
                     self._run_call(work)
                 else:
                     for effect in work:
-                        self._carry_out(effect)
+                        if type(effect) in _READS:
+                            self._reads.append(effect)
+                        else:
+                            self._carry_out(effect)
+                    self._since_read += 1
+            self._read_all()
         except BaseException as error:  # after any error at all it is unknown what is on the disk
             self._since = None
             self._loop.call_soon_threadsafe(self._died, error)
@@ -184,10 +201,27 @@ class DiskThread:
         self._since = None
         while True:
             try:
+                if self._reads:
+                    if self._since_read >= READ_AFTER:
+                        self._read()
+                    return self._work.get_nowait()
                 return self._work.get(timeout=RETRY_SECONDS if self._worker.is_waiting else None)
             except Empty:
+                if self._reads:
+                    self._read()
+                    continue
                 for stimulus in self._worker.retry():
                     self._report(stimulus)
+
+    def _read(self) -> None:
+        """Carry out the read that has waited longest."""
+        self._since_read = 0
+        self._carry_out(self._reads.popleft())
+        self._since = None
+
+    def _read_all(self) -> None:
+        while self._reads:
+            self._read()
 
     def _run_call(self, call: _Call) -> None:
         self._since = perf_counter()

@@ -135,6 +135,11 @@ class Leaseholder:
 
     # As a RuntimeConnection.
 
+    def refuse(self, code: str, reason: str) -> None:
+        """Refuse the connection, whose end is the end of the lease."""
+        if self.connection is not None:
+            self.connection.refuse(code, reason)
+
     def send(self, frame: Frame) -> None:
         """Queue `frame` on the connection, or keep it until the client is back."""
         if self.connection is not None and not self.is_resting:

@@ -51,7 +51,7 @@ def parse_topology(text: str, version: int, source: str = "") -> Topology:
     """Returns the topology that `to_text` wrote. Raises ConfigError if `text` is anything else."""
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"is not TOML: {error}", source=source) from None
     tables = {kind: document.pop(kind, {}) for kind in TABLES}
     if document:

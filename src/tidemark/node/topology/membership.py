@@ -22,6 +22,7 @@ from tidemark.node.topology.plan import check_change
 from tidemark.node.topology.text import to_text
 from tidemark.node.topology.topology import OF_FILE, Topology
 from tidemark.wire.frames import Overlay
+from tidemark.wire.limits import OVERLAY_VERSION_MAX
 
 log = Log("membership")
 
@@ -92,6 +93,8 @@ class Membership:
         Raises StaleTopologyError if another version holds, and ConfigError if the change cannot be made.
         Proposing the same again changes nothing: an administrator may propose it to several brokers.
         """
+        if not 0 <= base < OVERLAY_VERSION_MAX:
+            raise StaleTopologyError(expected=base, actual=self.topology.version)
         proposed = parse_topology(text, base + 1)
         if (proposed.version, proposed.digest) == self._key:
             return self.topology

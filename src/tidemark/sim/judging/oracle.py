@@ -14,10 +14,18 @@ from tidemark.broker.overlay.routing import Routing
 from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.sim.world.subscriber import ConsumedPubend, Life, SimSubscriber
 from tidemark.ticks import RangeSet
-from tidemark.wire.frames import Deliver, Gap, Knowledge
+from tidemark.wire.frames import Deliver, Fetched, Gap, Knowledge, PeerFrame
 
 if TYPE_CHECKING:
+    from tidemark.broker.broker import Broker
     from tidemark.sim.world.world import World
+
+
+#: What answers may carry in vain, in worlds whose links have a bandwidth: a share of what was needed, and so
+#: many bytes for each fault, which may have made an answer late or a question pointless.
+NEEDLESS_SHARE = 0.1
+NEEDLESS_BYTES = 4_000
+NEEDLESS_BYTES_A_FAULT = 4_000
 
 
 @dataclass
@@ -31,6 +39,9 @@ class RunningChecks:
     damaged: dict[str, RangeSet] = field(default_factory=dict)
     #: a policy may release history before every durable subscriber has consumed it
     is_early: bool = False
+    #: bytes of events that came in answers, to those that waited for them and to those that did not
+    needed_bytes: int = 0
+    needless_bytes: int = 0
 
     def let_go(self, pubend: str, upto: int) -> None:
         """A pubend releases history: every durable subscriber must have consumed it, unless `is_early`."""
@@ -86,6 +97,19 @@ class RunningChecks:
                     f"{sender} told {receiver} of silence at {tick}, where {key} is for {subscriber.name}"
                 )
 
+    def heard(self, broker: Broker, sender: str, frame: PeerFrame) -> None:
+        """A broker is about to handle a frame: count the bytes of answers, and whether they were needed."""
+        if not (isinstance(frame, Knowledge) and not frame.first) and not isinstance(frame, Fetched):
+            return
+        if frame.batch is None:
+            return
+        ticks = frame.batch.ticks
+        needed = sum(
+            int(((ticks > base) & (ticks <= upto)).sum()) for base, upto in broker.awaits(sender, frame)
+        )
+        self.needed_bytes += len(frame.batch.data) * needed // len(ticks)
+        self.needless_bytes += len(frame.batch.data) * (len(ticks) - needed) // len(ticks)
+
     def told(self, wall: int, frame: Deliver | Gap) -> None:
         """A frame goes to a subscriber: no event has expired, and a gap lies where history is gone."""
         if isinstance(frame, Gap):
@@ -117,6 +141,7 @@ def check_world(world: World) -> None:
                     raise ViolationError(f"{life.name} never started at {pubend}")
     _everyone_is_at_one_broker(world)
     _memory_is_bounded(world)
+    _answers_were_needed(world)
 
 
 def _everyone_is_at_one_broker(world: World) -> None:
@@ -183,6 +208,22 @@ def _memory_is_bounded(world: World) -> None:
         for name, size in machine.window_bytes():
             if size > world.plan.window_bytes_max + world.largest_batch:
                 raise ViolationError(f"{machine.name} holds {size} bytes of {name}")
+
+
+def _answers_were_needed(world: World) -> None:
+    """What was sent in answers is bounded by what was needed, where frames cost what they cost in reality.
+
+    Links without a bandwidth lose and repeat frames by themselves.
+    """
+    if world.plan.link_rate is None:
+        return
+    needed, needless = world.checks.needed_bytes, world.checks.needless_bytes
+    faults = sum(world.fault_counts.values())
+    allowed = NEEDLESS_SHARE * needed + NEEDLESS_BYTES + NEEDLESS_BYTES_A_FAULT * faults
+    if needless > allowed:
+        raise ViolationError(
+            f"answers had {needless} bytes of events that nobody waited for, and {needed} that somebody did"
+        )
 
 
 def check_routes(world: World) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from tidemark.sim.swarm.plan import SECOND, WorldPlan
+from tidemark.sim.swarm.strangers import HostileStrangers
 from tidemark.sim.swarm.topology_changes import TopologyChanger
 from tidemark.sim.world.world import World
 
@@ -26,6 +27,7 @@ class FaultInjector:
         self._plan = plan
         self._chance = chance
         self._topology_changer = TopologyChanger(world, plan, Random(chance.random()))
+        self._strangers = HostileStrangers(world)
         faults: dict[str, Callable[[], None]] = {
             "crash": self._crash,
             "cut": self._cut,
@@ -38,6 +40,7 @@ class FaultInjector:
             "rot": self._rot,
             "pipeline": self._pipeline,
             "reform": self._reform,
+            "hostile": self._hostile,
         }
         self._faults = {name: act for name, act in faults.items() if getattr(plan.fault_weights, name) > 0}
         if not world.layout.all_links():
@@ -135,6 +138,10 @@ class FaultInjector:
     def _pipeline(self) -> None:
         if self._world.pipeline is not None:
             self._world.pipeline.crash()
+
+    def _hostile(self) -> None:
+        """Somebody says to a broker what it has to refuse, or what must do no harm."""
+        self._strangers.act(self._chance)
 
     def _rot(self) -> None:
         """Damage one record, once in a world: two could destroy both copies of what is stored twice."""

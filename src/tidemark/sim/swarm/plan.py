@@ -9,7 +9,7 @@ from random import Random
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
-from tidemark.sim.world.network import LinkFaults
+from tidemark.sim.world.network import LinkFaults, LinkRate
 from tidemark.sim.world.overlays import overlay_of, tree_of
 from tidemark.sim.world.publisher import FOR_EVER, LONG_MS, SHORT_MS
 from tidemark.ticks import Thresholds
@@ -33,6 +33,7 @@ class FaultWeights:
     rot: float = 0.0
     pipeline: float = 0.0
     reform: float = 0.0
+    hostile: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class WorldPlan:
     reaches_back: float = 0.0
     #: the chance that a subscriber returns to another broker
     moves: float = 0.0
+    #: what each link carries; None: without bound
+    link_rate: LinkRate | None = None
 
     @property
     def has_archive(self) -> bool:
@@ -99,13 +102,24 @@ def _everything(chance: Random) -> FaultWeights:
     return FaultWeights(chance.choice((150_000, 400_000, 2 * SECOND)), **weights)
 
 
+def _thin(chance: Random) -> FaultWeights:
+    """Links go down and come back: what was missed meanwhile is the history that thin links carry."""
+    return FaultWeights(cut=1.0, rest=chance.choice((400_000, 1_600_000)))
+
+
+def _hostile(chance: Random) -> FaultWeights:
+    return FaultWeights(hostile=1.0, crash=0.1, cut=0.1, rest=chance.choice((50_000, 200_000)))
+
+
 #: profile -> the faults of its worlds
 PROFILES: dict[str, Callable[[Random], FaultWeights]] = {
     "swarm": _everything,
     "network": _network,
     "crashes": _crashes,
     "disk": _disk,
+    "hostile": _hostile,
     "calm": lambda _: FaultWeights(),
+    "thin": _thin,
 }
 
 
@@ -154,6 +168,22 @@ def with_history(plan: WorldPlan, chance: Random) -> WorldPlan:
         pubend_policy=replace(plan.pubend_policy, archive=True, max_bytes=chance.choice((None, 3_000))),
         host_policy=replace(plan.host_policy, recall=True),
         fault_weights=replace(plan.fault_weights, pipeline=chance.choice((0.0, 0.5))),
+    )
+
+
+def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
+    """The same plan, perhaps with links that have a bandwidth, as links of TCP: what they carry arrives."""
+    share = {"thin": 1.0, "swarm": 0.3, "network": 0.3}.get(profile, 0.0)
+    if chance.random() >= share:
+        return plan
+    rate = LinkRate(chance.choice((4_000, 12_000, 40_000, 400_000)), chance.choice((8_000, 1 << 20)))
+    delay = chance.choice((500, 5_000, 40_000))
+    return replace(
+        plan,
+        link_rate=rate,
+        link_faults=LinkFaults(delay_min=delay // 2, delay_max=delay),
+        # With every byte of a link taken, a nack repeated by a threshold of the storm's would be a storm.
+        thresholds=replace(plan.thresholds, nrt_us=200_000, nrt_us_max=10 * SECOND),
     )
 
 

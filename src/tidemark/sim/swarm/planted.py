@@ -18,6 +18,8 @@ from tidemark.broker.hosting.catchup_streams import CatchupStreams
 from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.handover import Handover
 from tidemark.broker.hosting.host import Host
+from tidemark.broker.outgoing import HistoryQueue
+from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release import NOBODY, Hosts
 from tidemark.broker.publishing.release_reports import ReleaseReports
@@ -26,7 +28,7 @@ from tidemark.broker.streams.stream import Stream
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.segments.scan import _Scanner
-from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity
+from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity, Pace
 
 #: (object, name of its attribute, the value that replaces it)
 Patch = tuple[object, str, Any]
@@ -178,6 +180,25 @@ def _nack_once() -> list[Patch]:
         return ranges
 
     return [(Curiosity, "due", once)]
+
+
+def _ask_again_and_again() -> list[Patch]:
+    def impatient(self: Pace, asked: int, tries: int) -> int:
+        del self, tries
+        return asked + 50_000
+
+    def again(self: Fetching, peer: str, frame: Any) -> None:
+        # A repetition is another question, under another ticket.
+        self._of_owner.get(peer, {}).pop(frame.ticket, None)
+        passed(self, peer, frame)
+
+    passed = Fetching.passed
+    return [
+        (Pace, "due", impatient),
+        (Pace, "patience_us", lambda _self, _tries: 50_000),
+        (HistoryQueue, "has", lambda _self, _frame: False),
+        (Fetching, "passed", again),
+    ]
 
 
 # At the subscribers' host.
@@ -337,6 +358,12 @@ BUGS = {
     ),
     "nack-once": Bug(
         "a nack that is lost is never repeated", _nack_once, ("but there is an event at", "never started at")
+    ),
+    "fetch-storm": Bug(
+        "what is under way is asked for again and again, and each time it is answered",
+        _ask_again_and_again,
+        ("that nobody waited for",),
+        profile="thin",
     ),
     "start-at-a-moment": Bug(
         "a subscriber starts before its interest is known upstream",

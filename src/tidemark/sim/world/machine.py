@@ -24,6 +24,8 @@ from tidemark.broker.effects import (
     PeerFrameReceived,
     ReadLog,
     RecoveredPubend,
+    RefuseClient,
+    RefusePeer,
     ResumeLog,
     RoutesChanged,
     SendClient,
@@ -201,6 +203,8 @@ class Machine:
         assert self.broker is not None
         if isinstance(stimulus, LinkUp):
             self._heard_up[stimulus.peer] = self._heard_up.get(stimulus.peer, 0) + 1
+        elif isinstance(stimulus, PeerFrameReceived):
+            self._world.checks.heard(self.broker, stimulus.peer, stimulus.frame)
         life, trace = self.life, self._world.trace
         if trace is not None:
             trace.told(self._engine.now, self.name, stimulus)
@@ -238,11 +242,24 @@ class Machine:
             case SendClient(client, frame):
                 if client in self._clients:
                     self._world.to_client(client, frame)
+            case RefuseClient(client, reason):
+                self._engine.after(1, lambda: self._refuse_client(client, reason))
+            case RefusePeer(peer, reason):
+                self._engine.after(1, lambda: self._refuse_peer(peer, reason))
             case LoseLog(pubend, upto):
                 self._world.checks.let_go(pubend, upto)
                 self._disk.put(effect)
             case _:
                 self._disk.put(effect)
+
+    def _refuse_client(self, client: int, reason: str) -> None:
+        self._world.frame_refused(self.name, reason)
+        self.client_gone(client)
+        self._world.connection_lost(client)
+
+    def _refuse_peer(self, peer: str, reason: str) -> None:
+        self._world.frame_refused(self.name, reason)
+        self._world.part(self.name, peer)
 
     def window_bytes(self) -> list[tuple[str, int]]:
         """Returns (pubend, bytes in its window) for each pubend; empty while the broker is down."""

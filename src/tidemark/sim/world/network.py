@@ -4,7 +4,7 @@ Hello, Links, Interest, Unfollow, Claim and Topic travel as over TCP: in order a
 without loss. Every other frame may be lost, repeated or overtaken, and the protocol has to survive that.
 
 A link may have a bandwidth. Each of its directions then carries one frame at a time, and what waits leaves in
-the order, and is dropped by the bound, of a real connection (`wire.outgoing`).
+the order, and is dropped by the bound, of a real connection (`broker.outgoing`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.sim.world.engine import Action, Engine
 from tidemark.wire.codec import encode, size_of
 from tidemark.wire.frames import Claim, Hello, Interest, Links, PeerFrame, Topic, Unfollow
-from tidemark.wire.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 
 #: Frames that arrive in order and, while the link is up, without loss.
 RELIABLE_FRAMES = (Hello, Links, Interest, Unfollow, Claim, Topic)
@@ -55,9 +55,11 @@ class _Direction:
         """Let `frame` wait; returns False if it is dropped instead, because too much waits."""
         may_drop = type(frame) not in NEVER_DROPPED
         if is_history(frame):
+            if self.history.has(frame):
+                return True
             if self.history.bytes > bytes_max:
                 return False
-            self.history.put((frame, size), size)
+            self.history.put(frame, (frame, size), size)
         elif may_drop and self.live_bytes > bytes_max:
             return False
         else:

@@ -23,7 +23,7 @@ from tidemark.sim.world.publisher import SimPublisher
 from tidemark.sim.world.subscriber import SimSubscriber
 from tidemark.sim.world.trace import Trace
 from tidemark.ticks import RangeSet
-from tidemark.wire.frames import ClientFrame, Deliver, Gap, Knowledge, PeerFrame, Range, Refused
+from tidemark.wire.frames import ClientFrame, Deliver, Fetch, Gap, Knowledge, PeerFrame, Range, Refused
 
 START = 1_000_000 * SECOND
 #: A broker notices within this many microseconds that a client is gone.
@@ -60,6 +60,9 @@ class World:
         self.largest_batch = 0
         self.network = Network(self.engine, Random(self.chance.random()), self._sent, self._arrived)
         self.network.faults = plan.link_faults
+        self.network.rate = plan.link_rate
+        #: who passed a fetch on last, to whom, and the fetch; for strangers who answer it
+        self.last_fetch: tuple[str, str, Fetch] | None = None
         #: the current overlay; a broker may still work with an older one
         self.layout = plan.layout
         self.topology_changes = 0
@@ -192,6 +195,8 @@ class World:
     def _sent(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         if isinstance(frame, Knowledge):
             self.checks.knowledge(sender, receiver, frame)
+        elif isinstance(frame, Fetch):
+            self.last_fetch = sender, receiver, frame
 
     def _arrived(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         if receiver in self.machines:
@@ -247,6 +252,11 @@ class World:
     def refused(self, subscriber: SimSubscriber, frame: Refused) -> None:
         """A subscriber was refused, which none in this world should be."""
         raise ViolationError(f"{subscriber.name} was refused: {frame.reason}")
+
+    def frame_refused(self, name: str, reason: str) -> None:
+        """A broker has refused a frame; ViolationError if there are no hostile strangers in this world."""
+        if not self.plan.fault_weights.hostile:
+            raise ViolationError(f"{name} refused a frame: {reason}")
 
     def set_skew(self, name: str, skew: int) -> None:
         """Set how many microseconds a machine's time of day is ahead."""

@@ -8,7 +8,7 @@ neither of them has comes out as a `LostRange`; the caller decides what that mea
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -105,6 +105,13 @@ class EventFilter(Protocol):
         """The chosen events of a batch, or None if there are none."""
 
 
+class DamageFinder(Protocol):
+    """Tells events that can be decoded from others; `TopicColumnReader.sound` is one."""
+
+    def __call__(self, batch: EventBatch, /) -> tuple[EventBatch | None, Sequence[Range]]:
+        """The events that can be decoded, None if none can, and the ticks of the others as ranges."""
+
+
 class RangeReader:
     """Reads ranges of pubends, of which it returns the events that a topic pattern and a selector choose."""
 
@@ -114,12 +121,17 @@ class RangeReader:
         archive: ReleasedHistory,
         wanted: TopicSelector,
         choose: EventFilter,
+        sound: DamageFinder,
     ) -> None:
-        """`choose` filters events of the archive by pattern and selector, as the broker filters its own."""
+        """`choose` filters events of the archive by pattern and selector, as the broker filters its own.
+
+        What `sound` finds damaged is lost: a broker of an older version let it in.
+        """
         self._broker = broker
         self._archive = archive
         self._wanted = wanted
         self._choose = choose
+        self._sound = sound
 
     def read(self, part: TickRange) -> Iterator[EventBatch | LostRange]:
         """The chosen events of the range, and its lost ranges, in the order of their ticks."""
@@ -189,11 +201,24 @@ class RangeReader:
             if batch is not None:
                 last = int(np.searchsorted(batch.ticks, base, side="right"))
                 if first < last:
-                    yield batch.slice(first, last)
+                    yield from self._told(batch.slice(first, last))
                 first = last
             yield from self._from_archive(pubend, base, upto)
         if batch is not None and first < batch.count:
-            yield batch if first == 0 else batch.slice(first, batch.count)
+            yield from self._told(batch if first == 0 else batch.slice(first, batch.count))
+
+    def _told(self, batch: EventBatch) -> Iterator[EventBatch | LostRange]:
+        """The events of a batch, with lost ranges in the place of those that cannot be decoded."""
+        kept, damaged = self._sound(batch)
+        first = 0
+        for base, upto in damaged:
+            last = int(np.searchsorted(kept.ticks, base, side="right")) if kept is not None else 0
+            if kept is not None and first < last:
+                yield kept.slice(first, last)
+            first = last
+            yield LostRange(base, upto)
+        if kept is not None and first < kept.count:
+            yield kept if first == 0 else kept.slice(first, kept.count)
 
     def _from_archive(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch | LostRange]:
         at = base
@@ -204,11 +229,12 @@ class RangeReader:
                 yield LostRange(*gap)
             at = gap[1]
 
-    def _archived(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch]:
+    def _archived(self, pubend: str, base: int, upto: int) -> Iterator[EventBatch | LostRange]:
         for batch in self._archive.read(pubend, base, upto, self._wanted.pattern):
-            chosen = self._choose(batch)
-            if chosen is not None:
-                yield chosen
+            for item in self._told(batch):
+                chosen = item if isinstance(item, LostRange) else self._choose(item)
+                if chosen is not None:
+                    yield chosen
         if self._archive.gaps(pubend, base, upto):
             raise EventsLostError(
                 "the archive has let some of them go while it was being read; read again",

@@ -101,7 +101,7 @@ class SourceScan:
     ) -> RangeReader:
         """What reads the ranges of the scan."""
         wanted = TopicSelector(self.topic_columns.pattern, self.topic_columns.selector)
-        return RangeReader(broker, archive, wanted, column_reader.chosen)
+        return RangeReader(broker, archive, wanted, column_reader.chosen, column_reader.sound)
 
 
 class Planner:

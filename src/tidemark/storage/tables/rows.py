@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from zlib import crc32
 
+from tidemark.errors import TokenError
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
 from tidemark.storage.tables.tables import PfsMark, Positions, TableRows, TopicRow
-from tidemark.ticks import CheckpointToken
+from tidemark.ticks import TICK_LAST, CheckpointToken, nearest_position
+from tidemark.ticks.token_text import decode
 
 #: The columns of one row in the order of SCHEMA, without the checksum.
 Row = tuple[Any, ...]
+
+#: The numbers of release rows end here, as they do on the wire.
+SEQUENCE_MAX = 2**62 - 1
 
 #: table -> its columns; those of the key come first and end with KEY
 SCHEMA: dict[str, tuple[str, ...]] = {
@@ -29,6 +34,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "pfs": ("pubend TEXT KEY", "upto INTEGER", "chopped INTEGER"),
     "counters": ("name TEXT KEY", "value INTEGER"),
     "topics": ("topic TEXT KEY", "is_open INTEGER", "schemas TEXT"),
+    "schemas": ("topic TEXT KEY", "number INTEGER KEY", "schema TEXT"),
     "hosts": ("pubend TEXT KEY", "brokers TEXT"),
 }  # fmt: skip
 
@@ -70,7 +76,27 @@ def rows_of(contents: TableRows) -> Iterator[tuple[str, list[Row]]]:
     yield "pfs", [(pubend, mark.upto, mark.chopped) for pubend, mark in contents.pfs.items()]
     yield "counters", list(contents.counters.items())
     yield "topics", [_topic_row(each) for each in contents.topics.values()]
+    yield "schemas", [(topic, number, text) for (topic, number), text in contents.schemas.items()]
     yield "hosts", [(pubend, json.dumps(hosts)) for pubend, hosts in contents.hosts.items()]
+
+
+def bounded(rows: Mapping[str, Iterable[Row]]) -> tuple[dict[str, list[Row]], list[str]]:
+    """Returns the rows with every tick, epoch and number of a row within its bounds, and which were not.
+
+    Earlier versions took any int64 from outside. The last one has no successor: it ended the broker at each
+    start.
+    """
+    found: dict[str, list[Row]] = {}
+    changed: list[str] = []
+    for table, given in rows.items():
+        bound = _BOUNDS.get(table, tuple)
+        found[table] = [bound(row) for row in given]
+        changed += [
+            f"{table}: {row} is beyond all bounds, and counts as {kept}"
+            for row, kept in zip(given, found[table], strict=True)
+            if row != kept
+        ]
+    return found, changed
 
 
 def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
@@ -85,6 +111,10 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
         )
         for number, name, principal, epoch, start, created in rows["subscriptions"]
     }
+    topics = {
+        topic: TopicRow(topic, bool(is_open), tuple(json.loads(schemas)))
+        for topic, is_open, schemas in rows["topics"]
+    }
     return TableRows(
         subscriptions,
         _positions(rows["released"]),
@@ -92,12 +122,48 @@ def contents_of(rows: Mapping[str, Iterable[Row]]) -> TableRows:
         dict(rows["latest_delivered"]),
         {pubend: PfsMark(upto, chopped) for pubend, upto, chopped in rows["pfs"]},
         dict(rows["counters"]),
-        {
-            topic: TopicRow(topic, bool(is_open), tuple(json.loads(schemas)))
-            for topic, is_open, schemas in rows["topics"]
-        },
+        topics,
+        {(topics[topic].topic, number): text for topic, number, text in rows["schemas"]},
         {pubend: _hosts(json.loads(hosts)) for pubend, hosts in rows["hosts"]},
     )
+
+
+def _bounded_token(text: str) -> str:
+    try:
+        return CheckpointToken.parse(text).text()
+    except TokenError:
+        # Either damage, which `decode` reports, or ticks that no token has.
+        return CheckpointToken({pubend: nearest_position(tick) for pubend, tick in decode(text)}).text()
+
+
+def _bounded_time(number: int) -> int:
+    """An epoch, and when a subscription was made, are times of day in microseconds, as ticks are."""
+    return max(0, min(number, TICK_LAST))
+
+
+def _bounded_subscription(row: Row) -> Row:
+    number, name, principal, epoch, start, created = row
+    return number, name, principal, _bounded_time(epoch), _bounded_token(start), _bounded_time(created)
+
+
+def _bounded_hosts(row: Row) -> Row:
+    pubend, text = row
+    hosts = json.loads(text)
+    if isinstance(hosts, dict) and any(sequence > SEQUENCE_MAX for sequence in hosts.values()):
+        text = json.dumps({host: min(sequence, SEQUENCE_MAX) for host, sequence in hosts.items()})
+    return pubend, text
+
+
+#: table -> what brings a row of it within bounds; rows of other tables hold nothing that came from outside
+_BOUNDS: dict[str, Callable[[Row], Row]] = {
+    "subscriptions": _bounded_subscription,
+    "selectors": lambda row: (*row[:-1], _bounded_token(row[-1])),
+    "released": lambda row: (*row[:-1], nearest_position(row[-1])),
+    "tokens": lambda row: (*row[:-1], nearest_position(row[-1])),
+    "latest_delivered": lambda row: (row[0], nearest_position(row[1])),
+    "pfs": lambda row: (row[0], nearest_position(row[1]), nearest_position(row[2])),
+    "hosts": _bounded_hosts,
+}
 
 
 def _subscription_row(each: SubscriptionRow) -> Row:

@@ -28,6 +28,7 @@ from tidemark.storage.tables.rows import (
     SCHEMA,
     SUBSCRIBER_COLUMN,
     Row,
+    bounded,
     contents_of,
     create_statement,
     replace_statement,
@@ -38,7 +39,7 @@ from tidemark.storage.tables.tables import TableRows, Tables
 
 #: "TMSH", and the version of `rows.SCHEMA`
 APPLICATION = 0x544D5348
-VERSION = 4
+VERSION = 5
 #: The oldest version that is read. Older files only lack tables, which are created when such a file is
 #: opened.
 VERSION_OLDEST = 2
@@ -143,7 +144,9 @@ class SqliteTables(Tables):
 
     def _load(self) -> TableRows:
         try:
-            return contents_of({table: self._rows(table) for table in SCHEMA})
+            rows, changed = bounded({table: self._rows(table) for table in SCHEMA})
+            self.bounded = tuple(changed)
+            return contents_of(rows)
         except (KeyError, ValueError, TokenError) as error:
             raise self._damaged(f"its rows contradict each other ({error})") from error
 

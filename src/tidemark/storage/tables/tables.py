@@ -33,7 +33,7 @@ class PfsMark:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic with all versions of its schema, oldest first; of an open one, all shapes met so far."""
+    """A topic with versions of its schema, oldest first; of an open one, with shapes."""
 
     topic: str
     is_open: bool
@@ -69,6 +69,10 @@ class TableRows:
     #: Topic -> its schemas. A crash loses nothing that was confirmed: a topic is committed before its
     #: declaration is answered, and a client that gets no answer declares it again.
     topics: dict[str, TopicRow] = field(default_factory=dict)
+    #: Topic and number -> a version of its schema. Each has a row of its own, since there may be thousands;
+    #: older brokers kept them in `topics`, where they come before these. A crash loses nothing that was
+    #: confirmed, as for `topics`.
+    schemas: dict[tuple[str, int], str] = field(default_factory=dict)
     #: Pubend hosted here -> the brokers that may have subscribers of it -> the oldest release row that
     #: counts. A crash loses nothing that was confirmed: a host gets its answer after the commit, and lets no
     #: subscriber start before. A pubend without an entry is older than this table.
@@ -81,6 +85,7 @@ class TableRows:
         self.pfs.update(changes.pfs)
         self.counters.update(changes.counters)
         self.topics.update(changes.topics)
+        self.schemas.update(changes.schemas)
         self.hosts.update(changes.hosts)
         for mine, theirs in ((self.released, changes.released), (self.tokens, changes.tokens)):
             for subscriber, ticks in theirs.items():
@@ -97,10 +102,17 @@ class TableRows:
 class Tables(ABC):
     """All tables of a broker. A subclass makes the rows that were written since the last commit durable."""
 
+    #: rows whose numbers were brought within bounds when they were read: a sentence each
+    bounded: tuple[str, ...] = ()
+
     def __init__(self, contents: TableRows) -> None:
         #: all rows, committed or not
         self._contents = contents
         self._by_name = {row.name: row for row in contents.subscriptions.values()}
+        #: topic -> how many numbers its versions have taken
+        self._schema_counts = {name: len(row.schemas) for name, row in contents.topics.items()}
+        for topic, number in contents.schemas:
+            self._schema_counts[topic] = max(self._schema_counts[topic], number + 1)
         #: rows written, and subscribers removed, since the last commit; a subscriber is never in both
         self._changes = TableRows()
         self._removed: set[int] = set()
@@ -123,7 +135,8 @@ class Tables(ABC):
         """How many rows wait for the next commit; all positions of a subscriber count as one."""
         changes = self._changes
         positions = len(changes.released) + len(changes.tokens)
-        others = len(changes.subscriptions) + len(changes.topics) + len(changes.counters) + len(changes.hosts)
+        topics = len(changes.topics) + len(changes.schemas)
+        others = len(changes.subscriptions) + topics + len(changes.counters) + len(changes.hosts)
         return positions + others + len(changes.latest_delivered) + len(changes.pfs) + len(self._removed)
 
     def close(self) -> None:  # noqa: B027  (most kinds have nothing to close)
@@ -202,12 +215,22 @@ class Tables(ABC):
         return self._contents.pfs.get(pubend)
 
     def put_topic(self, row: TopicRow) -> None:
-        """Add a topic, or replace the one with the same name."""
-        self._contents.topics[row.topic] = self._changes.topics[row.topic] = row
+        """Add a topic, or add versions of its schema to those that it has."""
+        if row.topic not in self._contents.topics:
+            created = TopicRow(row.topic, row.is_open, ())
+            self._contents.topics[row.topic] = self._changes.topics[row.topic] = created
+        for schema in row.schemas:
+            number = self._schema_counts.get(row.topic, 0)
+            self._contents.schemas[row.topic, number] = self._changes.schemas[row.topic, number] = schema
+            self._schema_counts[row.topic] = number + 1
 
     def topics(self) -> list[TopicRow]:
-        """Returns all topics, in the order of their names."""
-        return [self._contents.topics[name] for name in sorted(self._contents.topics)]
+        """Returns all topics with all versions of their schemas, in the order of their names."""
+        schemas = {name: list(row.schemas) for name, row in self._contents.topics.items()}
+        for topic, number in sorted(self._contents.schemas):
+            schemas[topic].append(self._contents.schemas[topic, number])
+        rows = self._contents.topics
+        return [TopicRow(name, rows[name].is_open, tuple(schemas[name])) for name in sorted(rows)]
 
     def put_hosts(self, pubend: str, hosts: Mapping[str, int]) -> None:
         """Keep the brokers that may have subscribers of a pubend, each with the oldest row that counts."""

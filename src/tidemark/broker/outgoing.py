@@ -5,6 +5,8 @@ Fetched. Everything else is *live*: first-time knowledge, questions, and what br
 frames go first, and history has HISTORY_SHARE of a link that live frames would fill. Within a class frames
 keep their order. History may therefore arrive after live frames that were sent later, which the protocol
 allows of all knowledge (docs/architecture.md#what-may-overtake-what).
+
+A neighbour may ask again for what waits here to be sent to it: the same answer does not wait twice.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, TypeVar
 
+from tidemark.ticks import RangeSet
 from tidemark.wire.frames import (
     Claim,
     Fetched,
@@ -45,19 +48,34 @@ def is_history(frame: Frame) -> bool:
 class HistoryQueue(Generic[Item]):
     """History that waits for live frames, in order; the owner sends live frames itself, and reports them."""
 
-    __slots__ = ("_items", "_live_bytes", "bytes")
+    __slots__ = ("_fetched", "_items", "_live_bytes", "_ranges", "bytes")
 
     def __init__(self) -> None:
-        self._items: deque[tuple[Item, int]] = deque()
+        self._items: deque[tuple[Frame, Item, int]] = deque()
         #: the bytes of all items that wait
         self.bytes = 0
         #: bytes of live frames that were sent since history was, while history waited
         self._live_bytes = 0
+        #: (pubend, version) -> the ranges of the knowledge that waits; the tickets of the Fetched that wait
+        self._ranges: dict[tuple[str, int], RangeSet] = {}
+        self._fetched: set[int] = set()
 
-    def put(self, item: Item, size: int) -> None:
-        """Let an item of `size` bytes wait."""
-        self._items.append((item, size))
+    def has(self, frame: Frame) -> bool:
+        """Whether what waits tells the neighbour all that `frame` would."""
+        if isinstance(frame, Fetched):
+            return frame.ticket in self._fetched
+        assert isinstance(frame, Knowledge)
+        ranges = self._ranges.get((frame.pubend, frame.version))
+        return frame.base < frame.upto and ranges is not None and ranges.covers(frame.base, frame.upto)
+
+    def put(self, frame: Frame, item: Item, size: int) -> None:
+        """Let an item of `size` bytes wait: `frame`, in whatever form the owner sends it."""
+        self._items.append((frame, item, size))
         self.bytes += size
+        if isinstance(frame, Fetched):
+            self._fetched.add(frame.ticket)
+        elif isinstance(frame, Knowledge) and frame.base < frame.upto:
+            self._ranges.setdefault((frame.pubend, frame.version), RangeSet()).add(frame.base, frame.upto)
 
     def passed(self, size: int) -> None:
         """A live frame of `size` bytes was sent before what waits."""
@@ -66,19 +84,22 @@ class HistoryQueue(Generic[Item]):
     @property
     def is_owed(self) -> bool:
         """Whether live frames have had their share, so that the next item goes before any more of them."""
-        return bool(self._items) and self._live_bytes >= (HISTORY_SHARE - 1) * self._items[0][1]
+        return bool(self._items) and self._live_bytes >= (HISTORY_SHARE - 1) * self._items[0][2]
 
     def take(self) -> Item:
         """Remove and return the next item."""
-        item, size = self._items.popleft()
+        frame, item, size = self._items.popleft()
         self.bytes -= size
         self._live_bytes = max(0, self._live_bytes - (HISTORY_SHARE - 1) * size) if self._items else 0
+        if isinstance(frame, Fetched):
+            self._fetched.discard(frame.ticket)
+        elif isinstance(frame, Knowledge) and frame.base < frame.upto:
+            # Where two that wait overlap, the range goes with the first of them: it could be asked for again.
+            ranges = self._ranges.get((frame.pubend, frame.version), RangeSet())
+            ranges.remove(frame.base, frame.upto)
+            if not ranges:
+                self._ranges.pop((frame.pubend, frame.version), None)
         return item
-
-    def clear(self) -> None:
-        """Forget everything that waits."""
-        self._items.clear()
-        self.bytes = self._live_bytes = 0
 
     def __bool__(self) -> bool:
         """Whether anything waits."""

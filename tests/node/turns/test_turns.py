@@ -9,10 +9,10 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, events, play
-from tidemark.node import turns as turns_module
 from tidemark.node.connection import Connection
 from tidemark.node.runtime import Runtime
-from tidemark.node.turns import BURST_SECONDS, SHARE, SLICE_FRAMES_MAX, Account, Turns
+from tidemark.node.turns import turns as turns_module
+from tidemark.node.turns.turns import BURST_SECONDS, SHARE, SLICE_FRAMES_MAX, Account, Turns
 from tidemark.wire.codec import encode
 from tidemark.wire.frames import ClientFrame, Ping, Pong, Publish, Published
 

@@ -1,0 +1,46 @@
+"""The `fuzz` command: runs the fuzzer and reports what came of it.
+
+Returns an exit code: 0 when the broker and its well-behaved clients did not notice, 1 when they did. A
+failure is told with the seed and with what was said last.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from tidemark.lab.fuzz.fuzzer import Fuzzer, FuzzReport
+
+
+def run(seconds: float, seed: int, *, as_json: bool, directory: Path | None = None) -> int:
+    """Fuzz for so many seconds; in `directory` stays what the processes wrote, if one is given."""
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        report = Fuzzer(directory, seed).run(seconds)
+    else:
+        with TemporaryDirectory(prefix="tidemark-fuzz-") as made:
+            report = Fuzzer(Path(made), seed).run(seconds)
+    click.echo(json.dumps(report.as_dict()) if as_json else render(report))
+    return int(bool(report.failure))
+
+
+def render(report: FuzzReport) -> str:
+    """Returns the report as text."""
+    lines = [f"{count:>9,} {kind}" for kind, count in report.kinds.items()]
+    lines.append(
+        f"{report.frames:,} hostile frames in {report.seconds} s, {report.restarts} restarts; refused: "
+        f"{report.counters.get('frames_refused', 0)} in the core, at least {report.malformed} before it"
+    )
+    lines.append(f"not met: {', '.join(report.never) or 'nothing'}")
+    lines.append(f"beside them {report.published:,} events published, {report.delivered:,} delivered")
+    for text, count in report.unforeseen.items():
+        lines.append(f"nobody has foreseen ({count} times): {text}")
+    if report.failure:
+        lines += ["what was said last:", *report.last, f"seed {report.seed} failed: {report.failure}"]
+        lines.append(f"  again: tidemark fuzz --seconds {report.seconds:.0f} --seed {report.seed}")
+    else:
+        lines.append("the broker and its clients did not notice")
+    return "\n".join(lines)

@@ -1,0 +1,410 @@
+"""Hostile connections: sockets to a broker over which a fuzzer speaks as a client or as a neighbour.
+
+A connection that the broker closes is opened again for the next thing to say. What was said last, over all
+connections, is kept for the report of a failure.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter, deque
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+from tidemark.errors import WireError
+from tidemark.lab.fuzz.frame_maker import KINDS, FrameMaker
+from tidemark.lab.fuzz.values import PUBLISHERS, SCHEMAS, SUBSCRIBERS, TOPICS, HostileValues
+from tidemark.ticks import CheckpointToken, nearest_position
+from tidemark.wire import answers
+from tidemark.wire.codec import encode
+from tidemark.wire.decoder import FrameDecoder
+from tidemark.wire.frames import (
+    Ack,
+    AckExpected,
+    Answer,
+    Ask,
+    Claim,
+    Connect,
+    Credit,
+    Deliver,
+    Describe,
+    Fetch,
+    Fetched,
+    Frame,
+    Heard,
+    Hello,
+    Interest,
+    Knowledge,
+    Lease,
+    Leased,
+    Links,
+    Nack,
+    Offer,
+    Overlay,
+    Publish,
+    Published,
+    Recall,
+    Recalled,
+    Refused,
+    Release,
+    Rest,
+    Resume,
+    Subscribe,
+    Topic,
+    Unfollow,
+    Unsubscribe,
+    Welcome,
+)
+from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.questions import Question
+
+#: How many of the frames that were said last are kept.
+LAST_MAX = 60
+#: A broker that is busy may take this long to take what is said, or to answer a handshake.
+PATIENCE_SECONDS = 30.0
+#: So many steps after it was refused a neighbour comes again.
+REFUSED_STEPS = 100
+#: Every question of administrators.
+QUESTIONS = tuple(each.what for each in vars(answers).values() if isinstance(each, Question))
+
+
+class Said:
+    """What was said over all connections: how much of each kind, and the last of it."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        #: frames of the broker
+        self.heard: Counter[str] = Counter()
+        self.last: deque[str] = deque(maxlen=LAST_MAX)
+
+    @property
+    def frames(self) -> int:
+        """The number of frames."""
+        return self.counts.total()
+
+    def add(self, who: str, kind: str, shown: str) -> None:
+        """Somebody has said a frame."""
+        self.counts[kind] += 1
+        self.last.append(f"{who}: {shown or kind}")
+
+
+class HostileConnection:
+    """One socket to the broker, opened when there is something to say."""
+
+    #: how often a value is one that the decoder refuses
+    nonsense = 0.05
+
+    def __init__(
+        self, who: str, address: tuple[str, int], values: HostileValues, maker: FrameMaker, said: Said
+    ) -> None:
+        self.who = who
+        self._address = address
+        self._values = values
+        self._chance: Random = values.chance
+        self._maker = maker
+        self._said = said
+        self._socket: socket.socket | None = None
+        self._decoder = FrameDecoder(FRAME_BYTES_MAX)
+        #: frames of the broker that were not looked at yet
+        self._unread: deque[Frame] = deque(maxlen=64)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker has not closed the connection, as far as is known."""
+        return self._socket is not None
+
+    def close(self) -> None:
+        """Close the socket; the next frame opens another."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def step(self) -> None:
+        """Hear what has come, and say something hostile."""
+        self.hear()
+        if self._socket is None and not self._open():
+            return
+        for raw, kind, shown in self._next():
+            if self._chance.random() < self.nonsense / 2 and len(raw) > 8:
+                at = self._chance.randrange(8, len(raw))
+                raw = raw[:at] + self._chance.randbytes(1) + raw[at + 1 :]
+                shown = f"{shown} and a byte changed: {raw.hex()[:400]}"
+            self._send(raw, kind, shown)
+
+    def hear(self) -> None:
+        """Take what the broker has said."""
+        while self._socket is not None:
+            try:
+                self._socket.settimeout(0)
+                data = self._socket.recv(1 << 16)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.close()
+                return
+            self._take(data)
+
+    # The handshake.
+
+    def _open(self) -> bool:
+        """Open a connection and introduce oneself. Returns whether the broker has accepted that."""
+        raise NotImplementedError
+
+    def _connect(self, *first: Frame, wanted: tuple[type[Frame], ...]) -> Frame | None:
+        """Open a socket and say these frames. Returns the first answer that is wanted; None if none comes."""
+        self._decoder = FrameDecoder(FRAME_BYTES_MAX)
+        self._unread.clear()
+        try:
+            self._socket = socket.create_connection(self._address, timeout=PATIENCE_SECONDS)
+            for frame in first:
+                self._socket.sendall(b"".join(bytes(piece) for piece in encode(frame)))
+            while True:
+                for frame in list(self._unread):
+                    if isinstance(frame, (*wanted, Refused)):
+                        return frame
+                self._socket.settimeout(PATIENCE_SECONDS)
+                data = self._socket.recv(1 << 16)
+                if not data:
+                    self.close()
+                    return None
+                self._take(data)
+        except OSError:
+            self.close()
+            return None
+
+    def _take(self, data: bytes) -> None:
+        try:
+            frames = self._decoder.feed(data)
+        except WireError as error:
+            raise AssertionError(f"the broker says what cannot be read: {error}") from error
+        for frame in frames:
+            self._said.heard[type(frame).__name__] += 1
+            self._values.learn(frame)
+            self._unread.append(frame)
+
+    def _send(self, raw: bytes, kind: str, shown: str) -> None:
+        if self._socket is None or not raw:
+            return
+        self._said.add(self.who, kind, shown)
+        try:
+            self._socket.settimeout(PATIENCE_SECONDS)
+            self._socket.sendall(raw)
+        except OSError:
+            self.close()
+
+    # What is said.
+
+    def _next(self) -> list[tuple[bytes, str, str]]:
+        """The next frames to say."""
+        raise NotImplementedError
+
+    def _made(self, kind: type[Any], **fixed: Any) -> tuple[bytes, str, str]:
+        """A frame of this kind; each of `fixed` is at times left to chance after all."""
+        self._values.nonsense = self.nonsense
+        kept = {name: value for name, value in fixed.items() if self._chance.random() > 2 * self.nonsense}
+        raw, shown = self._maker.make(kind, **kept)
+        return raw, kind.__name__, shown
+
+
+class HostileClient(HostileConnection):
+    """A client that subscribes, publishes, asks and fetches, none of it as it should."""
+
+    #: kinds of frames that brokers take from clients, the more interesting ones twice
+    KINDS = (
+        Publish, Publish, Subscribe, Subscribe, Ack, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Fetch,
+        Offer, Recalled, Ask, Ask, Lease,
+    )  # fmt: skip
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        #: (pubend, publisher) -> the sequence number that the broker expects next
+        self._sequences: dict[tuple[str, str], int] = {}
+        #: the ticket of this client's lease
+        self._lease = ""
+
+    def _open(self) -> bool:
+        resumed = self._lease and self._chance.random() < 0.5
+        lease, self._lease = self._lease, ""
+        first = Resume(lease, 1, 2) if resumed else Connect(self.who, 1, 2)
+        answer = self._connect(first, wanted=(Welcome,))
+        if not isinstance(answer, Welcome):
+            self.close()
+        return self._socket is not None
+
+    def _next(self) -> list[tuple[bytes, str, str]]:
+        chance = self._chance
+        while self._unread:
+            frame = self._unread.popleft()
+            if isinstance(frame, Leased):
+                self._lease = frame.ticket
+                self._values.leases.append(frame.ticket)
+            elif isinstance(frame, Published):
+                self._sequences[frame.pubend, frame.publisher] = frame.sequence + 1
+            elif isinstance(frame, Deliver) and chance.random() < 0.3:
+                return [self._acked(frame)]
+            elif isinstance(frame, Recall):
+                return [self._recalled(frame)]
+        if chance.random() < 0.01:
+            self.close()
+            return []
+        if chance.random() < self.nonsense:
+            return [self._made(chance.choice(KINDS))]
+        if chance.random() < 0.7:
+            return [self._made(chance.choice(self.KINDS))]
+        scripts = self._taken_over, self._published, self._subscribed, self._asked, self._leased
+        return chance.choice(scripts)()
+
+    def _acked(self, frame: Deliver) -> tuple[bytes, str, str]:
+        """Acknowledge what came, or what has not come yet."""
+        tick = nearest_position(self._values.pick((frame.base, frame.upto, self._values.tick())))
+        return self._made(Ack, tokens=((frame.name, CheckpointToken({frame.pubend: tick})),))
+
+    def _recalled(self, frame: Recall) -> tuple[bytes, str, str]:
+        return self._made(Recalled, ticket=frame.ticket, base=frame.base, upto=frame.upto)
+
+    def _taken_over(self) -> list[tuple[bytes, str, str]]:
+        """The same subscription again and again, each time with something else of it changed."""
+        name, stamp = self._values.pick(SUBSCRIBERS), self._values.number("stamp")
+        fixed: dict[str, Any] = {"name": name, "stamp": stamp, "durable": True, "selector": ""}
+        patterns = ("evil.>", "evil.a", ">", "evil.*")
+        return [self._made(Subscribe, pattern=each, **fixed) for each in self._chance.sample(patterns, 3)]
+
+    def _published(self) -> list[tuple[bytes, str, str]]:
+        """Events with the numbers that the broker expects, and then perhaps not."""
+        topic, publisher = self._values.pick(TOPICS[:2]), self._values.pick(PUBLISHERS)
+        pubend = self._values.text("pubend")
+        sequence = self._sequences.get((pubend, publisher), 1)
+        said = [self._made(Topic, topic=topic, is_open=False, schemas=(SCHEMAS[0],))]
+        for _ in range(self._chance.randrange(1, 4)):
+            said.append(self._made(Publish, pubend=pubend, publisher=publisher, sequence=sequence))
+            sequence += self._chance.choice((0, 1, 1, 2))
+        return said
+
+    def _subscribed(self) -> list[tuple[bytes, str, str]]:
+        """A subscription from its beginning to its end."""
+        name = self._values.pick(SUBSCRIBERS)
+        return [
+            self._made(Subscribe, name=name, pattern="evil.>", selector=""),
+            self._made(Credit, name=name),
+            self._made(Ack),
+            self._made(Fetch, pattern=">", selector=""),
+            self._made(Unsubscribe, name=name),
+        ]
+
+    def _asked(self) -> list[tuple[bytes, str, str]]:
+        return [self._made(Ask, what=self._values.pick(QUESTIONS)) for _ in range(2)]
+
+    def _leased(self) -> list[tuple[bytes, str, str]]:
+        """A lease, and at times a rest."""
+        key = "evil" * 8 + str(self._chance.randrange(10))
+        said = [self._made(Lease, seconds=5, address="127.0.0.1:9", key=key)]
+        return [*said, self._made(Rest)] if self._chance.random() < 0.4 else said
+
+
+class HostileNeighbour(HostileConnection):
+    """A broker of the topology, which says of its pubend and of others whatever it likes.
+
+    It says what cannot be decoded more rarely than a client: a neighbour that was refused is left alone.
+    """
+
+    nonsense = 0.004
+
+    KINDS = (
+        Interest, Interest, Knowledge, Knowledge, Knowledge, Nack, Nack, AckExpected, Release, Release, Heard,
+        Claim, Claim, Links, Unfollow, Topic, Fetch, Fetched, Hello, Overlay,
+    )  # fmt: skip
+
+    def __init__(self, broker: str, pubend: str, *arguments: Any) -> None:
+        super().__init__(broker, *arguments)
+        self._pubend = pubend
+        self._incarnation = 0
+        #: steps until this neighbour comes again
+        self._waits = 0
+        #: the interest version that the broker has told this neighbour last, and the tick that it was told
+        self._version = 0
+        self._at = 1_000_000
+
+    def _open(self) -> bool:
+        self._waits -= 1
+        if self._waits > 0:
+            return False
+        self._incarnation += 1
+        answer = self._connect(Hello(self.who, self._incarnation), wanted=(Hello,))
+        if not isinstance(answer, Hello):
+            self._waits = REFUSED_STEPS
+            self.close()
+        return self._socket is not None
+
+    def _next(self) -> list[tuple[bytes, str, str]]:
+        chance = self._chance
+        while self._unread:
+            answer = self._answered(self._unread.popleft())
+            if answer is not None and chance.random() < 0.6:
+                return [answer]
+        if chance.random() < 0.005:
+            self.close()
+            return []
+        if chance.random() < self.nonsense / 2:
+            return [self._made(chance.choice(KINDS))]
+        if chance.random() < 0.3:
+            return [self._known()]
+        kind = chance.choice(self.KINDS)
+        if kind is Hello:
+            return [self._made(Hello, broker=self.who, oldest=2, newest=2)]
+        return [self._made(kind)]
+
+    def _known(self) -> tuple[bytes, str, str]:
+        """The next part of this neighbour's own stream, as if it were a good one."""
+        base, self._at = self._at, self._at + self._chance.choice((10, 1_000, 1_000_000))
+        fixed = {"base": base, "upto": self._at, "lost": 0, "version": self._version}
+        return self._made(Knowledge, pubend=self._pubend, first=True, damaged=(), **fixed)
+
+    def _answered(self, frame: Frame) -> tuple[bytes, str, str] | None:
+        """An answer to a frame of the broker, nearly right; None if there is nothing to answer."""
+        match frame:
+            case Interest(pubend, version, _):
+                self._version = version
+                return self._made(Knowledge, pubend=pubend, first=True, version=version)
+            case Nack(pubend, ranges, version):
+                base, upto = self._values.pick(ranges)
+                fixed = {"base": base, "upto": upto, "version": version, "first": False, "lost": 0}
+                return self._made(Knowledge, pubend=pubend, damaged=(), **fixed)
+            case Fetch(ticket, pubend, base, upto):
+                fixed = {"base": base, "upto": upto, "lost": 0}
+                return self._made(Fetched, ticket=ticket, pubend=pubend, damaged=(), **fixed)
+            case Release(pubend, rows) if rows:
+                row = self._values.pick(rows)
+                return self._made(Heard, pubend=pubend, host=row.host, sequence=row.sequence)
+            case Claim(name, epoch, _, _):
+                is_answered = name in SUBSCRIBERS and self._chance.random() < 0.1
+                return self._made(Claim, name=name, epoch=epoch) if is_answered else None
+        return None
+
+
+def ask(address: tuple[str, int], what: str) -> str:
+    """Ask the broker a question, as an administrator does. Returns the JSON of the answer.
+
+    Raises AssertionError if the broker does not answer in time.
+    """
+    decoder = FrameDecoder(FRAME_BYTES_MAX)
+    try:
+        with socket.create_connection(address, timeout=PATIENCE_SECONDS) as connection:
+            for frame in (Connect("watch", 1, 2), Ask(1, what)):
+                connection.sendall(b"".join(bytes(piece) for piece in encode(frame)))
+            while data := connection.recv(1 << 16):
+                for found in decoder.feed(data):
+                    if isinstance(found, Answer):
+                        return found.payload
+    except OSError as error:
+        raise AssertionError(f"the broker does not answer: {error}") from error
+    raise AssertionError("the broker closes the connection of an administrator")
+
+
+def closed(connections: list[HostileConnection]) -> None:
+    """Close all of them."""
+    for each in connections:
+        with suppress(OSError):
+            each.close()

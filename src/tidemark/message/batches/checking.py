@@ -1,0 +1,115 @@
+"""Which events of a batch can be decoded, found out for the whole batch at once.
+
+A pubend refuses a batch with an event that cannot be decoded, so that no subscriber meets one. Subscribers,
+the Spark source and the archive look too, since an older broker may have logged such events: they pass over
+them and say so. An event can be decoded if its header is one of its schema, its variable fields tile the rest
+of the message, its text is UTF-8, its truth values are 0 or 1 and its times lie within the years 1 to 9999.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from tidemark.errors import DecodeError
+from tidemark.message.batches.batch import PRELUDE, EventBatch, Shape
+from tidemark.message.batches.columns import Ints
+from tidemark.message.batches.gather import Messages
+from tidemark.message.schema import Schema
+from tidemark.ticks import Range
+
+#: From so many messages of one schema on, array operations take less time than looking at each message.
+ARRAY_ROWS_MIN = 24
+
+
+def check_messages(batch: EventBatch, schemas: Mapping[int, Schema]) -> None:
+    """DecodeError, with the number of the first such row, unless every row's message can be decoded."""
+    if batch.count == 1 and len(batch.shapes) == 1:
+        # The most frequent case; slicing arrays would take longer than the rest.
+        body = batch.body.data
+        _, _, _, _, key_bytes, _ = PRELUDE.unpack_from(body)
+        message = bytes(body[PRELUDE.size : len(body) - key_bytes])
+        try:
+            _known(batch.shapes[0], schemas).check(message)
+        except DecodeError as error:
+            raise _at(0, error) from None
+        return
+    for shape, rows in _groups(batch):
+        schema = _known(shape, schemas)
+        if not _is_sound(batch, schema, rows):
+            row, problem = next(_problems(batch, schema, rows))
+            raise _at(row, problem)
+
+
+def without_damaged(
+    batch: EventBatch, schemas: Mapping[int, Schema]
+) -> tuple[EventBatch | None, list[Range]]:
+    """The rows that can be decoded, None if there are none, and the ticks of the others as ranges.
+
+    A row whose schema is not known is taken for sound. A batch without damage is returned itself.
+    """
+    damaged = damaged_rows(batch, schemas)
+    if not damaged:
+        return batch, []
+    ticks = sorted(batch.ticks[damaged].tolist())
+    kept = np.ones(batch.count, np.bool_)
+    kept[damaged] = False
+    return (batch.take(kept) if kept.any() else None), [(tick - 1, tick) for tick in ticks]
+
+
+def damaged_rows(batch: EventBatch, schemas: Mapping[int, Schema]) -> list[int]:
+    """The rows that cannot be decoded, in order; a row whose schema is not known is taken for sound."""
+    damaged: list[int] = []
+    for shape, rows in _groups(batch):
+        schema = schemas.get(shape.fingerprint)
+        if schema is not None and not _is_sound(batch, schema, rows):
+            damaged += [row for row, _ in _problems(batch, schema, rows)]
+    return sorted(damaged)
+
+
+def _groups(batch: EventBatch) -> Iterator[tuple[Shape, Ints]]:
+    """The rows of each shape that has any."""
+    if len(batch.shapes) == 1:
+        yield batch.shapes[0], np.arange(batch.count)
+        return
+    of_shape = batch.prelude("shape")
+    order = np.argsort(of_shape, kind="stable")
+    ends = np.searchsorted(of_shape[order], np.arange(len(batch.shapes)), side="right")
+    start = 0
+    for index, end in enumerate(ends.tolist()):
+        if start < end:
+            yield batch.shapes[index], order[start:end]
+        start = end
+
+
+def _known(shape: Shape, schemas: Mapping[int, Schema]) -> Schema:
+    schema = schemas.get(shape.fingerprint)
+    if schema is None:
+        raise DecodeError(f"no schema has the fingerprint {shape.fingerprint:016x}")
+    return schema
+
+
+def _is_sound(batch: EventBatch, schema: Schema, rows: Ints) -> bool:
+    if len(rows) < ARRAY_ROWS_MIN or not schema.is_plain:
+        return next(_problems(batch, schema, rows), None) is None
+    try:
+        Messages(schema, batch.body, batch.message_starts[rows], batch.message_ends[rows]).check()
+    except DecodeError:
+        return False
+    return True
+
+
+def _problems(batch: EventBatch, schema: Schema, rows: Ints) -> Iterator[tuple[int, DecodeError]]:
+    """The rows whose messages cannot be decoded, and why."""
+    starts, ends = batch.message_starts[rows].tolist(), batch.message_ends[rows].tolist()
+    data = batch.body.data
+    for row, start, end in zip(rows.tolist(), starts, ends, strict=True):
+        try:
+            schema.check(bytes(data[start:end]))
+        except DecodeError as error:
+            yield row, error
+
+
+def _at(row: int, error: DecodeError) -> DecodeError:
+    return DecodeError(f"event {row} of the batch: {error.reason}", path=error.path)

@@ -1,0 +1,73 @@
+"""The fixed part of the fuzzer, and that the fuzzer finds what it looks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import get_args
+
+import pytest
+
+from tidemark.errors import WireError
+from tidemark.lab.fuzz.command import render
+from tidemark.lab.fuzz.connections import HostileClient, HostileNeighbour
+from tidemark.lab.fuzz.frame_maker import KINDS, FrameMaker
+from tidemark.lab.fuzz.fuzzer import Fuzzer, FuzzReport
+from tidemark.lab.fuzz.values import HostileValues
+from tidemark.wire.decoder import FrameDecoder
+from tidemark.wire.frames import Frame
+from tidemark.wire.limits import FRAME_BYTES_MAX
+
+
+def maker(seed: int = 1) -> FrameMaker:
+    return FrameMaker(HostileValues(Random(seed), ("pa", "pb"), ("a", "b")))
+
+
+def test_every_kind_of_frame_is_made_and_most_of_it_gets_past_the_decoder() -> None:
+    made, taken = maker(), Counter[str]()
+    assert set(KINDS) == set(get_args(Frame))
+    for kind in KINDS:
+        for _ in range(40):
+            raw, _ = made.make(kind)
+            try:
+                taken[kind.__name__] += len(FrameDecoder(FRAME_BYTES_MAX).feed(raw))
+            except WireError:
+                continue
+    assert all(taken[kind.__name__] >= 5 for kind in KINDS), taken
+
+
+def test_a_seed_decides_what_is_said() -> None:
+    one, same, other = maker(), maker(), maker(2)
+    said = [one.make(kind) for kind in KINDS]
+    assert said == [same.make(kind) for kind in KINDS]
+    assert said != [other.make(kind) for kind in KINDS]
+
+
+def test_whatever_is_fixed_is_said_and_numbers_may_be_out_of_bounds() -> None:
+    from tidemark.wire.frames import Claim
+
+    raw, shown = maker().make(Claim, name="s", epoch=2**63 - 1, broker="b", settled=True)
+    with pytest.raises(WireError, match="epoch"):
+        FrameDecoder(FRAME_BYTES_MAX).feed(raw)
+    assert str(2**63 - 1) in shown
+
+
+def test_hostile_clients_and_neighbours_say_all_that_such_may_say() -> None:
+    assert {kind.__name__ for kind in HostileClient.KINDS} >= {"Publish", "Subscribe", "Ack", "Ask", "Fetch"}
+    assert {kind.__name__ for kind in HostileNeighbour.KINDS} >= {"Knowledge", "Claim", "Fetched", "Release"}
+
+
+def test_a_failure_is_told_with_its_seed_and_what_was_said_last() -> None:
+    text = render(FuzzReport(7, failure="the broker has ended", last=["evil: Claim(...)"]))
+    assert "--seed 7" in text
+    assert "evil: Claim(...)" in text
+
+
+def test_hostile_frames_do_not_disturb_a_broker_or_its_clients(tmp_path: Path) -> None:
+    report = Fuzzer(tmp_path, seed=1).run(60.0, steps_max=1_200, restart_steps=700)
+    assert not report.failure, render(report)
+    assert not report.unforeseen, render(report)
+    assert report.restarts == 2
+    assert report.frames > 500
+    assert report.delivered > 0

@@ -1,0 +1,1 @@
+"""Pages that a reader follows: their commands and programs are run as they are printed."""

@@ -1,0 +1,36 @@
+"""The tutorial, followed word by word in a fresh directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pages.followed_page import FollowedPage, _fits
+from tests.ports import free_ports
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def test_what_is_printed_is_compared_line_by_line() -> None:
+    assert _fits("a\nb\nc\n", "a\n...\nc\n")
+    assert _fits("a\n", "a\n...\n")
+    assert _fits("", "")
+    assert not _fits("a\nb\n", "a\n")
+    assert not _fits("a\n", "b\n")
+    assert not _fits("a\nb\n", "...\na\n")
+
+
+def test_the_tutorial_can_be_followed_word_by_word(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    page = FollowedPage(DOCS / "tutorial.md", tmp_path, port)
+    page.follow()
+    assert len(page.commands) > 20
+    assert {each.name for each in tmp_path.glob("*.py")} == {"freezers.py", "alarms.py", "count.py"}
+
+
+def test_a_page_that_is_wrong_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ echo one\ntwo\n```\n")
+    with pytest.raises(AssertionError, match="one"):
+        FollowedPage(page, tmp_path, 1).follow()
