@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
 import tidemark
 from tidemark.client.connecting.addresses import SocketAddress, parse_url
 from tidemark.client.connecting.backoff import Backoff
+from tidemark.client.topics import ClientTopics
 from tidemark.errors import ConfigError
+from tidemark.message import BatchBuilder, Schema, Shape
+from tidemark.wire.frames import Describe, Topic
 
 
 def test_a_url_names_one_broker_or_several() -> None:
@@ -54,3 +60,36 @@ def test_every_exported_name_is_there() -> None:
     assert set(tidemark.__all__) <= set(dir(tidemark))
     with pytest.raises(AttributeError, match="nothing_like_it"):
         _ = tidemark.nothing_like_it  # type: ignore[attr-defined]
+
+
+def test_a_publisher_of_an_open_topic_asks_for_its_own_shape_and_a_reader_for_what_it_lacks() -> None:
+    async def story() -> None:
+        said: list[Describe | Topic] = []
+        topics = ClientTopics(said.append)
+        shapes = [Schema.of({f"field_{number}": 1, "n": 1}) for number in range(3)]
+
+        async def answered(asking: Coroutine[Any, Any, None], *texts: str) -> None:
+            task = asyncio.ensure_future(asking)
+            await asyncio.sleep(0)
+            topics.answered(Topic("t", True, texts))
+            await task
+
+        value = {"field_0": 5, "n": 1}
+        assert topics.encode("t", value) is None
+        await answered(topics.prepare("t", value), shapes[0].text)
+        assert said == [Describe("t", (shapes[0].fingerprint,))]
+        assert topics.encode("t", value) is not None
+        builder = BatchBuilder()
+        builder.add(Shape("t", shapes[1].fingerprint), shapes[1].encode({"field_1": 1, "n": 2}))
+        batch = builder.build()
+        await answered(topics.fetch(batch), *(each.text for each in shapes[:2]))
+        assert said[1:] == [Describe("t")]  # all of them, the first time
+        assert topics.accessor(batch.shapes[0], "field_0")(batch.message(0)) is None
+        with pytest.raises(KeyError):
+            topics.accessor(batch.shapes[0], "field_2")
+        builder.add(Shape("t", shapes[2].fingerprint), shapes[2].encode({"field_2": 1, "n": 2}))
+        await answered(topics.fetch(builder.build()), shapes[2].text)
+        assert said[2:] == [Describe("t", (shapes[2].fingerprint,))]
+        assert topics.accessor(batch.shapes[0], "field_2")(batch.message(0)) is None
+
+    asyncio.run(story())

@@ -16,14 +16,14 @@ Connections take turns (`node.turns`): what does not fit into a slice of the eve
 from __future__ import annotations
 
 import asyncio
-import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from tidemark.broker.effects import LinkMeasured
 from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
+from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
 from tidemark.node.turns.turn_taking import TurnTaking
 from tidemark.node.turns.turns import Rate
 from tidemark.wire.codec import Encode, encode, encoder_for, size_of
@@ -58,6 +58,7 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.versions import agree, agree_link
 
 if TYPE_CHECKING:
@@ -71,8 +72,6 @@ _FROM_CLIENT = frozenset(
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
-#: Bytes that the kernel takes from a link beyond what it can send: all that live frames wait for there.
-NOTSENT_BYTES = 64 << 10
 #: Bytes of answers that wait for one neighbour, at most: a neighbour asks for as much as its link carries.
 HISTORY_BYTES_MAX = 8 << 20
 #: Characters of what an unforeseen error says that the other side is told.
@@ -95,7 +94,6 @@ class Connection(TurnTaking):
         "_said",
         "_server",
         "address",
-        "asked",
         "began",
         "calling",
         "client",
@@ -104,6 +102,7 @@ class Connection(TurnTaking):
         "incomplete_since",
         "is_subscriber",
         "lease",
+        "measured",
         "name",
         "number",
         "peer",
@@ -140,10 +139,8 @@ class Connection(TurnTaking):
         #: the remote host, without its port
         self.address = ""
         #: on the loop's clock: when the socket was opened, and since when part of a frame waits for the rest
-        self.began = self.heard
+        self.began = server.time()
         self.incomplete_since: float | None = None
-        #: when the last Ping was sent, on the loop's clock
-        self.asked = 0.0
         #: the client's number in the runtime, or the neighbour's name
         self.client: int | None = None
         self.peer: str | None = None
@@ -154,7 +151,9 @@ class Connection(TurnTaking):
         self.hello: Hello | None = None
         #: the client has sent Subscribe
         self.is_subscriber = False
-        #: bytes and events that were written to a neighbour
+        #: what the core was told last of a link's delay and rate
+        self.measured: LinkMeasured | None = None
+        #: bytes that were written, and events that were written to a neighbour
         self.said_bytes = 0
         self.said_events = 0
 
@@ -182,6 +181,7 @@ class Connection(TurnTaking):
         self._transport = cast(asyncio.Transport, transport)
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        keep_alive(self._transport)
         reason = self._server.opened(self)
         if reason is not None:
             self.refuse("limit", reason)
@@ -222,8 +222,8 @@ class Connection(TurnTaking):
         self._unheard += frames
         if self._decoder.waiting_bytes:
             if frames or self.incomplete_since is None:
-                self.incomplete_since = self.heard
-            self._server.incomplete.holds(self, self._decoder.held_bytes, self.heard)
+                self.incomplete_since = self.liveness.heard
+            self._server.incomplete.holds(self, self._decoder.held_bytes, self.liveness.heard)
         elif self.incomplete_since is not None:
             self.incomplete_since = None
             self._server.incomplete.discard(self)
@@ -325,7 +325,8 @@ class Connection(TurnTaking):
                 self.refuse("limit", f"what you said was refused: come again in {seconds:.1f} s")
                 return
             self.peer = hello.broker
-            self._bound_kernel_queue()
+            if self._transport is not None:
+                bound_kernel_queue(self._transport)
             server.introduced(self)
             server.runtime.link_up(hello.broker, self, hello)
         if self.expected is None:
@@ -474,14 +475,7 @@ class Connection(TurnTaking):
             pieces = self._history.take()
             self._transport.writelines(pieces)
             self.said_bytes += size_of(pieces)
-
-    def _bound_kernel_queue(self) -> None:
-        """Let what the kernel cannot send yet wait here, where live frames go before history."""
-        found: Any = self._transport.get_extra_info("socket") if self._transport is not None else None
-        option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
-        if found is not None and option is not None:
-            with suppress(OSError):  # not a socket of TCP
-                found.setsockopt(socket.IPPROTO_TCP, option, NOTSENT_BYTES)
+            self.liveness.say(self._server.time())
 
     def _may_send(self, frame: Frame, queued: int) -> bool:
         """Returns whether `frame` is sent although the queue is full: only what must not be lost, up to twice
@@ -504,8 +498,18 @@ class Connection(TurnTaking):
 
     def ping(self) -> None:
         """Ask the other side for a Pong."""
-        self.asked = self._server.time()
-        self._write(Ping(int(self.asked * 1e6)))
+        now = self._server.time()
+        frame = Ping(int(now * 1e6))
+        upto = self.said_bytes + size_of(self._said) + size_of(self._encode(frame))
+        self._write(frame)
+        self.liveness.ask(now, upto)
+
+    def observe(self, now: float) -> TcpInfo | None:
+        """Note what the other side's kernel has taken; return all that this kernel knows, if anything."""
+        info = None if self._transport is None else observed(self._transport)
+        if info is not None:
+            self.liveness.take(now, info.acknowledged)
+        return info
 
     def _write(self, frame: Frame) -> None:
         """Write `frame` at once, after what is queued."""
@@ -538,10 +542,10 @@ class Connection(TurnTaking):
         said, self._said = self._said, []
         if said and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(said)
-            if self.client is None:
-                size = size_of(said)
-                self.said_bytes += size
-                self._history.passed(size)
+            size = size_of(said)
+            self.said_bytes += size
+            self._history.passed(size)
+            self.liveness.say(self._server.time())
         if self._history:
             self._write_history()
 

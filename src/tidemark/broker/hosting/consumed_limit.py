@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.turn import Turn
-from tidemark.ticks import TICK_MAX, CheckpointToken
+from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.ticks.tick import CLOCKS_APART_MAX
 
 
@@ -36,16 +36,20 @@ class ConsumedLimit:
             return max(hosted.position, wall + self._lease_ahead)
         # Ticks are times of the clock at the pubend's broker, and its stream may not have arrived here yet.
         stream = self._streams.get(pubend)
-        return TICK_MAX if stream is None else max(stream.position, wall) + CLOCKS_APART_MAX
+        if stream is None:
+            return TICK_MAX
+        # An answer, or what is lost, may be known here beyond what first-time knowledge has told of.
+        return max(stream.position, stream.window.end, wall) + CLOCKS_APART_MAX
 
-    def problem(self, token: CheckpointToken) -> str | None:
+    def problem(self, token: CheckpointToken, proved: Mapping[str, int]) -> str | None:
         """Return what is wrong with a token from the future, and what it should have been; None if it is not.
 
-        Ticks are microseconds since 1970.
+        Ticks are microseconds since 1970. `proved` is what the subscriber was told on its connection, or has
+        acknowledged on disk: a neighbour may have told ticks of any time, and is believed.
         """
         for pubend, tick in token.items():
             limit = self.of(pubend)
-            if tick > limit:
+            if tick > limit and tick > proved.get(pubend, TICK_MIN):
                 return (
                     f"a token says that {pubend!r} was consumed up to {tick}, but nothing beyond {limit} can "
                     "have been: use a token that this subscription was given, or none"

@@ -115,7 +115,8 @@ class Sessions:
             )
         if known is not None and len(known.periods) >= SELECTORS_MAX and _is_change(frame, known):
             return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
-        problem = self._limit.problem(frame.token) if frame.token is not None else None
+        proved = known.released if known is not None else {}
+        problem = self._limit.problem(frame.token, proved) if frame.token is not None else None
         if problem is not None:
             return "token", problem
         try:
@@ -293,7 +294,7 @@ class Sessions:
         if frame.ticket and len(known) < len(frame.tokens):
             self._refuse_ack(client, frame)
             return
-        problems = [self._limit.problem(token) for _, token in known]
+        problems = [self._limit.problem(token, subscription.told) for subscription, token in known]
         if frame.ticket and any(problems):
             reason = next(problem for problem in problems if problem is not None)
             self._refuse(client, str(frame.ticket), "token", f"{reason}; nothing was kept", "ack")

@@ -20,7 +20,7 @@ from tidemark.admin import (
 )
 from tidemark.admin.numbers import NOTHING, show_seconds, show_time
 from tidemark.cli.options import BROKER, JSON
-from tidemark.cli.output import emit, emit_either, table
+from tidemark.cli.output import emit, emit_either, table, visible_values
 from tidemark.errors import ConfigError
 
 #: state of a recall from the archive -> what people read
@@ -48,7 +48,7 @@ def subs_list(is_all: bool, url: str, as_json: bool) -> None:
         for each in found:
             emit(each)
     elif found:
-        click.echo(_listed(found))
+        click.echo(_listed(visible_values(found)))
     else:
         click.echo("no durable subscriptions here: tidemark sub TOPIC --durable NAME makes one")
 

@@ -102,6 +102,11 @@ BENCHES: dict[str, Bench] = {
             "hostile.benchmark",
         ),
         Bench(
+            "thinlink",
+            "history and live events over a real link of 1 Mbit, in network namespaces (needs root)",
+            "thinlink.benchmark",
+        ),
+        Bench(
             "spark", "the pipeline: source, archive, history beside a Parquet scan, sink", "spark.benchmark"
         ),
     )

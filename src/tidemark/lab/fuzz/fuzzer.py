@@ -37,7 +37,7 @@ from tidemark.lab.processes.process_harness import ManagedBroker, ProcessHarness
 #: The pubend of the broker, and the neighbours that the fuzzer plays. There are several of them because one
 #: that was refused is left alone for a while.
 PUBEND = "pa"
-NEIGHBOURS = tuple(f"b{number}" for number in range(1, 9))
+NEIGHBOURS = tuple(f"b{number}" for number in range(1, 13))
 CLIENTS = 6
 #: Names of the well-behaved clients.
 PUBLISHER, SUBSCRIBER = "good-publisher", "good-subscriber"

@@ -12,6 +12,7 @@ from tidemark.node.clock import Clock
 from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Account, Turns
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import Frame
+from tidemark.wire.liveness.liveness import Liveness
 
 
 class TurnTaking(asyncio.BufferedProtocol):
@@ -26,8 +27,8 @@ class TurnTaking(asyncio.BufferedProtocol):
         "_transport",
         "_turns",
         "_unheard",
-        "heard",
         "is_held",
+        "liveness",
     )
 
     def __init__(self, turns: Turns, time: Clock) -> None:
@@ -45,8 +46,8 @@ class TurnTaking(asyncio.BufferedProtocol):
         self._is_waiting = False
         #: nothing is read, because the disk is behind or the broker stops
         self.is_held = False
-        #: when bytes came last, on the loop's clock
-        self.heard = time()
+        #: whether the other side is alive, on the loop's clock; the server's sweeps judge by it
+        self.liveness = Liveness(time())
 
     def _decode(self, data: Buffer) -> None:
         """Add the frames that `data` completes, or the next of those that have come before, to `_unheard`."""
@@ -68,7 +69,7 @@ class TurnTaking(asyncio.BufferedProtocol):
 
     def received(self, data: Buffer) -> None:
         """Bytes have arrived: handle them at once, or let them wait for this connection's turn."""
-        self.heard = self._time()
+        self.liveness.hear(self._time())
         if self._is_closing:
             return
         turns = self._turns
@@ -124,7 +125,7 @@ class TurnTaking(asyncio.BufferedProtocol):
         if self.is_paused:
             transport.pause_reading()
         else:
-            self.heard = self._time()
+            self.liveness.forgive(self._time())
             transport.resume_reading()
 
     def give_up_input(self) -> None:
