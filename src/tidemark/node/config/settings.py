@@ -178,7 +178,9 @@ class ThresholdsSection:
         "50ms", "GCT: ticks that are unknown for this long are asked for with a nack.", least="0us"
     )
     nack: Duration = _time(
-        "200ms", "NRT: a nack without an answer is repeated after this time; the wait doubles each time."
+        "200ms",
+        "NRT: a nack without an answer is repeated after this time, or after the longer time that answers "
+        "have been measured to take; the wait doubles each time.",
     )
     nack_max: Duration = _time("10s", "The longest wait between two repetitions of a nack.")
     ack_expected: Duration = _time(
