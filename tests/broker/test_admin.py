@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from tests.broker.desk import Desk, batch, told
+from tidemark.broker.admin import Admin
 from tidemark.broker.effects import CommitTables, DropSubscription, SaveReleased
+from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.answers import SubscriptionStatus
 from tidemark.wire.frames import Answer, Ask, Deliver, Publish, Refused, Subscribe, Topic, Unsubscribe
+from tidemark.wire.questions import PAGE_ITEMS_MAX, WHOLE_ITEMS_MAX
 
 
 def ask(at: Desk, what: str, **arguments: Any) -> Any:
@@ -170,3 +174,64 @@ def test_one_that_is_connected_is_not_moved(at: Desk) -> None:
 
 def test_a_question_that_is_not_known_names_those_that_are(at: Desk) -> None:
     assert "subscriptions" in refusal(at, "weather", "{}").reason
+
+
+def many(at: Desk, count: int) -> list[str]:
+    """Make subscriptions; their names, and that of the one that is there, in the order of answers."""
+    names = [f"many {number}" for number in range(count)]
+    for name in names:
+        at.say(2, Subscribe(name, "t", "", False, 0))
+    return ["s", *names]
+
+
+def test_a_page_costs_as_much_as_it_holds(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = many(at, 1_000)
+    described: list[str] = []
+    describe = Admin.subscription
+
+    def counted(self: Admin, subscription: HostedSubscription) -> SubscriptionStatus:
+        described.append(subscription.name)
+        return describe(self, subscription)
+
+    monkeypatch.setattr(Admin, "subscription", counted)
+    found: list[str] = []
+    after: str | None = ""
+    pages = 0
+    while after is not None:
+        described.clear()
+        page = ask(at, "subscriptions", limit=100, after=after)
+        assert len(described) <= 101
+        found += [each["name"] for each in page["items"]]
+        after, pages = page["next"], pages + 1
+    assert found == names
+    assert pages == 11
+
+
+def test_a_page_has_no_more_items_than_brokers_give(at: Desk) -> None:
+    many(at, 300)
+    page = ask(at, "subscriptions", limit=10**9)
+    assert len(page["items"]) == PAGE_ITEMS_MAX
+    assert page["next"]
+
+
+def test_a_page_of_large_items_is_short(at: Desk) -> None:
+    for number in range(10):
+        fields = ", ".join(f"field_{at}: int" for at in range(2_000))
+        at.do(1, Topic(f"large.{number}", False, (f"[{fields}]",)))
+    page = ask(at, "topics", limit=100)
+    assert 1 < len(page["items"]) < 10
+    rest = ask(at, "topics", limit=100, after=page["next"])
+    assert page["items"][-1]["topic"] < rest["items"][0]["topic"]
+
+
+def test_a_long_answer_is_refused_to_those_who_ask_for_no_page(at: Desk) -> None:
+    many(at, WHOLE_ITEMS_MAX)
+    found = refusal(at, "subscriptions", "{}")
+    assert found.code == "limit"
+    assert "ask for pages, with the arguments limit and after" in found.reason
+
+
+def test_a_question_that_changes_nothing_waits_for_no_disk(at: Desk) -> None:
+    effects = at.say(80, Ask(7, "subscriptions", "{}"))
+    assert isinstance(told(effects, 80)[0], Answer)
+    assert not any(isinstance(effect, CommitTables) for effect in effects)

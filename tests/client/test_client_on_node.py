@@ -15,6 +15,24 @@ from tests.waiting import bounded
 from tidemark.message import BatchBuilder, Schema, Shape
 from tidemark.node.node import Node
 from tidemark.ticks import CheckpointToken
+from tidemark.wire import questions
+from tidemark.wire.answers import TOPICS
+
+
+@bounded
+async def test_a_question_of_administrators_fetches_all_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "PAGE_ITEMS_MAX", 3)
+    node = await Node.start(config_at(tmp_path / "data"))
+    async with tidemark.connect(f"tidemark://{node.address}") as tm:
+        for number in range(8):
+            await tm.create_topic(f"topic.{number}", "[n: int]")
+        assert [each.topic for each in await tm.ask(TOPICS)] == [f"topic.{number}" for number in range(8)]
+        page = await tm.ask("topics", limit=2, after="topic.5")
+        assert [each["topic"] for each in page["items"]] == ["topic.6", "topic.7"]
+        assert page["next"] is None
+    await node.stop()
 
 
 @bounded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from contextlib import suppress
@@ -25,6 +26,8 @@ from tidemark.persistence.store import Store
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode
 from tidemark.wire.frames import (
+    Answer,
+    Ask,
     Connect,
     Deliver,
     Frame,
@@ -401,12 +404,69 @@ def test_strangers_of_one_address_are_few_but_those_of_this_machine_are_no_stran
     assert all(counts.add("127.0.0.1") for _ in range(10))
 
 
-def test_connections_over_the_limit_are_turned_away(tmp_path: Path) -> None:
+def test_connections_over_the_limit_are_told_so(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node = await stage.node(config_at(tmp_path / "data", limits__connections="1"))
         await stage.client(node)
-        assert await (await stage.stranger(node)).is_closed()
+        stranger = await stage.stranger(node)
+        refusal = await stranger.hear(Refused)
+        assert refusal.code == "limit"
+        assert "limits.connections" in refusal.reason
+        assert await stranger.is_closed()
         assert node.server.turned_away == 1
+
+    play(story)
+
+
+def test_one_address_may_have_a_number_of_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "is_here", lambda _: False)
+
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", limits__address_connections="2"))
+        first = await stage.client(node)
+        await stage.client(node)
+        third = await stage.stranger(node)
+        assert "limits.address_connections" in (await third.hear(Refused)).reason
+        assert await third.is_closed()
+        await first.close()
+        while len(node.server.connections) > 1:
+            await asyncio.sleep(0)
+        await stage.client(node)
+
+    play(story)
+
+
+def test_a_client_may_ask_a_number_of_questions_a_second(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", limits__questions="2"))
+        client = await stage.client(node)
+        await client.say(*(Ask(ticket, "overlay", "{}") for ticket in (1, 2, 3)))
+        refusal = await client.hear(Refused)
+        assert (refusal.what, refusal.name, refusal.code) == ("ask", "3", "limit")
+        assert "limits.questions" in refusal.reason
+        assert [each.ticket for each in client.unread if isinstance(each, Answer)] == [1, 2]
+        assert node.server.questions_refused == 1
+
+    play(story)
+
+
+def test_the_connections_of_a_broker_come_in_pages(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        clients = [await stage.client(node, f"client {number}") for number in range(5)]
+        names: list[str] = []
+        after: str | None = ""
+        while after is not None:
+            await clients[0].say(Ask(1, "connections", json.dumps({"limit": 2, "after": after})))
+            page = json.loads((await clients[0].hear(Answer)).payload)
+            assert len(page["items"]) <= 2
+            names += [each["name"] for each in page["items"]]
+            after = page["next"]
+        assert names == [f"client {number}" for number in range(5)]
+        await clients[0].say(Ask(2, "connections", "[]"))
+        assert (await clients[0].hear(Refused)).code == "frame"
 
     play(story)
 

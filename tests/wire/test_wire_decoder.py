@@ -96,6 +96,18 @@ def test_waiting_bytes_are_those_of_frames_that_are_not_whole() -> None:
     assert decoder.waiting_bytes == 0
 
 
+def test_a_decoder_gives_a_bounded_number_of_frames_at_a_time() -> None:
+    sent: list[Frame] = [Ping(number) for number in range(10)]
+    decoder = FrameDecoder(frames_max=4)
+    got = [decoder.feed(bytes_of(*sent)[:-1])]
+    while decoder.has_more:
+        got.append(decoder.feed(b""))
+    got.append(decoder.feed(bytes_of(*sent)[-1:]))
+    assert [len(frames) for frames in got] == [4, 4, 1, 1]
+    assert [frame for frames in got for frame in frames] == sent
+    assert not decoder.waiting_bytes
+
+
 def large() -> Frame:
     return Deliver("s", "p", 0, 9, batch_of([1], message=bytes(HANDSHAKE_BYTES_MAX)))
 

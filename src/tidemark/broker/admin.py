@@ -6,7 +6,8 @@ Questions about the process around the broker, such as connections and disks, ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 
 from tidemark.broker.effects import SendClient
 from tidemark.broker.hosting.constream import Constream
@@ -32,7 +33,10 @@ from tidemark.wire.answers import (
 )
 from tidemark.wire.frames import Answer, Ask, Refused
 from tidemark.wire.json_objects import dumps, read_arguments
+from tidemark.wire.questions import TooLongError, page_of
 
+#: The longest cursor of a page: the name of a topic.
+AFTER_CHARACTERS_MAX = 255
 #: What the JSON object of a question's arguments says.
 Arguments = Mapping[str, object]
 
@@ -69,10 +73,10 @@ class Admin:
         self._out = turn.out
         #: questions that only look, and such that change something
         self._questions: dict[str, Callable[[Arguments], object]] = {
-            answers.TOPICS.what: lambda _: self.topics(),
+            answers.TOPICS.what: self._topics_page,
             answers.PUBENDS.what: lambda _: self.pubends(),
             answers.STREAMS.what: lambda _: self.streams(),
-            answers.SUBSCRIPTIONS.what: lambda _: self.subscriptions(),
+            answers.SUBSCRIPTIONS.what: self._subscriptions_page,
             answers.SUBSCRIPTION.what: lambda given: self.subscription(self._named(given)),
             answers.HOSTS.what: lambda _: self.hosts(),
         }
@@ -104,18 +108,25 @@ class Admin:
         """
         given = read_arguments(frame.arguments)
         if frame.what in self._questions:
-            return dumps(self._questions[frame.what](given))
+            found = self._questions[frame.what](given)
+            return found if isinstance(found, str) else dumps(found)
         if frame.what not in self._changes:
             known = ", ".join(sorted({*self._questions, *self._changes}))
             raise AdminError("unknown", f"there is no question {frame.what!r}: ask {known}")
         return None
 
-    def topics(self) -> list[TopicStatus]:
-        """Return every topic with all versions of its schema."""
-        return [
-            TopicStatus(name, found.is_open, tuple(schema.text for schema in found.versions))
-            for name, found in sorted(self._registry.topics.items())
-        ]
+    def _topics_page(self, given: Arguments) -> str:
+        return page_of(self._topics(_after(given)), len(self._registry.topics), given)
+
+    def _subscriptions_page(self, given: Arguments) -> str:
+        return page_of(self._subscriptions(_after(given)), len(self._host.subscriptions), given)
+
+    def _topics(self, after: str) -> Iterator[tuple[str, TopicStatus]]:
+        """Yield the topics whose names come after `after`, with all versions of their schemas."""
+        names = sorted(self._registry.topics)
+        for name in names[bisect_right(names, after) :]:
+            found = self._registry.topics[name]
+            yield name, TopicStatus(name, found.is_open, tuple(schema.text for schema in found.versions))
 
     def pubends(self) -> list[PubendStatus]:
         """Return the pubends that this broker hosts."""
@@ -151,9 +162,11 @@ class Admin:
             raise AdminError("unknown", f"no pubend here waits for {name!r}: those it waits for are {known}")
         return HostForgotten(name, tuple(removed))
 
-    def subscriptions(self) -> list[SubscriptionStatus]:
-        """Return every subscription that this broker hosts."""
-        return [self.subscription(each) for each in self._host.subscriptions.values()]
+    def _subscriptions(self, after: str) -> Iterator[tuple[str, SubscriptionStatus]]:
+        """Yield the subscriptions that this broker hosts, by their ids, from the one after `after` on."""
+        ids = sorted(self._host.subscriptions)
+        for number in ids[bisect_right(ids, int(after)) if after.isdecimal() else 0 :]:
+            yield str(number), self.subscription(self._host.subscriptions[number])
 
     def subscription(self, subscription: HostedSubscription) -> SubscriptionStatus:
         """Return one subscription, with its progress in each pubend."""
@@ -247,11 +260,18 @@ class Admin:
         return self.pubends()
 
 
+def _after(given: Arguments) -> str:
+    """Return where the page that is asked for begins; "" for the first."""
+    return str(given.get("after", ""))[:AFTER_CHARACTERS_MAX]
+
+
 def _tried(answer: Callable[[], str | None]) -> str | AdminError | None:
     """Return what `answer` returns, or its error if that is one that whoever asks should be told."""
     try:
         return answer()
     except AdminError as error:
         return error
+    except TooLongError as error:
+        return AdminError("limit", str(error))
     except TidemarkError as error:
         return AdminError("frame", str(error))

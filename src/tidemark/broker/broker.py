@@ -133,7 +133,9 @@ class Broker:
         self._overlay.listeners += (self._fetching, self._reports)
         self._host = Host(registry, self._interests, turn, config.host_policy, self._fetching, self._reports)
         self._reports.consumption = self._host.acknowledgements
-        self._topics = Topics(registry, turn, self._overlay, self._host, config.topic_limits)
+        self._topics = Topics(
+            registry, turn, self._overlay, self._host, config.topic_limits, config.client_limits.topics
+        )
         for name in config.layout.pubends:
             state = recovered.pubends.get(name, RecoveredPubend())
             self._open(name, config.layout, state, recovered.hosts.get(name))
@@ -144,7 +146,14 @@ class Broker:
         )
         limit = ConsumedLimit(self._pubends, self._streams, turn, config.pubend_policy.lease_ahead)
         self._sessions = Sessions(
-            config.name, self._host, registry, turn, self._reports, self._overlay, limit
+            config.name,
+            self._host,
+            registry,
+            turn,
+            self._reports,
+            self._overlay,
+            limit,
+            config.client_limits.subscriptions,
         )
         self._sessions.recover(recovered.next_subscriber)
         self._admin = Admin(self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn)
@@ -205,6 +214,7 @@ class Broker:
         """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible."""
         for pubend in self._pubends.values():
             pubend.settle()
+        self._sessions.settle()
         self._host.settle()
         self._overlay.settle()
         if self._interests.is_unsaid and (not self._interests.is_large or self._is_woken):
@@ -254,6 +264,8 @@ class Broker:
 
     def next_wake(self) -> int:
         """Return the monotonic time when the broker wants a Woken at the latest."""
+        if self._sessions.is_leaving:
+            return self._turn.now
         times = [self._woken_at + self.config.period]
         times += [at for stream in self._streams.values() if (at := stream.next_wake()) is not None]
         if (taken := self._overlay.next_wake()) is not None:
@@ -268,6 +280,7 @@ class Broker:
                 self._client_frame(client, frame)
             case ClientGone(client):
                 self._sessions.gone(client)
+                self._topics.gone(client)
                 self._fetching.gone(client)
                 self._host.catchup_streams.recalls.gone(client)
             case LinkUp(peer):

@@ -15,6 +15,16 @@ MILLISECOND = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """What one connection of a client may ask a broker to keep for it."""
+
+    #: subscriptions that it has at a time
+    subscriptions: int = 10_000
+    #: topics that it declares and that nobody had declared before
+    topics: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """The settings of one life of a broker; durations are in microseconds."""
 
@@ -28,6 +38,7 @@ class BrokerConfig:
     thresholds: Thresholds = field(default_factory=Thresholds)
     window_bytes_max: int = 64 << 20
     topic_limits: TopicLimits = field(default_factory=TopicLimits)
+    client_limits: ClientLimits = field(default_factory=ClientLimits)
     #: periodic work: silence, releases, saving
     period: int = 50 * MILLISECOND
     pfs_sync: int = 100 * MILLISECOND

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 #: Everything that is counted, and what it means.
 COUNTED = {
-    "frames_refused": "frames that could not be handled, and ended the connection that they came over",
     "events_published": "events logged for publishers",
     "publishes_repeated": "batches that were wholly or partly known already, and not logged again",
     "publishes_refused": "batches refused: out of sequence, or no room",
     "sequences_believed": "publishers that knew more than a damaged log about what was acknowledged to them",
+    "frames_refused": "frames that could not be handled, and ended the connection that they came over",
+    "limits_refused": "subscriptions and topics refused because a client has too many",
     "events_matched": "events that matched at least one subscriber here",
     "events_delivered": "events told to subscribers here",
     "events_expired": "events whose validity had passed, and which became silence",

@@ -7,6 +7,7 @@ event after a restart. An open topic may have thousands of shapes, so only what 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,6 +62,7 @@ class Topics:
         neighbourhood: Neighbourhood,
         listener: TopicListener,
         limits: TopicLimits,
+        topics_a_client_max: int,
     ) -> None:
         #: every topic that is known; all parts that match or read events hold it, only this one adds to it
         self._registry = registry
@@ -72,6 +74,9 @@ class Topics:
         self._limits = limits
         #: bytes of the schemas of all topics
         self._bytes = 0
+        self._topics_a_client_max = topics_a_client_max
+        #: client that is connected -> how many topics it was the first to declare
+        self._declared: Counter[int] = Counter()
 
     def recover(self, topics: Iterable[Topic]) -> None:
         """Take the topics that the tables have."""
@@ -81,6 +86,12 @@ class Topics:
     def declare(self, client: int, frame: Topic) -> None:
         """A client declares a topic, or a further version of it; it is answered once that is on disk."""
         before = self._count(frame.topic)
+        if before < 0 and self._declared[client] >= self._topics_a_client_max:
+            self._counters["limits_refused"] += 1
+            most = self._topics_a_client_max
+            reason = f"this client has declared {most} new topics, as many as limits.topics allows"
+            self._out.add(SendClient(client, Refused("topic", frame.topic, "limit", reason)))
+            return
         with self._turn.looking:
             schemas = self._read(frame)
         try:
@@ -93,7 +104,12 @@ class Topics:
             # Of an open topic the client learns what it has declared, of a declared one all versions: it
             # writes its events in the newest.
             self._turn.tables.after(partial(self._answer, client, frame.topic, shapes))
+            self._declared[client] += before < 0
         self._keep(frame.topic, before, None)
+
+    def gone(self, client: int) -> None:
+        """A client has left; what it has declared stays."""
+        self._declared.pop(client, None)
 
     def describe(self, client: int, frame: Describe) -> None:
         """A client asks for a topic; it is answered once everything known of the topic is on disk."""

@@ -14,8 +14,9 @@ from tidemark.cli.options import JSON
 @click.command()
 @click.argument("name", required=False)
 @click.option("--quick", is_flag=True, help="Smaller sizes: seconds instead of minutes.")
+@click.option("--check", is_flag=True, help="Exit 1 when a goal is missed.")
 @JSON
-def bench(name: str | None, quick: bool, as_json: bool) -> None:
+def bench(name: str | None, quick: bool, check: bool, as_json: bool) -> None:
     """Run a benchmark; without a NAME, list them.
 
     With --json each result is one object a line: bench, case, metric, value, unit, goal, ok.
@@ -23,6 +24,7 @@ def bench(name: str | None, quick: bool, as_json: bool) -> None:
     \b
     tidemark bench
     tidemark bench matching --quick --json
+    tidemark bench hostile --check
     """
     from tidemark.lab.bench import BENCHES, run
 
@@ -32,7 +34,7 @@ def bench(name: str | None, quick: bool, as_json: bool) -> None:
         return
     if name not in BENCHES:
         raise click.UsageError(f"there is no benchmark {name!r}; choose one of {', '.join(BENCHES)}")
-    sys.exit(run(name, json_output=as_json, quick=quick))
+    sys.exit(run(name, json_output=as_json, quick=quick, check=check))
 
 
 @click.command()

@@ -51,7 +51,7 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.frames import Gap as GapFrame
-from tidemark.wire.questions import Answered, Question
+from tidemark.wire.questions import PAGE_ITEMS_MAX, Answered, Question, read_page
 
 #: Seconds that a broker has to answer, unless the call says otherwise.
 TIMEOUT_SECONDS = 30.0
@@ -476,17 +476,29 @@ class Client:
         """Ask the broker what administrators ask.
 
         `await tm.ask("status")` returns plain JSON: dicts, lists and numbers. A question of
-        `tidemark.admin`, as in `await tm.ask(STATUS)`, returns its dataclass.
+        `tidemark.admin`, as in `await tm.ask(STATUS)`, returns its dataclass. A long answer comes in pages: a
+        question of `tidemark.admin` fetches them all, and one by name gets them with `limit` and `after`.
 
         RefusedError if the broker does not know the question; NotConnectedError if there is no broker just
         now, or it was lost before it answered; TimedOutError if it does not answer within `timeout` seconds,
         by default those of the client.
         """
+        if isinstance(what, str):
+            return await self._ask(what, timeout, arguments)
+        if not what.is_paged:
+            return what.read(await self._ask(what.what, timeout, arguments))
+        items: list[Any] = []
+        after: str | None = ""
+        while after is not None:
+            page = {"limit": PAGE_ITEMS_MAX, "after": after, **arguments}
+            more, after = read_page(await self._ask(what.what, timeout, page))
+            items += more
+        return what.read(items)
+
+    async def _ask(self, name: str, timeout: float | None, arguments: dict[str, Any]) -> Any:
         self._welcome()
-        name = what if isinstance(what, str) else what.what
         asked = self._requests.ask(name, json.dumps(arguments))
-        found = json.loads(await within(asked, f"the answer to {name!r}", self._seconds(timeout)))
-        return found if isinstance(what, str) else what.read(found)
+        return json.loads(await within(asked, f"the answer to {name!r}", self._seconds(timeout)))
 
     # For Tidemark's own pipeline.
 

@@ -10,6 +10,7 @@ changed types, and members whose selector did not fit before are tried again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,9 @@ Sets = NDArray[np.uint32]
 
 #: Versions of a topic's schema for which a matcher of single events is kept.
 SINGLES_MAX = 64
+#: Topics for which `prepare` makes a matcher, and topics that it looks at for a pattern with wildcards.
+PREPARED_MAX = 16
+LOOKED_AT_MAX = 1_000
 #: the rows of a batch of one event; shared by all answers, hence not writable
 _ONLY_ROW: Rows = np.zeros(1, np.int64)
 _ONLY_ROW.flags.writeable = False
@@ -72,6 +76,9 @@ class Audience:
         #: shared with the owner, who adds topics and schemas to it; the audience only reads it
         self._registry = registry
         self._members: dict[int, tuple[TopicPattern, str]] = {}
+        #: the members whose pattern names one topic, by the topic, and the other members
+        self._of_one_topic: dict[str, set[int]] = {}
+        self._of_more_topics: set[int] = set()
         self._topics: dict[str, _Topic] = {}
 
     def add(self, member: int, pattern: str, selector: str) -> None:
@@ -80,15 +87,40 @@ class Audience:
         A selector that does not fit the fields of a topic is true for no event of that topic.
         """
         assert member not in self._members
-        self._members[member] = (TopicPattern.parse(pattern), selector)
-        for name in self._topics:
+        parsed = TopicPattern.parse(pattern)
+        self._members[member] = (parsed, selector)
+        if parsed.is_exact:
+            self._of_one_topic.setdefault(pattern, set()).add(member)
+        else:
+            self._of_more_topics.add(member)
+        for name in parsed.among(self._topics):
             self._join(name, self._topic(name), member)
+
+    def prepare(self, member: int) -> None:
+        """Make the matchers now that the next events would make, for topics that the member wants.
+
+        Otherwise the first event of a topic would wait until all its members have joined, however many they
+        are. A member that wants many topics prepares a few.
+        """
+        pattern, _ = self._members[member]
+        known = self._registry.topics
+        among = known if pattern.is_exact else list(islice(known, LOOKED_AT_MAX))
+        unmet = (name for name in pattern.among(among) if name not in self._topics)
+        for name in list(islice(unmet, PREPARED_MAX)):
+            self._topic(name)
 
     def remove(self, member: int) -> None:
         """Remove a member; does nothing if there is no such member."""
-        if self._members.pop(member, None) is None:
+        pattern, _ = self._members.pop(member, (None, ""))
+        if pattern is None:
             return
-        for topic in self._topics.values():
+        self._of_more_topics.discard(member)
+        if pattern.is_exact:
+            alike = self._of_one_topic[str(pattern)]
+            alike.discard(member)
+            if not alike:
+                del self._of_one_topic[str(pattern)]
+        for topic in [self._topics[name] for name in pattern.among(self._topics)]:
             topic.misfits.discard(member)
             if member in topic.joined:
                 topic.joined.remove(member)
@@ -170,7 +202,7 @@ class Audience:
         found, reader = self._topics.get(name), self._registry.topics[name].reader
         if found is None:
             found = self._topics[name] = _Topic(reader)
-            joining = set(self._members)
+            joining = self._of_one_topic.get(name, set()) | self._of_more_topics
         elif found.reader is not reader:
             found.reader = reader
             found.matcher.retype(reader)

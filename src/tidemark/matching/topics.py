@@ -8,6 +8,7 @@ exact about those sets, except that they ignore the bound on the length of a nam
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from unicodedata import category
 
@@ -57,6 +58,13 @@ class TopicPattern:
     def matches(self, topic: str) -> bool:
         """Does the topic match? `topic` must be a valid name."""
         return self.covers(TopicPattern(tuple(topic.split("."))))
+
+    def among(self, topics: Collection[str]) -> Iterator[str]:
+        """Yields those of `topics`, a set or mapping of valid names, that match; of one name at once."""
+        if self.is_exact:
+            name = str(self)
+            return iter((name,) if name in topics else ())
+        return filter(self.matches, topics)
 
     def covers(self, other: TopicPattern) -> bool:
         """Does every topic that matches `other` match this pattern?"""

@@ -7,7 +7,7 @@ Questions about the broker's roles are answered by `broker.admin`. Answers are J
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from time import time
 from typing import TYPE_CHECKING
@@ -22,12 +22,14 @@ from tidemark.wire import answers
 from tidemark.wire.answers import BrokerStatus, ConnectionStatus, LinkStatus, OverlayText, Route, Setting
 from tidemark.wire.frames import Answer, Ask, Refused
 from tidemark.wire.json_objects import dumps, read_arguments
+from tidemark.wire.questions import TooLongError, page_of
 
 if TYPE_CHECKING:
     from tidemark.node.node import Node
 
-#: Connections in one answer.
-LIST_MAX = 10_000
+
+#: Digits of the number of a connection.
+CURSOR_DIGITS_MAX = 19
 
 
 class ProcessAdmin:
@@ -45,10 +47,26 @@ class ProcessAdmin:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return True
+        if ask.what == answers.CONNECTIONS.what:
+            reply(self._connections(ask))
+            return True
         question = QUESTIONS.get(ask.what)
         if question is not None:
             reply(Answer(ask.ticket, dumps(question(self._node))))
         return question is not None
+
+    def _connections(self, ask: Ask) -> Answer | Refused:
+        """Return the connections, the oldest first, or a page of them."""
+        try:
+            given = read_arguments(ask.arguments)
+            after = str(given.get("after", ""))
+            first = int(after) + 1 if after.isdecimal() and len(after) < CURSOR_DIGITS_MAX else 0
+            total = len(self._node.server.connections)
+            return Answer(ask.ticket, page_of(_connections(self._node, first), total, given))
+        except TooLongError as error:
+            return Refused("ask", str(ask.ticket), "limit", str(error))
+        except TidemarkError as error:
+            return Refused("ask", str(ask.ticket), "frame", str(error))
 
     async def _propose(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> None:
         """Go by the topology `text` in place of that of version `base`; with `force` whatever that loses."""
@@ -134,22 +152,26 @@ def _links(node: Node) -> list[LinkStatus]:
     ]
 
 
-def _connections(node: Node) -> list[ConnectionStatus]:
-    """The connections, the oldest first, and no more than LIST_MAX of them."""
+def _connections(node: Node, first: int) -> Iterator[tuple[str, ConnectionStatus]]:
+    """Yield the connections by their numbers, from `first` on."""
     now = node.server.time()
-    return [
-        ConnectionStatus(
-            client=each.client,
-            peer=each.peer,
-            name=each.name or each.peer,
-            address=each.address,
-            seconds=round(now - each.began, 3),
-            silent_seconds=round(now - each.liveness.heard, 3),
-            queued_bytes=each.queued_bytes,
-            is_paused=each.is_paused,
+    numbers = sorted(each.number for each in node.server.connections if each.number >= first)
+    by_number = {each.number: each for each in node.server.connections if each.number >= first}
+    for number in numbers:
+        each = by_number[number]
+        yield (
+            str(number),
+            ConnectionStatus(
+                client=each.client,
+                peer=each.peer,
+                name=each.name or each.peer,
+                address=each.address,
+                seconds=round(now - each.began, 3),
+                silent_seconds=round(now - each.liveness.heard, 3),
+                queued_bytes=each.queued_bytes,
+                is_paused=each.is_held,
+            ),
         )
-        for each in sorted(node.server.connections, key=lambda each: each.began)[:LIST_MAX]
-    ]
 
 
 def _metrics(node: Node) -> dict[str, float]:
@@ -162,7 +184,6 @@ def _config(node: Node) -> list[Setting]:
 
 QUESTIONS: Mapping[str, Callable[[Node], object]] = {
     answers.CONFIG.what: _config,
-    answers.CONNECTIONS.what: _connections,
     answers.LINKS.what: _links,
     answers.METRICS.what: _metrics,
     answers.OVERLAY.what: _overlay,

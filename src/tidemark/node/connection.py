@@ -9,6 +9,8 @@ bound is disconnected, a neighbour over the bound gets no more knowledge, which 
 
 To a neighbour live frames go before history (`broker.outgoing`): history waits here until the transport has
 written what it has, and the kernel is not given more than NOTSENT_BYTES that it cannot send yet.
+
+Connections take turns (`node.turns`): what does not fit into a slice of the event loop's time waits.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
 from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
+from tidemark.node.turns.turn_taking import TurnTaking
+from tidemark.node.turns.turns import Rate
 from tidemark.wire.codec import Encode, encode, encoder_for, size_of
-from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
     Answer,
@@ -55,7 +58,6 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
-from tidemark.wire.liveness.liveness import Liveness
 from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.versions import agree, agree_link
 
@@ -81,18 +83,16 @@ SMALL_PIECE_BYTES = 1 << 10
 log = Log("connection")
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(TurnTaking):
     """One socket. After the handshake either `client` or `peer` is set, before it neither."""
 
     __slots__ = (
-        "_decoder",
         "_encode",
         "_history",
-        "_is_closing",
         "_is_full",
+        "_questions",
         "_said",
         "_server",
-        "_transport",
         "address",
         "began",
         "calling",
@@ -100,12 +100,11 @@ class Connection(asyncio.BufferedProtocol):
         "expected",
         "hello",
         "incomplete_since",
-        "is_paused",
         "is_subscriber",
         "lease",
-        "liveness",
         "measured",
         "name",
+        "number",
         "peer",
         "said_bytes",
         "said_events",
@@ -118,13 +117,11 @@ class Connection(asyncio.BufferedProtocol):
 
         Both are None if the other side has opened the connection.
         """
+        super().__init__(server.turns, server.time)
         #: the server that owns this connection; the connection reports to it, and through it to the runtime
         self._server = server
-        self._decoder = FrameDecoder()
+        self._questions = Rate(server.limits.questions, server.turns.clock)
         self._encode: Encode = encode
-        #: None before the socket is open and after it is closed
-        self._transport: asyncio.Transport | None = None
-        self._is_closing = False
         #: pieces of encoded frames that `flush` writes together when the stimulus at hand has been handled
         self._said: list[Buffer] = []
         #: encoded frames of history for a neighbour that wait until the transport takes them
@@ -137,15 +134,13 @@ class Connection(asyncio.BufferedProtocol):
         #: The lease of the client at the other end, if it has one. Set and cleared by `Leases`, which shares
         #: it.
         self.lease: Leaseholder | None = None
+        #: how many connections the server had before
+        self.number = server.next_number()
         #: the remote host, without its port
         self.address = ""
         #: on the loop's clock: when the socket was opened, and since when part of a frame waits for the rest
         self.began = server.time()
         self.incomplete_since: float | None = None
-        #: whether the other side is alive, on the loop's clock; the server's sweeps judge by it
-        self.liveness = Liveness(self.began)
-        #: nothing is read, because the disk is behind or the broker stops
-        self.is_paused = False
         #: the client's number in the runtime, or the neighbour's name
         self.client: int | None = None
         self.peer: str | None = None
@@ -187,8 +182,9 @@ class Connection(asyncio.BufferedProtocol):
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
         keep_alive(self._transport)
-        if not self._server.opened(self):
-            self.abort()
+        reason = self._server.opened(self)
+        if reason is not None:
+            self.refuse("limit", reason)
         elif self.expected is not None:
             self._write(Hello(self._server.name, self._server.incarnation))
             self._write(self._server.membership.greeting())
@@ -207,34 +203,43 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived."""
-        now = self._server.time()
-        self.liveness.hear(now)
-        if self._is_closing:
-            return
+        self.received(self._server.buffer[:nbytes])
+
+    def _decode(self, data: Buffer) -> None:
         try:
-            self._read(self._server.buffer[:nbytes], now)
+            self._read(data)
         except WireError as error:
             self._malformed(str(error))
         except Exception as error:
-            # The broker's core is not in doubt: its errors never get here (`Runtime.give`).
-            log.error("what a connection said was not foreseen", address=self.address, cause=error)
-            self._malformed(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX])
+            self._unforeseen(error)
 
-    def _read(self, data: memoryview, now: float) -> None:
+    def _read(self, data: Buffer) -> None:
         frames = self._decoder.feed(data)
         if not self.is_known and frames:
             self._introduce(frames.pop(0))
             self._decoder.bytes_max = FRAME_BYTES_MAX
             frames += self._decoder.feed(b"")
+        self._unheard += frames
         if self._decoder.waiting_bytes:
             if frames or self.incomplete_since is None:
-                self.incomplete_since = now
-            self._server.incomplete.holds(self, self._decoder.held_bytes, now)
+                self.incomplete_since = self.liveness.heard
+            self._server.incomplete.holds(self, self._decoder.held_bytes, self.liveness.heard)
         elif self.incomplete_since is not None:
             self.incomplete_since = None
             self._server.incomplete.discard(self)
-        if frames and not self._is_closing:
-            self._take(frames)
+
+    def _hear(self, until: float) -> None:
+        frames, self._unheard = self._unheard, []
+        try:
+            self._unheard = self._take(frames, until)
+        except Exception as error:
+            self._unforeseen(error)
+
+    def _unforeseen(self, error: Exception) -> None:
+        """Refuse the connection because of an error that what came over it has caused."""
+        # The broker's core is not in doubt: its errors never get here (`Runtime.give`).
+        log.error("what a connection said was not foreseen", address=self.address, cause=error)
+        self._malformed(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX])
 
     def _malformed(self, reason: str) -> None:
         """Refuse the connection because of what came over it."""
@@ -335,22 +340,24 @@ class Connection(asyncio.BufferedProtocol):
         reason = f"{server.name!r} is linked to {wanted}, not to {who!r}: compare the topologies"
         self.refuse("unknown", reason)
 
-    def _take(self, frames: list[Frame]) -> None:
+    def _take(self, frames: list[Frame], until: float) -> list[Frame]:
+        """Handle `frames`, or at least the first of them; return those that are left at the time `until`."""
         if self.client is not None:
-            self._take_client(self.client, frames)
-        elif self.peer is not None:
-            self._take_peer(self.peer, frames)
-        else:
-            for frame in frames:
-                if isinstance(frame, Overlay):
-                    self._server.told_overlay(self, frame)
+            return self._take_client(self.client, frames, until)
+        if self.peer is not None:
+            return self._take_peer(self.peer, frames, until)
+        for frame in frames:
+            if isinstance(frame, Overlay):
+                self._server.told_overlay(self, frame)
+        return []
 
-    def _take_client(self, client: int, frames: list[Frame]) -> None:
+    def _take_client(self, client: int, frames: list[Frame], until: float) -> list[Frame]:
         server, is_resting = self._server, False
         said: list[ClientFrame] = []
+        left: list[Frame] = []
         if self.lease is not None:
             self.lease.heard(frames)
-        for frame in frames:
+        for at, frame in enumerate(frames):
             kind = type(frame)
             if kind in _FROM_CLIENT:
                 if isinstance(frame, Subscribe):
@@ -365,8 +372,17 @@ class Connection(asyncio.BufferedProtocol):
             elif isinstance(frame, Ping):
                 self._answer(Pong(frame.stamp))
             elif isinstance(frame, Ask):
-                if not server.admin.answer(frame, self._answer):
+                if not self._questions.take():
+                    server.questions_refused += 1
+                    reason = (
+                        f"a client may ask {server.limits.questions} questions a second: limits.questions"
+                    )
+                    self._answer(Refused("ask", str(frame.ticket), "limit", reason))
+                elif not server.admin.answer(frame, self._answer):
                     said.append(frame)
+                elif server.turns.clock() > until:
+                    left = frames[at + 1 :]
+                    break
             elif isinstance(frame, Lease):
                 self._answer(server.leases.grant(self, frame))
             elif isinstance(frame, Rest) and self.lease is not None and frame is frames[-1]:
@@ -374,10 +390,13 @@ class Connection(asyncio.BufferedProtocol):
             elif kind is not Pong:
                 self.refuse("frame", f"a client does not say {kind.__name__}")
                 break
-        if said:
-            server.runtime.client_said(client, said)
-        if is_resting and not self._is_closing:
+        handled = server.runtime.client_said(client, said, until) if said else 0
+        left = [*said[handled:], *left] if handled < len(said) else left
+        if is_resting and left:
+            left.append(frames[-1])
+        elif is_resting and not self._is_closing:
             server.leases.rested(self)
+        return left
 
     def _answer(self, frame: ClientFrame) -> None:
         """Send `frame` to the client at once, or keep it in the lease if the client has been sent Rest."""
@@ -386,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
         elif type(frame) is not Pong:
             self.lease.send(frame)
 
-    def _take_peer(self, peer: str, frames: list[Frame]) -> None:
+    def _take_peer(self, peer: str, frames: list[Frame], until: float) -> list[Frame]:
         said: list[PeerFrame] = []
         for frame in frames:
             if isinstance(frame, Ping):
@@ -403,8 +422,8 @@ class Connection(asyncio.BufferedProtocol):
             elif type(frame) is not Pong:
                 self.refuse("frame", f"a broker does not say {type(frame).__name__}")
                 break
-        if said:
-            self._server.runtime.peer_said(peer, self, said)
+        handled = self._server.runtime.peer_said(peer, self, said, until) if said else 0
+        return list(said[handled:])
 
     # Sending.
 
@@ -553,20 +572,3 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
-
-    def give_up_input(self) -> None:
-        """Let go of what has arrived of a frame; the connection is closed next."""
-        self._decoder = FrameDecoder()
-
-    def pause(self) -> None:
-        """Read nothing more until `resume`."""
-        if self._transport is not None and not self.is_paused:
-            self.is_paused = True
-            self._transport.pause_reading()
-
-    def resume(self) -> None:
-        """Read again."""
-        self.liveness.forgive(self._server.time())
-        if self._transport is not None and self.is_paused:
-            self.is_paused = False
-            self._transport.resume_reading()

@@ -77,6 +77,14 @@ class _NodeCollector(Collector):
         yield CounterMetricFamily(
             "tidemark_input_refused", "Connections closed because of limits.input.", server.incomplete.closed
         )
+        yield CounterMetricFamily(
+            "tidemark_questions_refused", "Questions over limits.questions.", server.questions_refused
+        )
+        yield CounterMetricFamily(
+            "tidemark_turns_waited",
+            "How often a connection that says much had to wait for others.",
+            server.turns.waits,
+        )
         yield CounterMetricFamily("tidemark_frames_dropped", "Frames for slow neighbours.", server.dropped)
         leases = server.leases
         yield CounterMetricFamily("tidemark_dials", "Calls of clients that were away.", leases.dials)

@@ -16,7 +16,7 @@ from secrets import randbits
 from time import time
 
 from tidemark.broker.broker import Broker
-from tidemark.broker.config import BrokerConfig
+from tidemark.broker.config import BrokerConfig, ClientLimits
 from tidemark.broker.effects import HostRemoved, RecoveredPubend, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy
@@ -83,7 +83,13 @@ class Node:
         #: set when a topology is adopted that does not have this broker
         self.removed = asyncio.Event()
         self.metrics = Metrics()
-        self.runtime = Runtime(broker, store, self, disk_queue_bytes_max=config.limits.disk_queue)
+        self.runtime = Runtime(
+            broker,
+            store,
+            self,
+            disk_queue_bytes_max=config.limits.disk_queue,
+            in_flight_bytes_max=config.limits.in_flight,
+        )
         #: time of day of the start, in seconds
         self.started = time()
         #: starting, running, stopping or failed
@@ -390,6 +396,7 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
         config.limits.window,
         TopicLimits(config.limits.topic_schemas, config.limits.all_schemas),
+        ClientLimits(config.limits.subscriptions, config.limits.topics),
         pfs_sync=thresholds.pfs_sync,
         drain_notice=drain_notice(config.topology, name),
     )

@@ -4,14 +4,17 @@ A stimulus is handled at once, on the event loop. The frames that the broker sen
 same turn of the loop; its disk effects go to the disk threads, whose completions come back as stimuli. The
 runtime promises:
 - The order of effects is kept for each connection and for each disk thread.
-- Nothing is read from publishers while the disk is more than `limits.disk_queue` behind.
+- Nothing is read from publishers while the disk is more than `limits.disk_queue` behind, and nothing from one
+  that alone has more than its share of `limits.in_flight` on the way to the disk.
 - After an error in the broker or on the disk nothing more is handled, sent or written.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable
+from time import perf_counter
 from traceback import extract_tb
 from typing import Protocol
 
@@ -35,7 +38,7 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.node.clock import monotonic_us, wall_us
-from tidemark.node.disk.backlog import Backlog
+from tidemark.node.disk.backlog import Backlog, InFlight
 from tidemark.node.disk.disk_thread import DiskWorker
 from tidemark.node.disk.disk_threads import DiskThreads
 from tidemark.node.logs import Log
@@ -86,7 +89,13 @@ class Runtime:
     """One broker at work. Everything in here happens on the event loop."""
 
     def __init__(
-        self, broker: Broker, worker: DiskWorker, listener: RuntimeListener, *, disk_queue_bytes_max: int
+        self,
+        broker: Broker,
+        worker: DiskWorker,
+        listener: RuntimeListener,
+        *,
+        disk_queue_bytes_max: int,
+        in_flight_bytes_max: int,
     ) -> None:
         """`worker` carries out disk effects, on the disk threads that the runtime starts here."""
         #: The core. Only the runtime calls `hear` and `settle`; the node, admin and metrics read from it.
@@ -105,8 +114,11 @@ class Runtime:
         #: Neighbour -> the link to it that is up. Changed by `link_*` here only; health, metrics and admin
         #: look neighbours up in it.
         self.peers: dict[str, RuntimeConnection] = {}
-        #: connections that are not read from until the disk has caught up
-        self._paused: set[RuntimeConnection] = set()
+        #: what each publisher has on its way to the event logs
+        self._in_flight = InFlight(in_flight_bytes_max)
+        #: clients and links that are not read from until the disk has caught up
+        self._paused_clients: set[int] = set()
+        self._paused_links: set[RuntimeConnection] = set()
         #: what the broker is still to hear of connections that were refused while a stimulus was handled
         self._gone: list[Stimulus] = []
         self._disk_queue_bytes_max = disk_queue_bytes_max
@@ -127,14 +139,17 @@ class Runtime:
 
     # What reaches the broker.
 
-    def give(self, stimuli: Iterable[Stimulus]) -> None:
+    def give(self, stimuli: Iterable[Stimulus], until: float = math.inf) -> int:
         """Have the broker handle stimuli in order, and carry out the effects.
 
-        All disk effects of one call go to the disk threads together. An error in the broker stops the
-        runtime; a frame that the broker refuses ends its connection, and the rest of that is not handled.
+        After the time `until`, on perf_counter, no further stimulus is begun. Returns how many were handled,
+        which is at least one, and all of them once the runtime is over. All disk effects of one call go to
+        the disk threads together. An error in the broker stops the runtime; a frame that the broker refuses
+        ends its connection, and the rest of that is not handled.
         """
+        handled = 0
         if self.is_over:
-            return
+            return sum(1 for _ in stimuli)
         to_disk: list[Effect] = []
         try:
             for stimulus in stimuli:
@@ -142,11 +157,14 @@ class Runtime:
                     self._handle(stimulus, to_disk)
                 while self._gone:
                     self._handle(self._gone.pop(0), to_disk)
+                handled += 1
+                if perf_counter() > until:
+                    break
             wake_at = self.broker.next_wake()
         except Exception as error:
             # Half of a stimulus has been handled: no state of the broker can be trusted any more.
             self._fail(error)
-            return
+            return handled + 1
         # A sync that publishers wait for runs while we write to sockets. Other disk work would only compete
         # with that writing for the interpreter, so it is handed over afterwards.
         is_urgent = any(type(effect) is SyncLog for effect in to_disk)
@@ -158,6 +176,7 @@ class Runtime:
         self._flush()
         if not self.is_over:
             self._set_timer(wake_at)
+        return handled
 
     def _handle(self, stimulus: Stimulus, to_disk: list[Effect]) -> None:
         """Have the broker handle one stimulus, and send what it sends; disk effects go to `to_disk`."""
@@ -191,20 +210,28 @@ class Runtime:
 
     def client_is(self, client: int, connection: RuntimeConnection) -> None:
         """Frames for `client` go to `connection` from now on: the client got a lease."""
-        self._paused.discard(self.clients[client])
+        self._paused_clients.discard(client)
         self.clients[client] = connection
 
-    def client_said(self, client: int, frames: list[ClientFrame]) -> None:
-        """These frames of a client arrived in one read."""
-        self.give([ClientFrameReceived(client, frame) for frame in frames])
-        if self.backlog.bytes > self._disk_queue_bytes_max and client in self.clients:
-            self._pause(self.clients[client])
+    def client_said(self, client: int, frames: list[ClientFrame], until: float = math.inf) -> int:
+        """These frames of a client arrived. Returns how many of them were handled: see `give`."""
+        before = self.backlog.logged
+        handled = self.give([ClientFrameReceived(client, frame) for frame in frames], until)
+        logged, in_flight = self.backlog.logged, self._in_flight
+        if logged > before:
+            in_flight.add(client, handled, before, logged)
+        is_behind = self.backlog.bytes > self._disk_queue_bytes_max and in_flight.has(client)
+        if (is_behind or in_flight.is_over(client)) and client in self.clients:
+            self._paused_clients.add(client)
+            self.clients[client].pause()
+        return handled
 
     def client_gone(self, client: int) -> None:
         """The connection of `client` is closed, or its lease has ended; a second call does nothing."""
         connection = self.clients.pop(client, None)
         if connection is not None:
-            self._paused.discard(connection)
+            self._paused_clients.discard(client)
+            self._in_flight.forget(client)
             self.give((ClientGone(client),))
 
     def link_up(self, peer: str, connection: RuntimeConnection, hello: Hello) -> None:
@@ -216,36 +243,43 @@ class Runtime:
         self.peers[peer] = connection
         self.give((LinkUp(peer), PeerFrameReceived(peer, hello)))
 
-    def peer_said(self, peer: str, connection: RuntimeConnection, frames: list[PeerFrame]) -> None:
-        """These frames of a neighbour arrived; those of a link that has been replaced are ignored."""
+    def peer_said(
+        self, peer: str, connection: RuntimeConnection, frames: list[PeerFrame], until: float = math.inf
+    ) -> int:
+        """These frames of a neighbour arrived; those of a link that has been replaced are ignored.
+
+        Returns how many of them were handled: see `give`.
+        """
         if self.peers.get(peer) is not connection:
-            return
-        self.give([PeerFrameReceived(peer, frame) for frame in frames])
+            return len(frames)
+        handled = self.give([PeerFrameReceived(peer, frame) for frame in frames], until)
         if self.backlog.bytes > self._disk_queue_bytes_max and self.peers.get(peer) is connection:
-            self._pause(connection)
+            self._paused_links.add(connection)
+            connection.pause()
+        return handled
 
     def link_down(self, peer: str, connection: RuntimeConnection) -> None:
         """This link is lost; the broker hears of it unless a newer link to `peer` has replaced it."""
-        self._paused.discard(connection)
+        self._paused_links.discard(connection)
         if self.peers.get(peer) is connection:
             del self.peers[peer]
             self.give((LinkDown(peer),))
-
-    def _pause(self, connection: RuntimeConnection) -> None:
-        if connection not in self._paused:
-            self._paused.add(connection)
-            connection.pause()
 
     # As the listener of the disk threads.
 
     def disk_finished(self, stimuli: list[Stimulus]) -> None:
         """Completions of disk effects; when the disk has caught up, paused connections are read again."""
         self.backlog.done(stimuli)
+        self._in_flight.done(self.backlog.durable)
         self.give(stimuli)
-        if self._paused and self.backlog.bytes <= self._disk_queue_bytes_max // 2:
-            paused, self._paused = self._paused, set()
-            for connection in paused:
-                connection.resume()
+        if self.backlog.bytes > self._disk_queue_bytes_max // 2:
+            return
+        for client in [each for each in self._paused_clients if self._in_flight.has_room(each)]:
+            self._paused_clients.discard(client)
+            self.clients[client].resume()
+        links, self._paused_links = self._paused_links, set()
+        for link in links:
+            link.resume()
 
     def disk_failed(self, error: BaseException) -> None:
         """The disk has failed: stop, and tell the node."""
@@ -278,6 +312,8 @@ class Runtime:
         gone: Stimulus
         if isinstance(effect, RefuseClient):
             connection = self.clients.pop(effect.client, None)
+            self._paused_clients.discard(effect.client)
+            self._in_flight.forget(effect.client)
             who, gone = f"client {effect.client}", ClientGone(effect.client)
         else:
             connection = self.peers.pop(effect.peer, None)
@@ -287,7 +323,7 @@ class Runtime:
         place = f"{trace[-1].filename}:{trace[-1].lineno}" if trace else ""
         log.warning("a frame is refused", who=who, reason=effect.reason, cause=repr(cause), place=place)
         if connection is not None:
-            self._paused.discard(connection)
+            self._paused_links.discard(connection)
             connection.refuse("frame", effect.reason)
             self._gone.append(gone)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from ipaddress import ip_address
+from itertools import count
 from typing import Protocol
 
 from tidemark.broker.effects import DrainNotice, LinkMeasured
@@ -28,6 +29,7 @@ from tidemark.node.logs import Log
 from tidemark.node.runtime import Runtime
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
+from tidemark.node.turns.turns import Turns
 from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.wire.frames import Answer, Ask, Overlay, Refused
 from tidemark.wire.liveness.tcp_info import TcpInfo
@@ -150,6 +152,8 @@ class Server:
         self.admin = admin
         #: Every connection reads into this one buffer, and decodes what it has read before anyone else reads.
         self.buffer = memoryview(bytearray(READ_BYTES))
+        #: gives each connection its number; numbers are not used again
+        self.next_number = count().__next__
         #: Every open connection. Changed by `opened` and `closed` only; the node, admin and metrics read it.
         self.connections: set[Connection] = set()
         #: Links that are up, to brokers of other processes and to brokers of this one. Changed by
@@ -162,6 +166,8 @@ class Server:
         self.congested: set[Connection] = set()
         #: Connections that have not introduced themselves, and how many each address has.
         self._strangers: set[Connection] = set()
+        #: how many connections each remote address has
+        self._address_counts: Counter[str] = Counter()
         self._stranger_counts = StrangerCounts(limits.strangers)
         #: connections that close when their queue is written -> since when, on the loop's clock
         self._closing: dict[Connection, float] = {}
@@ -169,9 +175,13 @@ class Server:
         #: connections over a limit
         self.dropped = 0
         self.turned_away = 0
+        #: questions over `limits.questions`; each connection counts here
+        self.questions_refused = 0
         #: counter for metrics: connections that ended because of what came over them; each counts itself
         self.malformed = 0
         self._loop = asyncio.get_running_loop()
+        #: connections that wait until others have had their part of the event loop's time
+        self.turns = Turns(self._loop)
         #: the clock of connections, links and leases
         self.time: Clock = self._loop.time
         #: neighbours that said what this broker cannot handle; links report them
@@ -308,18 +318,38 @@ class Server:
         self.runtime.link_down(link.peer, link)
         self._is_changed.set()
 
-    def opened(self, connection: Connection) -> bool:
-        """A connection was accepted or made. Returns whether it may stay."""
+    def opened(self, connection: Connection) -> str | None:
+        """A connection was accepted or made. Returns None if it may stay, else why not."""
         self.connections.add(connection)
         self._strangers.add(connection)
-        is_welcome = self._stranger_counts.add(connection.address) or connection.is_called
+        self._address_counts[connection.address] += 1
+        is_known_soon = self._stranger_counts.add(connection.address)
         if self._is_shut:
-            return False
-        if is_welcome and len(self.connections) <= self.limits.connections:
-            return True
-        self.turned_away += 1
-        log.warning("turned away: too many connections", address=connection.address)
-        return False
+            return "the broker stops"
+        reason = self._over_limit(connection, is_known_soon)
+        if reason is not None:
+            self.turned_away += 1
+            log.warning("turned away: too many connections", address=connection.address, reason=reason)
+        return reason
+
+    def _over_limit(self, connection: Connection, is_known_soon: bool) -> str | None:
+        """Returns which limit one connection more exceeds, in a sentence; None if it exceeds none."""
+        limits = self.limits
+        if len(self.connections) > limits.connections:
+            return f"there are {limits.connections} connections, as many as limits.connections allows"
+        if connection.is_called or is_here(connection.address):
+            return None
+        if self._address_counts[connection.address] > limits.address_connections:
+            return (
+                f"this address has {limits.address_connections} connections, as many as "
+                "limits.address_connections allows"
+            )
+        if not is_known_soon:
+            return (
+                f"{limits.strangers} connections of this address have not said who they are, as many as "
+                "limits.strangers allows"
+            )
+        return None
 
     def introduced(self, connection: Connection) -> None:
         """A connection has said who is at its other end: a client, or a neighbour."""
@@ -337,7 +367,11 @@ class Server:
 
     def closed(self, connection: Connection, error: Exception | None) -> None:
         """A connection is closed, because of `error` if there is one."""
-        self.connections.discard(connection)
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._address_counts[connection.address] -= 1
+            if not self._address_counts[connection.address]:
+                del self._address_counts[connection.address]
         self.incomplete.discard(connection)
         self.congested.discard(connection)
         self.links.discard(connection)

@@ -263,13 +263,13 @@ class Setting(JsonObject):
 
 
 #: The topics that the broker knows.
-TOPICS = Question("topics", tuple[TopicStatus, ...])
+TOPICS = Question("topics", tuple[TopicStatus, ...], is_paged=True)
 #: The pubends that the broker hosts.
 PUBENDS = Question("pubends", tuple[PubendStatus, ...])
 #: The streams of all pubends, as they are at the broker.
 STREAMS = Question("streams", tuple[StreamStatus, ...])
 #: The subscriptions that the broker hosts.
-SUBSCRIPTIONS = Question("subscriptions", tuple[SubscriptionStatus, ...])
+SUBSCRIPTIONS = Question("subscriptions", tuple[SubscriptionStatus, ...], is_paged=True)
 #: One subscription. Argument: name.
 SUBSCRIPTION = Question("subscription", SubscriptionStatus)
 #: Remove a subscription for good. Arguments: name; force, for one that is connected.
@@ -296,7 +296,7 @@ ROUTES = Question("routes", tuple[Route, ...])
 #: The links to all neighbours.
 LINKS = Question("links", tuple[LinkStatus, ...])
 #: The connections of clients and neighbours.
-CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...])
+CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...], is_paged=True)
 #: All settings, and where each came from.
 CONFIG = Question("config", tuple[Setting, ...])
 #: The directories of archives, as the broker's machine names them.

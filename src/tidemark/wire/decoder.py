@@ -8,6 +8,7 @@ buffer as its own.
 
 from __future__ import annotations
 
+import sys
 from struct import error as StructError  # noqa: N812  # an exception, named like one
 
 from tidemark.errors import WireError
@@ -22,7 +23,7 @@ from tidemark.wire.tails import Tail, copied_tail, owned_tail
 class FrameDecoder:
     """The receiving end of one connection. After a WireError every further call raises the same error."""
 
-    def __init__(self, bytes_max: int = HANDSHAKE_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int = HANDSHAKE_BYTES_MAX, frames_max: int = sys.maxsize) -> None:
         #: The largest frame that is accepted, header included. The owner raises it when the handshake is
         #: done, and then calls `feed(b"")` to get frames that had arrived together with the handshake.
         self.bytes_max = bytes_max
@@ -30,7 +31,10 @@ class FrameDecoder:
         self._cut = bytearray()
         #: size of that frame with its header; 0 while its header is not complete
         self._cut_bytes = 0
-        #: bytes that arrived together with the handshake and wait until bytes_max is raised
+        #: The most frames that one call of `feed` returns; what follows waits for `feed(b"")`.
+        self.frames_max = frames_max
+        #: bytes that arrived together with the handshake and wait until bytes_max is raised, or that follow
+        #: frames_max frames
         self._held = b""
         self._error: str | None = None
 
@@ -38,6 +42,11 @@ class FrameDecoder:
     def waiting_bytes(self) -> int:
         """The bytes that have arrived of frames not returned yet; 0 between frames."""
         return len(self._cut) + len(self._held)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `feed(b"")` may return further frames."""
+        return bool(self._held)
 
     @property
     def held_bytes(self) -> int:
@@ -77,6 +86,9 @@ class FrameDecoder:
                 break
             frames.append(_read(layout, data, start, end, copied_tail))
             at = end
+            if len(frames) >= self.frames_max and at < available:
+                self._held = bytes(memoryview(data)[at:])
+                return frames
         if at < available:
             self._cut += memoryview(data)[at:]
         return frames

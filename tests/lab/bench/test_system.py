@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 from tidemark.lab.bench import run
+from tidemark.lab.bench.hostile import benchmark as hostile
 from tidemark.lab.bench.processes import harness
 from tidemark.lab.bench.processes.delivery_record import DeliveryRecord
 from tidemark.lab.bench.processes.harness import BenchTestbed, filesystem
 from tidemark.lab.bench.processes.shared_counters import SharedCounters
+from tidemark.lab.bench.report import Goal, Measurement, Section
 from tidemark.lab.bench.system import catchup, fanout, idle, latency, publish
 from tidemark.lab.bench.system.load import MESSAGE_BYTES, SCHEMA, Batches, Load, kinds_in, numbers_of
 from tidemark.message.batches.batch import EventBatch
@@ -34,6 +36,7 @@ TINY: dict[str, tuple[Any, Any]] = {
         catchup.CatchupEffort((catchup.CatchupCase("os", "client", quarter=True),), 4, 400, (8,), 400),
     ),
     "latency": (latency, latency.LatencyEffort(("os",), 2, 20, 5)),
+    "hostile": (hostile, hostile.TINY),
     "idle": (idle, idle.IdleEffort(10, 0.0, 0.1)),
 }
 
@@ -56,6 +59,15 @@ def test_a_system_bench_says_what_it_found_and_every_subscriber_was_right(name: 
     assert all(set(line) == KEYS for line in lines)
     names = [(line["case"], line["metric"]) for line in lines]
     assert len(set(names)) == len(names)
+
+
+def test_a_missed_goal_fails_a_run_only_if_it_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = [Measurement("c", "m", 2.0, "ms", Goal("<", 1.0))]
+    monkeypatch.setattr(hostile, "sections", lambda _: iter([Section("s", measured)]))
+    assert run("hostile", quick=True, out=StringIO()) == 0
+    assert run("hostile", quick=True, out=StringIO(), check=True) == 1
+    monkeypatch.setattr(hostile, "sections", lambda _: iter([Section("s", measured[:0])]))
+    assert run("hostile", quick=True, out=StringIO(), check=True) == 0
 
 
 @pytest.mark.slow

@@ -191,6 +191,7 @@ class Host:
         self._members[period.member] = subscription, period
         self._versions[period.member] = period.version
         self._audience.add(period.member, period.wanted.pattern, period.wanted.selector)
+        self._audience.prepare(period.member)
         for pubend, constream in self.constreams.items():
             if pubend in period.since and pubend in subscription.known:
                 # The selector was recovered: it comes into force where the constream passes that tick again.
@@ -251,8 +252,11 @@ class Host:
         self._turn.tables.after(done)
 
     def after_save(self, action: Callable[[], None]) -> None:
-        """Run `action` once everything saved so far is on disk."""
-        self._turn.tables.after(action)
+        """Run `action` once everything saved so far is on disk: at once if it is."""
+        if self._turn.tables.is_idle:
+            action()
+        else:
+            self._turn.tables.after(action)
 
     # Connections.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from tidemark.broker.effects import SendClient
 from tidemark.broker.hosting.consumed_limit import ConsumedLimit
@@ -26,6 +27,11 @@ from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MAX, CheckpointToken
 from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubscribe, Unsubscribed
 
+#: Topics of a pattern on which a selector is tried that fits none of them.
+MISFITS_MAX = 64
+#: Subscriptions of clients that are gone that one stimulus removes.
+LEAVING_MAX = 32
+
 
 class Sessions:
     """All subscriptions by name, and the connections they have."""
@@ -39,6 +45,7 @@ class Sessions:
         holds: Holds,
         neighbourhood: Neighbourhood,
         limit: ConsumedLimit,
+        subscriptions_a_client_max: int,
     ) -> None:
         self._host = host
         self._limit = limit
@@ -49,6 +56,9 @@ class Sessions:
         self._counters = turn.counters
         self._by_name = {each.name: each for each in host.subscriptions.values()}
         self._by_client: dict[int, set[int]] = {}
+        self._subscriptions_a_client_max = subscriptions_a_client_max
+        #: ids of subscriptions that are not durable and whose client is gone; `settle` removes them in slices
+        self._leaving: dict[int, None] = {}
         self.handover = Handover(me, turn, self, holds, neighbourhood)
         self._next_id = 1
 
@@ -67,8 +77,11 @@ class Sessions:
     def subscribe(self, client: int, frame: Subscribe) -> None:
         """A subscriber comes, for the first time or again; it is refused or told Subscribed."""
         known = self._by_name.get(frame.name)
+        if known is not None and known.id in self._leaving:
+            self.remove(known)
+            known = None
         with self._turn.looking:
-            refusal = self._refusal(frame, known)
+            refusal = self._over_limit(client, known) or self._refusal(frame, known)
         if refusal is not None:
             self._refuse(client, frame.name, *refusal)
         elif known is None:
@@ -82,6 +95,14 @@ class Sessions:
             self._change(client, frame, known)
         else:
             self._connect(client, frame, known)
+
+    def _over_limit(self, client: int, known: HostedSubscription | None) -> tuple[str, str] | None:
+        """Return the code and the reason if the client may not have one more subscription; else None."""
+        mine, most = self._by_client.get(client, ()), self._subscriptions_a_client_max
+        if len(mine) < most or (known is not None and known.id in mine):
+            return None
+        self._counters["limits_refused"] += 1
+        return "limit", f"this client has {most} subscriptions, as many as limits.subscriptions allows"
 
     def _refusal(self, frame: Subscribe, known: HostedSubscription | None) -> tuple[str, str] | None:
         """Return the code and the reason for which a subscriber cannot be taken; None if it can."""
@@ -113,17 +134,18 @@ class Sessions:
         """
         pattern = TopicPattern.parse(frame.pattern)
         parse(frame.selector)
-        error: TidemarkError | None = None
-        for topic, schemas in self._registry.topics.items():
-            if pattern.matches(topic):
-                try:
-                    Selector.parse(frame.selector, schemas.reader)
-                except TidemarkError as found:
-                    error = error or found
-                else:
-                    return
-        if error is not None:
-            raise error
+        errors: list[TidemarkError] = []
+        for topic in pattern.among(self._registry.topics):
+            try:
+                Selector.parse(frame.selector, self._registry.topics[topic].reader)
+            except TidemarkError as found:
+                errors.append(found)
+                if len(errors) >= MISFITS_MAX:
+                    return  # trying a selector on every topic would take too long
+            else:
+                return
+        if errors:
+            raise errors[0]
 
     def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
@@ -204,7 +226,7 @@ class Sessions:
             self._refuse(subscription.client, subscription.name, "taken", reason)
 
     def gone(self, client: int) -> None:
-        """A connection is gone: its durable subscriptions stay, others end."""
+        """A connection is gone: its durable subscriptions stay, others end, a few in each turn."""
         for number in sorted(self._by_client.pop(client, ())):
             subscription = self._host.subscriptions.get(number)
             if subscription is None or subscription.client != client:
@@ -212,12 +234,22 @@ class Sessions:
             self._part(client, subscription)
 
     def _part(self, client: int, subscription: HostedSubscription) -> None:
-        """Take the subscription from its connection: it stays if it is durable, and else ends."""
+        """Take the subscription from its connection: it stays if it is durable, and else ends soon."""
         self._by_client.get(client, set()).discard(subscription.id)
-        if subscription.durable:
-            self._host.disconnect(subscription)
-        else:
-            self.remove(subscription)
+        self._host.disconnect(subscription)
+        if not subscription.durable:
+            self._leaving[subscription.id] = None
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether subscriptions of clients that are gone have still to be removed."""
+        return bool(self._leaving)
+
+    def settle(self) -> None:
+        """Remove some of the subscriptions whose client is gone: one stimulus must not remove thousands."""
+        for number in list(islice(self._leaving, LEAVING_MAX)):
+            del self._leaving[number]
+            self.remove(self._host.subscriptions[number])
 
     def unsubscribe(self, client: int, frame: Unsubscribe) -> None:
         """End a subscription for its own connection, or for any connection while it has none."""
@@ -243,6 +275,7 @@ class Sessions:
 
     def remove(self, subscription: HostedSubscription) -> None:
         """Drop a subscription, so that it holds nothing any more."""
+        self._leaving.pop(subscription.id, None)
         del self._by_name[subscription.name]
         if subscription.client is not None:
             self._by_client.get(subscription.client, set()).discard(subscription.id)

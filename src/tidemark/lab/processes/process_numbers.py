@@ -41,3 +41,10 @@ def cpu_seconds_exact(pid: int) -> float:
 def resident_bytes(pid: int) -> int:
     """Resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+
+def peak_resident_bytes(pid: int) -> int:
+    """The most resident memory that a process has had since it started."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    kibibytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(kibibytes) << 10

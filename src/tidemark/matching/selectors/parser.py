@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import NoReturn, cast
 
 from tidemark.errors import SelectorLimitError, SelectorSyntaxError, SelectorTypeError
@@ -42,6 +43,9 @@ SELECTOR_TOKENS_MAX = 200
 #: Levels of parentheses, NOTs and signs within each other. It bounds the parser's own recursion, too.
 NESTING_LEVELS_MAX = 32
 
+#: Selectors whose trees are remembered: a subscription's selector is parsed several times in a row.
+PARSED_MAX = 256
+
 _INFIX = {
     "OR": Level.OR,
     "AND": Level.AND,
@@ -52,6 +56,7 @@ _INFIX = {
 }
 
 
+@lru_cache(PARSED_MAX)
 def parse(text: str) -> Node:
     """The tree of `text`, TRUE for a blank one; SelectorError, with the position, if it is no selector."""
     if len(text) > SELECTOR_CHARACTERS_MAX:

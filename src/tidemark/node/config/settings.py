@@ -83,6 +83,14 @@ class LimitsSection:
     """Bounds on the memory and time that clients and other brokers can make this broker spend."""
 
     connections: int = setting(20_000, "How many connections there may be at a time.", least=1)
+    address_connections: int = setting(
+        2_000, "How many connections one address other than this machine's own may have.", least=1
+    )
+    subscriptions: int = setting(10_000, "How many subscriptions one connection may have at a time.", least=1)
+    topics: int = setting(10_000, "How many new topics one connection may declare.", least=1)
+    questions: int = setting(
+        1_000, "How many questions of administrators one connection may ask in a second.", least=1
+    )
     strangers: int = setting(
         10, "How many connections of one address may not have introduced themselves yet.", least=1
     )
@@ -110,6 +118,10 @@ class LimitsSection:
     )
     disk_queue: Size = _size(
         "64MiB", "While more than this waits to be written to disk, nothing is read from publishers."
+    )
+    in_flight: Size = _size(
+        "4MiB",
+        "Publishers may have this much on the way to the disk together; one over its share is not read.",
     )
     window: Size = _size("64MiB", "How much recent knowledge of each pubend is kept in memory.")
     topic_schemas: Size = _size(
@@ -166,7 +178,9 @@ class ThresholdsSection:
         "50ms", "GCT: ticks that are unknown for this long are asked for with a nack.", least="0us"
     )
     nack: Duration = _time(
-        "200ms", "NRT: a nack without an answer is repeated after this time; the wait doubles each time."
+        "200ms",
+        "NRT: a nack without an answer is repeated after this time, or after the longer time that answers "
+        "have been measured to take; the wait doubles each time.",
     )
     nack_max: Duration = _time("10s", "The longest wait between two repetitions of a nack.")
     ack_expected: Duration = _time(

@@ -1,11 +1,13 @@
-"""Backlog: how much memory waits for the disk: what was given to the disk threads and is not durable yet.
+"""Backlog: the memory that waits for the disk, given to disk threads and not durable yet, and whose it is.
 
 The runtime stops reading from publishers while the backlog is over `limits.disk_queue`, so publishers feel a
-slow disk as back-pressure.
+slow disk as back-pressure. It stops reading from one publisher when that one alone has too much under way:
+events of all publishers are synced together, and each waits for the bytes of the others.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from tidemark.broker.effects import (
@@ -55,6 +57,16 @@ class Backlog:
         self._pfs = _UnsyncedBytes()
 
     @property
+    def logged(self) -> int:
+        """Bytes that were given to the event logs since the start."""
+        return self._log.appended
+
+    @property
+    def durable(self) -> int:
+        """Those of them that are durable, or that a full disk has dropped."""
+        return self._log.durable
+
+    @property
     def bytes(self) -> int:
         """Bytes that wait to become durable, in memory or in the operating system's cache."""
         log, pfs = self._log, self._pfs
@@ -88,3 +100,54 @@ class Backlog:
                     self._pfs.synced(ticket)
                 case _:
                     pass
+
+
+#: What a batch counts for besides its bytes: small batches cost time rather than room on the disk.
+BATCH_WEIGHT = 16 << 10
+#: Each publisher may have this much under way, however many there are.
+SHARE_MIN = 64 << 10
+
+
+class InFlight:
+    """What each publisher has under way to the event logs, in bytes and BATCH_WEIGHT for each batch."""
+
+    def __init__(self, bytes_max: int) -> None:
+        """`bytes_max`: for all publishers that have something under way, in equal shares."""
+        self._bytes_max = bytes_max
+        #: client -> what it has under way in all, and (bytes in the logs up to its end, weight) of each part
+        self._weights: dict[int, int] = {}
+        self._parts: dict[int, deque[tuple[int, int]]] = {}
+
+    def add(self, client: int, batches: int, before: int, logged: int) -> None:
+        """`client` has sent batches that took the logs from `before` bytes to `logged`."""
+        weight = logged - before + BATCH_WEIGHT * batches
+        self._parts.setdefault(client, deque()).append((logged, weight))
+        self._weights[client] = self._weights.get(client, 0) + weight
+
+    def done(self, durable: int) -> None:
+        """The logs are durable up to `durable` bytes."""
+        for client, parts in list(self._parts.items()):
+            while parts and parts[0][0] <= durable:
+                self._weights[client] -= parts.popleft()[1]
+            if not parts:
+                self.forget(client)
+
+    def forget(self, client: int) -> None:
+        """`client` has nothing under way, or is gone."""
+        self._parts.pop(client, None)
+        self._weights.pop(client, None)
+
+    def has(self, client: int) -> bool:
+        """Return whether anything of `client` is under way."""
+        return client in self._weights
+
+    def is_over(self, client: int) -> bool:
+        """Return whether `client` has more under way than its share."""
+        return self._weights.get(client, 0) > self._share()
+
+    def has_room(self, client: int) -> bool:
+        """Return whether `client` has used no more than half of its share."""
+        return self._weights.get(client, 0) <= self._share() // 2
+
+    def _share(self) -> int:
+        return max(SHARE_MIN, self._bytes_max // max(1, len(self._weights)))

@@ -42,6 +42,14 @@ def role_named(name: str) -> Callable[..., Role]:
             from tidemark.lab.bench.processes.stopwatch import StopwatchRole
 
             return StopwatchRole
+        case "attacker":
+            from tidemark.lab.bench.hostile.attacks import AttackerRole
+
+            return AttackerRole
+        case "neighbour":
+            from tidemark.lab.bench.hostile.neighbour import NeighbourRole
+
+            return NeighbourRole
         case "baseline server" | "baseline publisher" | "baseline stopwatch":
             from tidemark.lab.bench.processes.python_baseline import ROLES
 

@@ -1,0 +1,1 @@
+"""The broker beside hostile clients: what a well-behaved client notices of them."""

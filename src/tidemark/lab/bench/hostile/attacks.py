@@ -1,0 +1,311 @@
+"""Attacks: the ways in which a client can make a broker work for more than the client pays.
+
+Each is a coroutine that goes on until it is cancelled, and counts in `Attack.done` how often the broker has
+been made to do the thing. A broker may refuse any of it; an attack whose connection is closed opens another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+
+from tidemark.lab.bench.hostile.bare_client import BareClient
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.schema import Schema
+from tidemark.wire import answers
+from tidemark.wire.codec import encode
+from tidemark.wire.frames import Ask, Publish, Subscribe, Topic
+from tidemark.wire.limits import FRAME_BYTES_MAX
+
+PUBEND = "main"
+NUMBERS = Schema.parse("[n: long, payload: bytes]")
+TEXTS = Schema.parse("[n: long, text: string]")
+#: After a connection that the broker has refused or closed, an attack waits so long.
+AGAIN_SECONDS = 0.05
+#: The scheduling priority of attackers: what is measured is the broker, not the operating system.
+NICE = 10
+#: Connections that say nothing.
+HALF_OPEN = 200
+
+
+@dataclass(slots=True)
+class Sizes:
+    """How much each attack brings."""
+
+    subscriptions: int
+    schemas: int
+    schema_fields: int
+    shapes: int
+    text_bytes: int
+    publishers: int
+    unfinished: int
+    unfinished_bytes: int
+
+
+FULL = Sizes(100_000, 200, 2_800, 600, 1 << 20, 65_536, 60, FRAME_BYTES_MAX - 8)
+QUICK = Sizes(10_000, 20, 700, 100, 64 << 10, 4_096, 20, 1 << 20)
+TINY = Sizes(20, 2, 10, 3, 1 << 10, 8, 2, 1 << 10)
+
+
+@dataclass(slots=True)
+class Attack:
+    """One attack under way."""
+
+    url: str
+    sizes: Sizes
+    #: how often it was done
+    done: int = 0
+    clients: list[BareClient] = field(default_factory=list)
+
+    async def client(self, name: str) -> BareClient:
+        """A connection that is closed with the attack."""
+        found = await BareClient.connected(self.url, name)
+        self.clients.append(found)
+        return found
+
+    async def topic(self, client: BareClient, topic: str, schema: Schema) -> None:
+        """Declare a topic and wait for the answer."""
+        heard = client.heard
+        await client.send(Topic(topic, False, (schema.text,)))
+        await client.wait_for(heard + 1)
+
+    def end(self) -> None:
+        """Close its connections."""
+        for client in self.clients:
+            client.abort()
+
+
+def batch_of(topic: str, schema: Schema, messages: list[bytes]) -> EventBatch:
+    """Returns a batch of these messages."""
+    builder = BatchBuilder()
+    for message in messages:
+        builder.add(Shape(topic, schema.fingerprint), message)
+    return builder.build()
+
+
+async def _flood(attack: Attack, name: str, events: int) -> None:
+    client = await attack.client(name)
+    await attack.topic(client, "hostile.flood", NUMBERS)
+    message = NUMBERS.encode({"n": 1, "payload": bytes(200)})
+    batch = batch_of("hostile.flood", NUMBERS, [message] * events)
+    for sequence in count(1, events):
+        await client.send(Publish(PUBEND, f"hostile {name} {id(client)}", sequence, batch))
+        attack.done += events
+        if client.is_closed:
+            raise ConnectionError(client.reason)
+
+
+async def flood_events(attack: Attack) -> None:
+    """Publish single events, each in a frame of its own, without waiting for acknowledgements."""
+    await _flood(attack, "flood of events", 1)
+
+
+async def flood_batches(attack: Attack) -> None:
+    """Publish batches of 1,000 events without waiting for acknowledgements."""
+    await _flood(attack, "flood of batches", 1_000)
+
+
+async def subscriptions(attack: Attack) -> None:
+    """Make subscriptions, each with a selector of its own, then leave and begin again."""
+    client = await attack.client("many subscriptions")
+    heard = client.heard
+    for number in range(attack.sizes.subscriptions):
+        await client.send(Subscribe(f"hostile {number}", "hostile.>", f"n = {number}", False, 1 << 10))
+        attack.done += 1
+        if client.is_closed:
+            raise ConnectionError(client.reason)
+    await client.wait_for(heard + attack.sizes.subscriptions)
+    client.abort()
+
+
+async def questions(attack: Attack) -> None:
+    """Ask for all subscriptions, connections and metrics, ten questions at a time."""
+    holder = await attack.client("the subscriptions that are asked about")
+    heard = holder.heard
+    mine = attack.sizes.subscriptions * 3 // 10
+    for number in range(mine):
+        await holder.send(Subscribe(f"asked {number}", "hostile.asked", "", False, 1 << 10))
+    await holder.wait_for(heard + mine)
+    client = await attack.client("many questions")
+    what = (answers.SUBSCRIPTIONS.what, answers.CONNECTIONS.what, answers.METRICS.what)
+    for ticket in count(1):
+        await client.send(Ask(ticket, what[ticket % 3], "{}"))
+        attack.done += 1
+        if ticket % 10 == 0:
+            await client.wait_for(1 + ticket)
+
+
+async def schemas(attack: Attack) -> None:
+    """Declare versions of one topic, each with a large schema that has a field more."""
+    client = await attack.client("large schemas")
+    topic, heard = f"hostile.schemas.{id(attack)}", client.heard
+    for version in range(attack.sizes.schemas):
+        fields = ", ".join(f"field_{at}: int?" for at in range(attack.sizes.schema_fields + version))
+        await client.send(Topic(topic, False, (f"[{fields}]",)))
+        await client.wait_for(heard + 1 + version)
+        attack.done += 1
+    await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def shapes(attack: Attack) -> None:
+    """Publish events of an open topic, each with other fields than all before."""
+    client = await attack.client("many shapes")
+    topic, publisher = f"hostile.shapes.{id(attack)}", f"shapes {id(client)}"
+    for number in range(attack.sizes.shapes):
+        heard = client.heard
+        schema = Schema.parse(f"[n: long, only_{number}: [a: int, b: string]]")
+        message = schema.encode({"n": number, f"only_{number}": {"a": 1, "b": "x"}})
+        await client.send(Topic(topic, True, (schema.text,)))
+        await client.send(Publish(PUBEND, publisher, number + 1, batch_of(topic, schema, [message])))
+        await client.wait_for(heard + 2)
+        attack.done += 1
+    await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def like(attack: Attack) -> None:
+    """Subscribe with a LIKE of 2,000 pieces, and publish long texts for it."""
+    client = await attack.client("LIKE")
+    await attack.topic(client, "hostile.like", TEXTS)
+    pattern = "%a" * 1_999 + "%b"
+    await client.send(Subscribe("like", "hostile.like", f"text LIKE '{pattern}'", False, 1 << 20))
+    message = TEXTS.encode({"n": 1, "text": "a" * attack.sizes.text_bytes})
+    batch = batch_of("hostile.like", TEXTS, [message])
+    for sequence in count(1):
+        heard = client.heard
+        await client.send(Publish(PUBEND, f"like {id(client)}", sequence, batch))
+        await client.wait_for(heard + 1)
+        attack.done += 1
+
+
+async def undecodable(attack: Attack) -> None:
+    """Publish texts that are not UTF-8, which a subscriber's selector reads."""
+    client = await attack.client("undecodable")
+    await attack.topic(client, "hostile.texts", TEXTS)
+    await client.send(Subscribe("undecodable", "hostile.texts", "text LIKE '%xy'", False, 1 << 20))
+    message = TEXTS.encode({"n": 1, "text": "x" * 20}).replace(b"xxxx", b"\xff\xfe\xff\xfe")
+    batch = batch_of("hostile.texts", TEXTS, [message] * 1_000)
+    for sequence in count(1, 1_000):
+        heard = client.heard
+        await client.send(Publish(PUBEND, f"undecodable {id(client)}", sequence, batch))
+        await client.wait_for(heard + 1)
+        attack.done += 1_000
+        if client.refused:
+            sequence = 1  # a refused batch leaves the sequence where it was
+            await asyncio.sleep(0)
+
+
+async def publishers(attack: Attack) -> None:
+    """Publish one event under each of many publishers' names."""
+    client = await attack.client("many publishers")
+    await attack.topic(client, "hostile.names", NUMBERS)
+    batch = batch_of("hostile.names", NUMBERS, [NUMBERS.encode({"n": 1, "payload": b""})])
+    heard = client.heard
+    for number in range(attack.sizes.publishers):
+        await client.send(Publish(PUBEND, f"publisher {id(client)} {number}", 1, batch))
+        attack.done += 1
+        if number % 64 == 63:
+            await client.wait_for(heard + 1 + number)
+
+
+async def unfinished(attack: Attack) -> None:
+    """Send frames of nearly 16 MiB without their last byte, each on a connection of its own."""
+    whole = b"".join(
+        bytes(piece)
+        for piece in encode(
+            Publish(
+                PUBEND,
+                "unfinished",
+                1,
+                batch_of(
+                    "hostile.flood",
+                    NUMBERS,
+                    [NUMBERS.encode({"n": 1, "payload": bytes(attack.sizes.unfinished_bytes - 4_096)})],
+                )
+                if attack.sizes.unfinished_bytes > 8_192
+                else batch_of("hostile.flood", NUMBERS, [NUMBERS.encode({"n": 1, "payload": b""})]),
+            )
+        )
+    )
+    for number in range(attack.sizes.unfinished):
+        client = await attack.client(f"unfinished {number}")
+        await client.send_bytes(whole[:-1])
+        attack.done += 1
+    await asyncio.sleep(10)
+
+
+async def churn(attack: Attack) -> None:
+    """Connect, say hello, and go, over and over."""
+    while True:
+        client = await BareClient.connected(attack.url, "churn")
+        client.abort()
+        attack.done += 1
+
+
+async def half_open(attack: Attack) -> None:
+    """Keep connections open that never say who they are."""
+    for _ in range(HALF_OPEN):
+        attack.clients.append(await BareClient.strange(attack.url))
+        attack.done += 1
+    while not any(client.is_closed for client in attack.clients):
+        await asyncio.sleep(AGAIN_SECONDS)
+
+
+ATTACKS: dict[str, Callable[[Attack], Awaitable[None]]] = {
+    "flood of events": flood_events,
+    "flood of batches": flood_batches,
+    "subscriptions": subscriptions,
+    "questions": questions,
+    "schemas": schemas,
+    "shapes": shapes,
+    "LIKE": like,
+    "undecodable": undecodable,
+    "publishers": publishers,
+    "unfinished frames": unfinished,
+    "churn": churn,
+    "half-open": half_open,
+}
+
+
+class AttackerRole:
+    """The role of a worker that attacks a broker, in one way or in several at once."""
+
+    def __init__(self, counters: str, url: str, sizes: str) -> None:  # noqa: ARG002  (every worker has them)
+        self._url = url
+        self._sizes = {"full": FULL, "quick": QUICK, "tiny": TINY}[sizes]
+        self._attacks: dict[str, Attack] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Leave the processor to the broker and its well-behaved client; each attack connects by itself."""
+        os.nice(NICE)
+
+    async def begin(self, names: list[str]) -> None:
+        """Begin attacks, which go on until `end`."""
+        for name in names:
+            attack = self._attacks[name] = Attack(self._url, self._sizes)
+            self._tasks.append(asyncio.create_task(_again_and_again(ATTACKS[name], attack)))
+
+    async def end(self) -> dict[str, int]:
+        """End all attacks; returns how often each was done."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        done = {name: attack.done for name, attack in self._attacks.items()}
+        self._tasks, self._attacks = [], {}
+        return done
+
+
+async def _again_and_again(run: Callable[[Attack], Awaitable[None]], attack: Attack) -> None:
+    try:
+        while True:
+            with suppress(ConnectionError):
+                await run(attack)
+            attack.end()
+            attack.clients.clear()
+            await asyncio.sleep(AGAIN_SECONDS)
+    finally:
+        attack.end()

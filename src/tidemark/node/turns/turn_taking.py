@@ -1,0 +1,133 @@
+"""TurnTaking: the receiving side of a connection; it handles what comes in slices of the loop's time.
+
+What does not fit into a slice waits here, and the socket is not read meanwhile (`node.turns`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidemark.message.batches.batch import Buffer
+from tidemark.node.clock import Clock
+from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Account, Turns
+from tidemark.wire.decoder import FrameDecoder
+from tidemark.wire.frames import Frame
+from tidemark.wire.liveness.liveness import Liveness
+
+
+class TurnTaking(asyncio.BufferedProtocol):
+    """The base of `Connection`, which says how bytes are decoded and what is done with frames."""
+
+    __slots__ = (
+        "_account",
+        "_decoder",
+        "_is_closing",
+        "_is_waiting",
+        "_time",
+        "_transport",
+        "_turns",
+        "_unheard",
+        "is_held",
+        "liveness",
+    )
+
+    def __init__(self, turns: Turns, time: Clock) -> None:
+        """`turns` are those of the server, `time` is the loop's clock."""
+        self._turns = turns
+        self._time = time
+        self._account = Account(turns.clock)
+        self._decoder = FrameDecoder(frames_max=SLICE_FRAMES_MAX)
+        #: frames that were decoded and wait for this connection's turn; at most SLICE_FRAMES_MAX
+        self._unheard: list[Frame] = []
+        #: None before the socket is open and after it is closed
+        self._transport: asyncio.Transport | None = None
+        self._is_closing = False
+        #: this connection waits for its turn, and is not read meanwhile
+        self._is_waiting = False
+        #: nothing is read, because the disk is behind or the broker stops
+        self.is_held = False
+        #: whether the other side is alive, on the loop's clock; the server's sweeps judge by it
+        self.liveness = Liveness(time())
+
+    def _decode(self, data: Buffer) -> None:
+        """Add the frames that `data` completes, or the next of those that have come before, to `_unheard`."""
+        raise NotImplementedError
+
+    def _hear(self, until: float) -> None:
+        """Handle the frames in `_unheard`, at least one, until they have been handled or it is `until`."""
+        raise NotImplementedError
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read: the disk is behind, the broker stops, or other connections go first."""
+        return self.is_held or self._is_waiting
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether something has come that is not handled yet."""
+        return (bool(self._unheard) or self._decoder.has_more) and not self._is_closing
+
+    def received(self, data: Buffer) -> None:
+        """Bytes have arrived: handle them at once, or let them wait for this connection's turn."""
+        self.liveness.hear(self._time())
+        if self._is_closing:
+            return
+        turns = self._turns
+        began = turns.clock()
+        is_overdrawn = self._account.is_overdrawn
+        self._decode(data)
+        if self._unheard and not is_overdrawn and not self._is_closing:
+            self._hear(turns.deadline())
+        self._account.used(turns.clock() - began)
+        if self._has_more and not self._is_waiting:
+            self._wait()
+
+    def go_on(self) -> bool:
+        """Use one slice for what has come; return whether a part of it is left."""
+        turns = self._turns
+        began = turns.clock()
+        # What waits for the disk is handled when the disk has caught up: see `resume`.
+        if self._has_more and not self.is_held:
+            if not self._unheard:
+                self._decode(b"")
+            if self._unheard and not self._is_closing:
+                self._hear(turns.deadline())
+        self._account.used(turns.clock() - began)
+        if self._has_more and not self.is_held:
+            return True
+        self._is_waiting = False
+        self._read_or_not()
+        return False
+
+    def _wait(self) -> None:
+        """Read nothing more until what has come is handled, in slices that the server gives in turns."""
+        self._is_waiting = True
+        self._read_or_not()
+        self._turns.wait(self)
+
+    def pause(self) -> None:
+        """Read nothing more, and handle nothing that waits, until `resume`."""
+        self.is_held = True
+        self._read_or_not()
+
+    def resume(self) -> None:
+        """Read again, once what waits has been handled."""
+        self.is_held = False
+        if self._has_more and not self._is_waiting:
+            self._wait()
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        """Have the transport read as `is_paused` says."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or transport.is_reading() is not self.is_paused:
+            return
+        if self.is_paused:
+            transport.pause_reading()
+        else:
+            self.liveness.forgive(self._time())
+            transport.resume_reading()
+
+    def give_up_input(self) -> None:
+        """Let go of what has arrived and is not handled; the connection is closed next."""
+        self._decoder, self._unheard = FrameDecoder(), []

@@ -1,0 +1,103 @@
+"""What many subscriptions of one client cost: a bounded amount in each stimulus."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import Desk, batch, told
+from tidemark.broker.config import ClientLimits
+from tidemark.broker.effects import Woken
+from tidemark.broker.hosting.host import Host
+from tidemark.broker.hosting.sessions import LEAVING_MAX
+from tidemark.broker.hosting.subscription import HostedSubscription
+from tidemark.matching.matcher import Matcher
+from tidemark.matching.selectors.selector import Selector
+from tidemark.wire.frames import Publish, Refused, Subscribe, Subscribed, Topic
+
+MANY = 500
+
+
+def desk(limits: ClientLimits | None = None) -> Desk:
+    made = Desk(client_limits=limits or ClientLimits())
+    made.declare()
+    made.pass_time(0.2)
+    return made
+
+
+def subscribe(at: Desk, client: int, count: int, first: int = 0) -> None:
+    for number in range(first, first + count):
+        at.say(client, Subscribe(f"s{number}", "t", f"n = {number}", False, 1_000))
+
+
+def test_the_first_event_does_not_pay_for_all_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    added: list[int] = []
+    add = Matcher.add
+
+    def counted(self: Matcher, subscriber: int, selector: Selector) -> None:
+        added.append(subscriber)
+        add(self, subscriber, selector)
+
+    monkeypatch.setattr(Matcher, "add", counted)
+    at = desk()
+    subscribe(at, 1, MANY)
+    assert len(added) == MANY
+    at.pass_time(0.2)
+    at.finish(at.say(50, Publish("p", "me", 1, batch(0, values=(7,)))))
+    assert len(added) == MANY
+
+
+def test_the_subscriptions_of_a_client_that_is_gone_end_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = desk()
+    subscribe(at, 1, MANY)
+    left: list[str] = []
+    leave = Host.leave
+
+    def counted(self: Host, subscription: HostedSubscription) -> None:
+        left.append(subscription.name)
+        leave(self, subscription)
+
+    monkeypatch.setattr(Host, "leave", counted)
+    at.gone(1)
+    assert len(left) == LEAVING_MAX
+    while len(left) < MANY:
+        before = len(left)
+        assert at.broker.next_wake() <= at.now, "the broker wants to be woken at once"
+        at.give(Woken())
+        assert 0 < len(left) - before <= LEAVING_MAX
+    assert at.broker.next_wake() > at.now
+    assert not any(at.broker.hosts(f"s{number}") for number in range(MANY))
+
+
+def test_a_name_that_is_about_to_be_free_can_be_taken() -> None:
+    at = desk()
+    subscribe(at, 1, MANY)
+    at.gone(1)
+    subscribed = at.do(2, Subscribe(f"s{MANY - 1}", "t", "", False, 1_000))
+    assert isinstance(subscribed[0], Subscribed)
+    at.pass_time(1)
+    assert at.broker.hosts(f"s{MANY - 1}")
+
+
+def test_a_client_is_refused_more_subscriptions_than_its_limit() -> None:
+    at = desk(ClientLimits(subscriptions=2))
+    subscribe(at, 1, 2)
+    (refused,) = told(at.say(1, Subscribe("third", "t", "", False, 1_000)), 1)
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.name) == ("limit", "third")
+    assert "limits.subscriptions" in refused.reason
+    assert at.broker.counters["limits_refused"] == 1
+    assert isinstance(at.do(2, Subscribe("third", "t", "", False, 1_000))[0], Subscribed)
+
+
+def test_a_client_is_refused_more_new_topics_than_its_limit() -> None:
+    at = desk(ClientLimits(topics=1))
+    assert isinstance(at.do(1, Topic("a", True, ()))[0], Topic)
+    (refused,) = told(at.say(1, Topic("b", True, ())), 1)
+    assert isinstance(refused, Refused)
+    assert refused.code == "limit"
+    assert "limits.topics" in refused.reason
+    assert isinstance(at.do(1, Topic("a", True, ()))[0], Topic), "a topic that is there is no new one"
+    at.gone(1)
+    assert isinstance(at.do(1, Topic("b", True, ()))[0], Topic)

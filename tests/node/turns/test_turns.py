@@ -1,0 +1,167 @@
+"""How connections share the event loop: a flood of one is handled in slices, with others in between."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.live_node import config_at
+from tests.node.speech import Stage, events, play
+from tidemark.node.connection import Connection
+from tidemark.node.runtime import Runtime
+from tidemark.node.turns import turns as turns_module
+from tidemark.node.turns.turns import BURST_SECONDS, SHARE, SLICE_FRAMES_MAX, Account, Turns
+from tidemark.wire.codec import encode
+from tidemark.wire.frames import ClientFrame, Ping, Pong, Publish, Published
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Talker:
+    """A connection with so many slices of work, each of which takes so long."""
+
+    def __init__(self, name: str, slices: int, clock: Clock, order: list[str], seconds: float) -> None:
+        self.name, self.slices, self._clock, self._order, self._seconds = name, slices, clock, order, seconds
+
+    def go_on(self) -> bool:
+        self._order.append(self.name)
+        self._clock.now += self._seconds
+        self.slices -= 1
+        return self.slices > 0
+
+
+def passes(turns: Turns, loop: asyncio.AbstractEventLoop) -> int:
+    """Run the loop until nobody waits; the number of its passes."""
+    found = 0
+    while turns._waiting:
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        found += 1
+    return found
+
+
+def test_connections_that_wait_are_served_in_turns() -> None:
+    loop, clock, order = asyncio.new_event_loop(), Clock(), list[str]()
+    turns = Turns(loop, clock)
+    for name, slices in (("a", 3), ("b", 1), ("c", 2)):
+        turns.wait(Talker(name, slices, clock, order, 0.0001))
+    passes(turns, loop)
+    assert order == ["a", "b", "c", "a", "c", "a"]
+    loop.close()
+
+
+def test_a_pass_of_the_loop_gives_all_that_wait_a_bounded_time_together() -> None:
+    loop, clock, order = asyncio.new_event_loop(), Clock(), list[str]()
+    turns = Turns(loop, clock)
+    for number in range(10):
+        turns.wait(Talker(str(number), 1, clock, order, turns_module.SLICE_SECONDS))
+    assert passes(turns, loop) >= 10 * turns_module.SLICE_SECONDS / turns_module.TURN_SECONDS
+    assert order == [str(number) for number in range(10)]
+    loop.close()
+
+
+def test_who_uses_more_than_a_share_of_the_loop_has_to_wait() -> None:
+    clock = Clock()
+    account = Account(clock)
+    found = []
+    for seconds in (BURST_SECONDS / 2, BURST_SECONDS):
+        account.used(seconds)
+        found.append(account.is_overdrawn)
+    clock.now += SHARE * BURST_SECONDS
+    assert [*found, account.is_overdrawn] == [False, True, False]
+
+
+def test_a_small_client_is_served_after_a_bounded_part_of_a_flood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every slice is one frame here, so that the order of frames does not depend on how fast they are."""
+    monkeypatch.setattr(turns_module, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(turns_module, "TURN_SECONDS", -1.0)
+    handled: list[int] = []
+    said = Runtime.client_said
+
+    def counted(self: Runtime, client: int, frames: list[ClientFrame], until: float) -> int:
+        done = said(self, client, frames, until)
+        handled.extend([client] * done)
+        return done
+
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        flooder, small = await stage.client(node, "flooder"), await stage.client(node, "small")
+        await flooder.declare()
+        flood = b"".join(
+            bytes(piece) for n in range(1, 2_001) for piece in encode(Publish("main", "f", n, events(n, 1)))
+        )
+        flooder.writer.write(flood)
+        while len(handled) < 50:
+            await asyncio.sleep(0)
+        before = len(handled)
+        await small.say(Publish("main", "s", 1, events(1, 1)))
+        await small.hear(Published)
+        assert len(handled) - before < 1_000, "the flood was handled first"
+        while (await flooder.hear(Published)).sequence < 2_000:
+            pass
+        assert handled.count(handled[0]) == 2_001
+
+    monkeypatch.setattr(Runtime, "client_said", counted)
+    play(story)
+
+
+def test_a_flood_waits_in_the_socket_and_not_in_the_broker(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        client = await stage.client(node)
+        (connection,) = node.server.connections
+        most = 0
+        pings = b"".join(bytes(piece) for n in range(20_000) for piece in encode(Ping(n)))
+        writing = asyncio.ensure_future(_write(client.writer, pings))
+        for _ in range(20_000):
+            pong = await client.hear(Pong)
+            most = max(most, len(connection._unheard))
+        await writing
+        assert pong.stamp == 19_999
+        assert most <= SLICE_FRAMES_MAX
+
+    play(story)
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    await writer.drain()
+
+
+def test_a_publisher_over_its_share_is_paused_and_others_are_not(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", limits__in_flight="64KiB"))
+        flooder, small = await stage.client(node, "flooder"), await stage.client(node, "small")
+        await flooder.declare()
+        by_name = {each.name: each for each in node.server.connections}
+        pauses: list[str] = []
+        pause = Connection.pause
+
+        def counted(self: Connection) -> None:
+            pauses.append(self.name)
+            pause(self)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Connection, "pause", counted)
+            for n in range(1, 2_001, 100):
+                await flooder.say(Publish("main", "f", n, events(n, 100)))
+            await small.publish(1, publisher="s")
+            while (await flooder.hear(Published)).sequence < 2_000:
+                pass
+        assert "flooder" in pauses
+        assert "small" not in pauses
+        assert not by_name["flooder"].is_paused
+
+    play(story)
