@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from tidemark.broker.effects import LinkMeasured
 from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
+from tidemark.broker.turn import REASON_CHARACTERS_MAX
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
@@ -72,8 +73,6 @@ _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 PIECES_MAX = 512
 #: Bytes of answers that wait for one neighbour, at most: a neighbour asks for as much as its link carries.
 HISTORY_BYTES_MAX = 8 << 20
-#: Characters of what an unforeseen error says that the other side is told.
-REASON_CHARACTERS_MAX = 500
 #: While the socket takes no more, small pieces gather to so many bytes before they join its queue, as one
 #: piece: a piece takes some 200 bytes of memory besides its own, which nobody counts.
 GATHERED_BYTES = 16 << 10
@@ -213,12 +212,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             self._read(self._server.buffer[:nbytes], now)
-        except WireError as error:
-            self._malformed(str(error))
         except Exception as error:
             # The broker's core is not in doubt: its errors never get here (`Runtime.give`).
-            log.error("what a connection said was not foreseen", address=self.address, cause=error)
-            self._malformed(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX])
+            if not isinstance(error, WireError):
+                log.error("what a connection said was not foreseen", address=self.address, cause=error)
+            self._server.malformed += 1
+            self.refuse("frame", str(error)[:REASON_CHARACTERS_MAX])
 
     def _read(self, data: memoryview, now: float) -> None:
         frames = self._decoder.feed(data)
@@ -235,11 +234,6 @@ class Connection(asyncio.BufferedProtocol):
             self._server.incomplete.discard(self)
         if frames and not self._is_closing:
             self._take(frames)
-
-    def _malformed(self, reason: str) -> None:
-        """Refuse the connection because of what came over it."""
-        self._server.malformed += 1
-        self.refuse("frame", reason)
 
     def pause_writing(self) -> None:
         """The socket takes no more: the queue of this connection counts among all queues from now on."""
