@@ -118,7 +118,7 @@ def test_a_subscriber_from_the_end_of_time_can_be_taken_over_again_and_again(tmp
     for effect in saved:
         assert effect.epoch <= EPOCH_MAX
         tables.save_subscription(replace(effect, subscriber=1))
-    tables.commit(1)
+    raw.commit()
 
 
 def test_the_last_epoch_of_a_neighbour_has_no_successor_and_needs_none() -> None:
