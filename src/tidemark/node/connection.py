@@ -81,10 +81,9 @@ REASON_CHARACTERS_MAX = 500
 #: The kernel probes a connection over which nothing came for the first of these seconds, then once a second;
 #: after as many probes without an answer as the last number says, the connection ends.
 KEEPALIVE = (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
-#: While the socket takes no more, small pieces gather to so many bytes before they join its queue, as one
-#: piece: a piece takes some 200 bytes of memory besides its own, which nobody counts.
-GATHERED_BYTES = 16 << 10
-SMALL_PIECE_BYTES = 1 << 10
+#: While the socket takes no more, small pieces gather to so many bytes and are queued as one piece: each has
+#: 200 bytes besides its own, which nobody counts.
+GATHERED_BYTES, SMALL_PIECE_BYTES = 16 << 10, 1 << 10
 log = Log("connection")
 
 
@@ -541,14 +540,12 @@ class Connection(asyncio.BufferedProtocol):
     def flush(self) -> None:
         """Write the queued frames in one call; the transport queues what the socket does not take."""
         if self._said and self in self._server.congested:
-            size = size_of(self._said)
-            if size > SMALL_PIECE_BYTES * len(self._said):
-                self._hand_over()
-            elif size >= GATHERED_BYTES or len(self._said) >= PIECES_MAX:
+            size, count = size_of(self._said), len(self._said)
+            if size < GATHERED_BYTES and count < PIECES_MAX and size <= SMALL_PIECE_BYTES * count:
+                return
+            if size <= SMALL_PIECE_BYTES * count:
                 self._said = [b"".join(self._said)]
-                self._hand_over()
-        else:
-            self._hand_over()
+        self._hand_over()
 
     def _hand_over(self) -> None:
         said, self._said = self._said, []
