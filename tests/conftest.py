@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         needs_jvm = "spark" in getattr(item, "fixturenames", ())
         item.add_marker(pytest.mark.xdist_group("spark" if needs_jvm else str(item.path)))
-        if settings.get_current_profile_name() != "thorough":
+        if not settings.get_current_profile_name().startswith("thorough"):
             _bound_examples(item)
     # Whoever takes the longest begins first; otherwise the last group would run alone.
     items.sort(key=_begins)

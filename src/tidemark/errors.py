@@ -147,8 +147,8 @@ class EventsLostError(TidemarkError):
 class GapError(EventsLostError):
     """A subscription has a gap: what there was in `(base, upto]` of a pubend will not be delivered.
 
-    `cause` is the `reason` of the Gap: "released", "reconnected" or "not kept". Iterating over the same
-    subscription again goes on behind the gap; with `subscribe(..., gaps=True)` gaps come as items instead.
+    `cause` is the `reason` of the Gap: "released", "reconnected", "not kept" or "damaged". Iterating over the
+    same subscription again goes on behind the gap; with `subscribe(..., gaps=True)` gaps come as items.
     """
 
     def __init__(self, cause: str, *, pubend: str, base: int, upto: int) -> None:

@@ -13,6 +13,7 @@ from tidemark.admin.topology_changes import apply_step, plan_change
 from tidemark.errors import OverlayChangeError
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.plan import Step
+from tidemark.wire.answers import LinkCondition
 
 TOPOLOGY = parse_topology(OVERLAY, 2)
 
@@ -54,6 +55,29 @@ def test_a_running_overlay_is_described_with_states_rates_and_what_links_carry()
     down = links["e1", "e2"]
     assert down is not None
     assert not down.up
+
+
+def conditioned(*conditions: LinkCondition | None) -> str:
+    """Why a link is avoided whose ends say this of it."""
+    reports = {}
+    for (name, peer), condition in zip((("e1", "w1"), ("w1", "e1")), conditions, strict=True):
+        found = report(1.0, 0, links={peer: True}, upstream=None)
+        links = tuple(replace(each, condition=condition) for each in found.links)
+        reports[name] = replace(found, links=links)
+    (bundle,) = (each for each in describe_overlay(TOPOLOGY, reports).bundles if each.name == "ew")
+    (activity,) = (each.activity for each in bundle.links if each.ends == ("w1", "e1"))
+    assert activity is not None
+    return activity.why
+
+
+def test_it_is_said_why_a_link_is_used_less_than_others() -> None:
+    good = LinkCondition(0, 1, None, 0.0004, None)
+    assert conditioned(None, None) == ""
+    assert conditioned(good, good) == ""
+    damped = LinkCondition(4, 36, 38.2, 0.0004, None)
+    assert conditioned(damped, good) == "died 36 times: avoided for 38 s more"
+    thin = LinkCondition(3, 0, None, 0.04, 16_000)
+    assert conditioned(thin, replace(good, grade=3)) == "slow: takes 0.13 Mbit/s, answers in 0.4 ms"
 
 
 def test_a_first_report_has_no_rates() -> None:

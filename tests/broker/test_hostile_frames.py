@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.broker.desk import Desk, told
+from tests.broker.desk import Desk, sent, told
 from tidemark.broker.broker import Recovered
 from tidemark.broker.effects import (
     ClientFrameReceived,
+    CommitTables,
     Effect,
     RefuseClient,
     RefusePeer,
@@ -21,20 +22,25 @@ from tidemark.broker.effects import (
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.errors import FrameError
 from tidemark.matching.selectors import parser
-from tidemark.persistence.table_store import TableStore
+from tidemark.persistence.store import Store
+from tidemark.storage.disk.memory_disk import MemoryDisk
 from tidemark.storage.tables.sqlite_tables import SqliteTables
-from tidemark.ticks import TICK_LAST, CheckpointToken
+from tidemark.ticks import TICK_LAST, TICK_MIN, CheckpointToken
 from tidemark.wire.frames import (
     Ack,
+    Acked,
     Answer,
     Ask,
     Claim,
     Credit,
     Fetch,
     Fetched,
+    Heard,
     Hello,
+    Knowledge,
     Publish,
     Refused,
+    Release,
     Subscribe,
     Unsubscribe,
 )
@@ -100,7 +106,8 @@ def test_a_report_of_the_archive_is_taken_as_a_whole_or_not_at_all() -> None:
 def test_a_subscriber_from_the_end_of_time_can_be_taken_over_again_and_again(tmp_path: Path) -> None:
     """Its epoch used to overflow in SQLite, at once and at each start from then on."""
     desk = Desk()
-    tables = TableStore(SqliteTables(tmp_path / "tables.sqlite"), print)
+    tables = SqliteTables(tmp_path / "tables.sqlite")
+    store = Store(MemoryDisk("log"), MemoryDisk("pfs"), tables, identity=1)
     saved: list[SaveSubscription] = []
     for client, pattern in enumerate(("a", "b", "c"), 1):
         token = CheckpointToken({"p": client})
@@ -110,8 +117,8 @@ def test_a_subscriber_from_the_end_of_time_can_be_taken_over_again_and_again(tmp
     assert saved
     for effect in saved:
         assert effect.epoch <= EPOCH_MAX
-        tables.save_subscription(replace(effect, subscriber=1))
-    tables.commit(1)
+        store.carry_out(replace(effect, subscriber=1))
+    assert store.carry_out(CommitTables(1)) is not None
 
 
 def test_the_last_epoch_of_a_neighbour_has_no_successor_and_needs_none() -> None:
@@ -172,6 +179,28 @@ def test_the_last_tick_can_be_acknowledged() -> None:
     desk.pass_time(0.3)
     desk.finish(desk.say(1, Ack((("s", CheckpointToken({"p": TICK_LAST, "q": TICK_LAST})),))))
     desk.pass_time(1.0)
+
+
+def test_what_a_neighbour_told_of_any_time_can_be_acknowledged_and_shown_again() -> None:
+    """A stream that runs ahead of all clocks is believed, and so is who has consumed it."""
+    desk = linked()
+    desk.finish(desk.say(1, Subscribe("s", ">", "", True, 1 << 20)))
+    desk.pass_time(0.3)
+    rows = [each.rows for each in sent(desk.pass_time(0.3), "up", Release)]
+    desk.hear("up", Heard("p", "b", rows[-1][-1].sequence if rows else 1 << 40))
+    desk.pass_time(0.3)
+    version = desk.broker.stream("p").attached  # type: ignore[union-attr]
+    desk.hear("up", Knowledge("p", 10, 20, TICK_MIN, True, version))
+    desk.pass_time(0.3)
+    far = TICK_LAST - 5
+    desk.finish(desk.hear("up", Knowledge("p", 20, far, TICK_MIN, False, version)))
+    desk.pass_time(0.3)
+    token = CheckpointToken({"p": far})
+    (answer,) = desk.do(1, Ack((("s", token),), 5))
+    assert answer == Acked(5)
+    desk.gone(1)
+    answers = desk.do(2, Subscribe("s", ">", "", True, 1, token))
+    assert not [each for each in answers if isinstance(each, Refused)]
 
 
 # The line.

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from tests.broker.parts import registry
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.effects import Effect, SendPeer
+from tidemark.broker.effects import Effect, LinkMeasured, SendPeer
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout
-from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.overlay.overlay import CUT_US, Overlay
 from tidemark.broker.overlay.routing import Routing
 from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.turn import Turn
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import Thresholds
-from tidemark.wire.frames import Hello, Interest, Knowledge, Links, Unfollow
+from tidemark.wire.frames import Hello, Interest, Knowledge, LinkGrade, Links, Unfollow, Ways
 
 SECOND = 1_000_000
+#: What a broker says that has no way to the pubend.
+CUT = Ways(("p",))
 #: `b` is below `a`, which hosts the pubend, and above `c`.
 LINE = Layout.of_tree({"a": None, "b": "a", "c": "b"}, {"p": "a"})
 #: `b` is linked to both brokers of the cell above it, either of which has the pubend.
@@ -113,6 +115,56 @@ def test_cellmates_are_told_which_links_are_up() -> None:
     assert at.take() == [SendPeer("u2", Links("u1", 2, ("b", "u2")))]
     at.overlay.link_down("b")
     assert at.take() == [SendPeer("u2", Links("u1", 3, ("u2",)))]
+
+
+def test_a_neighbour_of_an_older_version_is_not_told_what_it_would_not_understand() -> None:
+    at = At()
+    at.overlay.link_up("c")
+    assert at.overlay.hello("c", Hello("c", 1, 2, 2))
+    assert not [effect for effect in at.settle() if isinstance(effect, SendPeer) and effect.frame == CUT]
+    at.overlay.link_up("c")
+    assert at.overlay.hello("c", Hello("c", 2, 2, 3))
+    assert SendPeer("c", CUT) in at.settle()
+
+
+def test_followers_are_told_that_there_is_no_way_and_that_there_is_one_again() -> None:
+    at = At()
+    assert SendPeer("c", CUT) in at.greet("c")
+    assert SendPeer("c", Ways()) in at.greet("a")
+    assert at.settle() == []
+    at.overlay.ways_said("a", CUT)
+    assert SendPeer("c", CUT) in at.settle()  # it is passed on, and `a` is followed on
+    assert at.streams["p"].upstream == "a"
+
+
+def test_cellmates_are_told_of_what_no_own_link_leads_to_and_how_well_all_links_work() -> None:
+    at = At(CELL, me="u1")
+    assert SendPeer("u2", CUT) in at.greet("u2", "b")
+    assert SendPeer("u2", Ways()) in at.greet("h")
+    at.overlay.measured(LinkMeasured("h", 1_000, 16_000))
+    at.overlay.measured(LinkMeasured("b", 300_000, None))
+    slow, far = LinkGrade("h", 3), LinkGrade("b", 1)
+    assert at.settle() == [
+        SendPeer("u2", Ways((), (far, slow))),
+        SendPeer("b", Ways((), (far,))),
+        SendPeer("h", Ways((), (far, slow))),
+    ]
+
+
+def test_a_neighbour_without_a_way_is_left_soon_and_for_one_that_has_a_way_only() -> None:
+    at = At(CELL)
+    at.greet(BEST, OTHER)
+    at.overlay.ways_said(BEST, CUT)
+    assert at.settle() == []
+    at.turn.now += CUT_US
+    effects = at.settle()
+    assert at.streams["p"].upstream == OTHER
+    assert SendPeer(BEST, Unfollow("p", at.interests.said_version("p") - 1)) in effects
+    at.overlay.ways_said(OTHER, CUT)
+    at.settle()
+    at.turn.now += CUT_US
+    at.settle()
+    assert at.streams["p"].upstream == OTHER  # both are as good, and there is no hurry to return
 
 
 # Routes.

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from tests.broker.desk import MORNING, SCHEMA, Desk, batch, told
+from tidemark.broker.broker import Recovered
 from tidemark.broker.effects import (
     CommitTables,
     DropSubscription,
+    RecoveredPubend,
     SaveReleased,
     SaveSubscription,
     SelectorSince,
@@ -18,8 +20,10 @@ from tidemark.broker.effects import (
     TablesCommitted,
 )
 from tidemark.broker.hosting.subscription import SELECTORS_MAX
+from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
+from tidemark.ticks.tick import CLOCKS_APART_MAX
 from tidemark.wire.frames import (
     Ack,
     Acked,
@@ -296,6 +300,79 @@ def test_an_acknowledgement_never_goes_back_nor_where_there_is_no_start() -> Non
     at.do(1, Ack((("s", CheckpointToken({"p": start + 3})),), 2))
     assert shown(at)["pubends"]["p"]["acknowledged"] == start + 5
     assert shown(at)["pubends"].keys() == {"p"}
+
+
+FUTURE = MORNING + 3_600_000_000
+
+
+def refusal(frames: list[ClientFrame]) -> tuple[str, str, str]:
+    """What was refused, which, and why; it says up to where the token may go at the most."""
+    (refused,) = [each for each in frames if isinstance(each, Refused)]
+    assert refused.code == "token"
+    return refused.what, refused.name, refused.reason
+
+
+def test_an_acknowledgement_from_the_future_is_refused_with_what_it_could_have_been() -> None:
+    at = desk()
+    start = started(at)
+    other = started(at, 1, subscribe("s2"))
+    pairs = (("s2", CheckpointToken({"p": other + 1})), ("s", CheckpointToken({"p": FUTURE})))
+    what, name, reason = refusal(at.do(1, Ack(pairs, 4)))
+    assert (what, name) == ("ack", "4")
+    limit = MORNING + at.now + PubendPolicy().lease_ahead
+    assert f"nothing beyond {limit} can have been" in reason
+    assert reason.endswith("nothing was kept")
+    what, name, _ = refusal(told(at.finish(at.say(1, Ack(pairs))), 1))
+    assert (what, name) == ("subscribe", "s")
+    assert shown(at)["pubends"]["p"]["acknowledged"] == start
+    assert shown(at, "s2")["pubends"]["p"]["acknowledged"] == other + 1
+    assert values_of(publish(at, 2)) == [2]  # to s2: that of s is over
+    assert values_of(at.do(1, subscribe())) == [2]
+
+
+def test_a_subscription_that_does_not_last_ends_with_an_acknowledgement_from_the_future() -> None:
+    at = desk()
+    at.finish(at.say(1, subscribe(durable=False)))
+    at.pass_time(0.3)
+    refusal(told(at.finish(at.say(1, Ack((("s", CheckpointToken({"p": FUTURE})),)))), 1))
+    assert not at.broker.hosts("s")
+    at.gone(1)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_token_from_the_future_is_refused_with_what_it_could_have_been(known: bool) -> None:
+    at = desk()
+    if known:
+        started(at)
+    what, name, reason = refusal(at.do(2, subscribe(token=CheckpointToken({"p": FUTURE}))))
+    assert (what, name) == ("subscribe", "s")
+    assert f"consumed up to {FUTURE}, but nothing beyond" in reason
+    at.gone(2)
+    if known:
+        assert values_of(publish(at, 2)) == [2]  # its own connection was not disturbed
+
+
+def test_a_token_ahead_of_a_host_whose_clock_went_back_is_none_from_the_future() -> None:
+    recovered = Recovered(pubends={"p": RecoveredPubend(last=FUTURE, lease=FUTURE + 500)})
+    at = Desk(recovered=recovered)
+    at.declare()
+    at.pass_time(0.2)
+    for tick, is_possible in ((FUTURE + 500, True), (FUTURE + 200_000_000, False)):
+        frames = at.do(1, subscribe(f"s{tick}", token=CheckpointToken({"p": tick})))
+        assert bool([each for each in frames if isinstance(each, Refused)]) is not is_possible
+
+
+def test_of_another_brokers_pubend_a_token_may_be_ahead_by_as_much_as_clocks_are_apart() -> None:
+    at = Desk(upstream="up")
+    at.declare()
+    at.pass_time(0.2)
+    at.finish(at.say(1, subscribe("a", token=CheckpointToken({"p": FUTURE}))))
+    late = MORNING + at.now + CLOCKS_APART_MAX + 1
+    _, _, reason = refusal(at.do(1, subscribe("b", token=CheckpointToken({"p": late}))))
+    assert f"nothing beyond {late - 1} can have been" in reason
+    at.finish(at.say(1, subscribe("c", token=CheckpointToken({"unheard of": late}))))
+    assert at.broker.hosts("a")
+    assert at.broker.hosts("c")
 
 
 def test_several_are_acknowledged_in_one_transaction() -> None:

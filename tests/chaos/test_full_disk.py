@@ -6,8 +6,8 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -106,6 +106,54 @@ def test_a_full_disk_refuses_publishers_serves_subscribers_and_recovers(
     refused.start("--timeout", "20")
     assert refused.wait() == 0
     assert_exact(harness.settled(), 2 * EVENTS)
+
+
+@contextmanager
+def standing_disk(harness: ProcessHarness) -> Iterator[tuple[ManagedBroker, int]]:
+    """A broker on a small disk that outlives it, and the process that holds the disk."""
+    disk = harness.directory / "disk"
+    disk.mkdir()
+    if not can_mount(disk) or shutil.which("nsenter") is None:
+        pytest.skip("no small disk: this container does not let a user mount a tmpfs in a namespace")
+    holder = subprocess.Popen([*SMALL_DISK, str(disk), "sleep", "600"])
+    try:
+        mounted = Path(f"/proc/{holder.pid}/mounts")
+        wait_for(lambda: str(disk) in mounted.read_text(), lambda: "the small disk is not mounted")
+        broker = harness.broker(storage__data_dir=str(disk / "data"))
+        broker.wrapper = ["nsenter", "--preserve-credentials", "-U", "-m", "-t", str(holder.pid)]
+        yield broker, holder.pid
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_a_broker_that_stopped_on_a_full_disk_starts_and_serves_what_it_has(harness: ProcessHarness) -> None:
+    with standing_disk(harness) as (broker, holder):
+        broker.start()
+        reader = harness.subscriber("reader", broker.url)
+        harness.subscribe()
+        assert reader.stop() == 0
+        first = harness.publisher("first", broker.url, EVENTS, *PADDING)
+        first.start()
+        assert first.wait() == 0
+        filler = Path(f"/proc/{holder}/root{harness.directory}/disk/filler")
+        for _ in range(3):
+            with filler.open("ab", buffering=0) as file, suppress(OSError):
+                while file.write(bytes(4096)):
+                    assert file.tell() <= DISK_BYTES
+            assert broker.stop() == 0
+            broker.start()
+        refused = harness.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "1.5")
+        refused.start()
+        assert refused.wait() == 1
+        assert "disk is full" in why(refused) or "send again from there" in why(refused)
+        reader.start()
+        wait_for(lambda: reader.consumed == EVENTS, lambda: "a full disk cannot be read")
+        filler.unlink()
+        refused.start("--timeout", "20")
+        assert refused.wait() == 0
+        assert_exact(harness.settled(), 2 * EVENTS)
+        assert broker.stop() == 0
 
 
 def why(part: ManagedPublisher) -> str:

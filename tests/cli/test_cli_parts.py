@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from io import BytesIO
@@ -22,15 +23,17 @@ from tidemark.admin.numbers import show_bytes, show_seconds, show_time
 from tidemark.cli.brokers.overview import draw
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import duration, settings
-from tidemark.cli.output import table, to_json_value
+from tidemark.cli.output import table, to_json_value, visible_values
 from tidemark.cli.pubsub.checkpoint_file import CheckpointFile
 from tidemark.cli.pubsub.flow import at_most, lines_again, lines_of, made, paced
 from tidemark.cli.pubsub.generate import Generator
+from tidemark.cli.pubsub.sub import _shown
 from tidemark.cli.pubsub.values import event_maker, split_fields, values_of
+from tidemark.cli.root import main
 from tidemark.cli.topic import read_schema
 from tidemark.cli.watching.screen import draw_lags, draw_top, watch
 from tidemark.cli.watching.subs import parse_goal
-from tidemark.errors import EncodeError, NotConnectedError, SchemaError, TokenError
+from tidemark.errors import EncodeError, NotConnectedError, RefusedError, SchemaError, TokenError
 from tidemark.message.schema import Schema
 from tidemark.node.topology.file import parse_topology
 from tidemark.ticks import CheckpointToken
@@ -250,6 +253,14 @@ def test_a_goal_that_is_none_of_these_is_refused(text: str) -> None:
         parse_goal(text, NOW)
 
 
+@pytest.mark.parametrize("text", ["9" * 5_000, "1794872800000000", "2027-01-01", "9999-12-31T23:59:59"])
+def test_a_goal_in_the_future_is_refused_with_what_it_can_be(text: str) -> None:
+    with pytest.raises(click.BadParameter) as refused:
+        parse_goal(text, NOW, "--start")
+    assert "it is 2026-11-15T20:00:00 now, which is the tick 1794772800000000" in refused.value.message
+    assert refused.value.param_hint == "--start"
+
+
 def test_a_damaged_token_is_no_goal() -> None:
     with pytest.raises(TokenError):
         parse_goal("tm1.abc", NOW)
@@ -362,3 +373,33 @@ def test_a_running_overlay_is_drawn_with_states_and_rates() -> None:
     assert re.search(r"e1 .* running +10/s +0/s", drawn)
     assert re.search(r"e2 .* not running", drawn)
     assert re.search(r"w1 - e1 +up +10/s +1000 B/s +orders", drawn)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An answer with text from strangers at several depths."""
+
+    name: str
+    count: int
+    parts: tuple[str, ...]
+    inner: dict[str, Any]
+
+
+def test_every_string_of_an_answer_is_made_visible_at_any_depth() -> None:
+    shown = visible_values([Said("a\x1b[2J", 3, ("b\nc",), {"k\r": [b"\x1b", "\u202e"]})])
+    assert shown == [Said("a\\x1b[2J", 3, ("b\\nc",), {"k\\r": [b"\x1b", "\\u202e"]})]
+
+
+def test_text_output_of_events_and_errors_has_no_control_characters_of_strangers() -> None:
+    assert _shown("plain") == "plain"
+    assert _shown("\x1b[31mred\nline") == r"\x1b[31mred\nline"
+    assert _shown({"a\x9b": "\u2028"}) == r'{"a\x9b": "\u2028"}'
+
+    @click.command()
+    def fails() -> None:
+        raise RefusedError("no\x1b[2J\nError: forged", what="x", name="y", code="z")
+
+    group = type(main)("tidemark", commands={"fails": fails})
+    with pytest.raises(click.ClickException) as caught:
+        group.main(["fails"], standalone_mode=False)
+    assert caught.value.message == "no\\x1b[2J\n  Error: forged"

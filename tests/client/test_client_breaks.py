@@ -9,9 +9,11 @@ import pytest
 import tidemark
 from tests.client.connected import START, connected, declare, numbers, publish
 from tests.client.fake_broker import FakeBroker
+from tests.ports import free_ports
 from tests.waiting import bounded, until
 from tidemark.client.client import Client
 from tidemark.client.connecting.addresses import SocketAddress, parse_addresses
+from tidemark.client.connecting.connection import PING_SECONDS, SILENT_PINGS_MAX
 from tidemark.errors import NotConnectedError, RefusedError, VersionError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.ticks import CheckpointToken
@@ -71,6 +73,44 @@ async def test_it_reconnects_to_another_broker() -> None:
                 await one.stop()
                 await until(lambda: sub._session.is_subscribed and tm.broker == "b2")
                 assert await numbers(sub, 2) == [2, 3]
+
+
+@bounded
+async def test_a_broker_that_does_not_answer_is_not_waited_for_while_another_does() -> None:
+    async with FakeBroker("dead") as dead, FakeBroker("alive") as alive:
+        dead.is_deaf = True
+        url = f"tidemark://127.0.0.1:{dead.port},127.0.0.1:{alive.port}"
+        async with tidemark.connect(url, connect_timeout=5) as tm:
+            assert tm.broker == "alive"
+            assert dead.heard  # it was tried first
+            await until(lambda: not dead.sessions)  # and is left alone now
+            # The winner is the broker that the client returns to, although the other one answers again.
+            dead.is_deaf = False
+            alive.cut()
+            await until(lambda: not tm.is_connected)
+            await until(lambda: tm.is_connected)
+            assert tm.broker == "alive"
+
+
+@bounded
+async def test_the_error_tells_what_became_of_each_address_that_was_tried() -> None:
+    (closed,) = free_ports(1)
+    async with FakeBroker("deaf") as deaf:
+        deaf.is_deaf = True
+        url = f"tidemark://127.0.0.1:{deaf.port},127.0.0.1:{closed}"
+        with pytest.raises(NotConnectedError) as caught:
+            await tidemark.connect(url, connect_timeout=0.6).open()
+        assert f"127.0.0.1:{deaf.port}: no answer within 0." in str(caught.value)
+        assert f"127.0.0.1:{closed}: " in str(caught.value)
+        assert "Connect call failed" in str(caught.value)
+        url = f"tidemark://127.0.0.1:{deaf.port},127.0.0.1:{closed}"
+        with pytest.raises(NotConnectedError, match=f"127.0.0.1:{closed}: not tried yet"):
+            await tidemark.connect(url, connect_timeout=0.01).open()
+
+
+def test_a_broker_that_vanishes_is_noticed_within_six_seconds_by_default() -> None:
+    looks_every = PING_SECONDS / 2
+    assert SILENT_PINGS_MAX * PING_SECONDS + looks_every <= 6.0
 
 
 @bounded

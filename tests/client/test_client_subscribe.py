@@ -44,7 +44,7 @@ async def test_an_event_has_its_fields_and_where_it_stands(broker: FakeBroker, t
 @connected
 async def test_an_event_that_cannot_be_decoded_is_a_gap(broker: FakeBroker, tm: Client) -> None:
     await tm.create_topic("t", "[text: string]")
-    async with tm.subscribe("t", durable="d", checkpoint=None) as sub:
+    async with tm.subscribe("t", durable="d", checkpoint=None, gaps=True) as sub:
         builder = BatchBuilder()
         schema = Schema.parse("[text: string]")
         for text in (b"one", b"t\xffo", b"three"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Speaker, Stage, events, play
+from tests.waiting import until
 from tidemark.broker.effects import Effect, Stimulus
 from tidemark.message.batches.batch import EventBatch
 from tidemark.node import server as server_module
@@ -38,6 +41,7 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import HANDSHAKE_BYTES_MAX
+from tidemark.wire.liveness.tcp_info import TcpInfo
 
 
 @pytest.fixture(autouse=True)
@@ -194,6 +198,30 @@ def test_a_silent_client_is_asked_and_then_closed(tmp_path: Path) -> None:
     play(story)
 
 
+@pytest.mark.parametrize("unanswered", [0, 3])
+def test_a_client_is_unreachable_when_its_machine_answers_nothing_and_not_when_it_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unanswered: int
+) -> None:
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data", limits__unreachable="1ms"))
+        client = await stage.client(node)
+        looks = 0
+
+        def observe(_: Connection, __: float) -> TcpInfo:
+            nonlocal looks
+            looks += 1
+            return TcpInfo(0, unanswered, 60.0, None, None, False)
+
+        monkeypatch.setattr(Connection, "observe", observe)
+        if unanswered:
+            assert await client.is_closed()
+        else:
+            await until(lambda: looks > 3)
+            assert len(node.runtime.clients) == 1
+
+    play(story)
+
+
 def test_a_client_that_leaves_too_much_unread_is_disconnected(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         node = await stage.node(config_at(tmp_path / "data", limits__client_queue="4KiB"))
@@ -253,6 +281,27 @@ def test_a_neighbour_that_does_not_answer_is_dead_and_one_that_does_is_not(tmp_p
             await leaf.say(Pong((await leaf.hear(Ping)).stamp))
         assert "leaf" in node.runtime.peers
         assert await leaf.is_closed()
+        assert not node.runtime.peers
+
+    play(story)
+
+
+def test_a_neighbour_that_goes_on_taking_what_is_before_the_ping_is_busy_and_not_dead(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node, leaf = await linked(stage, tmp_path, links__ping="20ms", links__silence="300ms")
+        (connection,) = (each for each in node.server.connections if each.peer == "leaf")
+        leaf.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
+        before = connection.said_bytes
+        connection.send(Knowledge("main", 1, 1 << 40, 0, True, 0, filled(100_000)))
+        connection.flush()
+        left = connection.said_bytes - before
+        while left > 0:  # longer than `links.silence`, and nothing is said meanwhile
+            left -= len(await leaf.reader.read(32 << 10))
+            await asyncio.sleep(0.01)
+        assert "leaf" in node.runtime.peers
+        with suppress(ConnectionError):
+            while await leaf.reader.read(1 << 16):
+                pass  # pings: nothing else is left to take, and only an answer would count
         assert not node.runtime.peers
 
     play(story)

@@ -59,3 +59,16 @@ def test_what_is_said_too_often_is_counted_instead(monkeypatch: pytest.MonkeyPat
     clock[0] = 11.0
     log.warning("again")
     assert json.loads(stream.getvalue().splitlines()[-1])["left_out"] == 5
+
+
+def test_what_strangers_say_stays_on_its_line_and_does_nothing_to_a_terminal() -> None:
+    out = io.StringIO()
+    configure("info", "text", out)
+    Log("test").warning("refused", name="a\nERROR all is well\x1b[2J", reason="\u202eabc")
+    (line,) = out.getvalue().splitlines()
+    assert line.endswith(r"refused name=a\nERROR all is well\x1b[2J reason=\u202eabc")
+    try:
+        raise ValueError("bad\x1b[2J")
+    except ValueError as error:
+        Log("test").error("failed", cause=error)
+    assert "\x1b" not in out.getvalue()

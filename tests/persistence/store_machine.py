@@ -94,20 +94,31 @@ class Machine:
     def __init__(self) -> None:
         self.log, self.pfs, self.tables = MemoryDisk("log"), MemoryDisk("pfs"), MemoryTables()
         self.disks = (self.log, self.pfs)
+        self.witness = MemoryDisk("witness")
         self.start()
 
-    def start(self, now: int = NOW) -> Store:
+    def start(self, now: int = NOW, *, accept_damage: bool = False) -> Store:
         self.store = Store(
-            self.log, self.pfs, self.tables, identity=77, segment_bytes=SEGMENT, read_bytes=500
+            self.log,
+            self.pfs,
+            self.tables,
+            identity=77,
+            witness=self.witness,
+            segment_bytes=SEGMENT,
+            read_bytes=500,
+            accept_damage=accept_damage,
         )
         self.recovered = self.store.recover(["p1"], now)
         return self.store
 
     def crash(self, choose: Callable[[int], int] = lose_all) -> Store:
-        for disk in self.disks:
+        self.switch_off(choose)
+        return self.start()
+
+    def switch_off(self, choose: Callable[[int], int] = lose_all) -> None:
+        for disk in (*self.disks, self.witness):
             disk.crash(choose)
         self.tables = self.tables.crash()
-        return self.start()
 
     def state(self) -> RecoveredPubend:
         return self.recovered.pubends["p1"]

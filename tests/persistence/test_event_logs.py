@@ -17,7 +17,6 @@ from tidemark.broker.effects import (
 )
 from tidemark.errors import DiskFailedError
 from tidemark.persistence import event_logs
-from tidemark.persistence.store import ALARMS_MAX
 from tidemark.storage.disk.memory_disk import MemoryDisk
 from tidemark.ticks import TICK_MIN
 
@@ -160,9 +159,13 @@ def test_rot_is_reported_as_damaged_ticks_and_alarmed(restart: bool) -> None:
     assert any("lost in segment" in text for text in machine.store.alarms)
 
 
-def test_alarms_are_bounded() -> None:
+def test_the_alarm_about_a_full_disk_stands_once_and_goes_away_with_its_cause() -> None:
     machine = Machine()
     machine.fill()
-    for number in range(ALARMS_MAX + 10):
+    for number in range(10):
         machine.do(append(1, number + 1), SyncLog(number + 1), ResumeLog())
-    assert len(machine.store.alarms) == ALARMS_MAX
+    (alarm,) = machine.store.alarms
+    assert "publishing is refused" in alarm
+    machine.free()
+    machine.do(append(1, 11), SyncLog(11))
+    assert not machine.store.alarms

@@ -13,9 +13,11 @@ from tidemark.broker.effects import (
     AppendLease,
     ChopPfs,
     CommitTables,
+    LogFull,
     LogSynced,
     LoseLog,
     PfsSynced,
+    ResumeLog,
     SaveReleased,
     SaveSubscription,
     SaveTopic,
@@ -154,3 +156,17 @@ def test_it_works_on_the_disk_of_the_operating_system(tmp_path: Path) -> None:
     assert missed(store, 5, 0).ticks.tolist() == [10]
     assert store.alarms == ()
     store.close()
+
+
+def test_a_store_on_a_full_disk_starts_reads_and_refuses_and_goes_on_when_there_is_room() -> None:
+    machine = Machine()
+    machine.do(append(1, 100), SyncLog(1))
+    for _ in range(3):
+        machine.fill()
+        machine.crash(keep_all)
+        assert read_all(machine.store, 0, 100) == ([100], [])
+        assert machine.do(append(2, 200 + NOW), SyncLog(2)) == [LogFull(2)]
+    machine.free()
+    machine.do(ResumeLog(), append(2, 300 + NOW))
+    assert machine.do(SyncLog(3)) == [LogSynced(3)]
+    assert machine.store.alarms == ()

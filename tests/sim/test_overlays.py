@@ -9,6 +9,7 @@ import pytest
 
 from tests.sim.scenario import Scenario
 from tidemark.broker.overlay.layout import pair
+from tidemark.broker.overlay.link_quality import DAMPED
 from tidemark.sim.judging.oracle import check_routes
 from tidemark.ticks import RangeSet
 from tidemark.wire.frames import Interest, Nack, Release, Unfollow
@@ -147,6 +148,106 @@ def test_a_link_that_flaps_costs_no_repair_from_the_root() -> None:
     assert story.nacked("s1", "relay")
     assert story.nacked("relay", "p1") == []  # the relay went on asking for what s1 wants
     assert story.got(sub) == "a" * 20
+
+
+def follows(story: Scenario, who: str, whom: str) -> int:
+    """How often one broker has begun to follow another, or has changed what it wants of it."""
+    return sum(
+        isinstance(each.frame, Interest) and (each.sender, each.receiver) == (who, whom)
+        for each in story.sent
+    )
+
+
+def test_a_link_that_dies_again_and_again_is_not_chosen_again_each_time() -> None:
+    story = Scenario("p1 - {b1 b2}, {b1 b2} - s1")
+    sub = story.subscriber("sub", "s1")
+    story.wait(0.5)
+    one = upstream(story, "s1")
+    assert one is not None
+    other = "b2" if one == "b1" else "b1"
+    before = follows(story, "s1", one)
+    story.trickle("abcd" * 15, every=1.0)
+    for _ in range(36):
+        story.world.cut(one, "s1")
+        story.wait(0.6)
+        assert upstream(story, "s1") == other
+        story.world.mend(one, "s1")
+        story.wait(1.0)
+    assert follows(story, "s1", one) - before == 2  # after the third death it is damped
+    condition = story.broker("s1").link_condition(one)
+    assert (condition.deaths, condition.grade) == (36, DAMPED)
+    assert condition.damped_seconds is not None
+    story.wait(60.0)
+    assert upstream(story, "s1") == one  # it has worked for a while
+    settled(story)
+    assert story.got(sub) == "abcd" * 15
+
+
+def test_a_cell_takes_a_pubend_by_its_fast_link_and_not_by_the_one_that_the_hash_names() -> None:
+    story = Scenario(PAPER)
+    subs = [story.subscriber(f"sub{host}", host) for host in HOSTS]
+    story.wait(0.5)
+    one, other = carrier(story)
+    # 128 kbit, which the broker at the sending end measures: it tells `one`, and `one` tells `other`.
+    story.world.machines["p1"].link_measured(one, 40_000, 16_000)
+    story.trickle("abcd" * 5)
+    story.wait(1.0)
+    assert (upstream(story, other), upstream(story, one)) == ("p1", other)
+    assert story.broker(one).link_condition("p1").grade == 3
+    # A rate that is a little better changes nothing, one that is much better does.
+    story.world.machines["p1"].link_measured(one, 40_000, 70_000)
+    story.wait(1.0)
+    assert upstream(story, one) == other
+    story.world.machines["p1"].link_measured(one, 400, 100_000_000)
+    story.wait(1.0)
+    settled(story)
+    assert upstream(story, one) == "p1"
+    assert [story.got(sub) for sub in subs] == ["abcd" * 5] * 5
+
+
+def test_those_who_follow_a_relay_that_has_lost_its_way_take_another() -> None:
+    story = Scenario("p1 - {b1 b2}, {b1 b2} - s1")
+    sub = story.subscriber("sub", "s1")
+    story.wait(0.5)
+    one = upstream(story, "s1")
+    assert one is not None
+    other = "b2" if one == "b1" else "b1"
+    story.world.cut("p1", one)
+    story.world.cut("b1", "b2")
+    story.trickle("abcd", every=0.01)
+    story.wait(1.0)
+    assert upstream(story, "s1") == other
+    assert story.got(sub) == "abcd"
+    story.world.mend("p1", one)
+    story.world.mend("b1", "b2")
+    settled(story)
+    assert upstream(story, "s1") == one
+
+
+def test_that_a_way_is_lost_is_passed_on_and_nobody_moves_when_there_is_no_way_left() -> None:
+    story = Scenario("p1 - {b1 b2}, {b1 b2} - {c1 c2}, {c1 c2} - s1")
+    sub = story.subscriber("sub", "s1")
+    story.wait(0.5)
+    names = ("c1", "c2", "s1")
+    before = {name: upstream(story, name) for name in names}
+    story.world.crash("p1")
+    story.wait(5.0)
+    assert {name: upstream(story, name) for name in names} == before
+    story.world.restart("p1")
+    story.wait(1.0)
+    # One broker of the second cell has neither its cellmate nor the cell above it.
+    gone = before["s1"]
+    assert gone is not None
+    mate = "c2" if gone == "c1" else "c1"
+    for each in ("b1", "b2", mate):
+        story.world.cut(gone, each)
+    story.trickle("abcd", every=0.01)
+    story.wait(1.0)
+    assert upstream(story, "s1") == mate
+    assert story.got(sub) == "abcd"
+    for each in ("b1", "b2", mate):
+        story.world.mend(gone, each)
+    settled(story)
 
 
 def test_a_drained_broker_is_used_by_nobody() -> None:

@@ -20,6 +20,7 @@ FINDS = {
     "knowledge-before-sync": 0,
     "forget-lease": 63,
     "cut-at-bad-record": 38,
+    "trust-tables": 2,
     "filter-in-doubt": 16,
     "answer-before-version": 5,
     "reroute-skips": 3,

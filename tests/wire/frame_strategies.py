@@ -33,6 +33,7 @@ from tidemark.wire.frames import (
     Lease,
     Leased,
     Line,
+    LinkGrade,
     Links,
     Nack,
     Offer,
@@ -57,6 +58,7 @@ from tidemark.wire.frames import (
     Unfollow,
     Unsubscribe,
     Unsubscribed,
+    Ways,
     Welcome,
 )
 from tidemark.wire.limits import (
@@ -97,8 +99,10 @@ stamps = st.integers(0, STAMP_MAX)
 lives = st.integers(0, INCARNATION_MAX)
 shorts = st.integers(0, 0xFFFF)
 texts = st.text(max_size=20)
-names = st.text(max_size=8) | st.just("é" * 127) | st.just("n" * 255)
-pubends = st.text(min_size=1, max_size=8)
+#: text that can be in a name: no control characters
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"]), max_size=8)
+names = words | st.just("é" * 127) | st.just("n" * 255)
+pubends = words.filter(bool)
 tokens = st.dictionaries(pubends, ticks, max_size=4).map(CheckpointToken)
 
 
@@ -181,6 +185,11 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Interest: st.builds(Interest, names, counts, st.none() | wanted),
     Unfollow: st.builds(Unfollow, names, counts),
     Overlay: st.builds(Overlay, st.integers(0, OVERLAY_VERSION_MAX), names, texts),
+    Ways: st.builds(
+        Ways,
+        st.lists(names, max_size=4).map(tuple),
+        st.lists(st.builds(LinkGrade, names, shorts), max_size=4).map(tuple),
+    ),
     Links: st.builds(Links, names, counts, st.lists(names, max_size=4).map(tuple)),
     Claim: st.builds(Claim, names, counts, names, st.booleans()),
     Topic: st.builds(Topic, names, st.booleans(), st.lists(texts, max_size=4).map(tuple)),

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.wire.frame_strategies import KINDS, OF_KIND, batch_of, bytes_of
+from tests.wire.frame_strategies import KINDS, OF_KIND, batch_of, bytes_of, words
 from tidemark.errors import WireError
 from tidemark.matching.selectors import parser
 from tidemark.message.batches.batch import BATCH_BYTES_MAX, BatchBuilder
@@ -59,7 +58,7 @@ def test_a_frame_comes_back_as_it_was_sent(kind: type[Any]) -> None:
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
-@given(st.text(max_size=9), st.text(max_size=9))
+@given(words, words)
 def test_a_batch_is_sent_from_its_own_buffer_at_a_multiple_of_8(name: str, pubend: str) -> None:
     batch = batch_of([5, 6])
     fields, tail = encode(Deliver(name, pubend, 0, 9, batch))
@@ -80,6 +79,8 @@ OVER: dict[str, Frame] = {
     "name": Describe("n" * 256),
     "name in UTF-8": Describe("é" * 128),
     "half a surrogate": Describe("\ud800"),
+    "name of two lines": Describe("one\ntwo"),
+    "name that turns the writing": Describe("one\u202etwo"),
     "selector": Subscribe("s", "t", "x" * 4_097, True, 0),
     "schema": Topic("t", False, ("x" * (limits.SCHEMA_BYTES_MAX + 1),)),
     "schemas": Topic("t", False, ("",) * (limits.SCHEMAS_MAX + 1)),

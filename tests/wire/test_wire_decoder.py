@@ -140,6 +140,9 @@ def test_another_protocol_is_told_so() -> None:
 PING = bytes_of(Ping(1))
 TOPIC = bytes_of(Topic("t", True, ()))
 DAMAGED = {
+    r"the control character \\x1b": bytes_of(Describe("abc")).replace(b"abc", b"a\x1bc"),
+    r"the control character \\n": bytes_of(Unsubscribe("abc")).replace(b"abc", b"a\nc"),
+    r"the control character \\u202e": bytes_of(Unsubscribe("abc")).replace(b"abc", "\u202e".encode()),
     "layout version": PING[:5] + b"\x02" + PING[6:],
     "flags": PING[:6] + b"\x01" + PING[7:],
     "bytes are left over": b"\x09" + PING[1:] + b"\0",

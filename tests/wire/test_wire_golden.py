@@ -33,6 +33,7 @@ from tidemark.wire.frames import (
     Lease,
     Leased,
     Line,
+    LinkGrade,
     Links,
     Nack,
     Offer,
@@ -57,6 +58,7 @@ from tidemark.wire.frames import (
     Unfollow,
     Unsubscribe,
     Unsubscribed,
+    Ways,
     Welcome,
 )
 
@@ -74,7 +76,7 @@ GOLDEN: list[tuple[Frame, str]] = [
         "14000000030100000100740101000000080000005b613a20696e745d",
     ),
     (
-        Hello("b1", 7),
+        Hello("b1", 7, 2, 2),
         "100000001001000007000000000000000200020002006231",
     ),
     (
@@ -108,6 +110,10 @@ GOLDEN: list[tuple[Frame, str]] = [
     (
         Links("b1", 2, ("b2", "b3")),
         "1800000017010000020000000000000002006231020000000200623202006233",
+    ),
+    (
+        Ways(("p", "q"), (LinkGrade("b2", 3),)),
+        "140000001c0100000200000001007001007101000000030002006232",
     ),
     (
         Heard("p", "b1", 5),

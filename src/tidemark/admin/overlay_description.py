@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidemark.wire.answers import BrokerStatus, LinkStatus, Route
+from tidemark.wire.answers import BrokerStatus, LinkCondition, LinkStatus, Route
 from tidemark.wire.json_objects import JsonObject
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ class LinkActivity(JsonObject):
     #: in both directions together; None without an earlier report
     events_per_second: float | None
     bytes_per_second: float | None
+    #: how well the link works, as the end that thinks worse of it says; None if both ends are older
+    condition: LinkCondition | None = None
+    #: why the link is used less than others of its bundle; "" if nothing speaks against it
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +205,47 @@ def _link(a: str, b: str, report: OverlayReport | None, before: OverlayReport | 
     if report is None:
         return LinkDescription((a, b))
     known = [end for end in (_end(report, a, b), _end(report, b, a)) if end is not None]
+    condition = _worse([end.condition for end in known if end.condition is not None])
     activity = LinkActivity(
         up=bool(known) and all(end.is_up for end in known),
         local=any(end.is_local for end in known),
         pubends=tuple(sorted({*_carried(report, a, b), *_carried(report, b, a)})),
         events_per_second=_rate(report, before, "events", a, b),
         bytes_per_second=_rate(report, before, "bytes", a, b),
+        condition=condition,
+        why=_why(condition),
     )
     return LinkDescription((a, b), activity)
+
+
+def _worse(conditions: Sequence[LinkCondition]) -> LinkCondition | None:
+    """What both ends of a link know of it, taken together."""
+    if not conditions:
+        return None
+    damped = [each.damped_seconds for each in conditions if each.damped_seconds is not None]
+    delays = [each.delay_seconds for each in conditions if each.delay_seconds is not None]
+    rates = [each.rate for each in conditions if each.rate is not None]
+    return LinkCondition(
+        grade=max(each.grade for each in conditions),
+        deaths=max(each.deaths for each in conditions),
+        damped_seconds=max(damped, default=None),
+        delay_seconds=min(delays, default=None),
+        rate=min(rates, default=None),
+    )
+
+
+def _why(condition: LinkCondition | None) -> str:
+    """Why a link is used less than others of its bundle."""
+    if condition is None or not condition.grade:
+        return ""
+    if condition.damped_seconds is not None:
+        return f"died {condition.deaths} times: avoided for {condition.damped_seconds:.0f} s more"
+    parts = []
+    if condition.rate is not None:
+        parts.append(f"takes {condition.rate * 8 / 1e6:.2g} Mbit/s")
+    if condition.delay_seconds is not None:
+        parts.append(f"answers in {condition.delay_seconds * 1e3:.3g} ms")
+    return f"slow: {', '.join(parts)}" if parts else "slow, says the other end"
 
 
 def _end(report: OverlayReport, here: str, there: str) -> LinkStatus | None:

@@ -18,6 +18,7 @@ from tidemark.broker.effects import (
     Effect,
     HostRemoved,
     LinkDown,
+    LinkMeasured,
     LinkUp,
     LogFetched,
     LogFull,
@@ -36,6 +37,7 @@ from tidemark.broker.effects import (
     TablesCommitted,
     Woken,
 )
+from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.host import Host, SavedSubscription
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
@@ -50,7 +52,7 @@ from tidemark.broker.topics import Topics
 from tidemark.broker.turn import Turn
 from tidemark.errors import FrameError
 from tidemark.message.registry import Registry
-from tidemark.wire.answers import PubendStatus
+from tidemark.wire.answers import LinkCondition, PubendStatus
 from tidemark.wire.frames import (
     Ack,
     AckExpected,
@@ -80,6 +82,7 @@ from tidemark.wire.frames import (
     Topic,
     Unfollow,
     Unsubscribe,
+    Ways,
 )
 
 
@@ -97,6 +100,9 @@ class Recovered:
     #: pubend hosted here -> broker that may have subscribers of it -> the oldest row of that broker that
     #: counts; a pubend is not there if the tables say nothing of it
     hosts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: Subscribers with greater ids came after the tables had lost rows: they may have been here before. None
+    #: if no rows were ever lost.
+    doubtful_above: int | None = None
 
 
 class Broker:
@@ -133,8 +139,13 @@ class Broker:
             self._open(name, config.layout, state, recovered.hosts.get(name))
         self._topics.recover(recovered.topics)
         last = {name: state.last for name, state in recovered.pubends.items()}
-        self._host.recover(recovered.subscriptions, recovered.delivered, last)
-        self._sessions = Sessions(config.name, self._host, registry, turn, self._reports, self._overlay)
+        self._host.recover(
+            recovered.subscriptions, recovered.delivered, last, doubtful_above=recovered.doubtful_above
+        )
+        limit = ConsumedLimit(self._pubends, self._streams, turn, config.pubend_policy.lease_ahead)
+        self._sessions = Sessions(
+            config.name, self._host, registry, turn, self._reports, self._overlay, limit
+        )
         self._sessions.recover(recovered.next_subscriber)
         self._admin = Admin(self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn)
         for name, pubend in self._pubends.items():
@@ -219,6 +230,10 @@ class Broker:
         """Return a pubend's stream, for reading only; None if there is no such pubend."""
         return self._streams.get(pubend)
 
+    def link_condition(self, peer: str) -> LinkCondition:
+        """Return how well the link to a neighbour has worked."""
+        return self._overlay.condition(peer)
+
     def awaits(self, peer: str, frame: Knowledge | Fetched) -> list[Range]:
         """Return the parts of what an answer of `peer` tells that somebody here waits for."""
         if isinstance(frame, Fetched):
@@ -260,6 +275,8 @@ class Broker:
             case LinkDown(peer):
                 self._overlay.link_down(peer)
                 self._fetching.gone(peer)
+            case LinkMeasured():
+                self._overlay.measured(stimulus)
             case LogSynced(ticket):
                 self._turn.log.synced(ticket)
             case LogFull(ticket):
@@ -304,6 +321,8 @@ class Broker:
                 self._overlay.unfollowed(peer, frame)
             case Links():
                 self._overlay.linked(peer, frame)
+            case Ways():
+                self._overlay.ways_said(peer, frame)
             case Claim():
                 self._sessions.handover.heard(peer, frame)
             case Topic():

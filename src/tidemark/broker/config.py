@@ -35,6 +35,8 @@ class BrokerConfig:
     return_delay: int = 1_000 * MILLISECOND
     #: what a neighbour wanted whose link is gone is asked for on for so long
     linger: int = 10_000 * MILLISECOND
+    #: the penalty of a link for its deaths, by which it is avoided, halves in this time
+    damping: int = 15_000 * MILLISECOND
     #: what publishers are told while this broker takes nothing new from them, None while it does; as for the
     #: layout, `RoutesChanged` brings later ones
     drain_notice: DrainNotice | None = None

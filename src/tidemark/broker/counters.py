@@ -8,6 +8,7 @@ COUNTED = {
     "events_published": "events logged for publishers",
     "publishes_repeated": "batches that were wholly or partly known already, and not logged again",
     "publishes_refused": "batches refused: out of sequence, or no room",
+    "sequences_believed": "publishers that knew more than a damaged log about what was acknowledged to them",
     "events_matched": "events that matched at least one subscriber here",
     "events_delivered": "events told to subscribers here",
     "events_expired": "events whose validity had passed, and which became silence",

@@ -263,6 +263,8 @@ class RecoveredPubend:
     publishers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     #: (last tick, bytes) of every batch that is still there, oldest first
     sizes: tuple[tuple[int, int], ...] = ()
+    #: The disk has lost events: a publisher may have been acknowledged more than `publishers` says.
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +272,19 @@ class LinkUp:
     """The link to a neighbour is up; the first frame to come over it will be the neighbour's Hello."""
 
     peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkMeasured:
+    """The link to a neighbour was measured: its round trip in microseconds, and bytes a second towards it.
+
+    Either is None if nothing is known of it. If `is_lower_bound`, there was not more to send than that.
+    """
+
+    peer: str
+    delay: int | None
+    bytes_per_second: int | None
+    is_lower_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +421,7 @@ class Woken:
 Stimulus = (
     LinkUp
     | LinkDown
+    | LinkMeasured
     | PeerFrameReceived
     | ClientFrameReceived
     | ClientGone

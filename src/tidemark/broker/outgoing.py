@@ -28,11 +28,12 @@ from tidemark.wire.frames import (
     Release,
     Topic,
     Unfollow,
+    Ways,
 )
 
 #: Frames that are sent to a slow neighbour too: without them it would be wrong about this broker. It asks
 #: again for all others.
-NEVER_DROPPED = frozenset((Hello, Links, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
+NEVER_DROPPED = frozenset((Hello, Links, Ways, Interest, Unfollow, Claim, Topic, Release, Heard, Overlay))
 #: One byte in so many is of history while both classes wait.
 HISTORY_SHARE = 8
 

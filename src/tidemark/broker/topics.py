@@ -22,6 +22,7 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.checking import check_messages
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema, fingerprint_of
+from tidemark.message.visible import control_problem, visible
 from tidemark.wire.frames import Describe, Refused, Topic
 
 #: A topic is a promise to remember a schema for ever.
@@ -116,6 +117,9 @@ class Topics:
 
     def problem_of(self, batch: EventBatch) -> str | None:
         """Return why these events cannot be published; None if they can."""
+        for publisher in batch.publishers:
+            if (problem := control_problem(publisher)) is not None:
+                return f"the publisher {visible(publisher)!r}: {problem}"
         for shape in batch.shapes:
             if shape.topic not in self._registry.topics:
                 return f"there is no topic {shape.topic!r}: declare it first"

@@ -140,6 +140,29 @@ def fuzz(seconds: float, seed: int | None, keep: Path | None, as_json: bool) -> 
 
 @click.command()
 @click.option(
+    "--places", type=click.IntRange(0), default=200, show_default=True, help="Bits that are flipped."
+)
+@click.option("--seed", default=0, show_default=True, help="Which bits.")
+@JSON
+def damage(places: int, seed: int, as_json: bool) -> None:
+    """Harm a broker's data directory in one place at a time, start the broker, and judge by ledgers.
+
+    Every file is deleted and replaced by an older copy, and bits are flipped. Each time everybody comes back;
+    what is missing must have been told. Exits 1 if something was missing and nobody was told.
+
+    With --json each harm is one object a line: moment, harm, where, offset, bit, outcome, detail.
+
+    \b
+    tidemark damage
+    tidemark damage --places 2000 --json
+    """
+    from tidemark.lab.damage import command
+
+    sys.exit(command.damage(places, seed, as_json=as_json))
+
+
+@click.command()
+@click.option(
     "--no-spark", is_flag=True, help="Without the archive, and with the sums at the end done without a JVM."
 )
 @JSON

@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+
+from tidemark.message.visible import visible
 
 if TYPE_CHECKING:
     from tidemark.admin import JsonObject
@@ -36,7 +39,30 @@ def emit_either(value: T, render: Callable[[T], str], as_json: bool) -> None:
     if as_json:
         emit(value)
     else:
-        click.echo(render(value))
+        click.echo(render(visible_values(value)))
+
+
+def visible_values(value: T) -> T:
+    """Return a value for showing as text: every string in it, at any depth, is `visible`.
+
+    Commands that print no JSON call this on all that a broker, a file or a publisher has said, before they
+    add line ends and colours of their own.
+    """
+    return cast(T, _visible(value))
+
+
+def _visible(value: Any) -> Any:
+    if type(value) is str:
+        return visible(value)
+    if type(value) in (list, tuple):
+        return type(value)(map(_visible, value))
+    if type(value) is dict:
+        return {_visible(name): _visible(part) for name, part in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{each.name: _visible(getattr(value, each.name)) for each in fields(value) if each.init}
+        )
+    return value
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> str:

@@ -14,6 +14,7 @@ from tidemark.cli.pipeline import pipeline
 from tidemark.cli.pubsub import pub, sub
 from tidemark.cli.watching import check, lag, subs, top
 from tidemark.errors import RefusedError, TidemarkError
+from tidemark.message.visible import visible_lines
 
 
 class _Group(click.Group):
@@ -23,9 +24,9 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except RefusedError as error:
-            raise click.ClickException(error.reason) from None
+            raise click.ClickException(visible_lines(error.reason)) from None
         except TidemarkError as error:
-            raise click.ClickException(str(error)) from None
+            raise click.ClickException(visible_lines(str(error))) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which people meet them."""
@@ -68,6 +69,7 @@ for command in (
     lab.lab,
     lab.sim,
     lab.fuzz,
+    lab.damage,
     lab.demo,
     completion.completion,
 ):

@@ -11,7 +11,7 @@ import click
 
 from tidemark.admin import TOPICS, TopicStatus, ask, connect
 from tidemark.cli.options import BROKER, JSON
-from tidemark.cli.output import emit, emit_either, table
+from tidemark.cli.output import emit, emit_either, table, visible_values
 
 if TYPE_CHECKING:
     from tidemark.message.schema import Schema
@@ -81,7 +81,7 @@ def topic_list(url: str, as_json: bool) -> None:
             str(len(each.schemas)),
             each.schemas[-1] if each.schemas else "",
         )
-        for each in found
+        for each in visible_values(found)
     ]
     click.echo(table(("topic", "kind", "versions", "newest"), rows, right=[2]))
 

@@ -77,7 +77,7 @@ class ConnectOptions(TypedDict, total=False):
     timeout: float
     #: how long the first connection may take; by default 10
     connect_timeout: float
-    #: how long a broker may be silent before the client asks whether it is there; by default 10
+    #: how long a broker may be silent before the client asks whether it is there; by default 2
     ping: float
 
 

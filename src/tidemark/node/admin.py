@@ -128,6 +128,7 @@ def _links(node: Node) -> list[LinkStatus]:
             bytes=up[peer].said_bytes if peer in up else 0,
             events=up[peer].said_events if peer in up else 0,
             queued_bytes=up[peer].queued_bytes if peer in up else 0,
+            condition=node.runtime.broker.link_condition(peer),
         )
         for peer in server.neighbours
     ]
@@ -143,7 +144,7 @@ def _connections(node: Node) -> list[ConnectionStatus]:
             name=each.name or each.peer,
             address=each.address,
             seconds=round(now - each.began, 3),
-            silent_seconds=round(now - each.heard, 3),
+            silent_seconds=round(now - each.liveness.heard, 3),
             queued_bytes=each.queued_bytes,
             is_paused=each.is_paused,
         )

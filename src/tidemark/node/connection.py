@@ -14,14 +14,14 @@ written what it has, and the kernel is not given more than NOTSENT_BYTES that it
 from __future__ import annotations
 
 import asyncio
-import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from tidemark.broker.effects import LinkMeasured
 from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
+from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
 from tidemark.wire.codec import Encode, encode, encoder_for, size_of
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
@@ -55,6 +55,8 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.liveness.liveness import Liveness
+from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.versions import agree, agree_link
 
 if TYPE_CHECKING:
@@ -68,8 +70,6 @@ _FROM_CLIENT = frozenset(
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
-#: Bytes that the kernel takes from a link beyond what it can send: all that live frames wait for there.
-NOTSENT_BYTES = 64 << 10
 #: Bytes of answers that wait for one neighbour, at most: a neighbour asks for as much as its link carries.
 HISTORY_BYTES_MAX = 8 << 20
 #: Characters of what an unforeseen error says that the other side is told.
@@ -94,17 +94,17 @@ class Connection(asyncio.BufferedProtocol):
         "_server",
         "_transport",
         "address",
-        "asked",
         "began",
         "calling",
         "client",
         "expected",
-        "heard",
         "hello",
         "incomplete_since",
         "is_paused",
         "is_subscriber",
         "lease",
+        "liveness",
+        "measured",
         "name",
         "peer",
         "said_bytes",
@@ -139,12 +139,11 @@ class Connection(asyncio.BufferedProtocol):
         self.lease: Leaseholder | None = None
         #: the remote host, without its port
         self.address = ""
-        #: on the loop's clock: when the socket was opened, when bytes came last, and since when part of a
-        #: frame waits for the rest
-        self.began = self.heard = server.time()
+        #: on the loop's clock: when the socket was opened, and since when part of a frame waits for the rest
+        self.began = server.time()
         self.incomplete_since: float | None = None
-        #: when the last Ping was sent, on the loop's clock
-        self.asked = 0.0
+        #: whether the other side is alive, on the loop's clock; the server's sweeps judge by it
+        self.liveness = Liveness(self.began)
         #: nothing is read, because the disk is behind or the broker stops
         self.is_paused = False
         #: the client's number in the runtime, or the neighbour's name
@@ -157,7 +156,9 @@ class Connection(asyncio.BufferedProtocol):
         self.hello: Hello | None = None
         #: the client has sent Subscribe
         self.is_subscriber = False
-        #: bytes and events that were written to a neighbour
+        #: what the core was told last of a link's delay and rate
+        self.measured: LinkMeasured | None = None
+        #: bytes that were written, and events that were written to a neighbour
         self.said_bytes = 0
         self.said_events = 0
 
@@ -185,6 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer: Any = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        keep_alive(self._transport)
         if not self._server.opened(self):
             self.abort()
         elif self.expected is not None:
@@ -205,7 +207,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived."""
-        self.heard = now = self._server.time()
+        now = self._server.time()
+        self.liveness.hear(now)
         if self._is_closing:
             return
         try:
@@ -317,7 +320,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.refuse("limit", f"what you said was refused: come again in {seconds:.1f} s")
                 return
             self.peer = hello.broker
-            self._bound_kernel_queue()
+            if self._transport is not None:
+                bound_kernel_queue(self._transport)
             server.introduced(self)
             server.runtime.link_up(hello.broker, self, hello)
         if self.expected is None:
@@ -452,14 +456,7 @@ class Connection(asyncio.BufferedProtocol):
             pieces = self._history.take()
             self._transport.writelines(pieces)
             self.said_bytes += size_of(pieces)
-
-    def _bound_kernel_queue(self) -> None:
-        """Let what the kernel cannot send yet wait here, where live frames go before history."""
-        found: Any = self._transport.get_extra_info("socket") if self._transport is not None else None
-        option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
-        if found is not None and option is not None:
-            with suppress(OSError):  # not a socket of TCP
-                found.setsockopt(socket.IPPROTO_TCP, option, NOTSENT_BYTES)
+            self.liveness.say(self._server.time())
 
     def _may_send(self, frame: Frame, queued: int) -> bool:
         """Returns whether `frame` is sent although the queue is full: only what must not be lost, up to twice
@@ -482,8 +479,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def ping(self) -> None:
         """Ask the other side for a Pong."""
-        self.asked = self._server.time()
-        self._write(Ping(int(self.asked * 1e6)))
+        now = self._server.time()
+        frame = Ping(int(now * 1e6))
+        upto = self.said_bytes + size_of(self._said) + size_of(self._encode(frame))
+        self._write(frame)
+        self.liveness.ask(now, upto)
+
+    def observe(self, now: float) -> TcpInfo | None:
+        """Note what the other side's kernel has taken; return all that this kernel knows, if anything."""
+        info = None if self._transport is None else observed(self._transport)
+        if info is not None:
+            self.liveness.take(now, info.acknowledged)
+        return info
 
     def _write(self, frame: Frame) -> None:
         """Write `frame` at once, after what is queued."""
@@ -516,10 +523,10 @@ class Connection(asyncio.BufferedProtocol):
         said, self._said = self._said, []
         if said and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(said)
-            if self.client is None:
-                size = size_of(said)
-                self.said_bytes += size
-                self._history.passed(size)
+            size = size_of(said)
+            self.said_bytes += size
+            self._history.passed(size)
+            self.liveness.say(self._server.time())
         if self._history:
             self._write_history()
 
@@ -559,7 +566,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         """Read again."""
-        self.heard = self._server.time()
+        self.liveness.forgive(self._server.time())
         if self._transport is not None and self.is_paused:
             self.is_paused = False
             self._transport.resume_reading()

@@ -12,6 +12,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+from tidemark.message.visible import visible
+
 ROOT = "tidemark"
 #: How many lines of the same text are written in a period; the next one after it has the number left out.
 REPEATS_MAX = 20
@@ -65,9 +67,12 @@ class _Text(logging.Formatter):
         """Returns one line for a person."""
         at = self.formatTime(record, "%H:%M:%S") + f".{int(record.msecs):03}"
         part = record.name.removeprefix(ROOT + ".")
-        values = "".join(f" {name}={value}" for name, value in getattr(record, "values", {}).items())
-        line = f"{at} {record.levelname.lower():<7} {part}: {record.getMessage()}{values}"
-        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+        # Values, and the texts of errors, may come from strangers: they stay on their line and do nothing.
+        found: dict[str, Any] = getattr(record, "values", {})
+        values = "".join(f" {name}={visible(str(value))}" for name, value in found.items())
+        line = f"{at} {record.levelname.lower():<7} {part}: {visible(record.getMessage())}{values}"
+        trace = self.formatException(record.exc_info).split("\n") if record.exc_info else []
+        return "\n".join([line, *map(visible, trace)])
 
 
 class _Json(logging.Formatter):

@@ -21,14 +21,14 @@ from tidemark.broker.effects import HostRemoved, RecoveredPubend, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.broker.topics import TopicLimits
-from tidemark.errors import ConfigError
+from tidemark.errors import ConfigError, DamagedError
 from tidemark.message.registry import Registry
 from tidemark.node.admin import ProcessAdmin
 from tidemark.node.clock import wall_us
 from tidemark.node.config.loading import moved
 from tidemark.node.config.settings import Config, RetentionSection
 from tidemark.node.config.units import HostPort
-from tidemark.node.disk.data_directory import DataDirectory
+from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
 from tidemark.node.http import HttpServer, Response
 from tidemark.node.links import LinkCaller
@@ -119,9 +119,9 @@ class Node:
         with ExitStack() as undo:
             directory = DataDirectory(config.storage.data_dir)
             undo.callback(directory.close)
-            config = _latest(config, directory)
             store = open_store(config, directory)
             undo.callback(store.close)
+            config = _latest(config, directory, store)
             broker, struck = await asyncio.to_thread(_recovered, config, store)
             node = cls(config, directory, store, broker, local_brokers or LocalBrokers())
             undo.pop_all()
@@ -217,6 +217,7 @@ class Node:
 
         def on_disk() -> dict[str, RecoveredPubend]:
             self._directory.save_topology(topology)
+            self._store.topology_saved(topology.version)
             return self._store.open_pubends(sorted(new), wall_us())
 
         return await self.runtime.disk.call(on_disk)
@@ -255,6 +256,9 @@ class Node:
         for text in self._alarms_told:
             if text not in told:
                 log.error("alarm", what=text)
+        for text in told:
+            if text not in self._alarms_told:
+                log.info("an alarm is over", what=text)
         loop = asyncio.get_running_loop()
         self._alarm_timer = loop.call_later(ALARM_SECONDS, self._look_at_alarms)
 
@@ -284,7 +288,7 @@ class Node:
         problems: list[str] = []
         if self.runtime.disk.busy_seconds > DISK_BUSY_SECONDS_MAX:
             problems.append("the disk does not answer")
-        if self._store.is_waiting or self.runtime.backlog.is_log_full:
+        if self._store.is_full or self.runtime.backlog.is_log_full:
             problems.append("the disk is full")
         return problems
 
@@ -314,6 +318,8 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
             kind(directory.part("pfs")),
             tables,
             identity=randbits(64),
+            witness=kind(directory.part("witness")),
+            accept_damage=config.storage.accept_damage == "tables",
             segment_bytes=config.storage.segment,
         )
     except BaseException:
@@ -321,15 +327,26 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
         raise
 
 
-def _latest(config: Config, directory: DataDirectory) -> Config:
+def _latest(config: Config, directory: DataDirectory, store: Store) -> Config:
     """Returns `config` with the newest topology that this broker knows, on disk unless it is the file's.
 
-    Raises ConfigError if that topology does not have this broker.
+    Raises ConfigError if that topology does not have this broker, and DamagedError if a newer one was saved
+    once and is not there any more.
     """
     saved, name = directory.topology(), config.broker.name
+    found = max(config.topology.version, saved.version if saved is not None else OF_FILE)
+    if found < store.known_topology and config.storage.accept_damage != "overlay":
+        raise DamagedError(
+            f"has version {found} of the topology, and other files know of {store.known_topology}: put the "
+            "newest copy back, or start once with --set storage.accept_damage=overlay: the neighbours tell "
+            "what is newer",
+            path=str(directory.path / OVERLAY_FILE),
+            offset=0,
+        )
     if saved is None or config.topology.is_newer_than(saved):
         if config.topology.version > OF_FILE:
             directory.save_topology(config.topology)
+            store.topology_saved(config.topology.version)
         return config
     if name not in saved.brokers:
         raise ConfigError(

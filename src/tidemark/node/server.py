@@ -16,7 +16,7 @@ from collections import Counter
 from ipaddress import ip_address
 from typing import Protocol
 
-from tidemark.broker.effects import DrainNotice
+from tidemark.broker.effects import DrainNotice, LinkMeasured
 from tidemark.node.clock import Clock
 from tidemark.node.config.settings import Config
 from tidemark.node.config.units import HostPort
@@ -30,6 +30,7 @@ from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.wire.frames import Answer, Ask, Overlay, Refused
+from tidemark.wire.liveness.tcp_info import TcpInfo
 
 READ_BYTES = 256 << 10
 #: Connections that the system may keep waiting until they are accepted.
@@ -39,6 +40,12 @@ SWEEP_SECONDS = 1.0
 LATE_SECONDS = 2.0
 #: Every so many sweeps all connections are checked.
 FULL_SWEEP = 5
+#: Silent clients of which one sweep asks the kernel whether they are reachable.
+OBSERVED_MAX = 2_000
+#: How often links are measured.
+MEASURE_SECONDS = 1.0
+#: Measurements of a link that differ by no more than this part say the same.
+ALIKE = 0.1
 #: A connection that is being closed has this long to write what is queued.
 GOODBYE_SECONDS = 5.0
 #: A neighbour that was refused is left alone for this long at first, and at most.
@@ -180,6 +187,7 @@ class Server:
         self._timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         #: the same for the sweep of links
         self._links_swept = self.time()
+        self._links_measured = 0.0
         self._link_timer = self._loop.call_later(self._link_limits.ping / 2e6, self._sweep_links)
         #: set whenever a connection or local link has closed, for `gone`
         self._is_changed = asyncio.Event()
@@ -368,6 +376,7 @@ class Server:
             if now - since > GOODBYE_SECONDS:
                 connection.abort()
         self._bound_queues()
+        self._end_unreachable(now)
         self.leases.sweep(now)
         self._sweeps += 1
         if self._sweeps % FULL_SWEEP == 0:
@@ -379,13 +388,14 @@ class Server:
             connection.refuse("limit", "a frame took too long to arrive")
 
     def _ping(self, now: float) -> None:
-        ask, give_up = now - self.limits.ping / 1e6, now - self.limits.silence / 1e6
-        for connection in [each for each in self.connections if each.heard < ask and each.client is not None]:
-            if connection.is_paused:
+        ping, silence = self.limits.ping / 1e6, self.limits.silence / 1e6
+        for connection in [each for each in self.connections if each.client is not None]:
+            if connection.is_paused or now - connection.liveness.heard <= ping:
                 continue
+            connection.observe(now)
             # Only a connection that was asked and has not answered is given up: the last full sweep may have
             # been longer ago than `limits.silence`.
-            if connection.heard < give_up and connection.asked > connection.heard:
+            if connection.liveness.is_dead(now, silence):
                 log.warning(
                     "nothing heard: disconnected",
                     address=connection.address,
@@ -395,21 +405,55 @@ class Server:
             else:
                 connection.ping()
 
+    def _end_unreachable(self, now: float) -> None:
+        """Abort clients whose machine has vanished while something was on its way to it.
+
+        The kernel finds those that vanish while nothing is on its way (`sockets.KEEPALIVE`).
+        """
+        seconds = self.limits.unreachable / 1e6
+        silent = [
+            each
+            for each in self.connections
+            if each.client is not None and each.liveness.said >= each.liveness.heard < now - seconds
+        ]
+        # Each costs a call of the kernel: of very many silent clients every sweep looks at some.
+        stride = 1 + len(silent) // OBSERVED_MAX
+        for connection in silent[self._sweeps % stride :: stride]:
+            info = connection.observe(now)
+            if info is not None and info.is_unreachable(seconds):
+                log.warning("unreachable: disconnected", address=connection.address, who=connection.name)
+                connection.abort()
+
     def _sweep_links(self) -> None:
         ping, silence = self._link_limits.ping / 1e6, self._link_limits.silence / 1e6
         self._link_timer = self._loop.call_later(ping / 2, self._sweep_links)
         now = self.time()
         late, self._links_swept = now - self._links_swept > 2 * ping, now
+        is_measured = now - self._links_measured > MEASURE_SECONDS
+        if is_measured:
+            self._links_measured = now
         for link in list(self.links):
+            info = link.observe(now)
+            if info is not None and is_measured:
+                self._measured(link, info)
             if late:
                 # This process was busy, or stopped: what came meanwhile is read before the link is judged.
-                link.heard = max(link.heard, now - ping)
-            if now - link.heard > silence and link.asked > link.heard and not link.is_paused:
-                log.warning("nothing heard: link is dead", peer=link.peer, seconds=round(now - link.heard, 3))
+                link.liveness.forgive(now - ping)
+            if link.liveness.is_dead(now, silence) and not link.is_paused:
+                seconds = round(link.liveness.silence(now), 3)
+                log.warning("nothing heard and nothing taken: link is dead", peer=link.peer, seconds=seconds)
                 link.abort()
-            # While we do not read from a link we cannot hear an answer, but a Ping shows that we are alive.
-            elif now - max(link.heard, link.asked) > ping or link.is_paused:
+            elif link.liveness.should_ping(now, ping):
                 link.ping()
+
+    def _measured(self, link: Connection, info: TcpInfo) -> None:
+        """Tell the core what was measured of a link, unless that is what it was told before."""
+        measure = LinkMeasured(
+            link.peer or "", info.round_trip_us, info.bytes_per_second, info.is_rate_a_lower_bound
+        )
+        if not is_alike(measure, link.measured):
+            link.measured = measure
+            self.runtime.give((measure,))
 
     def _bound_queues(self) -> None:
         """Keep all output queues together under `limits.all_queues`: the longest are disconnected first."""
@@ -430,6 +474,17 @@ class Server:
             excess -= holder.mail_bytes
             log.warning("all queues are full: a lease ends", name=holder.name, queued=holder.mail_bytes)
             self.leases.end(holder)
+
+
+def is_alike(one: LinkMeasured, other: LinkMeasured | None) -> bool:
+    """Returns whether two measurements of a link differ by so little that they say the same."""
+    if other is None or one.is_lower_bound != other.is_lower_bound:
+        return False
+    pairs = ((one.delay, other.delay), (one.bytes_per_second, other.bytes_per_second))
+    return all(
+        new == old or (new is not None and old is not None and abs(new - old) <= ALIKE * old)
+        for new, old in pairs
+    )
 
 
 def hosted(topology: Topology, name: str) -> tuple[str, ...]:

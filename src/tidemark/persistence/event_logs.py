@@ -24,7 +24,8 @@ from tidemark.broker.effects import (
     RecoveredPubend,
 )
 from tidemark.errors import DiskFullError
-from tidemark.persistence.alarm import RaiseAlarm
+from tidemark.persistence.alarm import Alarms
+from tidemark.persistence.vouching import Vouching
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.volume import LogVolume
 from tidemark.ticks import Tick
@@ -32,15 +33,19 @@ from tidemark.ticks import Tick
 #: Bytes that may be appended and not synced. The volume holds as much again, for records of the logs' own.
 UNSYNCED_BYTES_MAX = 64 << 20
 
+#: The cause of the alarm about a full disk.
+FULL = "full log"
+
 
 class EventLogs:
     """The event logs of one broker, for effects that concern them."""
 
-    def __init__(self, volume: LogVolume, read_bytes: int, alarm: RaiseAlarm) -> None:
+    def __init__(self, volume: LogVolume, vouching: Vouching, read_bytes: int, alarms: Alarms) -> None:
         """`volume` belongs to the store. A read returns about `read_bytes` at the most."""
         self._volume = volume
+        self._vouching = vouching
         self._read_bytes = read_bytes
-        self._alarm = alarm
+        self._alarms = alarms
         #: pubend -> its log, which stays open when the pubend leaves the topology: it may come back
         self._logs: dict[str, EventLog] = {}
         #: bytes of the batches appended since the last sync, or since the broker dropped what was full
@@ -66,6 +71,7 @@ class EventLogs:
             lost=state.lost,
             publishers=state.publishers,
             sizes=log.sizes(),
+            is_damaged=bool(state.damage),
         )
 
     def append(self, effect: AppendEvents) -> None:
@@ -99,9 +105,12 @@ class EventLogs:
             self._volume.discard()
             return self._refuse(ticket, f"over {UNSYNCED_BYTES_MAX} bytes wait to be written")
         try:
+            self._vouching.syncs_log()
             self._volume.sync()
         except DiskFullError as error:
             return self._refuse(ticket, str(error))
+        self._vouching.log_synced()
+        self._alarms.is_over(FULL)
         self._unsynced.clear()
         self._unsynced_bytes = 0
         self._let_go.clear()
@@ -134,7 +143,7 @@ class EventLogs:
     def _refuse(self, ticket: int, reason: str) -> LogFull:
         self._is_over = self._is_full = True
         self._unsynced.clear()
-        self._alarm(f"{reason}; publishing is refused until there is room")
+        self._alarms.stands(FULL, f"{reason}; publishing is refused until there is room")
         self._make_room()
         return LogFull(ticket)
 

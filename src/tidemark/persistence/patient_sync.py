@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic, Protocol, TypeVar
 
 from tidemark.errors import DiskFullError
-from tidemark.persistence.alarm import RaiseAlarm
+from tidemark.persistence.alarm import Alarms
 
 Done = TypeVar("Done", covariant=True)
 
@@ -27,11 +27,12 @@ class MakeDone(Protocol[Done]):
 class PatientSync(Generic[Done]):
     """Syncs of something that may lose nothing. Its owner calls `retry` every so often while `is_waiting`."""
 
-    def __init__(self, write: Write, done: MakeDone[Done], alarm: RaiseAlarm) -> None:
-        """`write` syncs, `done` makes the report, `alarm` hears of a full disk."""
+    def __init__(self, write: Write, done: MakeDone[Done], alarms: Alarms, what: str) -> None:
+        """`write` syncs, `done` makes the report, `alarms` hear of a full disk: of `what` it is the disk."""
         self._write = write
         self._done = done
-        self._alarm = alarm
+        self._alarms = alarms
+        self._cause = f"full {what}"
         #: tickets of syncs that were asked for and found no room
         self._tickets: list[int] = []
 
@@ -59,6 +60,7 @@ class PatientSync(Generic[Done]):
             self._write()
         except DiskFullError as error:
             if not self._tickets:
-                self._alarm(f"{error}; waiting for space")
+                self._alarms.stands(self._cause, f"{error}; waiting for space")
             return False
+        self._alarms.is_over(self._cause)
         return True

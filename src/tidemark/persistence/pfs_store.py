@@ -13,8 +13,9 @@ from collections.abc import Mapping
 
 from tidemark.broker.effects import AppendPfs, ChopPfs, PfsRead, PfsSynced, ReadPfs, Sets
 from tidemark.errors import DiskFailedError, DiskFullError
-from tidemark.persistence.alarm import RaiseAlarm
+from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.patient_sync import PatientSync
+from tidemark.persistence.vouching import Vouching
 from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs.filtering import PersistentFiltering
 from tidemark.ticks import Tick, nearest_position
@@ -31,10 +32,11 @@ class PfsStore:
     The numbers of match sets must mean the same while this object lives, which is as long as its broker does.
     """
 
-    def __init__(self, volume: LogVolume, alarm: RaiseAlarm) -> None:
+    def __init__(self, volume: LogVolume, vouching: Vouching, alarms: Alarms) -> None:
         """`volume` belongs to the store."""
         self._pfs = PersistentFiltering(volume)
-        self._sync = PatientSync(self._write, PfsSynced, alarm)
+        self._vouching = vouching
+        self._sync = PatientSync(self._write, PfsSynced, alarms, "pfs")
         #: effects since the last sync, in order
         self._unsynced: list[AppendPfs | ChopPfs] = []
         self._unsynced_bytes = 0
@@ -106,10 +108,13 @@ class PfsStore:
             if self._is_behind:
                 for effect in self._unsynced:
                     self._give(effect)
+            self._pfs.flush()
+            self._vouching.syncs_pfs()
             self._pfs.sync()
         except DiskFullError:
             self._is_behind = True
             raise
+        self._vouching.pfs_synced()
         self._is_behind = False
         self._unsynced.clear()
         self._unsynced_bytes = 0

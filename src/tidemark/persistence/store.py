@@ -15,8 +15,7 @@ is raised to the caller, and then the broker can only stop.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
-from threading import RLock
+from contextlib import ExitStack, suppress
 
 from tidemark.broker.broker import Recovered
 from tidemark.broker.effects import (
@@ -42,17 +41,21 @@ from tidemark.broker.effects import (
     SyncPfs,
 )
 from tidemark.errors import StorageError
+from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.event_logs import EventLogs
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.persistence.table_store import TableStore
+from tidemark.persistence.vouching import Vouching
 from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.segments.segment import SEGMENT_BYTES
 from tidemark.storage.log.volume import READ_BYTES, LogVolume
 from tidemark.storage.tables.tables import Tables
 from tidemark.ticks import Tick
 
-#: How many alarms are kept; the oldest are dropped.
+#: How many reports of damage are alarms at a time; the newest are.
 ALARMS_MAX = 100
+
+FULL = "the disk is full: the space that is kept for starts is in use; make room, or let subscribers drain it"
 
 
 class Store:
@@ -65,36 +68,43 @@ class Store:
         tables: Tables,
         *,
         identity: int,
+        witness: Disk | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         read_bytes: int = READ_BYTES,
+        accept_damage: bool = False,
     ) -> None:
         """Open the volumes in the two directories, or create them. Raises what `LogVolume.open` raises.
 
         The store closes `tables` when it is closed. `identity` is a random number of 64 bits, for volumes
-        that have to be created. A ReadLog is answered with about `read_bytes` at the most.
+        that have to be created. `witness` is the directory with what the stores know of each other. A ReadLog
+        is answered with about `read_bytes` at the most. With `accept_damage` tables that have lost rows are
+        used; otherwise they raise DamagedError, and nothing is written.
         """
-        #: Damage and full disks, newest last. Replaced as a whole, under `_lock`; others only read it.
-        self.alarms: tuple[str, ...] = ()
         #: how often the broker has started, counting this time; 0 before `recover`
         self.incarnation = 0
-        self._log_volume = LogVolume.open(log, identity=identity, segment_bytes=segment_bytes)
-        try:
+        self._alarms = Alarms()
+        self._vouching = Vouching(tables, witness)
+        with ExitStack() as undo:
             # Another identity: a segment that was put into the wrong directory by mistake is recognised.
-            self._pfs_volume = LogVolume.open(pfs, identity=identity ^ 1, segment_bytes=segment_bytes)
-        except BaseException:
-            self._log_volume.close()
-            raise
-        self._volumes = (self._log_volume, self._pfs_volume)
-        #: guards `alarms` and `_damage_told`, which both disk threads change
-        self._lock = RLock()
-        #: how many reports of damage of each volume have become alarms
-        self._damage_told = [0, 0]
+            pfs_volume = LogVolume.open(
+                pfs, identity=identity ^ 1, segment_bytes=segment_bytes, synced=self._vouching.known.pfs
+            )
+            undo.callback(pfs_volume.abandon)
+            self._vouching.opened_pfs(pfs_volume)
+            log_volume = LogVolume.open(
+                log, identity=identity, segment_bytes=segment_bytes, synced=self._vouching.known.log
+            )
+            undo.callback(log_volume.abandon)
+            self._vouching.opened_log(log_volume)
+            self._vouching.check_tables(accept=accept_damage)
+            undo.pop_all()
+        self._volumes = (log_volume, pfs_volume)
         self._raw_tables = tables
-        self._logs = EventLogs(self._log_volume, read_bytes, self._alarm)
-        self._pfs = PfsStore(self._pfs_volume, self._alarm)
-        self._tables = TableStore(tables, self._alarm)
+        self._logs = EventLogs(log_volume, self._vouching, read_bytes, self._alarms)
+        self._pfs = PfsStore(pfs_volume, self._vouching, self._alarms)
+        self._tables = TableStore(tables, self._vouching, self._alarms)
         for text in tables.bounded:
-            self._alarm(text)
+            self._alarms.stands(text, text)
 
     def recover(self, pubends: Iterable[str], now: Tick) -> Recovered:
         """Returns what the disk knows, for a broker that starts. Call it once, first.
@@ -103,17 +113,18 @@ class Store:
         """
         assert self.incarnation == 0
         self._tables.now = now
+        self._vouching.accept_loss()
         self.incarnation = self._tables.next_incarnation()
-        recovered = Recovered(
+        return Recovered(
             pubends={name: self._logs.recover(name, now) for name in pubends},
             subscriptions=self._tables.subscriptions(),
             next_subscriber=self._tables.next_subscriber(),
             delivered=self._pfs.delivered(),
             topics=self._tables.topics(),
-            hosts=self._tables.hosts(),
+            # Hosts that came after rows were lost may be missing: every broker may be one then.
+            hosts={} if self._vouching.has_lost_rows else self._tables.hosts(),
+            doubtful_above=self._tables.doubtful_above(),
         )
-        self._look_for_damage()
-        return recovered
 
     def open_pubends(self, pubends: Iterable[str], now: Tick) -> dict[str, RecoveredPubend]:
         """Open the logs of pubends that are hosted here from now on. Returns what the logs know of each."""
@@ -136,11 +147,11 @@ class Store:
             case CommitTables(ticket):
                 return self._tables.commit(ticket)
             case ReadLog():
-                return self._checked(self._logs.read(effect))
+                return self._logs.read(effect)
             case FetchLog():
-                return self._checked(self._logs.fetch(effect))
+                return self._logs.fetch(effect)
             case ReadPfs():
-                return self._checked(self._pfs.read(effect))
+                return self._pfs.read(effect)
             case SaveReleased():
                 self._tables.save_released(effect)
             case AppendLease():
@@ -164,6 +175,30 @@ class Store:
         return None
 
     @property
+    def alarms(self) -> tuple[str, ...]:
+        """What an administrator should look at, as long as it stands: damage, and full disks.
+
+        May be asked by any thread. Damage stands until nobody needs the ticks around it any more.
+        """
+        damage = [f"{volume.path}: {each}" for volume in self._volumes for each in volume.standing_damage()]
+        full = [FULL] if self._raw_tables.is_short_of_space else []
+        return (*damage[-ALARMS_MAX:], *self._vouching.alarms, *self._alarms.texts, *full)
+
+    @property
+    def known_topology(self) -> int:
+        """The newest version of the topology that is known to have been saved; 0 if none was."""
+        return self._vouching.known.topology
+
+    def topology_saved(self, version: int) -> None:
+        """This version of the topology is on disk. Call it on the thread of the event logs."""
+        self._vouching.topology_saved(version)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk of the PFS or of the tables is full. May be asked by any thread."""
+        return self.is_waiting or self._raw_tables.is_short_of_space
+
+    @property
     def is_waiting(self) -> bool:
         """Whether something found the disk full: call `retry` every so often then."""
         return self._pfs.is_waiting or self._tables.is_waiting
@@ -172,6 +207,13 @@ class Store:
         """Try again what waits for room. Returns the stimuli for the broker."""
         return [*self._pfs.retry(), *self._tables.retry()]
 
+    def abandon(self) -> None:
+        """Close all files and write nothing, as if the process had died."""
+        for volume in self._volumes:
+            volume.abandon()
+        self._vouching.abandon()
+        self._raw_tables.close()
+
     def close(self) -> None:
         """Make durable what can be made durable, and close the volumes and the tables."""
         for sync in (self._pfs.sync, self._tables.commit):
@@ -179,22 +221,5 @@ class Store:
                 sync(0)
         for volume in self._volumes:
             volume.close()
+        self._vouching.close()
         self._raw_tables.close()
-
-    def _checked(self, answer: Stimulus) -> Stimulus:
-        """Returns `answer`. Reading may have found damage, of which alarms are made."""
-        self._look_for_damage()
-        return answer
-
-    def _look_for_damage(self) -> None:
-        with self._lock:
-            for at, volume in enumerate(self._volumes):
-                damage = volume.damage
-                for each in damage[self._damage_told[at] :]:
-                    self._alarm(str(each))
-                self._damage_told[at] = len(damage)
-
-    def _alarm(self, text: str) -> None:
-        # A new tuple each time: the event loop may be reading the old one.
-        with self._lock:
-            self.alarms = (*self.alarms, text)[-ALARMS_MAX:]

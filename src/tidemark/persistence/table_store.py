@@ -16,10 +16,11 @@ from tidemark.broker.effects import (
 )
 from tidemark.broker.hosting.host import SavedSubscription
 from tidemark.errors import DiskFailedError
-from tidemark.persistence.alarm import RaiseAlarm
+from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.patient_sync import PatientSync
+from tidemark.persistence.vouching import Vouching
 from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
-from tidemark.storage.tables.tables import INCARNATION, SUBSCRIBERS, Tables, TopicRow
+from tidemark.storage.tables.tables import ACCEPTED, INCARNATION, SUBSCRIBERS, Tables, TopicRow
 from tidemark.ticks import CheckpointToken, Tick
 from tidemark.wire.frames import Topic
 
@@ -33,10 +34,11 @@ EPOCH_NEVER_MOVED_MAX = 1
 class TableStore:
     """The tables of one broker, for effects that concern them."""
 
-    def __init__(self, tables: Tables, alarm: RaiseAlarm) -> None:
+    def __init__(self, tables: Tables, vouching: Vouching, alarms: Alarms) -> None:
         """`tables` belong to the store."""
         self._tables = tables
-        self._commit = PatientSync(tables.commit, TablesCommitted, alarm)
+        self._vouching = vouching
+        self._commit = PatientSync(vouching.commit_tables, TablesCommitted, alarms, "tables")
         #: the time of the broker's start, for a new subscription that does not say when it was made
         self.now: Tick = 0
         self.commit = self._commit.sync
@@ -50,10 +52,11 @@ class TableStore:
     def next_incarnation(self) -> int:
         """Count the broker's starts. Returns the number of this one, which is on disk then.
 
+        For that there is a reserve: a broker starts on a full disk too, so that what it has can be read.
         Raises DiskFullError or DiskFailedError.
         """
         incarnation = self._tables.bump(INCARNATION)
-        self._tables.commit()
+        self._vouching.commit_tables(reserved=True)
         return incarnation
 
     def subscriptions(self) -> list[SavedSubscription]:
@@ -99,6 +102,10 @@ class TableStore:
     def hosts(self) -> dict[str, dict[str, int]]:
         """Returns pubend -> the brokers that may have subscribers of it -> the oldest row that counts."""
         return self._tables.hosts()
+
+    def doubtful_above(self) -> int | None:
+        """Returns the greatest number of a subscriber before rows were lost; None if none ever were."""
+        return self._tables.counter(ACCEPTED) or None
 
     def save_hosts(self, effect: SaveHosts) -> None:
         """Replace the hosts of a pubend."""

@@ -28,6 +28,10 @@ TICK_MAX: Tick = 2**63 - 1
 TICK_FIRST: Tick = -(2**62) + 1
 TICK_LAST: Tick = 2**62 - 1
 
+#: How far the clocks of two machines may be apart, in ticks: one day. A tick that is further in the future
+#: than this was never given to an event.
+CLOCKS_APART_MAX = 86_400_000_000
+
 #: The data ticks of a range without events.
 NO_TICKS: Ticks = np.empty(0, np.int64)
 

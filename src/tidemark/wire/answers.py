@@ -204,6 +204,21 @@ class Route(JsonObject):
 
 
 @dataclass(frozen=True, slots=True)
+class LinkCondition(JsonObject):
+    """How well a link has worked since its broker started, by which ways over it are ranked."""
+
+    #: 0 is best; of several links of a bundle those of the lowest grade are used
+    grade: int
+    #: how often the link went down
+    deaths: int
+    #: for how long the link is still avoided because it died so often; None if it is not
+    damped_seconds: float | None
+    #: the shortest round trip, and bytes a second that the other side has taken; None if not measured
+    delay_seconds: float | None
+    rate: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class LinkStatus(JsonObject):
     """A link to a neighbour, and what was sent over it since it is up."""
 
@@ -216,6 +231,8 @@ class LinkStatus(JsonObject):
     bytes: int
     events: int
     queued_bytes: int
+    #: None from a broker that is older
+    condition: LinkCondition | None = None
 
 
 @dataclass(frozen=True, slots=True)

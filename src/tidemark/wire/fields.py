@@ -17,6 +17,7 @@ from typing import Any
 from tidemark.errors import TokenError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.message.topic_selector import TopicSelector
+from tidemark.message.visible import control_problem, visible
 from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, CheckpointToken, Range, is_position
 from tidemark.wire.limits import (
     CREDIT_BYTES_MAX,
@@ -65,6 +66,9 @@ class WireField:
 def write_name(name: str) -> bytes:
     """The length of a name in 2 bytes and its UTF-8; WireError if it is over NAME_BYTES_MAX bytes."""
     raw = _utf8(name)
+    problem = control_problem(name)
+    if problem is not None:
+        raise WireError(f"the name {visible(name[:40])!r}: {problem}")
     if len(raw) > NAME_BYTES_MAX:
         raise WireError(
             f"the name {name[:40]!r}... has {len(raw)} bytes; at most {NAME_BYTES_MAX} are allowed"
@@ -78,7 +82,10 @@ def read_name(data: Buffer, at: int) -> tuple[str, int]:
     if size > NAME_BYTES_MAX:
         raise WireError(f"a name of {size} bytes is over the limit of {NAME_BYTES_MAX}")
     at += 2
-    return str(data[at : at + size], "utf-8"), at + size
+    name = str(data[at : at + size], "utf-8")
+    if not name.isprintable() and (problem := control_problem(name)) is not None:
+        raise WireError(problem)
+    return name, at + size
 
 
 def text(bytes_max: int, *, what: str) -> WireField:

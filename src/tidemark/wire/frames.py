@@ -2,8 +2,8 @@
 
 | between                                | frames                                                          |
 |----------------------------------------|-----------------------------------------------------------------|
-| brokers                                | Hello, Links, Interest, Unfollow, Knowledge, Nack, AckExpected, |
-|                                        | Release, Heard, Claim, Overlay                                  |
+| brokers                                | Hello, Links, Ways, Interest, Unfollow, Knowledge, Nack,        |
+|                                        | AckExpected, Release, Heard, Claim, Overlay                     |
 | a client and its broker                | Connect, Welcome, Describe, Publish, Published, Subscribe,      |
 |                                        | Subscribed, Deliver, Gap, Ack, Acked, Credit, Unsubscribe,      |
 |                                        | Unsubscribed, Ask, Answer, Refused                              |
@@ -37,7 +37,7 @@ class Hello:
     incarnation: int
     #: the versions of the protocol between brokers that the sender can speak
     oldest: int = 2
-    newest: int = 2
+    newest: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,29 @@ class Links:
     broker: str
     sequence: int
     up: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkGrade:
+    """How well the sender's link to `peer` works: 0 is best, and of two links the lower one is preferred."""
+
+    peer: str
+    grade: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What the receiver should not take from the sender if there is another way, and what works less well.
+
+    To a broker of the sender's cell, `unreachable` are the pubends to which no link of the sender's own
+    leads, and `grades` are those of all its links; to another neighbour, the pubends to which the sender has
+    no way at all, and the grade of the link between the two. Grades of 0 are left out. Each frame replaces
+    the one before it on the same connection; before the first one everything is reachable and well. Only
+    brokers that speak version 3 of the protocol between brokers are sent it.
+    """
+
+    unreachable: tuple[str, ...] = ()
+    grades: tuple[LinkGrade, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,7 +555,8 @@ class Refused:
 
 
 #: taken: by another connection or subscription; sequence: publish again from an earlier one; draining: the
-#: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there.
+#: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there;
+#: token: it says that more was consumed than there can be.
 REFUSALS = frozenset(
     (
         "selector",
@@ -548,12 +572,13 @@ REFUSALS = frozenset(
         "unknown",
         "draining",
         "address",
+        "token",
     )
 )
 
 PeerFrame = (
-    Hello | Links | Interest | Unfollow | Knowledge | Nack | AckExpected | Release | Heard | Claim | Topic
-    | Fetch | Fetched | Ping | Pong
+    Hello | Links | Ways | Interest | Unfollow | Knowledge | Nack | AckExpected | Release | Heard | Claim
+    | Topic | Fetch | Fetched | Ping | Pong
 )  # fmt: skip
 ClientFrame = (
     Connect | Welcome | Describe | Topic | Publish | Published | Subscribe | Subscribed | Deliver | Gap | Ack

@@ -12,9 +12,10 @@ from tidemark.message.batches.batch import BATCH_BYTES_MAX
 #: since version 3, Describe may end with the shapes that are asked for
 PROTOCOL_OLDEST = 1
 PROTOCOL_NEWEST = 3
-#: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host
+#: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host;
+#: since version 3, brokers say Ways
 LINK_OLDEST = 2
-LINK_NEWEST = 2
+LINK_NEWEST = 3
 
 #: a frame before the handshake is done; Hello, Connect, Resume, Pushing and Welcome always fit
 HANDSHAKE_BYTES_MAX = 8 << 10

@@ -43,6 +43,7 @@ from tidemark.wire.frames import (
     Hello,
     Interest,
     Knowledge,
+    LinkGrade,
     Links,
     Nack,
     Overlay,
@@ -52,6 +53,7 @@ from tidemark.wire.frames import (
     ReleaseRow,
     Topic,
     Unfollow,
+    Ways,
 )
 from tidemark.wire.layouts import FrameLayout, key_of, record
 from tidemark.wire.limits import (
@@ -59,6 +61,7 @@ from tidemark.wire.limits import (
     NEIGHBOURS_MAX,
     OVERLAY_BYTES_MAX,
     OVERLAY_VERSION_MAX,
+    PUBENDS_MAX,
     ROWS_MAX,
     SCHEMA_BYTES_MAX,
     SCHEMAS_MAX,
@@ -114,6 +117,7 @@ _ROW = together(
         "host": NAME,
     },
 )
+_GRADE = together(LinkGrade, {"grade": SHORT, "peer": NAME})
 
 LAYOUTS = (
     record(Ping, 1, stamp=ECHO),
@@ -146,6 +150,12 @@ LAYOUTS = (
     ),
     record(Unfollow, 22, version=VERSION, pubend=NAME),
     record(Links, 23, sequence=SEQUENCE, broker=NAME, up=many(NAME, NEIGHBOURS_MAX, what="neighbours")),
+    record(
+        Ways,
+        28,
+        unreachable=many(NAME, PUBENDS_MAX, what="pubends"),
+        grades=many(_GRADE, NEIGHBOURS_MAX, what="grades of links"),
+    ),
     record(Heard, 24, sequence=SEQUENCE, pubend=NAME, host=NAME),
     record(Overlay, 25, version=integer(0, OVERLAY_VERSION_MAX), digest=NAME, text=_TOPOLOGY),
 )

@@ -16,11 +16,11 @@ from tests.live_node import config_at
 from tests.node.speech import Speaker, Stage, play
 from tests.ports import free_ports
 from tidemark.broker.effects import CommitTables, Effect, Stimulus
-from tidemark.errors import DiskFailedError
+from tidemark.errors import DamagedError, DiskFailedError
 from tidemark.node.config.units import HostPort
 from tidemark.node.node import Node
 from tidemark.node.process import process as process_module
-from tidemark.node.process.process import DISK_FAILED, DONE, NOT_STARTED
+from tidemark.node.process.process import DAMAGED, DISK_FAILED, DONE, NOT_STARTED
 from tidemark.node.runtime import OWN_TICKET
 from tidemark.persistence.store import Store
 from tidemark.wire.frames import Connect, Welcome
@@ -95,6 +95,43 @@ def test_a_process_that_is_ended_loses_nothing_that_was_acknowledged(
         assert second.end(signal.SIGTERM)[0] == DONE
 
     play(story)
+
+
+def test_a_process_whose_tables_are_gone_says_what_to_choose_and_ends_with_its_own_code(
+    tmp_path: Path,
+) -> None:
+    async def once(**options: str) -> tuple[str, ...]:
+        node = await Node.start(config_at(tmp_path / "data", **options))
+        alarms = node.alarms
+        await node.stop()
+        return alarms
+
+    asyncio.run(once())
+    (tmp_path / "data" / "tables" / "tables.sqlite").unlink()
+    done = subprocess.run(
+        [sys.executable, "-m", "tidemark.node", *settings(tmp_path, 0)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == DAMAGED
+    assert "accept_damage=tables" in done.stderr
+    (alarm,) = asyncio.run(once(storage__accept_damage="tables"))
+    assert "was accepted" in alarm
+    assert asyncio.run(once()) == ()
+
+
+def test_a_saved_topology_that_is_gone_is_refused_unless_that_is_accepted(tmp_path: Path) -> None:
+    async def once(**options: str) -> None:
+        node = await Node.start(config_at(tmp_path / "data", **options))
+        node._store.topology_saved(3)
+        await node.stop()
+
+    asyncio.run(once())
+    with pytest.raises(DamagedError, match="version 0 of the topology"):
+        asyncio.run(once())
+    asyncio.run(once(storage__accept_damage="overlay"))
 
 
 def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.broker.effects import RecoveredPubend
-from tidemark.errors import DiskFullError, UnknownFormatError
+from tidemark.errors import ConfigError, DiskFullError, StorageError, UnknownFormatError
 from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.topology.membership import Membership
@@ -123,6 +123,16 @@ def test_the_data_directory_keeps_the_last_topology(tmp_path: Path) -> None:
     found = directory.topology()
     assert found is not None
     assert (found.version, found.layout()) == (7, topology(TWO).layout())
+    whole = (tmp_path / OVERLAY_FILE).read_bytes()
+    without_check = b"\n".join(line for line in whole.split(b"\n") if not line.startswith(b"# check"))
+    (tmp_path / OVERLAY_FILE).write_bytes(without_check)
+    assert directory.topology() == found
+    for at in range(0, len(whole), 5):
+        (tmp_path / OVERLAY_FILE).write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        try:
+            assert directory.topology() == found
+        except (ConfigError, StorageError):
+            continue
     (tmp_path / OVERLAY_FILE).write_text("[brokers]\n")
     with pytest.raises(UnknownFormatError, match="not with its version"):
         directory.topology()

@@ -7,18 +7,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.errors import DamagedError, DirectoryLockedError, DiskFullError, UnknownFormatError
+from tidemark.errors import (
+    DamagedError,
+    DirectoryLockedError,
+    DiskFullError,
+    StorageError,
+    UnknownFormatError,
+)
 from tidemark.message.topic_selector import TopicSelector
+from tidemark.storage.tables import sqlite_tables
 from tidemark.storage.tables.memory_tables import MemoryTables
 from tidemark.storage.tables.rows import replace_statement, sealed
 from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.storage.tables.subscription import SelectorVersion, SubscriptionRow
-from tidemark.storage.tables.tables import INCARNATION, PfsMark, Tables, TopicRow
+from tidemark.storage.tables.tables import ACCEPTED, INCARNATION, PfsMark, Tables, TopicRow
+from tidemark.storage.witness.known import Known
 from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, CheckpointToken
 from tidemark.ticks.token_text import encode
 
@@ -257,7 +266,7 @@ def filled(path: Path) -> Path:
 
 
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
-    tables = SqliteTables(tmp_path / "tables.db")
+    tables = SqliteTables(filled(tmp_path / "tables.db"))
     with pytest.raises(DirectoryLockedError):
         SqliteTables(tmp_path / "tables.db")
     tables.close()
@@ -353,6 +362,16 @@ def test_a_flipped_bit_never_changes_what_is_read(tmp_path: Path) -> None:
         assert found == expected, f"byte {place}"
 
 
+def test_damaged_text_of_the_schema_is_refused(tmp_path: Path) -> None:
+    path = filled(tmp_path / "tables.db")
+    whole = path.read_bytes()
+    for text in (b"CREATE TABLE subscriptions", b"subscriptions", b"AFTER insert"):
+        at = whole.index(text) + 3
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x80]) + whole[at + 1 :])
+        with pytest.raises(StorageError):
+            SqliteTables(path)
+
+
 def test_an_empty_file_left_by_a_crash_is_a_new_one(tmp_path: Path) -> None:
     path = tmp_path / "tables.db"
     path.write_bytes(b"")
@@ -363,6 +382,8 @@ def test_an_empty_file_left_by_a_crash_is_a_new_one(tmp_path: Path) -> None:
 
 def test_a_full_disk_loses_nothing_and_the_next_commit_tries_again(tmp_path: Path) -> None:
     tables = SqliteTables(tmp_path / "tables.db")
+    tables.bump("something")
+    tables.commit()
     tables._connection.execute("PRAGMA max_page_count = 30")
     rows = [subscribe(tables, f"subscriber {number} {'x' * 500}") for number in range(200)]
     with pytest.raises(DiskFullError):
@@ -398,12 +419,13 @@ def test_a_version_of_a_topic_writes_a_row_of_its_own_and_no_other(tmp_path: Pat
     before = tables._connection.total_changes
     tables.put_topic(TopicRow("t", True, ("[one_more: int]",)))
     tables.commit()
-    assert tables._connection.total_changes == before + 1
+    # The row, the number of the commit, and the seal for each of them: not the hundred others.
+    assert tables._connection.total_changes - before <= 8
     tables.close()
 
 
 def test_versions_of_a_topic_that_version_4_kept_in_one_row_come_before_the_new_ones(tmp_path: Path) -> None:
-    tables = SqliteTables(tmp_path / "tables.db")
+    tables = SqliteTables(filled(tmp_path / "tables.db"))
     tables._connection.execute(
         replace_statement("topics"), sealed("topics", ("t", 0, '["[a: int]", "[a: int, b: int]"]'))
     )
@@ -507,3 +529,99 @@ def test_numbers_that_an_earlier_version_let_in_are_bounded_when_they_are_read(t
         "subscriptions", "selectors", "released", "tokens", "latest_delivered", "pfs", "hosts"
     ]  # fmt: skip
     tables.close()
+
+
+def committed_by_a_killed_process(path: Path, commits: int = 6) -> list[list[bytes]]:
+    """Commit one subscription at a time. Returns the two files after each commit, as a kill leaves them."""
+    tables = SqliteTables(path)
+    copies = []
+    for number in range(commits):
+        subscribe(tables, f"subscriber {number} {'x' * 300}")
+        tables.commit()
+        log = Path(f"{path}-wal")
+        copies.append([path.read_bytes(), log.read_bytes()])
+    tables.close()
+    return copies
+
+
+def put_back(path: Path, main: bytes, log: bytes | None) -> None:
+    path.write_bytes(main)
+    wal = Path(f"{path}-wal")
+    wal.unlink(missing_ok=True)
+    if log is not None:
+        wal.write_bytes(log)
+
+
+def generation_of(path: Path) -> int | None:
+    """The number of the last commit that is read; None if the tables are refused."""
+    try:
+        tables = SqliteTables(path)
+    except (DamagedError, UnknownFormatError):
+        return None
+    assert len(tables.subscriptions()) == tables.generation
+    tables.close()
+    return tables.generation
+
+
+def test_every_commit_has_a_number_that_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "tables.db"
+    for number, (main, log) in enumerate(committed_by_a_killed_process(path), 1):
+        put_back(path, main, log)
+        assert generation_of(path) == number
+
+
+def test_a_flipped_bit_of_the_write_ahead_log_is_refused_or_costs_the_last_commit(tmp_path: Path) -> None:
+    path = tmp_path / "tables.db"
+    *_, (main, log) = committed_by_a_killed_process(path)
+    whole = 6
+    found = set()
+    for place in range(0, len(log), 211):
+        put_back(path, main, log[:place] + bytes([log[place] ^ 16]) + log[place + 1 :])
+        found.add(generation_of(path))
+    assert found == {None, whole - 1}
+    # Cut anywhere, as a crash would, it is a torn tail.
+    for place in range(32, len(log), 997):
+        put_back(path, main, log[:place])
+        assert generation_of(path) in range(whole)
+
+
+def test_a_write_ahead_log_that_belongs_to_an_older_file_is_refused_or_tells_its_age(tmp_path: Path) -> None:
+    path = tmp_path / "tables.db"
+    with patch.object(sqlite_tables, "CHECKPOINT_COMMITS", 3):
+        copies = committed_by_a_killed_process(path, 8)
+    for now, (main, log) in enumerate(copies, 1):
+        for old_main, old_log in copies[: now - 1]:
+            put_back(path, old_main, log)
+            assert generation_of(path) in {None, *range(now + 1)}
+            put_back(path, main, old_log)
+            assert generation_of(path) in {None, *range(now + 1)}
+
+
+def test_a_file_that_is_gone_beside_its_write_ahead_log_is_refused_and_not_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "tables.db"
+    *_, (main, log) = committed_by_a_killed_process(path)
+    put_back(path, main, log)
+    path.unlink()
+    with pytest.raises(DamagedError, match="it is gone"):
+        SqliteTables(path)
+    assert Path(f"{path}-wal").read_bytes() == log
+    assert not path.exists()
+
+
+def test_the_write_ahead_log_goes_into_the_file_after_some_commits(tmp_path: Path) -> None:
+    path = tmp_path / "tables.db"
+    with patch.object(sqlite_tables, "CHECKPOINT_COMMITS", 3):
+        copies = committed_by_a_killed_process(path, 7)
+    assert [bool(log) for _, log in copies] == [True, True, False, True, True, False, True]
+    assert not Path(f"{path}-wal").exists()
+
+
+def test_tables_that_lost_rows_give_no_number_out_again(host: OnDisk | InMemory) -> None:
+    tables: Tables = host.tables
+    known = Known(generation=40, incarnation=7, subscribers=90)
+    tables.accept_loss(known)
+    tables.commit()
+    tables = host.crash()
+    assert tables.generation == 41
+    assert tables.bump(INCARNATION) > 7
+    assert tables.new_subscriber() > tables.counter(ACCEPTED) > 90

@@ -106,6 +106,7 @@ class Host:
         self._delivery = Delivery(turn)
         self.catchup_streams = CatchupStreams(state, self._delivery, fetching, turn, recall=policy.recall)
         self._saved_at = self._silence_at = 0
+        self._doubtful_above: int | None = None
 
     # Subscribers come and go.
 
@@ -114,11 +115,16 @@ class Host:
         subscriptions: Iterable[SavedSubscription],
         delivered: Mapping[str, int],
         last: Mapping[str, int],
+        *,
+        doubtful_above: int | None = None,
     ) -> None:
         """After a crash: durable subscriptions from the tables, latest_delivered from the PFS.
 
-        `last` is the tick of the last event of each pubend hosted here.
+        `last` is the tick of the last event of each pubend hosted here. Subscribers with greater ids than
+        `doubtful_above` came after the tables had lost rows: if one was here before, nobody knows how far it
+        had got, so each is told a gap up to where it starts.
         """
+        self._doubtful_above = doubtful_above
         for each in subscriptions:
             periods = [
                 SelectorPeriod(saved.wanted, since=dict(saved.since), kept=set(saved.since))
@@ -387,7 +393,7 @@ class Host:
         else:
             self._counters["starts"] += 1
             subscription.known[pubend] = tick
-            subscription.released.setdefault(pubend, tick)
+            subscription.released.setdefault(pubend, 0 if self._is_doubtful(subscription) else tick)
         if not subscription.durable:
             subscription.saved = subscription.released
             period.kept.add(pubend)
@@ -418,8 +424,20 @@ class Host:
         if subscription is None or subscription.client is None or pubend in subscription.told:
             return
         start = subscription.starts[pubend]
-        self._delivery.tell(subscription, pubend, start, start, None)
+        if self._is_doubtful(subscription) and subscription.released[pubend] < start:
+            subscription.told[pubend] = subscription.released[pubend]
+            self._delivery.gap(pubend, subscription, start)
+        else:
+            self._delivery.tell(subscription, pubend, start, start, None)
         self._go_on(pubend, subscription)
+
+    def _is_doubtful(self, subscription: HostedSubscription) -> bool:
+        """Return whether the subscriber may have been here before, in rows that the tables have lost."""
+        return (
+            self._doubtful_above is not None
+            and subscription.durable
+            and subscription.id > self._doubtful_above
+        )
 
     def _go_on(self, pubend: str, subscription: HostedSubscription) -> None:
         """Let a subscriber go on from where it was told last: with the constream, or behind it."""

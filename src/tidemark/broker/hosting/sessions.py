@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from tidemark.broker.effects import SendClient
+from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.handover import Handover, Holds
 from tidemark.broker.hosting.host import Host
 from tidemark.broker.hosting.subscription import SELECTORS_MAX, HostedSubscription, SelectorPeriod
@@ -37,8 +38,10 @@ class Sessions:
         turn: Turn,
         holds: Holds,
         neighbourhood: Neighbourhood,
+        limit: ConsumedLimit,
     ) -> None:
         self._host = host
+        self._limit = limit
         #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
         self._turn = turn
@@ -91,6 +94,10 @@ class Sessions:
             )
         if known is not None and len(known.periods) >= SELECTORS_MAX and _is_change(frame, known):
             return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
+        proved = known.released if known is not None else {}
+        problem = self._limit.problem(frame.token, proved) if frame.token is not None else None
+        if problem is not None:
+            return "token", problem
         try:
             self._check(frame)
         except SelectorError as error:
@@ -202,10 +209,15 @@ class Sessions:
             subscription = self._host.subscriptions.get(number)
             if subscription is None or subscription.client != client:
                 continue  # another connection took or ended the subscription before it was on disk
-            if subscription.durable:
-                self._host.disconnect(subscription)
-            else:
-                self.remove(subscription)
+            self._part(client, subscription)
+
+    def _part(self, client: int, subscription: HostedSubscription) -> None:
+        """Take the subscription from its connection: it stays if it is durable, and else ends."""
+        self._by_client.get(client, set()).discard(subscription.id)
+        if subscription.durable:
+            self._host.disconnect(subscription)
+        else:
+            self.remove(subscription)
 
     def unsubscribe(self, client: int, frame: Unsubscribe) -> None:
         """End a subscription for its own connection, or for any connection while it has none."""
@@ -241,13 +253,24 @@ class Sessions:
     def acknowledge(self, client: int, frame: Ack) -> None:
         """Subscribers acknowledge; tokens of subscriptions that this connection no longer has are ignored.
 
-        With a ticket, the acknowledgement is saved as a whole and then confirmed, or refused as a whole.
+        With a ticket, the acknowledgement is saved as a whole and then confirmed, or refused as a whole. A
+        token of what cannot have been told yet is refused in any case; without a ticket that ends the
+        connection's part, since nobody waits for an answer.
         """
         known = [(found, token) for name, token in frame.tokens if (found := self._of(client, name))]
         if frame.ticket and len(known) < len(frame.tokens):
             self._refuse_ack(client, frame)
             return
-        for subscription, token in known:
+        problems = [self._limit.problem(token, subscription.told) for subscription, token in known]
+        if frame.ticket and any(problems):
+            reason = next(problem for problem in problems if problem is not None)
+            self._refuse(client, str(frame.ticket), "token", f"{reason}; nothing was kept", "ack")
+            return
+        for (subscription, token), problem in zip(known, problems, strict=True):
+            if problem is not None:
+                self._refuse(client, subscription.name, "token", f"{problem}; it was not kept")
+                self._part(client, subscription)
+                continue
             subscription.acknowledge(token)
             self._host.acknowledgements.note(subscription)
         if frame.ticket:

@@ -1,10 +1,11 @@
 """Overlay: which neighbours are up, and which one each pubend's stream is taken from (docs/overlay.md).
 
 A broker follows one neighbour for each pubend: the best one by the routing of its layout and by which links
-are up, its own and its cellmates'. A route that fails is left at once. A better route that appears is taken
-after a delay, at another time for each pubend, so that a neighbour that comes back is not met by a storm.
-Cellmates may disagree for a moment on which links are up: two may then follow each other, and get nothing,
-until they agree.
+are up, its own and its cellmates', and how well they work. A route that fails is left at once, and one whose
+neighbour says that it has lost its own way is left soon. A better route that appears is taken after a delay,
+at another time for each pubend, so that a neighbour that comes back is not met by a storm. Cellmates may
+disagree for a moment on which links are up: two may then follow each other, and get nothing, until they
+agree.
 """
 
 from __future__ import annotations
@@ -13,17 +14,25 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from tidemark.broker.config import BrokerConfig
-from tidemark.broker.effects import SendPeer
+from tidemark.broker.effects import LinkMeasured, SendPeer
+from tidemark.broker.overlay.conditions import Conditions
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.routing import Routing
 from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.turn import Turn
-from tidemark.wire.frames import Hello, Interest, Links, Unfollow
+from tidemark.wire.answers import LinkCondition
+from tidemark.wire.frames import Hello, Interest, Links, Unfollow, Ways
+from tidemark.wire.limits import PUBENDS_MAX
 from tidemark.wire.rendezvous import weight
 
 #: Interests of one neighbour that are remembered for pubends that are not in this broker's layout yet.
 STRANGERS_MAX = 4_096
+#: The version of the protocol between brokers since which they say Ways.
+WAYS_SINCE = 3
+#: A neighbour that has lost its way to a pubend is left after so many microseconds for one that has not said
+#: so: when the pubend's own broker is down, all neighbours say so within this time, and nobody moves.
+CUT_US = 250_000
 
 
 class RouteListener(Protocol):
@@ -68,6 +77,9 @@ class Overlay:
         self._strangers: dict[str, dict[str, Interest]] = {}
         #: pubend -> the neighbour that was followed last
         self._last: dict[str, str] = {}
+        self._conditions = Conditions(config.name, config.damping)
+        #: neighbours whose links are up and that understand Ways -> what was said to them last
+        self._said_ways: dict[str, Ways] = {}
         #: links, followers or the layout have changed since routes were chosen
         self._is_stale = True
 
@@ -107,6 +119,8 @@ class Overlay:
             self._counters["former_lives"] += 1
             return False
         self._last_life[peer] = self._lives[peer] = frame.incarnation
+        if frame.newest >= WAYS_SINCE:
+            self._said_ways[peer] = Ways()
         if peer in self.routing.cellmates:
             self._out.add(SendPeer(peer, self._links_frame()))
         self._tell_links(but=peer)
@@ -120,6 +134,8 @@ class Overlay:
             return
         self._links.pop(peer, None)
         self._strangers.pop(peer, None)
+        self._said_ways.pop(peer, None)
+        self._conditions.link_lost(peer, self._turn.now)
         for name, stream in self._streams.items():
             if peer in stream.followers:
                 stream.leave(peer)
@@ -135,6 +151,26 @@ class Overlay:
         if peer in self.routing.cellmates and (known is None or frame.sequence > known[0]):
             self._links[peer] = frame.sequence, frozenset(frame.up)
             self._is_stale = True
+
+    def ways_said(self, peer: str, frame: Ways) -> None:
+        """A neighbour tells which pubends it cannot reach, and how well its links work."""
+        self._conditions.heard(peer, frame)
+        self._is_stale = True
+
+    def measured(self, stimulus: LinkMeasured) -> None:
+        """The link to a neighbour was measured."""
+        if stimulus.peer not in self.routing.neighbours:
+            return
+        self._is_stale |= self._conditions.of(stimulus.peer).measure(
+            self._turn.now,
+            stimulus.delay,
+            stimulus.bytes_per_second,
+            is_lower_bound=stimulus.is_lower_bound,
+        )
+
+    def condition(self, peer: str) -> LinkCondition:
+        """Return how well the link to a neighbour has worked."""
+        return self._conditions.of(peer).describe(self._turn.now)
 
     def _tell_links(self, but: str | None = None) -> None:
         for mate in self.routing.cellmates:
@@ -186,6 +222,7 @@ class Overlay:
         for peer in sorted(before - set(self.routing.neighbours)):
             self.link_down(peer)
             self._last_life.pop(peer, None)
+            self._conditions.forget(peer)
             for name in self._streams:
                 self._forget(name, peer)
         self._links = {mate: said for mate, said in self._links.items() if mate in self.routing.cellmates}
@@ -215,15 +252,18 @@ class Overlay:
         """Follow the best neighbour for each pubend for which something has changed or a delay has ended."""
         now = self._turn.now
         due = [name for name, (_, at) in self._better.items() if now >= at]
-        if self._is_stale:
-            self._is_stale = False
+        is_stale, self._is_stale = self._is_stale, False
+        if is_stale:
             due = [name for name, stream in self._streams.items() if not stream.is_hosted]
         live = self._live() if due else {}
         for name in due:
             self._choose(name, self._streams[name], live)
+        if is_stale:
+            self._say_ways(live)
 
     def wake(self) -> None:
-        """Forget the interests of neighbours whose links have been down for too long."""
+        """Forget the interests of neighbours whose links have been down for too long, and old troubles."""
+        self._is_stale |= self._conditions.wake(self._turn.now)
         for key, at in list(self._absent.items()):
             if self._turn.now >= at:
                 self._forget(*key)
@@ -232,6 +272,23 @@ class Overlay:
         """Return the monotonic time when the next better route is due; None if there is none."""
         return min((at for _, at in self._better.values()), default=None)
 
+    def _say_ways(self, live: Mapping[str, frozenset[str]]) -> None:
+        """Tell neighbours what they should not take from this broker, where that has changed."""
+        if not self._said_ways:
+            return
+        rank, reachable = self._conditions.rank, self.routing.is_reachable
+        others = sorted(name for name, stream in self._streams.items() if not stream.is_hosted)
+        cut = tuple(name for name in others if not reachable(name, live, rank, alone=False))
+        cut_alone = tuple(name for name in others if not reachable(name, live, rank, alone=True))
+        for peer, before in self._said_ways.items():
+            is_cellmate = peer in self.routing.cellmates
+            said = self._conditions.ways(
+                peer, (cut_alone if is_cellmate else cut)[:PUBENDS_MAX], is_cellmate=is_cellmate
+            )
+            if said != before:
+                self._said_ways[peer] = said
+                self._out.add(SendPeer(peer, said))
+
     def _live(self) -> dict[str, frozenset[str]]:
         live = {mate: up for mate, (_, up) in self._links.items()}
         live[self._me] = frozenset(self._lives)
@@ -239,7 +296,7 @@ class Overlay:
 
     def _choose(self, name: str, stream: Stream, live: Mapping[str, frozenset[str]]) -> None:
         now = self._turn.now
-        ways = self.routing.ways(name, live)
+        ways = self.routing.ways(name, live, self._conditions.rank)
         present = stream.upstream
         # A neighbour that follows this broker would only hand back what this broker gave it.
         best = next((way for way in ways if way not in stream.followers), ways[0] if ways else None)
@@ -250,8 +307,10 @@ class Overlay:
             return
         if present in ways and present not in stream.followers:
             target, at = self._better.get(name, (None, 0))
-            if target != best:
-                self._better[name] = best, now + self._patience(name)
+            is_cut = self._conditions.is_cut(name, present) and not self._conditions.is_cut(name, best)
+            patience = min(CUT_US, self._return_us) if is_cut else self._patience(name)
+            if target != best or at > now + patience:
+                self._better[name] = best, now + patience
                 return
             if now < at:
                 return

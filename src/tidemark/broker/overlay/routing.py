@@ -1,20 +1,39 @@
 """Routing: by which neighbour a pubend comes to a broker (docs/overlay.md; Gryphon II).
 
-Of all links of a bundle that are up, one carries a pubend into a cell: the one of the highest rendezvous
-hash, so that pubends spread over links and a failure moves only what the failed link carried. The other
-brokers of the cell take the pubend from the broker at that link's end. Each step leads to a link of a better
-rank, so there are no circles as long as cellmates agree on which links are up.
+Of all links of a bundle that are up and work best, one carries a pubend into a cell: the one of the highest
+rendezvous hash, so that pubends spread over links and a failure moves only what the failed link carried. The
+other brokers of the cell take the pubend from the broker at that link's end. Each step leads to a link of a
+better rank, so there are no circles as long as cellmates agree on which links are up and how well they work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from tidemark.broker.overlay.layout import Layout
 from tidemark.wire.rendezvous import weight
 
 #: broker of this broker's cell, itself included -> the brokers that it has a link to that is up
 Live = Mapping[str, frozenset[str]]
+
+
+class Door(NamedTuple):
+    """A link by which a pubend may come into a cell, from its end outside to its end inside."""
+
+    outside: str
+    inside: str
+    #: one of its ends is being drained
+    is_drained: bool
+
+
+#: (pubend, door) -> whether the way does not lead to the pubend, whether it is drained, and its grade
+Rank = Callable[[str, Door], tuple[bool, bool, int]]
+
+
+def alike(pubend: str, door: Door) -> tuple[bool, bool, int]:  # noqa: ARG001  (the signature of a Rank)
+    """Rank all ways alike, but for those that are drained."""
+    return False, door.is_drained, 0
 
 
 class Routing:
@@ -28,21 +47,32 @@ class Routing:
         self.neighbours = layout.neighbours(me)
         self.cellmates = tuple(sorted(each for each in layout.cells[cell] if each != me))
         self.hosted = tuple(sorted(name for name, host in layout.pubends.items() if host == me))
-        #: pubend -> the links it may come into this cell by, best first, as (outside, inside); a pubend that
-        #: is hosted in this cell comes in at its host
+        #: pubend -> the doors it may come into this cell by, best first if all work alike; a pubend that is
+        #: hosted in this cell comes in at its host
         self._doors = {pubend: self._ranked(pubend, cell) for pubend in layout.pubends}
 
-    def ways(self, pubend: str, live: Live) -> list[str]:
+    def ways(self, pubend: str, live: Live, rank: Rank = alike) -> list[str]:
         """Return the neighbours that can pass the pubend on now, best first; none at its own host."""
+        doors = sorted(self._open(pubend, live), key=lambda door: rank(pubend, door))
+        return list(dict.fromkeys(door.outside if door.inside == self.me else door.inside for door in doors))
+
+    def is_reachable(self, pubend: str, live: Live, rank: Rank, *, alone: bool) -> bool:
+        """Return whether a way leads to the pubend; if `alone`, by a link of this broker's own."""
+        return any(
+            not rank(pubend, door)[0]
+            for door in self._open(pubend, live)
+            if door.inside == self.me or not alone
+        )
+
+    def _open(self, pubend: str, live: Live) -> Iterator[Door]:
+        """Yield the doors whose links are all up, as seen from this broker."""
         mine = live.get(self.me, frozenset())
-        found: dict[str, None] = {}
-        for outside, inside in self._doors[pubend]:
-            if inside == self.me:
-                if outside in mine:
-                    found[outside] = None
-            elif inside in mine and outside in live.get(inside, ()):
-                found[inside] = None
-        return list(found)
+        for door in self._doors[pubend]:
+            if door.inside == self.me:
+                if door.outside in mine:
+                    yield door
+            elif door.inside in mine and door.outside in live.get(door.inside, ()):
+                yield door
 
     def upstream(self, pubend: str, live: Live) -> str | None:
         """Return the best of `ways`; None at the pubend's host, and where there is no way."""
@@ -51,10 +81,10 @@ class Routing:
     def door(self, pubend: str, cell: str, up: frozenset[frozenset[str]]) -> tuple[str, str] | None:
         """Return the link of `up` by which a pubend should come into a cell; None at its own cell."""
         ranked = self._ranked(pubend, cell)
-        links = (link for link in ranked if frozenset(link) in up)
+        links = ((door.outside, door.inside) for door in ranked if frozenset(door[:2]) in up)
         return None if self.layout.parent_cell(pubend, cell) is None else next(links, None)
 
-    def _ranked(self, pubend: str, cell: str) -> tuple[tuple[str, str], ...]:
+    def _ranked(self, pubend: str, cell: str) -> tuple[Door, ...]:
         layout, host = self.layout, self.layout.pubends[pubend]
         if host in layout.cells[cell]:
             links = list(self._from_cellmates(host, cell))
@@ -62,12 +92,13 @@ class Routing:
             parent = layout.parent_cell(pubend, cell)
             links = [] if parent is None else list(layout.bundle(parent, cell))
 
-        def rank(link: tuple[str, str]) -> tuple[bool, bool, int]:
+        def rank(door: Door) -> tuple[bool, bool, int]:
             # The host itself comes before a way through a cellmate, and a drained broker comes last of all.
-            is_drained = any(end in layout.draining and end != host for end in link)
-            return is_drained, link[1] != self.me and host in layout.cells[cell], -weight(pubend, *link)
+            is_second_hand = door.inside != self.me and host in layout.cells[cell]
+            return door.is_drained, is_second_hand, -weight(pubend, door.outside, door.inside)
 
-        return tuple(sorted(links, key=rank))
+        drained = layout.draining - {host}
+        return tuple(sorted((Door(*link, not drained.isdisjoint(link)) for link in links), key=rank))
 
     def _from_cellmates(self, host: str, cell: str) -> Iterator[tuple[str, str]]:
         """Yield the host's links inside its own cell, host first; none at the host itself."""

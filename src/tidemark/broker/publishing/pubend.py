@@ -92,6 +92,10 @@ class Pubend:
         self.position = max(state.last, state.lost, state.lease)
         self.lost = state.lost
         self._publishers = RememberedPublishers(state.publishers)
+        #: The log has lost events: a publisher that goes on further than expected is right, the first time
+        #: that it comes in this life. `_heard` has those that came.
+        self._is_damaged = state.is_damaged
+        self._heard: set[str] = set()
         #: batches that are appended and not yet durable
         self._unsynced = 0
         #: (base, upto, batch) of batches that are durable and not passed on yet
@@ -119,6 +123,8 @@ class Pubend:
     def received(self, client: int, frame: Publish) -> None:
         """A publisher's batch: log the events that are new, and acknowledge the batch once it is durable."""
         last = frame.sequence + frame.batch.count - 1
+        if self._is_damaged:
+            self._take_word(frame)
         known = self._publishers.get(frame.publisher)
         expected = known[0] + 1 if known is not None else 1
         if frame.sequence > expected:
@@ -144,6 +150,18 @@ class Pubend:
             lambda: self._out.add(SendClient(client, acknowledgement)),
             lambda: self._refuse(client, frame.publisher, "full", full),
         )
+
+    def _take_word(self, frame: Publish) -> None:
+        """The log has lost events: believe a publisher, once, how many of its events were acknowledged."""
+        name = frame.publisher
+        sequence, tick = self._publishers.get(name) or (0, self._last)
+        is_ahead = name not in self._heard and frame.sequence > sequence + 1
+        if is_ahead and self._publishers.has_room(name):
+            self._counters["sequences_believed"] += 1
+            believed = frame.sequence - 1, tick
+            self._publishers.appended(name, believed)
+            self._publishers.durable(name, believed)
+        self._heard.add(frame.publisher)
 
     def has(self, frame: Publish) -> bool:
         """Return whether every event of the batch has come before."""

@@ -9,7 +9,7 @@ import click
 
 from tidemark.admin import CONFIG, Setting, ask
 from tidemark.cli.options import FILE, JSON, SET, settings
-from tidemark.cli.output import emit, table
+from tidemark.cli.output import emit, table, visible_values
 
 
 @click.group()
@@ -44,7 +44,7 @@ def config_show(file: Path | None, which: str | None, given: tuple[str, ...], as
         for row in rows:
             emit(row)
     else:
-        click.echo(_render(rows))
+        click.echo(_render(visible_values(rows)))
 
 
 def _settings_here(file: Path | None, name: str | None, options: dict[str, str]) -> list[Setting]:

@@ -59,13 +59,13 @@ def _links(overlay: OverlayDescription) -> str:
     is_live = overlay.is_live
     titles: tuple[str, ...] = ("bundle", "cells", "link")
     if is_live:
-        titles += ("state", "events", "bytes", "carries")
+        titles += ("state", "events", "bytes", "deaths", "delay", "carries", "why")
     rows = []
     for bundle in overlay.bundles:
         names = ["inside" if len(bundle.cells) == 1 else bundle.name, " - ".join(bundle.cells)]
         for at, link in enumerate(bundle.links):
             rows.append([*(names if at == 0 else ("", "")), " - ".join(link.ends), *_activity_cells(link)])
-    return table(titles, rows, right=[4, 5] if is_live else []) if rows else ""
+    return table(titles, rows, right=[4, 5, 6, 7] if is_live else []) if rows else ""
 
 
 def _activity_cells(link: LinkDescription) -> list[str]:
@@ -74,12 +74,16 @@ def _activity_cells(link: LinkDescription) -> list[str]:
     if activity is None:
         return []
     state = click.style("up", fg="green") if activity.up else click.style("down", fg="red")
-    sent = activity.bytes_per_second
+    sent, condition = activity.bytes_per_second, activity.condition
+    delay = None if condition is None else condition.delay_seconds
     return [
         state + (" (local)" if activity.local else ""),
         _rate_text(activity.events_per_second),
         NOTHING if sent is None else f"{show_bytes(sent)}/s",
+        NOTHING if condition is None else str(condition.deaths),
+        NOTHING if delay is None else f"{delay * 1e3:.3g} ms",
         ", ".join(activity.pubends) or NOTHING,
+        activity.why,
     ]
 
 

@@ -23,8 +23,9 @@ from tidemark.admin.topology_changes import step_items
 from tidemark.cli.brokers.overview import draw
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER_DEFAULT, BROKER_VARIABLE, FILE, JSON, duration
-from tidemark.cli.output import emit, emit_either, table
+from tidemark.cli.output import emit, emit_either, table, visible_values
 from tidemark.cli.watching.screen import watch
+from tidemark.message.visible import visible
 
 if TYPE_CHECKING:
     from tidemark.node.topology.plan import Step
@@ -85,7 +86,7 @@ def topology_show(file: Path | None, url: str, is_watched: bool, interval: float
 
     with Interrupts() as interrupts:
         if is_watched and not as_json:
-            watch(lambda: draw(describe_again()), interval, interrupts)
+            watch(lambda: draw(visible_values(describe_again())), interval, interrupts)
             return
         while interrupts.sleep(interval):
             emit_either(describe_again(), draw, as_json)
@@ -155,7 +156,7 @@ def _show_plan(file: Path, plan: TopologyPlan, as_json: bool) -> None:
         return
     rows = [
         (click.style(each.what, fg=_COLOURS[each.what]), each.kind, each.name, each.detail)
-        for each in plan.changes
+        for each in visible_values(list(plan.changes))
     ]
     click.echo(table(("what", "kind", "name", "detail"), rows))
     click.echo("\n" + "\n".join(f"{at}. {_text(step)}" for at, step in enumerate(plan.steps, 1)))
@@ -192,7 +193,7 @@ class _TextProgress(StepProgress):
 
     def to_start(self, names: Sequence[str]) -> None:
         for name in names:
-            click.echo(f"  start it: tidemark broker --config {self._file} --broker {name}")
+            click.echo(f"  start it: tidemark broker --config {self._file} --broker {visible(name)}")
 
     def still_draining(self, reason: str) -> None:
-        click.echo(f"  {reason}")
+        click.echo(f"  {visible(reason)}")

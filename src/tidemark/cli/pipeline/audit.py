@@ -11,6 +11,7 @@ import click
 from tidemark.cli.options import JSON
 from tidemark.cli.output import emit
 from tidemark.errors import TidemarkError
+from tidemark.message.visible import visible_lines
 
 if TYPE_CHECKING:
     from tidemark.spark.audit.report import AuditReport
@@ -60,7 +61,7 @@ def audit(ledgers: Path, html: Path | None, master: str, as_json: bool) -> None:
     try:
         report = run(ledgers, master)
     except TidemarkError as error:
-        raise _NoVerdict(str(error)) from None
+        raise _NoVerdict(visible_lines(str(error))) from None
     if html is not None:
         html.write_text(page(report), encoding="utf-8")
     if as_json:

@@ -11,10 +11,11 @@ import click
 from tidemark.admin.numbers import NOTHING, show_bytes, show_seconds, show_time
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER_DEFAULT, BROKER_VARIABLE, JSON, duration
-from tidemark.cli.output import emit, table
+from tidemark.cli.output import emit, table, visible_values
 from tidemark.cli.pipeline.audit import audit
 from tidemark.cli.watching.screen import watch
 from tidemark.errors import ConfigError, TidemarkError
+from tidemark.message.visible import visible
 
 if TYPE_CHECKING:
     from tidemark.spark.archive.compaction import ArchiveRetention
@@ -226,11 +227,11 @@ def status(
         if as_json:
             emit(found().to_json())
         else:
-            click.echo(_draw(found()))
+            click.echo(_draw(visible_values(found())))
         return
     with Interrupts() as interrupts:
         if not as_json:
-            watch(lambda: _draw(found()), interval, interrupts)
+            watch(lambda: _draw(visible_values(found())), interval, interrupts)
             return
         emit(found().to_json())
         while interrupts.sleep(interval):
@@ -246,7 +247,7 @@ def _tell(report: PipelineReport) -> None:
 
     took = "" if isinstance(report, Waiting) else show_seconds(report.seconds)
     if isinstance(report, Waiting):
-        click.echo(f"waiting: {report.waiting}" if report.waiting else "going on", err=True)
+        click.echo(f"waiting: {visible(report.waiting)}" if report.waiting else "going on", err=True)
     elif isinstance(report, ScanEnded):
         click.echo(
             f"gave back to {report.recalled:,} subscribers what they asked for, "

@@ -17,6 +17,7 @@ from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
 from tidemark.cli.output import emit, to_json_value
 from tidemark.cli.pubsub.checkpoint_file import CheckpointFile
+from tidemark.message.visible import visible
 
 if TYPE_CHECKING:
     from tidemark.client.events import Event, Gap
@@ -221,13 +222,15 @@ def _print_event(event: Event, form: Form) -> None:
                 }
             )
         case "text":
-            fields = " ".join(f"{click.style(name, dim=True)}={_shown(part)}" for name, part in value.items())
+            fields = " ".join(
+                f"{click.style(visible(name), dim=True)}={_shown(part)}" for name, part in value.items()
+            )
             moment = click.style(event.time.strftime("%H:%M:%S.%f"), dim=True)
-            click.echo(f"{moment} {click.style(event.topic, bold=True)} {fields}")
+            click.echo(f"{moment} {click.style(visible(event.topic), bold=True)} {fields}")
 
 
 def _shown(part: Any) -> str:
-    return part if isinstance(part, str) and part else json.dumps(part, ensure_ascii=False)
+    return visible(part if isinstance(part, str) and part else json.dumps(part, ensure_ascii=False))
 
 
 def _print_gap(gap: Gap, form: Form) -> None:
@@ -236,7 +239,7 @@ def _print_gap(gap: Gap, form: Form) -> None:
         emit({"gap": {**described, "checkpoint": gap.checkpoint.text()}})
         return
     text = (
-        f"*** GAP in {gap.pubend}, {gap.reason}: what there was after {show_time(gap.base)} "
+        f"*** GAP in {visible(gap.pubend)}, {gap.reason}: what there was after {show_time(gap.base)} "
         f"and up to {show_time(gap.upto)} will not come ***"
     )
     click.echo(click.style(text, fg="red", bold=True), err=form == "values")

@@ -9,6 +9,7 @@ import click
 from tidemark.admin import HealthState, LagLimits, check_health
 from tidemark.cli.options import BROKER, JSON, duration
 from tidemark.cli.output import emit
+from tidemark.message.visible import visible
 
 _COLOURS = {HealthState.OK: "green", HealthState.WARNING: "yellow", HealthState.CRITICAL: "red"}
 
@@ -32,5 +33,5 @@ def check(warning: float | None, critical: float | None, url: str, as_json: bool
     if as_json:
         emit(health)
     else:
-        click.echo(click.style(health.plugin_line(), fg=_COLOURS[health.state]))
+        click.echo(click.style(visible(health.plugin_line()), fg=_COLOURS[health.state]))
     sys.exit(int(health.state))

@@ -7,7 +7,7 @@ import click
 from tidemark.admin import ANSWER_SECONDS, SUBSCRIPTIONS, SubscriptionLag, connect, lags_of
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
-from tidemark.cli.output import emit
+from tidemark.cli.output import emit, visible_values
 from tidemark.cli.watching.screen import draw_lags, watch
 
 
@@ -33,7 +33,7 @@ def lag(is_watching: bool, interval: float, url: str, as_json: bool) -> None:
             return lags_of(client.ask(SUBSCRIPTIONS, timeout=ANSWER_SECONDS))
 
         def draw() -> str:
-            return draw_lags(lags())
+            return draw_lags(visible_values(lags()))
 
         def emit_all() -> None:
             for each in lags():

@@ -12,6 +12,7 @@ from tidemark.admin.numbers import show_bytes, show_seconds
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.output import table
 from tidemark.errors import ClientError
+from tidemark.message.visible import visible_lines
 
 SUBSCRIPTIONS_SHOWN_MAX = 10
 #: counter -> its title in `top`, in this order
@@ -60,7 +61,7 @@ def watch(draw: Callable[[], str], interval: float, interrupts: Interrupts) -> N
         try:
             return draw()
         except ClientError as error:
-            return click.style(str(error), fg="red")
+            return click.style(visible_lines(str(error)), fg="red")
 
     if not sys.stdout.isatty():
         click.echo(drawn())

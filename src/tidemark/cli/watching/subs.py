@@ -20,7 +20,7 @@ from tidemark.admin import (
 )
 from tidemark.admin.numbers import NOTHING, show_seconds, show_time
 from tidemark.cli.options import BROKER, JSON
-from tidemark.cli.output import emit, emit_either, table
+from tidemark.cli.output import emit, emit_either, table, visible_values
 from tidemark.errors import ConfigError
 
 #: state of a recall from the archive -> what people read
@@ -48,7 +48,7 @@ def subs_list(is_all: bool, url: str, as_json: bool) -> None:
         for each in found:
             emit(each)
     elif found:
-        click.echo(_listed(found))
+        click.echo(_listed(visible_values(found)))
     else:
         click.echo("no durable subscriptions here: tidemark sub TOPIC --durable NAME makes one")
 
@@ -119,7 +119,8 @@ def parse_goal(text: str, moment: datetime, option: str = "--to", now: str = "no
     if text.startswith(PREFIX):
         return CheckpointToken.parse(text).text()
     if text.isdecimal():
-        return int(text)
+        # A number that is too long to be a tick is too long to be read as one, too.
+        return _checked_tick(int(text[:20]), text, moment, option)
     try:
         if re.fullmatch(r"[\d.]+ *[a-z]+", text):
             return _tick(moment) - parse_duration(text)
@@ -129,7 +130,22 @@ def parse_goal(text: str, moment: datetime, option: str = "--to", now: str = "no
             f"{text!r} is not understood; write {now}, 2026-11-15T20:00:00, 10m (ago) or a checkpoint token",
             param_hint=option,
         ) from None
-    return _tick(found.replace(tzinfo=UTC) if found.tzinfo is None else found)
+    return _checked_tick(
+        _tick(found.replace(tzinfo=UTC) if found.tzinfo is None else found), text, moment, option
+    )
+
+
+def _checked_tick(tick: int, text: str, moment: datetime, option: str) -> int:
+    """Return the tick; BadParameter if it is further in the future than clocks can be apart."""
+    from tidemark.ticks.tick import CLOCKS_APART_MAX
+
+    now = _tick(moment)
+    if tick > now + CLOCKS_APART_MAX:
+        raise click.BadParameter(
+            f"{text[:40]} is in the future: it is {moment:%Y-%m-%dT%H:%M:%S} now, which is the tick {now}",
+            param_hint=option,
+        )
+    return tick
 
 
 def _tick(moment: datetime) -> int:

@@ -7,7 +7,7 @@ import click
 from tidemark.admin import BrokerSnapshot, connect, take_snapshot
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
-from tidemark.cli.output import emit
+from tidemark.cli.output import emit, visible_values
 from tidemark.cli.watching.screen import draw_top, watch
 
 
@@ -32,7 +32,7 @@ def top(once: bool, interval: float, url: str, as_json: bool) -> None:
         def draw() -> str:
             nonlocal latest
             latest = take_snapshot(client, latest)
-            return draw_top(latest)
+            return draw_top(visible_values(latest))
 
         if not once and not as_json:
             watch(draw, interval, interrupts)
@@ -42,7 +42,7 @@ def top(once: bool, interval: float, url: str, as_json: bool) -> None:
             if as_json:
                 emit(_described(latest))
             else:
-                click.echo(draw_top(latest))
+                click.echo(draw_top(visible_values(latest)))
             if once:
                 return
 

@@ -32,7 +32,7 @@ def parse_url(url: str) -> tuple[SocketAddress, ...]:
 
     `host:port` alone is taken as `tidemark://host:port`.
     """
-    if "://" not in url:
+    if "://" not in url and ":" in url:
         url = SCHEME + url
     if not url.startswith(SCHEME):
         raise ConfigError(f"{url!r} is not a broker's URL: write {SCHEME}host:port", key="url")

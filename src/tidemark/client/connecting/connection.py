@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 from tidemark.client.connecting.refusals import error_of
@@ -30,14 +31,19 @@ from tidemark.wire.frames import (
     Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.liveness.liveness import Liveness
+from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
+from tidemark.wire.liveness.tcp_info import TcpInfo
 from tidemark.wire.versions import agree
 
 READ_BYTES_MAX = 256 << 10
 #: The socket counts as congested when this much waits to leave.
 WRITE_BYTES_MAX = 256 << 10
-#: After so much silence the client pings the broker; after as much again without an answer, the broker is
-#: lost.
-PING_SECONDS = 10.0
+#: After so much silence the client pings the broker.
+PING_SECONDS = 2.0
+#: After so many times PING_SECONDS in which the broker has neither said nor taken anything, it is lost. The
+#: client looks every half of PING_SECONDS, so that a broker that vanishes is noticed within 6 seconds.
+SILENT_PINGS_MAX = 2.5
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -74,8 +80,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._is_flushing = False
-        self._heard_at = self._loop.time()
-        self._is_pinged = False
+        #: bytes that were written to the socket
+        self._written = 0
+        self._liveness = Liveness(self._loop.time())
+        self._ticked = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -115,6 +123,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         was_congested, self._out_bytes = self._out_bytes >= WRITE_BYTES_MAX, 0
         if self._transport is not None and out:
             self._transport.writelines(out)
+            self._written += size_of(out)
             if was_congested and not self._is_paused:
                 self._on_writable()
 
@@ -155,8 +164,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived in the buffer."""
-        self._heard_at = self._loop.time()
-        self._is_pinged = False
+        self._liveness.hear(self._loop.time())
         try:
             self._feed(self._buffer[:nbytes])
         except TidemarkError as error:
@@ -208,15 +216,31 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise WireError(f"the broker began with {type(frame).__name__}, not with Welcome")
 
     def _tick(self) -> None:
-        """Ping a broker that has been silent; end the connection if it has not answered."""
-        silent = self._loop.time() - self._heard_at
-        if silent >= 2 * self._ping_seconds:
-            self.close(NotConnectedError(f"the broker has not answered for {silent:.0f} s"))
+        """Ping a broker that has been silent; end the connection if it neither answers nor takes anything."""
+        now, ping, liveness = self._loop.time(), self._ping_seconds, self._liveness
+        late, self._ticked = now - self._ticked > ping, now
+        if late:
+            # This process was busy, or stopped: what came meanwhile is read before the broker is judged.
+            liveness.forgive(now - ping)
+        self._observe(now)
+        if liveness.is_dead(now, SILENT_PINGS_MAX * ping):
+            seconds = liveness.silence(now)
+            self.close(NotConnectedError(f"the broker has not answered for {seconds:.1f} s"))
             return
-        if silent >= self._ping_seconds and not self._is_pinged:
-            self._is_pinged = True
-            self.send(Ping(int(self._loop.time() * 1_000_000)))
-        self._timer = self._loop.call_later(self._ping_seconds / 2, self._tick)
+        if now - liveness.heard >= ping and not liveness.is_asked:
+            self.send(Ping(int(now * 1_000_000)))
+            self.flush()
+            liveness.ask(now, self._written)
+        self._timer = self._loop.call_later(ping / 2, self._tick)
+
+    def _observe(self, now: float) -> None:
+        """Note what the broker's kernel has taken, where this system says so."""
+        found: Any = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is not None and hasattr(socket, "TCP_INFO"):
+            with suppress(OSError):  # it is no TCP socket, or is closed
+                info = TcpInfo.parse(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES))
+                if info is not None:
+                    self._liveness.take(now, info.acknowledged)
 
     def _over(self, error: Exception) -> None:
         self._transport = None

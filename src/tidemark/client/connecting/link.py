@@ -1,7 +1,9 @@
 """Link: a connection to one of several brokers, made again whenever it is lost.
 
 The link tries the broker that it lost first, since that one may hold events that were published and not yet
-acknowledged; then the others in turn, with a back-off once all were tried. It never gives up by itself.
+acknowledged. A broker that does not answer soon is not waited for: the next is tried meanwhile, and the first
+that welcomes the client wins. Once all have failed, they are tried again after a back-off. The link never
+gives up by itself.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from tidemark.wire.frames import ClientFrame, Connect, Resume, Welcome
 from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
 
 HANDSHAKE_SECONDS = 10.0
+#: The next address is tried when those before it have not answered for so long.
+STAGGER_SECONDS = 0.25
 #: A connection that lived this long was a good one: the next is tried at once.
 STEADY_SECONDS = 1.0
 #: Addresses that brokers have named, beyond those that the application gave.
@@ -74,6 +78,8 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         #: address -> why the last attempt to connect there failed
         self._errors: dict[SocketAddress, Exception] = {}
+        #: address -> when the attempt to connect there began, on the loop's clock, in the round at hand
+        self._tried: dict[SocketAddress, float] = {}
         self.welcome: Welcome | None = None
 
     @property
@@ -165,25 +171,80 @@ class Link:
 
     async def _connect(self, first: asyncio.Future[Welcome]) -> BrokerConnection:
         while True:
-            for address in list(self._addresses):
-                try:
-                    connection = await self._try(address)
-                except (OSError, TidemarkError) as error:
-                    self._errors[address] = error
-                    log.info("cannot connect to %s: %s", address, error)
-                    continue
-                # From now on this is the broker that the link returns to first.
-                self._addresses.remove(address)
-                self._addresses.insert(0, address)
+            self._tried.clear()
+            connection = await self._connect_once()
+            if connection is not None:
                 return connection
             final = [error for error in self._errors.values() if _is_final(error)]
             if len(final) == len(self._addresses) and not first.done():
                 first.set_exception(final[0])
             await asyncio.sleep(self._backoff.delay())
 
-    async def _try(self, address: SocketAddress) -> BrokerConnection:
+    async def _connect_once(self) -> BrokerConnection | None:
+        """Try every address once; return a connection that is ready for use, or None if there is none."""
+        left = list(self._addresses)
+        while left:
+            won = await self._race(left)
+            if won is None:
+                return None
+            address, connection = won
+            left.remove(address)
+            self._connection = connection
+            try:
+                await self._prepare(connection)
+            except (OSError, TidemarkError) as error:
+                self._failed(address, error)
+                continue
+            # From now on this is the broker that the link returns to first.
+            self._addresses.remove(address)
+            self._addresses.insert(0, address)
+            return connection
+        return None
+
+    async def _race(self, addresses: list[SocketAddress]) -> tuple[SocketAddress, BrokerConnection] | None:
+        """Return the first connection that a broker welcomes, and its address; None if no broker does.
+
+        An address is tried when those before it have failed, or have not answered for STAGGER_SECONDS each.
+        Addresses that fail are removed from `addresses`.
+        """
+        attempts: dict[asyncio.Task[BrokerConnection], SocketAddress] = {}
+        waiting = list(addresses)
+        try:
+            while waiting or attempts:
+                if waiting:
+                    address = waiting.pop(0)
+                    self._tried[address] = asyncio.get_running_loop().time()
+                    attempts[asyncio.create_task(self._welcomed(address))] = address
+                patience = STAGGER_SECONDS if waiting else None
+                done, _ = await asyncio.wait(attempts, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                # Of several that are done at once the one that was tried first wins.
+                for task in [each for each in attempts if each in done]:
+                    address = attempts.pop(task)
+                    error = task.exception()
+                    if error is None:
+                        return address, task.result()
+                    if not isinstance(error, OSError | TidemarkError):
+                        raise error
+                    addresses.remove(address)
+                    self._failed(address, error)
+            return None
+        finally:
+            for task in attempts:
+                task.cancel()
+            for outcome in await asyncio.gather(*attempts, return_exceptions=True):
+                if isinstance(outcome, BrokerConnection):
+                    outcome.close()  # it was welcomed in the same moment as the one that won
+
+    def _failed(self, address: SocketAddress, error: Exception) -> None:
+        self._errors[address] = error
+        log.info("cannot connect to %s: %s", address, error)
+
+    async def _welcomed(self, address: SocketAddress) -> BrokerConnection:
         """A connection on which the broker at `address` has welcomed this client; raises if it does not."""
         return await self._greeted(address, Connect(self._client, PROTOCOL_OLDEST, PROTOCOL_NEWEST))
+
+    async def _prepare(self, connection: BrokerConnection) -> None:
+        """Make a connection that was welcomed ready for use; raises, and closes it, if that fails."""
 
     async def _greeted(self, address: SocketAddress, greeting: Connect | Resume) -> BrokerConnection:
         loop = asyncio.get_running_loop()
@@ -192,7 +253,6 @@ class Link:
                 _, connection = await loop.create_connection(
                     lambda: self._protocol(greeting), address.host, address.port
                 )
-                self._connection = connection
                 try:
                     await connection.welcome
                 except BaseException:
@@ -206,12 +266,18 @@ class Link:
         return BrokerConnection(greeting, self._on_frame, self._on_writable, ping_seconds=self._ping_seconds)
 
     def _unreachable(self, timeout: float) -> NotConnectedError:
-        said = "; ".join(
-            f"{address}: {self._errors.get(address, 'no answer')}" for address in self._addresses
-        )
+        said = "; ".join(f"{address}: {self._outcome(address)}" for address in self._addresses)
         return NotConnectedError(
             f"no broker answered in {timeout:g} s ({said}): start one with `tidemark up`, or correct the URL"
         )
+
+    def _outcome(self, address: SocketAddress) -> str:
+        """Return what became of the last attempt to connect to `address`."""
+        if address in self._errors:
+            return str(self._errors[address])
+        if address in self._tried:
+            return f"no answer within {asyncio.get_running_loop().time() - self._tried[address]:.1f} s"
+        return "not tried yet"
 
 
 def _is_final(error: Exception) -> bool:

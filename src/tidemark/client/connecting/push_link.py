@@ -149,8 +149,7 @@ class PushLink(Link):
 
     # The lease.
 
-    async def _try(self, address: SocketAddress) -> BrokerConnection:
-        connection = await super()._try(address)
+    async def _prepare(self, connection: BrokerConnection) -> None:
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 await self._lease(connection)
@@ -160,7 +159,6 @@ class PushLink(Link):
         except BaseException:
             connection.close()
             raise
-        return connection
 
     async def _lease(self, connection: BrokerConnection) -> None:
         leased = self._leased = asyncio.get_running_loop().create_future()

@@ -57,6 +57,8 @@ def check_start(start: Start | None, durable: str | None, now: datetime) -> None
         raise ClientError("only a durable subscription starts in the past: give it a name with durable=...")
     if isinstance(start, datetime):
         if tick_before(start) > tick_before(now):
-            raise ClientError(f"the start {start.isoformat()} is not in the past")
+            raise ClientError(
+                f"the start {start.isoformat()} is not in the past: it is {now.isoformat()} now"
+            )
     elif start != "earliest" and not isinstance(start, CheckpointToken):
         raise ClientError(f'start is "earliest", a datetime or a CheckpointToken, not {start!r}')

@@ -87,6 +87,11 @@ BENCHES: dict[str, Bench] = {
             "idle", "memory and CPU of 10,000 subscribers that only wait, connected and parked", "system.idle"
         ),
         Bench(
+            "thinlink",
+            "history and live events over a real link of 1 Mbit, in network namespaces (needs root)",
+            "thinlink.benchmark",
+        ),
+        Bench(
             "spark", "the pipeline: source, archive, history beside a Parquet scan, sink", "spark.benchmark"
         ),
     )

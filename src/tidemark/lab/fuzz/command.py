@@ -32,8 +32,9 @@ def render(report: FuzzReport) -> str:
     lines = [f"{count:>9,} {kind}" for kind, count in report.kinds.items()]
     lines.append(
         f"{report.frames:,} hostile frames in {report.seconds} s, {report.restarts} restarts; refused: "
-        f"{report.refused} in the core, at least {report.malformed} before it"
+        f"{report.counters.get('frames_refused', 0)} in the core, at least {report.malformed} before it"
     )
+    lines.append(f"not met: {', '.join(report.never) or 'nothing'}")
     lines.append(f"beside them {report.published:,} events published, {report.delivered:,} delivered")
     for text, count in report.unforeseen.items():
         lines.append(f"nobody has foreseen ({count} times): {text}")

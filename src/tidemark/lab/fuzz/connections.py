@@ -15,7 +15,7 @@ from typing import Any
 from tidemark.errors import WireError
 from tidemark.lab.fuzz.frame_maker import KINDS, FrameMaker
 from tidemark.lab.fuzz.values import PUBLISHERS, SCHEMAS, SUBSCRIBERS, TOPICS, HostileValues
-from tidemark.ticks import CheckpointToken, nearest_position
+from tidemark.ticks import TICK_FIRST, CheckpointToken, nearest_position
 from tidemark.wire import answers
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import FrameDecoder
@@ -63,6 +63,10 @@ from tidemark.wire.questions import Question
 LAST_MAX = 60
 #: A broker that is busy may take this long to take what is said, or to answer a handshake.
 PATIENCE_SECONDS = 30.0
+#: How often a value that would fit is left to chance after all.
+LEFT_TO_CHANCE = 0.04
+#: How often a neighbour answers a fetch with something else than was asked for.
+WRONG_ANSWERS = 0.2
 #: So many steps after it was refused a neighbour comes again.
 REFUSED_STEPS = 100
 #: Every question of administrators.
@@ -204,7 +208,7 @@ class HostileConnection:
     def _made(self, kind: type[Any], **fixed: Any) -> tuple[bytes, str, str]:
         """A frame of this kind; each of `fixed` is at times left to chance after all."""
         self._values.nonsense = self.nonsense
-        kept = {name: value for name, value in fixed.items() if self._chance.random() > 2 * self.nonsense}
+        kept = {name: value for name, value in fixed.items() if self._chance.random() > LEFT_TO_CHANCE}
         raw, shown = self._maker.make(kind, **kept)
         return raw, kind.__name__, shown
 
@@ -254,7 +258,9 @@ class HostileClient(HostileConnection):
             return [self._made(chance.choice(KINDS))]
         if chance.random() < 0.7:
             return [self._made(chance.choice(self.KINDS))]
-        scripts = self._taken_over, self._published, self._subscribed, self._asked, self._leased
+        scripts = (
+            self._taken_over, self._published, self._subscribed, self._behind, self._asked, self._leased
+        )  # fmt: skip
         return chance.choice(scripts)()
 
     def _acked(self, frame: Deliver) -> tuple[bytes, str, str]:
@@ -293,6 +299,13 @@ class HostileClient(HostileConnection):
             self._made(Fetch, pattern=">", selector=""),
             self._made(Unsubscribe, name=name),
         ]
+
+    def _behind(self) -> list[tuple[bytes, str, str]]:
+        """A durable subscriber that has consumed little of some pubend, which has to be fetched for it."""
+        name, pubend = self._values.pick(SUBSCRIBERS), self._values.text("pubend") or "nowhere"
+        token = CheckpointToken({pubend: self._values.pick((0, 1, 1_000_000, TICK_FIRST))})
+        fixed: dict[str, Any] = {"name": name, "durable": True, "credit": 1 << 30, "token": token}
+        return [self._made(Subscribe, pattern="evil.>", selector="", **fixed), self._made(Credit, name=name)]
 
     def _asked(self) -> list[tuple[bytes, str, str]]:
         return [self._made(Ask, what=self._values.pick(QUESTIONS)) for _ in range(2)]
@@ -373,8 +386,10 @@ class HostileNeighbour(HostileConnection):
                 fixed = {"base": base, "upto": upto, "version": version, "first": False, "lost": 0}
                 return self._made(Knowledge, pubend=pubend, damaged=(), **fixed)
             case Fetch(ticket, pubend, base, upto):
-                fixed = {"base": base, "upto": upto, "lost": 0}
-                return self._made(Fetched, ticket=ticket, pubend=pubend, damaged=(), **fixed)
+                answer: dict[str, Any] = {"pubend": pubend, "base": base, "upto": upto, "lost": 0}
+                if self._chance.random() < WRONG_ANSWERS:
+                    del answer[self._values.pick(("pubend", "pubend", "base", "upto", "lost"))]
+                return self._made(Fetched, ticket=ticket, damaged=(), **answer)
             case Release(pubend, rows) if rows:
                 row = self._values.pick(rows)
                 return self._made(Heard, pubend=pubend, host=row.host, sequence=row.sequence)

@@ -20,6 +20,7 @@ from random import Random
 from time import monotonic
 from typing import Any
 
+from tidemark.broker.counters import COUNTED
 from tidemark.lab.fuzz.connections import (
     HostileClient,
     HostileConnection,
@@ -36,7 +37,7 @@ from tidemark.lab.processes.process_harness import ManagedBroker, ProcessHarness
 #: The pubend of the broker, and the neighbours that the fuzzer plays. There are several of them because one
 #: that was refused is left alone for a while.
 PUBEND = "pa"
-NEIGHBOURS = tuple(f"b{number}" for number in range(1, 9))
+NEIGHBOURS = tuple(f"b{number}" for number in range(1, 13))
 CLIENTS = 6
 #: Names of the well-behaved clients.
 PUBLISHER, SUBSCRIBER = "good-publisher", "good-subscriber"
@@ -59,8 +60,9 @@ class FuzzReport:
     seconds: float = 0.0
     frames: int = 0
     restarts: int = 0
-    #: frames that the broker's core refused; and connections refused before that, of which its log tells some
-    refused: int = 0
+    #: what the broker has counted, in all its lives
+    counters: dict[str, int] = field(default_factory=dict)
+    #: connections that were refused before the broker's core, of which its log tells some
     malformed: int = 0
     published: int = 0
     delivered: int = 0
@@ -72,6 +74,11 @@ class FuzzReport:
     failure: str = ""
     #: what was said last before the failure
     last: list[str] = field(default_factory=list)
+
+    @property
+    def never(self) -> list[str]:
+        """What a broker counts and has not met in this run: code that hostile frames did not get to."""
+        return [name for name, count in self.counters.items() if not count]
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the report as values that JSON can express."""
@@ -165,7 +172,8 @@ class Fuzzer:
     def _restart(self, broker: ManagedBroker) -> None:
         """Stop the broker in order, and start it on what the hostile frames have left on its disk."""
         metrics = json.loads(ask(_address(broker), "metrics"))
-        self.report.refused += int(metrics["frames_refused"])
+        for name in COUNTED:
+            self.report.counters[name] = self.report.counters.get(name, 0) + int(metrics[name])
         code = broker.stop()
         assert code == 0, f"the broker was told to stop, and ended with {code}: {broker.last_line}"
         closed(self._connections)

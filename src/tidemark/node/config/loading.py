@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.errors import ConfigError
+from tidemark.message.visible import control_problem
 from tidemark.node.config.settings import DEFAULT, KEYS, SECTIONS, Config, alone
 from tidemark.node.config.values import checked, shown
 from tidemark.node.leases.callback_policy import check_patterns
@@ -198,6 +199,8 @@ def _fitting(config: Config) -> Config:
     name = config.broker.name
     if not name or len(name.encode()) > NAME_BYTES_MAX:
         raise _of(config, "broker.name", f"use 1 to {NAME_BYTES_MAX} bytes")
+    if (problem := control_problem(name)) is not None:
+        raise _of(config, "broker.name", problem)
     if limits.silence <= limits.ping:
         raise _of(config, "limits.silence", "must be longer than limits.ping, or nobody has time to answer")
     if config.links.silence < 2 * config.links.ping:

@@ -70,6 +70,12 @@ class StorageSection:
         choices=("sync", "os"),
     )
     segment: Size = _size("64MiB", "The size of one log file.", least="64KiB")
+    accept_damage: str = setting(
+        "nothing",
+        "tables: start although the tables have lost rows, and tell subscribers. overlay: start although the "
+        "saved topology is older than it was. For one start, on its command line.",
+        choices=("nothing", "tables", "overlay"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,12 @@ class LimitsSection:
     handshake: Duration = _time("10s", "A new connection must introduce itself within this time.")
     frame: Duration = _time("30s", "A frame must arrive completely within this time after its first byte.")
     ping: Duration = _time("30s", "A connection that was silent for this long is sent a Ping.")
-    silence: Duration = _time("90s", "A connection that was silent for this long is closed.")
+    silence: Duration = _time(
+        "90s", "A connection whose other side was asked, and says and takes nothing for this long, is closed."
+    )
+    unreachable: Duration = _time(
+        "4s", "A client whose machine does not answer for this long to what is sent to it is disconnected."
+    )
     client_queue: Size = _size("64MiB", "A client that leaves more than this unread is disconnected.")
     peer_queue: Size = _size(
         "64MiB",
@@ -111,8 +122,13 @@ class LimitsSection:
 class LinksSection:
     """Links to other brokers: how soon a link counts as dead, and when it is made again."""
 
-    ping: Duration = _time("150ms", "A link that was silent for this long is sent a Ping.")
-    silence: Duration = _time("600ms", "A link that was silent for this long counts as dead and is closed.")
+    ping: Duration = _time(
+        "150ms",
+        "A Ping is sent when nothing was said over a link, or nothing was heard, for this long.",
+    )
+    silence: Duration = _time(
+        "600ms", "A link whose other side says nothing and takes nothing for this long is dead and is closed."
+    )
     wait: Duration = _time(
         "50ms", "A lost link is called again after this time; the wait doubles with each failure."
     )

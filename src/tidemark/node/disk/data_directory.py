@@ -5,6 +5,7 @@
     log/            the event logs of the pubends hosted here
     pfs/            the PFS: which events matched which durable subscriber
     tables/         subscriptions, topics and acknowledgements
+    witness/        how far the three above were on the platter, so that one that is older is noticed
     overlay.toml    the topology, once it was changed while the broker ran
 
 A directory that holds something else, or data of another version, is refused and left as it is.
@@ -18,8 +19,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from zlib import crc32
 
-from tidemark.errors import StorageError, UnknownFormatError
+from tidemark.errors import DamagedError, StorageError, UnknownFormatError
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.text import to_text
 from tidemark.node.topology.topology import Topology
@@ -31,7 +33,9 @@ VERSION_FILE_NEW = "version.new"
 OVERLAY_FILE = "overlay.toml"
 OVERLAY_FILE_NEW = "overlay.new"
 VERSION = 1
-PARTS = ("log", "pfs", "tables")
+PARTS = ("log", "pfs", "tables", "witness")
+#: How the second line of the saved topology begins; the line has the checksum of all others.
+_CHECK = "# check "
 #: What a directory may hold before its first use: the lock, a version file that a crash left unfinished, and
 #: what file systems put into a fresh volume.
 _HARMLESS = {LOCK, VERSION_FILE_NEW, "lost+found"}
@@ -69,15 +73,20 @@ class DataDirectory:
         path = self.path / OVERLAY_FILE
         if not path.exists():
             return None
-        head, _, text = path.read_text().partition("\n")
+        head, _, text = path.read_bytes().decode(errors="replace").partition("\n")
         number = head.removeprefix("# version ")
         if not number.isdecimal():
             raise UnknownFormatError(f"begins with {head!r}, not with its version", path=str(path))
+        check, _, rest = text.partition("\n")
+        # A file of an earlier version has no check.
+        if check.startswith(_CHECK) and check != _check_line(number, rest):
+            raise DamagedError("was altered; put a copy back", path=str(path), offset=0)
         return parse_topology(text, int(number), str(path))
 
     def save_topology(self, topology: Topology) -> None:
         """Replace the saved topology; it is on disk when this returns. Raises StorageError."""
-        text = f"# version {topology.version}\n{to_text(topology)}"
+        number, rest = str(topology.version), to_text(topology)
+        text = f"# version {number}\n{_check_line(number, rest)}\n{rest}"
         replace_file(self._disk, OVERLAY_FILE, [text.encode()], draft=OVERLAY_FILE_NEW)
 
     def close(self) -> None:
@@ -101,6 +110,10 @@ class DataDirectory:
             reason = f"has {strange[0]!r} in it and is no data directory; choose a new or an empty one"
             raise UnknownFormatError(reason, path=str(self.path))
         replace_file(self._disk, VERSION_FILE, [_line().encode() + b"\n"], draft=VERSION_FILE_NEW)
+
+
+def _check_line(number: str, text: str) -> str:
+    return f"{_CHECK}{crc32(f'{number} {text}'.encode()):08x}"
 
 
 def _line() -> str:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import uvloop
 
-from tidemark.errors import DiskFailedError, TidemarkError
+from tidemark.errors import DamagedError, DiskFailedError, TidemarkError
 from tidemark.node.config.settings import Config
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log, configure
@@ -33,6 +33,8 @@ DISK_FAILED = 3
 BUG = 4
 #: ended by the second signal
 CUT_SHORT = 5
+#: the data directory is damaged, and an administrator has to choose what to do
+DAMAGED = 6
 
 #: How long a thread may hold the interpreter lock. The disk threads have little to do and publishers wait for
 #: them, so they must get the lock soon.
@@ -79,7 +81,8 @@ async def _run(configs: Sequence[Config], ready: Ready | None, beside: MakeBesid
             node = await Node.start(config, local_brokers)
         except (TidemarkError, OSError) as error:
             log.error("cannot start", broker=config.broker.name, reason=str(error))
-            running.append(asyncio.create_task(_not_started()))
+            code = DAMAGED if isinstance(error, DamagedError) else NOT_STARTED
+            running.append(asyncio.create_task(_not_started(code)))
             told.set()
             break
         if ready is not None:
@@ -92,8 +95,8 @@ async def _run(configs: Sequence[Config], ready: Ready | None, beside: MakeBesid
     return max(await asyncio.gather(*running))
 
 
-async def _not_started() -> int:
-    return NOT_STARTED
+async def _not_started(code: int) -> int:
+    return code
 
 
 async def _live(node: Node, told: asyncio.Event, beside: SupervisedProcess | None) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.broker.overlay.layout import MAIN_TREE, Pair, pair
 from tidemark.errors import ConfigError
+from tidemark.message.visible import control_problem, visible
 from tidemark.node.config.units import HostPort
 from tidemark.ticks.token import PUBEND_BYTES_MAX
 
@@ -65,6 +66,14 @@ def check_pubend(name: str, key: str) -> None:
     """Raises ConfigError unless `name` can be the name of a pubend."""
     if not name or len(name.encode()) > PUBEND_BYTES_MAX:
         raise ConfigError(f"{name!r} is no pubend's name; use 1 to {PUBEND_BYTES_MAX} bytes", key=key)
+    check_controls(name, key)
+
+
+def check_controls(name: str, key: str) -> None:
+    """Raises ConfigError if a name has a control character."""
+    problem = control_problem(name)
+    if problem is not None:
+        raise ConfigError(problem, key=key)
 
 
 def _check_brokers(placements: Sequence[BrokerPlacement]) -> None:
@@ -73,7 +82,8 @@ def _check_brokers(placements: Sequence[BrokerPlacement]) -> None:
     hosts: dict[str, str] = {}
     listening: dict[HostPort, str] = {}
     for each in placements:
-        key = f"brokers.{each.name}"
+        key = f"brokers.{visible(each.name)}"
+        check_controls(each.name, key)
         for pubend in each.pubends:
             check_pubend(pubend, f"{key}.pubends")
             other = hosts.setdefault(pubend, each.name)

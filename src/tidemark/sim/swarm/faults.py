@@ -16,6 +16,8 @@ from tidemark.sim.world.world import World
 
 #: A fault that ends by itself lasts no longer than this many microseconds.
 LASTS_US_MAX = 800_000
+#: Round trip in microseconds and bytes a second that a link is found to have; the first are of a good link.
+MEASURES = ((100, 1 << 30), (100, 125_000), (400_000, 1 << 30), (100, 16_000))
 SKEWS = (0, -3_600 * SECOND, 30 * SECOND, 5_000)
 
 
@@ -26,6 +28,8 @@ class FaultInjector:
         self._world = world
         self._plan = plan
         self._chance = chance
+        # A generator of its own: what is measured leaves the faults of a seed's world unchanged.
+        self._measures = Random("measured links")
         self._topology_changer = TopologyChanger(world, plan, Random(chance.random()))
         self._strangers = HostileStrangers(world)
         faults: dict[str, Callable[[], None]] = {
@@ -38,6 +42,7 @@ class FaultInjector:
             "full": self._full,
             "sync_error": self._sync_error,
             "rot": self._rot,
+            "tables": self._tables,
             "pipeline": self._pipeline,
             "reform": self._reform,
             "hostile": self._hostile,
@@ -61,6 +66,7 @@ class FaultInjector:
             name = self._chance.choices(names, weights)[0]
             self.done[name] += 1
             self._faults[name]()
+            self._measure()
             self._world.engine.after(self._chance.randint(1, self._plan.fault_weights.rest), act)
 
         self._world.engine.after(self._chance.randint(1, self._plan.fault_weights.rest), act)
@@ -73,6 +79,16 @@ class FaultInjector:
         for name in self._world.layout.brokers:
             self._world.machines[name].free_disk()
             self._world.restart(name)
+        for a, b in self._world.layout.all_links():
+            for here, there in ((a, b), (b, a)):
+                self._world.machines[here].link_measured(there, *MEASURES[0])
+
+    def _measure(self) -> None:
+        """A broker finds one of its links better or worse than before."""
+        links = self._world.layout.all_links()
+        if links:
+            here, there = self._measures.sample(self._measures.choice(links), 2)
+            self._world.machines[here].link_measured(there, *self._measures.choice(MEASURES))
 
     def _later(self, action: Callable[[], None]) -> None:
         self._world.engine.after(self._chance.randint(1_000, LASTS_US_MAX), action)
@@ -131,6 +147,13 @@ class FaultInjector:
         machine = self._world.machines[self._some_machine()]
         machine.fill_disk()
         self._later(machine.free_disk)
+
+    def _tables(self) -> None:
+        """A process dies, and its tables are gone or older when it comes back."""
+        name = self._some_machine()
+        self._world.machines[name].harm_tables(self._chance)
+        self._world.crash(name)
+        self._later(lambda: self._world.restart(name))
 
     def _sync_error(self) -> None:
         self._world.machines[self._some_machine()].fail_next_sync()

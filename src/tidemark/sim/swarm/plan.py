@@ -31,6 +31,7 @@ class FaultWeights:
     full: float = 0.0
     sync_error: float = 0.0
     rot: float = 0.0
+    tables: float = 0.0
     pipeline: float = 0.0
     reform: float = 0.0
     hostile: float = 0.0
@@ -49,6 +50,7 @@ class WorldPlan:
     thresholds: Thresholds = field(default_factory=Thresholds)
     return_delay: int = 200_000
     linger: int = SECOND
+    damping: int = 15 * SECOND
     topics: tuple[str, ...] = ("t.x", "t.y")
     #: a topic that publishers begin to use during the run
     late_topic: str = "t.z"
@@ -90,7 +92,13 @@ def _crashes(chance: Random) -> FaultWeights:
 
 def _disk(chance: Random) -> FaultWeights:
     return FaultWeights(
-        crash=0.5, stall=0.5, full=0.5, sync_error=0.5, rot=0.7, rest=chance.choice((200_000, 800_000))
+        crash=0.5,
+        stall=0.5,
+        full=0.5,
+        sync_error=0.5,
+        rot=0.7,
+        tables=0.5,
+        rest=chance.choice((200_000, 800_000)),
     )
 
 
@@ -99,6 +107,8 @@ def _everything(chance: Random) -> FaultWeights:
     names = ("crash", "cut", "one_way", "skew", "pause", "stall", "full", "sync_error", "rot", "reform")
     weights = {name: chance.choice((0.0, 0.3, 1.0)) for name in names}
     weights["rot"] *= chance.choice((0, 0, 1))
+    # Where disks rot, tables do too; they are put back, so it may happen more than once in a world.
+    weights["tables"] = weights["rot"]
     return FaultWeights(chance.choice((150_000, 400_000, 2 * SECOND)), **weights)
 
 
@@ -133,7 +143,7 @@ def plan_of(chance: Random, profile: str) -> WorldPlan:
         delay_max=chance.choice((500, 5_000, 60_000)),
     )
     lossy = profile in ("swarm", "network")
-    return WorldPlan(
+    plan = WorldPlan(
         layout,
         bad if lossy else LinkFaults(),
         PROFILES[profile](chance),
@@ -156,6 +166,7 @@ def plan_of(chance: Random, profile: str) -> WorldPlan:
         return_delay=chance.choice((20_000, 200_000, SECOND)),
         linger=chance.choice((50_000, SECOND)),
     )
+    return replace(plan, damping=plan.return_delay)
 
 
 def with_history(plan: WorldPlan, chance: Random) -> WorldPlan:

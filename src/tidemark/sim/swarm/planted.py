@@ -26,6 +26,7 @@ from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.stream import Stream
 from tidemark.persistence.pfs_store import PfsStore
+from tidemark.persistence.vouching import Vouching
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.segments.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity, Pace
@@ -109,6 +110,13 @@ def _cut_at_the_first_bad_record() -> list[Patch]:
         return following if len(self.regions) == regions else len(self.data)
 
     return [(_Scanner, "step", hasty)]
+
+
+def _trust_the_tables() -> list[Patch]:
+    def trusting(self: Vouching, *, accept: bool) -> None:
+        del self, accept
+
+    return [(Vouching, "check_tables", trusting)]
 
 
 # On the way.
@@ -322,6 +330,12 @@ BUGS = {
         "recovery cuts a log at the first record that is damaged",
         _cut_at_the_first_bad_record,
         ("was durable and is gone",),
+    ),
+    "trust-tables": Bug(
+        "a broker starts with tables that are gone or older than other stores know",
+        _trust_the_tables,
+        ("let go up to", "is missing", "and hosted by", "and told to go on from", "told up to"),
+        "disk",
     ),
     "filter-in-doubt": Bug(
         "silence is believed that does not account for what is wanted",

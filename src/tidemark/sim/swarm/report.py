@@ -29,6 +29,8 @@ FAULTS = {
     "fault_pipeline": "pipelines that died and came back",
     "fault_rot": "tries to damage a record on a disk",
     "fault_rotten": "records damaged on a disk",
+    "fault_tables": "processes that died and found their tables gone or older",
+    "fault_refused": "brokers that refused such tables, until the right ones were put back",
     "fault_reform": "changes of the overlay at run time",
     "fault_hostile": "hostile things said to a broker",
     "fault_turned_away": "batches turned away by a broker that was being drained",

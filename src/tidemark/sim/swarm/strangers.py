@@ -86,7 +86,7 @@ class HostileStrangers:
         asker, asked, frame = self._world.last_fetch
         right = Fetched(frame.ticket, frame.pubend, frame.base, frame.upto, TICK_MIN)
         wrong = chance.choice(({"pubend": "nowhere"}, {"base": frame.base - 1}, {"upto": frame.upto + 1}))
-        self._hear(asker, asked, replace(right, **wrong))  # type: ignore[arg-type]
+        self._hear(asker, asked, replace(right, **wrong))
 
     def _claim(self, chance: Random) -> None:
         """Claim a subscription that does not exist, under the last epoch that there is."""

@@ -167,8 +167,9 @@ class SeedRun:
 
     def _nacks_stop(self) -> None:
         engine, sent = self.world.engine, self.world.network.sent
-        # A broker that returns to a better route nacks once what lies between.
-        engine.run(engine.now + CALM_US + self.plan.return_delay)
+        # A broker that returns to a better route nacks once what lies between. A link that has died often is
+        # a better route again after three half-lives at the latest.
+        engine.run(engine.now + CALM_US + self.plan.return_delay + 3 * self.plan.damping)
         before = sent.get("Nack", 0)
         engine.run(engine.now + CALM_US)
         if sent.get("Nack", 0) > before:

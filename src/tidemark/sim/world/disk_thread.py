@@ -76,7 +76,14 @@ class SimDiskThread:
         self._log = MemoryDisk(f"{name}/log")
         self._pfs = MemoryDisk(f"{name}/pfs")
         self._disks = (self._log, self._pfs)
+        #: what the stores know of each other
+        self._witness = MemoryDisk(f"{name}/witness")
         self._tables = MemoryTables()
+        #: what `harm_tables` has chosen for the next crash: the tables that the next start finds
+        self._harmed: MemoryTables | None = None
+        #: the tables as they were when this life began, and the right ones while those in use are harmed
+        self._older = MemoryTables()
+        self._right: MemoryTables | None = None
         self._store: Store | None = None
         #: effects that wait; the first one is being carried out while `_is_busy`
         self._jobs: deque[Effect] = deque()
@@ -98,13 +105,16 @@ class SimDiskThread:
                 self._pfs,
                 self._tables,
                 identity=self._identity,
+                witness=self._witness,
                 segment_bytes=SEGMENT_BYTES,
                 read_bytes=READ_BYTES,
             )
-            return self._store.recover(pubends, now), self._store.incarnation
+            recovered = self._store.recover(pubends, now)
         except (DiskFullError, DiskFailedError):
             self.crash()
             raise
+        self._older = self._tables.copy()
+        return recovered, self._store.incarnation
 
     def put(self, effect: Effect) -> None:
         """Carry out an effect after all effects that were put before it."""
@@ -121,14 +131,22 @@ class SimDiskThread:
     def crash(self) -> None:
         """The power fails: the running effect is cut off, and unsynced bytes may be lost or torn."""
         self._life += 1
-        if self._is_busy:
+        if self._is_busy and self._harmed is None:
             self._cut_off(self._jobs[0])
         self._jobs.clear()
         self._is_busy = self._will_retry = False
         for disk in self._disks:
             disk.syncs_to_fail = 0
-            disk.crash(by_chance(self._chance))
+        for disk in (*self._disks, self._witness):
+            if self._harmed is None:
+                disk.crash(by_chance(self._chance))
+            else:
+                disk.kill()
         self._tables = self._tables.crash()
+        if self._harmed is not None:
+            self._right, self._tables = self._tables, self._harmed
+            self._tables.is_full = self._right.is_full
+            self._harmed = None
         self._store = None
 
     # Faults.
@@ -178,6 +196,20 @@ class SimDiskThread:
         disk.rot(name, offset + chance.randrange(HEADER_BYTES + length), 1 << chance.randrange(8))
         self.rots += 1
         return True
+
+    def harm_tables(self, chance: Random) -> None:
+        """At the next crash only the process dies, and it finds its tables gone, or as they once were.
+
+        If the power failed as well, what the other stores know of the tables might be lost with it.
+        """
+        if self._store is not None:
+            self._harmed = chance.choice((MemoryTables(), self._older.copy()))
+
+    def put_tables_back(self) -> None:
+        """The broker has refused its tables: it finds the right ones at the next start."""
+        assert self._right is not None, "nothing was done to the tables that were refused"
+        self._tables, self._right = self._right, None
+        self._tables.is_full = False
 
     # The thread.
 

@@ -15,6 +15,7 @@ from tidemark.broker.effects import (
     DrainNotice,
     Effect,
     LinkDown,
+    LinkMeasured,
     LinkUp,
     LogFetched,
     LogFull,
@@ -34,7 +35,7 @@ from tidemark.broker.effects import (
     Woken,
 )
 from tidemark.broker.overlay.layout import Layout
-from tidemark.errors import DiskFailedError, DiskFullError
+from tidemark.errors import DamagedError, DiskFailedError, DiskFullError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.registry import Registry
 from tidemark.sim.world.disk_thread import SimDiskThread
@@ -83,6 +84,12 @@ class Machine:
         try:
             recovered, incarnation = self._disk.start(hosted, self._engine.now + self.skew)
         except (DiskFullError, DiskFailedError):
+            self._engine.after(START_AGAIN_US, lambda: self._world.restart(self.name))
+            return
+        except DamagedError:
+            # An administrator reads why, and puts the right tables back.
+            self._disk.put_tables_back()
+            self._world.fault_counts["refused"] += 1
             self._engine.after(START_AGAIN_US, lambda: self._world.restart(self.name))
             return
         for pubend, state in recovered.pubends.items():
@@ -142,6 +149,10 @@ class Machine:
         """Damage a synced record of an event log or the PFS; returns False if there is none."""
         return self._disk.rot(chance)
 
+    def harm_tables(self, chance: Random) -> None:
+        """The next crash is the death of the process alone, and its tables are gone or older afterwards."""
+        self._disk.harm_tables(chance)
+
     def pause(self, duration: int) -> None:
         """Stop the process for `duration` microseconds; stimuli are held until it goes on."""
         if self.broker is None:
@@ -169,6 +180,10 @@ class Machine:
         if peer in self._links:
             self._links.discard(peer)
             self._give(LinkDown(peer))
+
+    def link_measured(self, peer: str, delay: int | None, bytes_per_second: int | None) -> None:
+        """The link to a neighbour was measured: its round trip in microseconds, and bytes a second to it."""
+        self._give(LinkMeasured(peer, delay, bytes_per_second))
 
     def peer_frame(self, peer: str, frame: PeerFrame) -> None:
         """A frame came over a link."""

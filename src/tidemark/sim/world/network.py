@@ -1,7 +1,7 @@
 """Network: links between machines that delay, lose, repeat and reorder frames, and go up and down.
 
-Hello, Links, Interest, Unfollow, Claim and Topic travel as over TCP: in order and, while the link is up,
-without loss. Every other frame may be lost, repeated or overtaken, and the protocol has to survive that.
+Hello, Links, Ways, Interest, Unfollow, Claim and Topic travel as over TCP: in order and, while the link is
+up, without loss. Every other frame may be lost, repeated or overtaken, and the protocol has to survive that.
 
 A link may have a bandwidth. Each of its directions then carries one frame at a time, and what waits leaves in
 the order, and is dropped by the bound, of a real connection (`broker.outgoing`).
@@ -17,10 +17,10 @@ from random import Random
 from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.sim.world.engine import Action, Engine
 from tidemark.wire.codec import encode, size_of
-from tidemark.wire.frames import Claim, Hello, Interest, Links, PeerFrame, Topic, Unfollow
+from tidemark.wire.frames import Claim, Hello, Interest, Links, PeerFrame, Topic, Unfollow, Ways
 
 #: Frames that arrive in order and, while the link is up, without loss.
-RELIABLE_FRAMES = (Hello, Links, Interest, Unfollow, Claim, Topic)
+RELIABLE_FRAMES = (Hello, Links, Ways, Interest, Unfollow, Claim, Topic)
 
 
 @dataclass(frozen=True, slots=True)

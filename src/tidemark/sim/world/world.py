@@ -95,6 +95,7 @@ class World:
             plan.window_bytes_max,
             return_delay=plan.return_delay,
             linger=plan.linger,
+            damping=plan.damping,
             drain_notice=drain_notice(self.layout, name),
         )
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tidemark.message.visible import visible
 from tidemark.spark.audit.report import COUNTS, AuditReport, Latency, show_milliseconds
 
 #: A name up to this length is on one line.
@@ -32,7 +33,7 @@ def _table(report: AuditReport) -> Table:
         table.add_column(_title(name), justify="right", min_width=wide)
     for account in report.accounts:
         counts = (f"{getattr(account, name):,}" for name in COUNTS)
-        table.add_row(escape(account.subscriber), *counts, style=None if account.is_clean else "red")
+        table.add_row(escape(visible(account.subscriber)), *counts, style=None if account.is_clean else "red")
     table.add_section()
     table.add_row("all", *totals, style="bold")
     return table
@@ -57,7 +58,7 @@ def _remarks(report: AuditReport) -> list[str]:
             lines.append(f"{account.subscriber}: {fault.replace('_', ' ')}: {', '.join(keys)}{more}")
     if report.idle:
         lines.append(f"never subscribed: {', '.join(report.idle)}")
-    return lines
+    return list(map(visible, lines))
 
 
 def _latency_line(latency: Latency) -> str:

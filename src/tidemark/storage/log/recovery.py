@@ -19,6 +19,7 @@ from tidemark.storage.log.catalogue import Entry, decode_catalogue
 from tidemark.storage.log.damage import Damage
 from tidemark.storage.log.record import CATALOGUE_STREAM
 from tidemark.storage.log.segments.open_segments import Segments
+from tidemark.storage.log.segments.place import NOWHERE, Place
 from tidemark.storage.log.segments.scan import Region
 from tidemark.storage.log.segments.segment import (
     SegmentContents,
@@ -49,40 +50,59 @@ class RecoveredVolume:
     catalogue_last: int = 0
     #: greater than every stream's number
     next_stream: int = CATALOGUE_STREAM + 1
+    #: all segments are gone, so that nobody knows which streams there were
+    is_emptied: bool = False
     damage: list[Damage] = field(default_factory=list)
 
 
-def recover(disk: Disk, identity: int) -> RecoveredVolume:
-    """Returns what is in the directory. Raises UnknownFormatError or DamagedError if that cannot be told."""
+def recover(disk: Disk, identity: int, synced: Place = NOWHERE) -> RecoveredVolume:
+    """Returns what is in the directory. Raises UnknownFormatError or DamagedError if that cannot be told.
+
+    Everything before `synced` is known to have been on the platter: what is missing of it is damage and no
+    torn tail.
+    """
     found = RecoveredVolume(Segments(disk, identity))
     try:
-        _read_segments(disk, identity, found)
+        _read_segments(disk, identity, found, synced)
     except Exception:
         found.segments.close_all()
         raise
     return found
 
 
-def _read_segments(disk: Disk, identity: int, found: RecoveredVolume) -> None:
+def _read_segments(disk: Disk, identity: int, found: RecoveredVolume, synced: Place) -> None:
     numbers = _numbers(disk, found)
     if numbers:
         disk.open(segment_name(numbers[-1]), uncached=True).close()
     contents = [
-        read_contents(found.segments.file(number), identity, number, last=number == numbers[-1])
+        read_contents(
+            found.segments.file(number),
+            identity,
+            number,
+            last=number == numbers[-1],
+            synced=synced.offset if number == synced.segment else 0,
+        )
         for number in numbers
     ]
     if contents and not contents[-1].rows.size:
         number = contents[-1].number
-        if newborn(found.segments.file(number), identity, number):
+        if number > synced.segment and newborn(found.segments.file(number), identity, number):
             _unmake(disk, contents.pop().number, found)
+    is_cut = synced.segment > (contents[-1].number if contents else 0)
+    if is_cut:
+        # New segments get numbers beyond those that are missing, so that this is not found again for them.
+        found.last_number = max(found.last_number, synced.segment)
+        found.damage.append(Damage(None, 0, 0, 0, 0, True))
     if not contents:
+        found.is_emptied = is_cut
         return
     told = _read_catalogue(found, contents)
     for content in contents:
         _take_rows(found, content)
-    _take_damage(found, contents)
+    _take_damage(found, contents, is_cut=is_cut)
     found.epoch = max(content.epoch for content in contents) + 1
-    _settle_tail(disk, identity, contents[-1], found, whole=told == contents[-1].number)
+    is_whole = told == contents[-1].number and not is_cut
+    _settle_tail(disk, identity, contents[-1], found, synced, whole=is_whole)
 
 
 def _numbers(disk: Disk, found: RecoveredVolume) -> list[int]:
@@ -160,8 +180,8 @@ def _take_rows(found: RecoveredVolume, content: SegmentContents) -> None:
         found.segments.live[number] += own.size
 
 
-def _take_damage(found: RecoveredVolume, contents: list[SegmentContents]) -> None:
-    """Find out which records are missing, and report them as damage."""
+def _take_damage(found: RecoveredVolume, contents: list[SegmentContents], *, is_cut: bool) -> None:
+    """Find out which records are missing, and report them as damage. `is_cut`: the last segments are gone."""
     places: dict[tuple[int, int], tuple[int, Region]] = {}
     doubt: Region | None = None
     for content in contents:
@@ -175,7 +195,9 @@ def _take_damage(found: RecoveredVolume, contents: list[SegmentContents]) -> Non
             stream = found.streams.get(region.header.stream)
             if stream is not None:
                 stream.last = max(stream.last, region.header.serial)
-    if doubt is not None:
+    if is_cut:
+        _suspect(found, 0, Region(0, 0, None, True))
+    elif doubt is not None:
         _suspect(found, contents[-1].number, doubt)
     for stream in found.streams.values():
         for first, last in stream.holes():
@@ -184,7 +206,7 @@ def _take_damage(found: RecoveredVolume, contents: list[SegmentContents]) -> Non
 
 
 def _suspect(found: RecoveredVolume, number: int, region: Region) -> None:
-    """Bytes of the last segment are unreadable, with the headers in them.
+    """Bytes of the last segment are unreadable, with the headers in them; segment 0 for one that is missing.
 
     A stream without a record after these bytes may have lost its last records there. It gets a hole at its
     end, which the owner of the stream sees like any other hole.
@@ -198,12 +220,23 @@ def _suspect(found: RecoveredVolume, number: int, region: Region) -> None:
 
 
 def _settle_tail(
-    disk: Disk, identity: int, content: SegmentContents, found: RecoveredVolume, *, whole: bool
+    disk: Disk,
+    identity: int,
+    content: SegmentContents,
+    found: RecoveredVolume,
+    synced: Place,
+    *,
+    whole: bool,
 ) -> None:
-    """Cut a torn tail and sync the rest. A segment without a readable catalogue is not written to again."""
+    """Cut a torn tail and sync the rest.
+
+    A segment without a readable catalogue, or whose end is damaged, is not written to again.
+    """
     file = disk.open(segment_name(content.number))
     if content.growing and content.size != content.end:
         file.truncate(content.end)
+    elif content.number == synced.segment and content.end < synced.offset < content.size:
+        file.truncate(synced.offset)
     file.sync()
     disk.sync_directory()
     if content.growing and whole:

@@ -36,6 +36,7 @@ from tidemark.storage.log.record import RECORD_BYTES_MAX
 from tidemark.storage.log.recovery import RecoveredVolume, recover
 from tidemark.storage.log.reserve import Reserve
 from tidemark.storage.log.rows import RecordRows
+from tidemark.storage.log.segments.place import NOWHERE, Place
 from tidemark.storage.log.segments.segment import SEGMENT_BYTES, segment_name
 from tidemark.storage.log.stream import LogStream, Pending, Undo
 from tidemark.storage.log.writer import VolumeWriter
@@ -76,6 +77,8 @@ class LogVolume:
         #: every stream, by its name and by its number
         self._streams = {stream.name: stream for stream in found.streams.values()}
         self._by_id = found.streams
+        #: Every segment was lost: a stream that is new here may have been there before, and gets a hole.
+        self._is_emptied = found.is_emptied
         #: the number of the next new stream
         self._next_stream = found.next_stream
         #: reports of damage, of recovery and of reads
@@ -89,17 +92,20 @@ class LogVolume:
         self._failure: DiskFailedError | None = None
 
     @classmethod
-    def open(cls, disk: Disk, *, identity: int, segment_bytes: int = SEGMENT_BYTES) -> LogVolume:
+    def open(
+        cls, disk: Disk, *, identity: int, segment_bytes: int = SEGMENT_BYTES, synced: Place = NOWHERE
+    ) -> LogVolume:
         """Lock the directory and recover the volume in it, or create one. Returns the open volume.
 
-        `identity` is a random number of 64 bits, for a volume that has to be created. Damage that recovery
-        found is in `damage`. Raises DirectoryLockedError, UnknownFormatError or DamagedError if the directory
-        cannot be used; it is left as it is then.
+        `identity` is a random number of 64 bits, for a volume that has to be created. Everything before
+        `synced` is known to have been on the platter; a stream that may have lost its last records there
+        gets a hole at its end. Damage that recovery found is in `damage`. Raises DirectoryLockedError,
+        UnknownFormatError or DamagedError if the directory cannot be used; it is left as it is then.
         """
         disk.lock()
         try:
             identity = identify(disk, identity)
-            return cls(disk, identity, recover(disk, identity), segment_bytes)
+            return cls(disk, identity, recover(disk, identity, synced), segment_bytes)
         except Exception:
             disk.unlock()
             raise
@@ -108,6 +114,28 @@ class LogVolume:
     def damage(self) -> tuple[Damage, ...]:
         """All damage found so far, by recovery and by reads. Sealed segments are not searched for it."""
         return tuple(self._damage)
+
+    @property
+    def path(self) -> str:
+        """The path of the directory."""
+        return self._disk.path
+
+    def standing_damage(self) -> list[Damage]:
+        """Returns the damage that still matters: of records that are not chopped, and of live segments.
+
+        May be asked by another thread than the one that uses the volume.
+        """
+        return [each for each in tuple(self._damage) if self._stands(each)]
+
+    def _stands(self, damage: Damage) -> bool:
+        if damage.stream is None:
+            return not damage.segment or damage.segment in self._segments.live
+        return damage.last_index > self._streams[damage.stream].chopped
+
+    @property
+    def place(self) -> Place:
+        """Everything before this place is on the platter; NOWHERE before anything was written."""
+        return self._writer.place
 
     @property
     def streams(self) -> list[str]:
@@ -284,11 +312,17 @@ class LogVolume:
             self._segments.close_all()
             self._disk.unlock()
 
+    def abandon(self) -> None:
+        """Close the files and unlock the directory, and write nothing."""
+        self._writer.abandon()
+        self._segments.close_all()
+        self._disk.unlock()
+
     def _stream(self, name: str) -> LogStream:
         log = self._streams.get(name)
         if log is None:
             assert len(name.encode()) <= STREAM_NAME_BYTES_MAX
-            log = LogStream(Entry(self._next_stream, name, 0, 0, MARK_MIN))
+            log = LogStream(Entry(self._next_stream, name, int(self._is_emptied), 0, MARK_MIN))
             self._next_stream += 1
             self._streams[name] = self._by_id[log.id] = log
             self._unlisted.append(log)

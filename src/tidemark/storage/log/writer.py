@@ -15,6 +15,7 @@ from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.record import CATALOGUE_STREAM, record_bytes
 from tidemark.storage.log.recovery import RecoveredVolume
 from tidemark.storage.log.segments.open_segments import Segments
+from tidemark.storage.log.segments.place import NOWHERE, Place
 from tidemark.storage.log.segments.tail import TailSegment
 from tidemark.storage.log.stream import Pending
 
@@ -36,6 +37,12 @@ class VolumeWriter:
         self._catalogue_last = found.catalogue_last
         #: whether something was written since the volume was opened
         self._used = False
+
+    @property
+    def place(self) -> Place:
+        """Everything before this place is on the platter."""
+        tail = self._tail  # another thread may ask while a new segment is begun
+        return NOWHERE if tail is None else Place(tail.number, tail.synced)
 
     def write(
         self,

@@ -60,6 +60,25 @@ def replace_statement(table: str) -> str:
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * (len(SCHEMA[table]) + 1))})"
 
 
+def seal_statements() -> list[str]:
+    """Returns the SQL that creates the seal: how many rows all tables have, and the sum of their checksums.
+
+    SQLite itself keeps the seal with every change, in the same transaction. A page that is older than the
+    others, or a row that is gone, does not fit it.
+    """
+    counts = " + ".join(f"(SELECT count(*) FROM {table})" for table in SCHEMA)
+    sums = " + ".join(f"(SELECT coalesce(sum(checksum), 0) FROM {table})" for table in SCHEMA)
+    change = "UPDATE seal SET rows = rows {sign} 1, total = total {sign} {row}.checksum; END"
+    triggers = [
+        f"CREATE TRIGGER IF NOT EXISTS {table}_{event} AFTER {event} ON {table} "
+        f"BEGIN {change.format(sign=sign, row=row)}"
+        for table in SCHEMA
+        for event, sign, row in (("insert", "+", "NEW"), ("delete", "-", "OLD"))
+    ]
+    create = "CREATE TABLE seal (rows INTEGER NOT NULL, total INTEGER NOT NULL)"
+    return ["DROP TABLE IF EXISTS seal", create, f"INSERT INTO seal SELECT {counts}, {sums}", *triggers]
+
+
 def sealed(table: str, row: Row) -> Row:
     """Returns the row with its checksum, which also covers the name of the table."""
     return (*row, crc32("\0".join((table, *map(str, row))).encode()))

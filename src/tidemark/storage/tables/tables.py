@@ -10,7 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tidemark.errors import DiskFullError
+from tidemark.storage.log.segments.place import Place
 from tidemark.storage.tables.subscription import SUBSCRIBER_MAX, SubscriptionRow
+from tidemark.storage.witness.known import Known
 from tidemark.ticks import TICK_MIN, CheckpointToken, Tick
 
 #: subscriber -> {pubend: tick}
@@ -20,6 +23,15 @@ Positions = dict[int, dict[str, Tick]]
 SUBSCRIBERS = "subscribers"
 #: The counter of the broker's starts.
 INCARNATION = "incarnation"
+#: The counter of commits: what log, PFS and witness know of it tells an older copy of the tables.
+GENERATION = "generation"
+#: The greatest number that a subscriber may have had when rows were lost; 0 if that never was.
+ACCEPTED = "accepted"
+#: The counters with what the tables know of the log and of the PFS: segment and offset of each.
+_PLACES = ("log segment", "log offset", "pfs segment", "pfs offset")
+#: When rows were lost, what is known of these counters may be a little old: numbers go on after so many more.
+_SUBSCRIBERS_MARGIN = 1_000_000
+_INCARNATIONS_MARGIN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +128,8 @@ class Tables(ABC):
         #: rows written, and subscribers removed, since the last commit; a subscriber is never in both
         self._changes = TableRows()
         self._removed: set[int] = set()
+        #: how many commits there have been
+        self.generation = contents.counters.get(GENERATION, 0)
 
     @abstractmethod
     def _write(self, changes: TableRows, removed: set[int]) -> None:
@@ -124,11 +138,75 @@ class Tables(ABC):
         Raises DiskFullError: nothing is lost, and the next commit tries again. Raises DiskFailedError.
         """
 
-    def commit(self) -> None:
-        """Make everything written so far durable. Raises DiskFullError or DiskFailedError."""
-        if self._removed or self._changes != TableRows():
+    @property
+    def path(self) -> str:
+        """Where the tables are, for error messages."""
+        return "tables"
+
+    def commit(self, *, reserved: bool = False) -> None:
+        """Make everything written so far durable. Raises DiskFullError or DiskFailedError.
+
+        With `reserved`, space that is kept for the start of a broker may be used if the disk is full.
+        """
+        if not self.has_changes:
+            return
+        # The number of the last commit and one more, also if an attempt failed in between.
+        self._keep_counter(GENERATION, self.generation + 1)
+        try:
             self._write(self._changes, self._removed)
-            self._changes, self._removed = TableRows(), set()
+        except DiskFullError:
+            if not reserved or not self._spend_reserve():
+                raise
+            self._write(self._changes, self._removed)
+        self.generation += 1
+        self._changes, self._removed = TableRows(), set()
+
+    @property
+    def is_short_of_space(self) -> bool:
+        """Whether the space that is kept for the start of a broker was given up, and is not back yet."""
+        return False
+
+    def _spend_reserve(self) -> bool:
+        """Give up the space that is kept for the start of a broker. Returns False if there is none."""
+        return False
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether something was written since the last commit."""
+        return bool(self._removed) or self._changes != TableRows()
+
+    @property
+    def has_lasting_changes(self) -> bool:
+        """Whether something was written since the last commit that nobody would say again."""
+        changes = self._changes
+        topics = changes.topics or changes.schemas
+        return bool(self._removed or changes.subscriptions or topics or changes.hosts)
+
+    def known(self) -> Known:
+        """Returns what the tables know of all stores."""
+        log, pfs = (
+            Place(self.counter(segment), self.counter(offset))
+            for segment, offset in (_PLACES[:2], _PLACES[2:])
+        )
+        return Known(log, pfs, self.generation, self.counter(INCARNATION), self.counter(SUBSCRIBERS))
+
+    def learn(self, log: Place, pfs: Place) -> None:
+        """Keep how far the log and the PFS are on the platter."""
+        for name, value in zip(_PLACES, (*log, *pfs), strict=True):
+            if value != self.counter(name):
+                self._keep_counter(name, value)
+
+    def accept_loss(self, known: Known) -> None:
+        """Go on although rows of later commits were lost: no number that was used is given out again.
+
+        `known` is what other stores know of these tables.
+        """
+        self.generation = max(self.generation, known.generation)
+        subscribers = max(self.counter(SUBSCRIBERS), known.subscribers) + _SUBSCRIBERS_MARGIN
+        incarnation = max(self.counter(INCARNATION), known.incarnation) + _INCARNATIONS_MARGIN
+        self._keep_counter(SUBSCRIBERS, subscribers)
+        self._keep_counter(INCARNATION, incarnation)
+        self._keep_counter(ACCEPTED, subscribers)
 
     @property
     def uncommitted(self) -> int:
@@ -159,7 +237,7 @@ class Tables(ABC):
     def use_subscriber(self, number: int) -> None:
         """The broker uses this number for a subscriber: no number up to it is given out from now on."""
         if number > self.counter(SUBSCRIBERS):
-            self._contents.counters[SUBSCRIBERS] = self._changes.counters[SUBSCRIBERS] = number
+            self._keep_counter(SUBSCRIBERS, number)
 
     def put_subscription(self, row: SubscriptionRow) -> None:
         """Add a subscription, or replace the one with the same number. Names are unique and never change."""
@@ -243,12 +321,15 @@ class Tables(ABC):
     def bump(self, counter: str) -> int:
         """Count one up, from 0 if the counter is new. Returns the value; commit before using it."""
         value = self.counter(counter) + 1
-        self._contents.counters[counter] = self._changes.counters[counter] = value
+        self._keep_counter(counter, value)
         return value
 
     def counter(self, name: str) -> int:
         """Returns the value of a counter; 0 if it is new."""
         return self._contents.counters.get(name, 0)
+
+    def _keep_counter(self, name: str, value: int) -> None:
+        self._contents.counters[name] = self._changes.counters[name] = value
 
     def _advance(
         self, rows: Positions, changes: Positions, subscriber: int, positions: Mapping[str, Tick]

@@ -85,11 +85,12 @@ class SegmentContents:
     damage: list[Region] = field(default_factory=list)
 
 
-def read_contents(file: File, identity: int, number: int, *, last: bool) -> SegmentContents:
+def read_contents(file: File, identity: int, number: int, *, last: bool, synced: int = 0) -> SegmentContents:
     """Returns what is in a segment, from its footer or else from its records.
 
-    `last`: it is the last segment, which may have a torn tail. Raises UnknownFormatError if the file belongs
-    to another volume, or another version wrote it.
+    `last`: it is the last segment, which may have a torn tail, but not before `synced`: so many of its bytes
+    are known to have been on the platter. Raises UnknownFormatError if the file belongs to another volume, or
+    another version wrote it.
     """
     headed = _check_header(file, identity, number)
     seed, size = seed_of(identity, number), file.size()
@@ -99,8 +100,12 @@ def read_contents(file: File, identity: int, number: int, *, last: bool) -> Segm
     data, readable = read_all(file)
     scanned = scan(data, SEGMENT_HEADER_BYTES, seed)
     # A crash tears what was being written. It makes no bytes unreadable and does not harm the first records.
-    growing = last and readable and scanned.rows.size > 0
+    growing = last and readable and scanned.rows.size > 0 and scanned.end >= synced
     damage = [region for region in scanned.regions if not growing or region.offset < scanned.end]
+    if last and scanned.end < synced:
+        damage = [region._replace(synced=True) for region in damage if region.offset < synced]
+        if size < synced:
+            damage.append(Region(size, synced, None, True))
     if not headed:
         damage.append(Region(0, SEGMENT_HEADER_BYTES, None, True))
     return SegmentContents(number, scanned.rows, scanned.end, size, growing, scanned.epoch, damage)

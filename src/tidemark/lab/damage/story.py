@@ -1,0 +1,109 @@
+"""The story before the harm: what a broker and its clients did, and its data directory at several moments.
+
+Readers come and go, acknowledge, hold their tokens or leave them to the broker; a topic and a subscription
+are made late; history is let go. Copies of the directory are taken as a killed process leaves it, and after
+a clean stop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark.lab.damage.stage import BEGIN, MILLISECOND, SECOND, Reader, Stage, Writer
+
+#: relative path -> bytes of every file of a data directory
+Files = dict[str, bytes]
+
+#: Events in the larger of the batches.
+BATCH = 25
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A data directory at one moment, and the clients' ledgers of that moment."""
+
+    name: str
+    files: Files
+    #: the same directory some time before
+    earlier: Files
+    readers: tuple[Reader, ...]
+    writers: tuple[Writer, ...]
+    #: microseconds
+    now: int
+
+    def clients(self) -> tuple[list[Reader], list[Writer]]:
+        """Returns copies of the clients, for one judgement."""
+        return [each.copy() for each in self.readers], [each.copy() for each in self.writers]
+
+
+def files_of(directory: Path) -> Files:
+    """Returns every file of a directory, without the lock."""
+    found = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
+
+
+def put_back(files: Files, directory: Path) -> None:
+    """Make these the files of a directory that is new."""
+    for name, data in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def tell(directory: Path) -> list[Moment]:
+    """Play the story in a directory that does not exist yet. Returns a killed and a stopped moment."""
+    stage = Stage(directory, BEGIN)
+    writer, other = Writer("w"), Writer("v")
+    live = Reader("live", 10, holds=True)
+    lazy = Reader("lazy", 6, holds=True)
+    kept = Reader("kept", 8, holds=False)
+    late = Reader("late", 10, holds=False)
+    readers, writers = (live, lazy, kept, late), (writer, other)
+
+    def work(rounds: int, topic: str = "t") -> None:
+        for number in range(rounds):
+            stage.publish(writer, 1 + number % 3, topic)
+            if number % 3 == 0:
+                stage.publish(other, BATCH, topic)
+            stage.pass_time(60 * MILLISECOND)
+            for reader in (live, kept):
+                if reader.client is not None and number % 4 == 3:
+                    stage.acknowledge(reader)
+        stage.pass_time(400 * MILLISECOND)
+
+    for reader in (live, lazy, kept):
+        stage.subscribe(reader)
+    stage.pass_time(SECOND)
+    work(30)
+    stage.acknowledge(lazy)
+    stage.leave(lazy)
+    work(6)
+    stage.leave(kept)
+    earlier = files_of(directory)
+    stage.subscribe(late)
+    stage.pass_time(SECOND)
+    work(5)
+    stage.leave(late)
+    work(12)
+    stage.publish(other, 3, "u")
+    stage.publish(writer, 5)
+    killed = files_of(directory)
+    moments = [_moment("killed", killed, earlier, readers, writers, stage.now)]
+    stage.leave(live)
+    stage.pass_time(SECOND)
+    stage.stop()
+    moments.append(_moment("stopped", files_of(directory), earlier, readers, writers, stage.now))
+    return moments
+
+
+def _moment(
+    name: str,
+    files: Files,
+    earlier: Files,
+    readers: tuple[Reader, ...],
+    writers: tuple[Writer, ...],
+    now: int,
+) -> Moment:
+    mine = tuple(each.copy() for each in readers), tuple(each.copy() for each in writers)
+    return Moment(name, files, earlier, *mine, now)

@@ -1,0 +1,47 @@
+"""Sockets: what a connection sets at its socket, and what the kernel knows of it. Linux knows the most."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from typing import Any
+
+from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
+from tidemark.wire.liveness.tcp_info import TcpInfo
+
+#: The kernel probes a connection over which nothing came for the first of these seconds, then once a second;
+#: after as many probes without an answer as the last number says, the connection ends.
+KEEPALIVE = (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3))
+#: Bytes that the kernel takes from a link beyond what it can send: all that live frames wait for there.
+NOTSENT_BYTES = 64 << 10
+
+
+def keep_alive(transport: asyncio.Transport) -> None:
+    """Let the kernel find out by itself, at no cost to this process, that an idle peer has vanished."""
+    found: Any = transport.get_extra_info("socket")
+    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE:
+        if hasattr(socket, name):
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def bound_kernel_queue(transport: asyncio.Transport) -> None:
+    """Let what the kernel cannot send yet wait in this process, where live frames go before history."""
+    found: Any = transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if found is not None and option is not None:
+        with suppress(OSError):  # not a socket of TCP
+            found.setsockopt(socket.IPPROTO_TCP, option, NOTSENT_BYTES)
+
+
+def observed(transport: asyncio.Transport) -> TcpInfo | None:
+    """Return what the kernel knows of a connection; None where it does not say."""
+    found: Any = transport.get_extra_info("socket")
+    if found is None or not hasattr(socket, "TCP_INFO"):
+        return None
+    with suppress(OSError):  # not a socket of TCP, or closed
+        return TcpInfo.parse(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES))
+    return None

@@ -1,0 +1,1 @@
+"""Tests of the campaign that harms a data directory."""

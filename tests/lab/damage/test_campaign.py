@@ -1,0 +1,85 @@
+"""A harmed data directory is refused, told or harmless: a small part of `./run damage`, judged by ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+import pytest
+
+from tidemark.lab.damage.campaign import HARMLESS, REFUSED, SILENT, TOLD, faults_of, judge, scratch
+from tidemark.lab.damage.harms import Harm, flipped_bits, whole_files
+from tidemark.lab.damage.stage import SECOND, Stage
+from tidemark.lab.damage.story import Moment, put_back, tell
+from tidemark.persistence.vouching import Vouching
+
+#: Bits that are flipped in each of the two directories; `./run damage --places 2000` flips more.
+PLACES = 20
+
+
+@pytest.fixture(scope="module")
+def moments() -> Iterator[dict[str, Moment]]:
+    with scratch() as path:
+        yield {each.name: each for each in tell(path)}
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with scratch() as path:
+        yield path / "harmed"
+
+
+@pytest.mark.parametrize("name", ["killed", "stopped"])
+def test_every_file_that_is_deleted_or_older_is_refused_told_or_harmless(
+    name: str, moments: dict[str, Moment], directory: Path
+) -> None:
+    verdicts = [judge(moments[name], harm, directory) for harm in whole_files(moments[name])]
+    assert not [each for each in verdicts if each.outcome == SILENT]
+    outcomes = {(each.harm.kind, each.harm.where): each.outcome for each in verdicts}
+    assert outcomes["none", ""] == HARMLESS
+    assert outcomes["deleted", "tables/"] == outcomes["older", "tables/"] == REFUSED
+    assert outcomes["deleted", "tables/tables.sqlite"] == REFUSED
+    assert outcomes["deleted", "log/"] == outcomes["older", "log/"] == TOLD
+    assert outcomes["deleted", "pfs/"] == TOLD
+    assert outcomes["deleted", "witness/"] == outcomes["older", "witness/"] == HARMLESS
+
+
+@pytest.mark.parametrize("name", ["killed", "stopped"])
+def test_a_flipped_bit_anywhere_is_refused_told_or_harmless(
+    name: str, moments: dict[str, Moment], directory: Path
+) -> None:
+    moment = moments[name]
+    verdicts = [judge(moment, harm, directory) for harm in flipped_bits(moment, PLACES, Random(7))]
+    assert not [each for each in verdicts if each.outcome == SILENT]
+
+
+def test_a_store_that_trusts_its_tables_would_be_caught(moments: dict[str, Moment], directory: Path) -> None:
+    with patch.object(Vouching, "check_tables", lambda *_, **__: None):
+        assert judge(moments["stopped"], Harm("deleted", "tables/"), directory).outcome == SILENT
+
+
+def test_accepted_tables_tell_every_subscriber_that_may_have_been_lost_a_gap(
+    moments: dict[str, Moment], directory: Path
+) -> None:
+    moment = moments["killed"]
+    put_back(Harm("deleted", "tables/").done_to(moment), directory)
+    readers, writers = moment.clients()
+    stage = Stage(directory, moment.now + 60 * SECOND, accept_damage=True)
+    assert any("accepted" in alarm for alarm in stage.alarms)
+    for writer in writers:
+        stage.publish(writer, 2)
+    for reader in readers:
+        stage.subscribe(reader)
+    stage.pass_time(2 * SECOND)
+    for writer in writers:
+        stage.publish(writer, 2)
+    stage.pass_time(2 * SECOND)
+    stage.kill()
+    assert not [fault for reader in readers for fault in faults_of(reader, writers)]
+    by_name = {reader.name: reader for reader in readers}
+    assert by_name["kept"].gaps
+    assert by_name["late"].gaps
+    # Who holds its token goes on from there.
+    assert len(by_name["lazy"].events) > len(moment.readers[1].events)
