@@ -23,7 +23,7 @@ FINDS = {
     "trust-tables": 2,
     "filter-in-doubt": 16,
     "answer-before-version": 5,
-    "reroute-skips": 0,
+    "reroute-skips": 3,
     "release-by-arrival": 230,
     "no-fencing": 6,
     "release-past-moving": 11,

@@ -23,6 +23,8 @@ from tidemark.ticks.tick import TICK_MAX, Range, Tick
 
 #: Bytes of an answer for which ranges are neither shortened nor lengthened: more than half of it, up to it.
 ANSWER_BYTES = 256 << 10
+#: Answers of fewer bytes do not fill a way.
+SMALL_ANSWER_BYTES = 4 << 10
 #: With a pace, what is under way is asked for in about so many ranges.
 _RANGES = 4
 
@@ -87,7 +89,7 @@ _URGENCY = attrgetter("due", "base")
 class Curiosity:
     """The ranges one stream wants, each waiting to be asked for or outstanding."""
 
-    __slots__ = ("_pace", "_pieces", "_span", "_thresholds")
+    __slots__ = ("_pace", "_pieces", "_size", "_span", "_thresholds")
 
     def __init__(self, thresholds: Thresholds | None = None, pace: Pace | None = None) -> None:
         """`pace` counts ticks; without one, only the thresholds hold."""
@@ -95,6 +97,8 @@ class Curiosity:
         self._pace = pace
         #: ticks in the range of one nack, at most, judged by the bytes of the answers
         self._span = self._thresholds.chop_ticks_max
+        #: bytes of the longest answer of late
+        self._size = 0
         #: disjoint and in tick order
         self._pieces: list[_Piece] = []
 
@@ -128,10 +132,13 @@ class Curiosity:
         if self._pace is None:
             return
         self._pace.progressed(now)
+        self._size = max(size, self._size * 7 // 8)
+        is_small = self._size < SMALL_ANSWER_BYTES
         low, high = self._overlapping(base, upto)
         for piece in self._pieces[low:high]:
             if piece.tries and piece.upto <= upto:
-                self._pace.answered(piece.ticks, self._under_way, now - piece.first, now)
+                took = now - piece.first
+                self._pace.answered(piece.ticks, self._under_way, took, now, is_small=is_small)
         if size > ANSWER_BYTES:
             self._span = max(1, min(self._span, (upto - base) * ANSWER_BYTES // size))
         elif size <= ANSWER_BYTES // 2 and 2 * (upto - base) >= self._span:

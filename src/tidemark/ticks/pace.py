@@ -68,8 +68,12 @@ class Pace:
         """A part of some answer came: those that were asked for later are on their way behind it."""
         self._progress = now
 
-    def answered(self, amount: int, under_way: int, took: int, now: int) -> None:
-        """A question for `amount` was answered `took` after it was first asked, with `under_way` in all."""
+    def answered(self, amount: int, under_way: int, took: int, now: int, *, is_small: bool = False) -> None:
+        """A question for `amount` was answered `took` after it was first asked, with `under_way` in all.
+
+        `is_small`: answers are so small that it is not they that fill the way, and to ask for less at once
+        would only make more questions.
+        """
         self._progress = now
         if self._idle is None:
             self._idle, self._usual, self._deviation = min(took, IDLE_US), took, took // 2
@@ -84,7 +88,7 @@ class Pace:
                 self.limit = min(
                     self._most, self.limit + (amount if took <= target * 2 // 3 else amount // 4)
                 )
-        elif now - took >= self._shrunk:
+        elif now - took >= self._shrunk and not is_small:
             self._slow_down(took, target, now)
         elif self._before is not None:
             self._before = max(took, self._before)

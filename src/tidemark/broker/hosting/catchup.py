@@ -58,6 +58,8 @@ class Catchup:
         self._average = ASK_BYTES // CHUNK_EVENTS_MAX
         #: ticks to ask for at once where events have to be matched again
         self._span = SPAN_TICKS
+        #: everything that is missing up to here was asked for, and will be answered
+        self._asked = position
 
     @property
     def needs_read(self) -> bool:
@@ -83,6 +85,19 @@ class Catchup:
         base, upto = next(iter(self._unfiltered))
         before = lacking[lacking <= base]
         return _ranges(before) if len(before) else [(base, min(upto, base + self._span))]
+
+    def is_worth_asking(self, missing: Sequence[Range]) -> bool:
+        """Return whether to ask for what is missing, and note that it is asked for.
+
+        Answers come in small parts. If each of them asked for as much again, a log would be read, record by
+        record, many times over: half of what may be under way is asked for at once.
+        """
+        lacking = self._ticks[~self._have]
+        under_way = int(np.searchsorted(lacking, self._asked, side="right"))
+        if 2 * under_way > max(ASK_EVENTS_MIN, ASK_BYTES // self._average):
+            return False
+        self._asked = max(self._asked, missing[-1][1])
+        return True
 
     def arrived(
         self,

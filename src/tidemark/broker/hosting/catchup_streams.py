@@ -221,7 +221,8 @@ class CatchupStreams:
         stream = self._constreams[pubend].stream
         piece = stream.window.piece(missing[0][0], missing[-1][1])
         if piece is None:
-            stream.nacked(HERE, missing)
+            if catchup.is_worth_asking(missing):
+                stream.nacked(HERE, missing)
             return
         chosen = partial(self._chosen, pubend, subscription.id)
         catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen)
