@@ -386,7 +386,7 @@ def test_too_much_mail_ends_the_lease_as_a_full_queue_ends_a_connection(tmp_path
         (Lease(9, "127.0.0.1:0", KEY), "address", "does not call"),
         (Lease(9, "nowhere", KEY), "address", "host:port"),
         (Lease(9, "127.0.0.1:9", "short"), "frame", "16 to 64"),
-        (Lease(9, "127.0.0.1:9", "GET / HTTP/1.1\r\n\r\n"), "frame", "letters and digits"),
+        (Lease(9, "127.0.0.1:9", "GET / HTTP/1.1 and more"), "frame", "letters and digits"),
     ],
 )
 def test_a_lease_that_would_make_a_weapon_is_refused(
