@@ -19,7 +19,8 @@ from tidemark.lab.figures.mops.roaming import (
     MessageCounts,
 )
 from tidemark.lab.figures.simulated_overlay import STEADY, ObservedSubscriber, SimulatedOverlay
-from tidemark.sim.swarm.plan import WorldPlan
+from tidemark.sim.swarm.plan import SECOND, WorldPlan
+from tidemark.ticks import TICK_MIN
 from tidemark.wire.frames import (
     ClientFrame,
     Deliver,
@@ -28,6 +29,7 @@ from tidemark.wire.frames import (
     Knowledge,
     PeerFrame,
     Publish,
+    Release,
     Subscribe,
     Unsubscribe,
 )
@@ -41,16 +43,44 @@ TOPICS = (
 
 @dataclass
 class PersistentMobileSubscriber:
-    """A mobile subscriber of Tidemark."""
+    """A mobile subscriber of Tidemark, and how long it waits at a broker that it has come to."""
 
     observed: ObservedSubscriber
+    counts: MessageCounts
+    #: what it waits for, since when, and for each pubend the tick that it has to be told of
+    _waits: tuple[str, int, dict[str, int]] | None = None
+
+    def __post_init__(self) -> None:
+        self.observed.on_frame = self._heard
 
     def come(self, at: str) -> None:
         """Connect to this broker."""
-        self.observed.come_to(at)
+        world, observed = self.observed.world, self.observed
+        what, ticks = "start", dict.fromkeys(world.ground_truth.durable, TICK_MIN)
+        if observed.is_subscribed:
+            what = "return" if at == observed.machine else "move"
+            for pubend in ticks:
+                received = observed.life.ledger[pubend].upto if pubend in observed.life.ledger else 0
+                missed = world.ground_truth.within(pubend, received, world.latest)
+                ticks[pubend] = max((tick for tick, _ in missed), default=TICK_MIN)
+        self._waits = what, world.engine.now, ticks
+        observed.come_to(at)
+
+    def _heard(self) -> None:
+        """Something has come: end the wait once everything of before has."""
+        if self._waits is None or not self.observed.is_welcome:
+            return
+        what, since, ticks = self._waits
+        consumed = self.observed.pending | {
+            name: each for name, each in self.observed.life.ledger.items() if name not in self.observed.pending
+        }
+        if all(name in consumed and consumed[name].upto >= tick for name, tick in ticks.items()):
+            self.counts.waited(what, (self.observed.world.engine.now - since) / SECOND)
+            self._waits = None
 
     def leave(self) -> None:
         """Acknowledge what was consumed, and disconnect."""
+        self._waits = None
         self.observed.commit()
         self.observed.leave()
 
@@ -72,6 +102,7 @@ class PersistenceApproach:
     # Frames on the way.
 
     def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
+        self.message_counts.framed(_kind_of(frame), brokers=2)
         match frame:
             case Knowledge(batch=batch) | Fetched(batch=batch) if batch is not None:
                 self.message_counts.passed(sender, receiver, "notification", batch.count)
@@ -91,6 +122,7 @@ class PersistenceApproach:
         return "subscription" if set(frame.wanted) - set(before.wanted) else "unsubscription"
 
     def _to_client(self, broker: str, frame: ClientFrame) -> None:
+        self.message_counts.framed(_kind_of(frame), brokers=1)
         match frame:
             case Deliver(batch=batch) if batch is not None:
                 self.message_counts.passed(broker, None, "notification", batch.count)
@@ -100,6 +132,7 @@ class PersistenceApproach:
                 self.message_counts.passed(broker, None, "control")
 
     def _from_client(self, broker: str, frame: ClientFrame) -> None:
+        self.message_counts.framed(_kind_of(frame), brokers=1)
         match frame:
             case Publish(batch=batch):
                 self.message_counts.passed(None, broker, "notification", batch.count)
@@ -122,7 +155,8 @@ class PersistenceApproach:
 
     def mobile_subscriber(self, number: int) -> PersistentMobileSubscriber:
         """Returns a subscriber of everything that has not come yet."""
-        return PersistentMobileSubscriber(self._overlay.subscriber(f"s{number}", next(iter(PARENTS))))
+        observed = self._overlay.subscriber(f"s{number}", next(iter(PARENTS)))
+        return PersistentMobileSubscriber(observed, self.message_counts)
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:
         """Start a publisher of an event every so many seconds."""
@@ -146,3 +180,17 @@ class PersistenceApproach:
         lives = [life for each in self._overlay.subscribers for life in each.lives]
         events = sum(len(received.events) for life in lives for received in life.ledger.values())
         return DeliveryCounts(events, missed=0, repeated=0)
+
+
+def _kind_of(frame: PeerFrame | ClientFrame) -> str:
+    """Returns the kind of a frame for the table of frames, with what it is about where that matters."""
+    kind = type(frame).__name__
+    match frame:
+        case Knowledge(first=False):
+            return f"{kind}, an answer"
+        case Knowledge() | Deliver():
+            return f"{kind}, {'silence' if frame.batch is None else 'events'}"
+        case Release():
+            return f"{kind}, asking" if any(row.asks for row in frame.rows) else kind
+        case _:
+            return kind
