@@ -128,7 +128,13 @@ class Broker:
         self._fetching = Fetching(self._pubends, self._streams, registry, turn)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
         self._reports = ReleaseReports(
-            config.name, config.incarnation, self._streams, self._pubends, self._overlay, turn
+            config.name,
+            config.incarnation,
+            self._streams,
+            self._pubends,
+            self._overlay,
+            turn,
+            config.release_period,
         )
         self._overlay.listeners += (self._fetching, self._reports)
         self._host = Host(registry, self._interests, turn, config.host_policy, self._fetching, self._reports)
@@ -364,7 +370,7 @@ class Broker:
                 stream.nacked(peer, ranges, version=version)
             case AckExpected(pubend, tick):
                 if peer == stream.upstream and stream.ack_expected(tick):
-                    self._reports.say_again(pubend)
+                    self._reports.ack_expected(pubend, tick)
             case Release(pubend, rows):
                 self._reports.released(peer, pubend, rows)
             case Heard(pubend, host, sequence):
@@ -485,8 +491,7 @@ class Broker:
             tick = pubend.announcement()
             if tick is not None:
                 self._streams[name].ack_expected(tick)
-        for name in self._streams:
-            self._reports.report(name)
+        self._reports.wake()
         if now - self._pfs_synced_at >= self.config.pfs_sync:
             self._pfs_synced_at = now
             self._turn.pfs.flush()

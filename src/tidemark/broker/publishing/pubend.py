@@ -187,6 +187,8 @@ class Pubend:
         first = max(self._last + 1, self._silent + 1, wall)
         self._counters["clock_back"] += first > wall + SECOND
         batch.count_ticks(first)
+        if self._released >= self._last:
+            self._release_heard = self._turn.now  # nothing was waited for until now
         self._last = self._silent = first + batch.count - 1
         self._publishers.appended(publisher, (last, self._last))
         self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))

@@ -47,8 +47,8 @@ class Rows:
         self._asking: set[str] = set()
         #: host -> the monotonic time when its row asked last
         self._asked_at: dict[str, int] = {}
-        #: host -> the sequence of its row that was passed on
-        self._passed: dict[str, int] = {}
+        #: host -> its row that was passed on
+        self._passed: dict[str, ReleaseRow] = {}
 
     def learn(self, peer: str, row: ReleaseRow, now: int) -> None:
         """A row came by way of a neighbour; an older row than is known is ignored."""
@@ -68,12 +68,23 @@ class Rows:
         self._rows[row.host] = row
         self._from[row.host] = peer
 
-    def unsaid(self, to: str, *, asking_only: bool = False) -> tuple[ReleaseRow, ...]:
-        """Return the rows to pass on to a neighbour, but none that came from it, and mark them passed on."""
-        news = [row for row in self._rows.values() if self._passed.get(row.host) != row.sequence]
+    def unsaid(self, to: str, *, is_due: bool = True, asking_only: bool = False) -> tuple[ReleaseRow, ...]:
+        """Return the rows to pass on to a neighbour, but none that came from it, and mark them passed on.
+
+        Rows that only raise what was passed on before wait until they are due. One that asks or that lowers
+        something never waits: until the pubend's broker hears it, events may go that the host has to hold.
+        """
+        news = [row for row in self._rows.values() if self._is_news(row, is_due=is_due)]
         news = [row for row in news if (row.asks or not asking_only) and self._from[row.host] != to]
-        self._passed.update((row.host, row.sequence) for row in news)
+        self._passed.update((row.host, row) for row in news)
         return tuple(sorted(news, key=lambda row: row.host))
+
+    def _is_news(self, row: ReleaseRow, *, is_due: bool) -> bool:
+        passed = self._passed.get(row.host)
+        if passed is None or passed.sequence == row.sequence:
+            return passed is None
+        is_lower = row.released < passed.released or row.delivered < passed.delivered
+        return is_due or row.asks or is_lower
 
     def say_again(self) -> None:
         """Mark every row as not passed on: the stream comes from another neighbour, or upstream asks."""
@@ -166,6 +177,7 @@ class _Standing:
     """What this broker last reported of its subscribers for one pubend."""
 
     sequence: int = 0
+    #: None if the next row is due at once
     minima: Minima | None = None
     #: the sequence that has to be heard before a subscriber may start; None while there is no subscriber
     begins_at: int | None = None
@@ -181,6 +193,19 @@ class _Standing:
         """Whether a row has been reported that has to be heard, and was not yet."""
         return max([self.begins_at or 0, *self.waiting]) > self.heard
 
+    def lowers(self, minima: Minima) -> bool:
+        """Whether these minima are below what was reported last, or nothing was reported."""
+        said = self.minima
+        return said is None or minima[0] < said[0] or minima[1] < said[1]
+
+    def passes(self, minima: Minima, event: int) -> bool:
+        """Whether these minima, which are above what was reported last, are so where there is an event."""
+        said = self.minima
+        return said is None or any(
+            before < after and (before < event or after == TICK_MAX)
+            for before, after in zip(said, minima, strict=True)
+        )
+
 
 class Releases:
     """What one broker, as a host of subscribers, reports of itself, pubend by pubend."""
@@ -190,10 +215,14 @@ class Releases:
         self._counter = incarnation << 32
         self._of: dict[str, _Standing] = {}
 
-    def row(self, pubend: str, minima: Minima | None, now: int) -> ReleaseRow | None:
-        """Return the row to report for these minima (None: not known yet); None if it is not due.
+    def row(
+        self, pubend: str, minima: Minima | None, now: int, *, last_event: int = TICK_MAX, is_due: bool = True
+    ) -> ReleaseRow | None:
+        """Return the row to report for these minima (None: not known yet); None if there is nothing to say.
 
-        A row is due if it differs from the last one, or if that one asks and is unanswered for ASK_AGAIN_US.
+        A row that lowers something is said at once, and so is one that asks, again after ASK_AGAIN_US without
+        an answer. One that only raises something is said when rows are due (`is_due`), and only if there is
+        an event beyond what was said before: `last_event` is the last one here. Silence needs no release.
         """
         standing = self._of.setdefault(pubend, _Standing())
         if minima == NOBODY:
@@ -203,13 +232,14 @@ class Releases:
             standing.minima = None
         is_sure = minima is not None and (minima == NOBODY or self.may_begin(pubend))
         said = self.bounded(pubend, minima if minima is not None and is_sure else NOTHING)
-        if said != standing.minima:
+        if said != standing.minima and (standing.lowers(said) or (is_due and standing.passes(said, last_event))):
             self._counter += 1
             standing.sequence, standing.minima = self._counter, said
         elif not standing.asks or now - standing.said_at < ASK_AGAIN_US:
             return None
         standing.said_at = now
-        return ReleaseRow(self._me, standing.sequence, *said, standing.asks)
+        assert standing.minima is not None
+        return ReleaseRow(self._me, standing.sequence, *standing.minima, standing.asks)
 
     def may_begin(self, pubend: str) -> bool:
         """Return whether the pubend's broker has heard that subscribers are here, and holds for them."""

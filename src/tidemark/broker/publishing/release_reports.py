@@ -29,6 +29,9 @@ class Consumption(Protocol):
     def minima(self, pubend: str) -> Minima | None:
         """Return the least that is released and delivered here; None while that is not known."""
 
+    def last_event(self, pubend: str) -> int:
+        """Return the tick of the last event that was delivered here; TICK_MIN before the first."""
+
 
 class ReleaseReports:
     """The release side of one broker, for all its pubends."""
@@ -41,8 +44,15 @@ class ReleaseReports:
         pubends: Mapping[str, Pubend],
         neighbourhood: Neighbourhood,
         turn: Turn,
+        period: int,
     ) -> None:
+        """`period`: rows that only raise something are sent no more often than once in this time."""
         self._me = me
+        self._period = period
+        #: the monotonic time from which on such rows may be sent again
+        self._due_at = 0
+        #: pubend -> the last event that its broker has announced, to hear that it was released
+        self._expected: dict[str, int] = {}
         #: pubend of the layout -> its stream; the broker's own, which only the broker changes
         self._streams = streams
         #: pubend hosted here -> itself; the broker's own, which only the broker changes
@@ -80,6 +90,7 @@ class ReleaseReports:
     def close(self, name: str) -> None:
         """A pubend is not in the layout any more."""
         self._releases.forget(name)
+        self._expected.pop(name, None)
         del self._rows[name]
         self.hosts.pop(name, None)
 
@@ -95,34 +106,47 @@ class ReleaseReports:
 
     # Reports to the pubends.
 
-    def report(self, name: str) -> None:
-        """Say what subscribers here and behind have consumed: to the pubend if it is here, else upstream."""
+    def wake(self) -> None:
+        """Say what is due of all pubends; what is said to one neighbour in one turn travels together."""
+        is_due = self._turn.now >= self._due_at
+        for name in self._streams:
+            if self.report(name, is_due=is_due) and is_due:
+                self._due_at = self._turn.now + self._period
+
+    def report(self, name: str, *, is_due: bool = False) -> bool:
+        """Say what subscribers here and behind have consumed: to the pubend if it is here, else upstream.
+
+        Rows that only raise something are said if they are due. Returns whether any row was said.
+        """
         assert self.consumption is not None
         here = self.consumption.minima(name)
         if name in self._pubends:
             self._release(name, here)
-            return
-        row = self._releases.row(name, here, self._turn.now)
+            return False
+        event = max(self.consumption.last_event(name), self._expected.get(name, TICK_MIN))
+        row = self._releases.row(name, here, self._turn.now, last_event=event, is_due=is_due)
         if row is not None:
             self._rows[name].learn(HERE, row, self._turn.now)
-        self._pass_rows(name)
+        return self._pass_rows(name, is_due=is_due)
 
     def attached(self, pubend: str) -> None:
         """The stream comes from another neighbour, which knows nothing of the hosts behind this broker."""
-        self.say_again(pubend)
+        self._rows[pubend].say_again()
         self.report(pubend)
 
-    def say_again(self, pubend: str) -> None:
-        """Pass every row of the pubend on again at the next report."""
+    def ack_expected(self, pubend: str, tick: int) -> None:
+        """The pubend's broker waits for the release of an event: say every row of the pubend again."""
+        self._expected[pubend] = tick
         self._rows[pubend].say_again()
 
-    def _pass_rows(self, name: str, *, asking_only: bool = False) -> None:
+    def _pass_rows(self, name: str, *, is_due: bool = False, asking_only: bool = False) -> bool:
         upstream = self._streams[name].upstream
         if upstream is None:
-            return
-        rows = self._rows[name].unsaid(upstream, asking_only=asking_only)
+            return False
+        rows = self._rows[name].unsaid(upstream, is_due=is_due, asking_only=asking_only)
         for at in range(0, len(rows), ROWS_MAX):
             self._out.add(SendPeer(upstream, Release(name, rows[at : at + ROWS_MAX])))
+        return bool(rows)
 
     def _release(self, name: str, here: Minima | None) -> None:
         pubend = self._pubends[name]
@@ -171,5 +195,7 @@ class ReleaseReports:
     def hold(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         """Make every pubend hold what a subscriber has not consumed, then call `done`."""
         remote = self._streams.keys() - self._pubends.keys()
-        released = subscription.released
-        self._releases.hold_all({each: released[each] for each in released if each in remote}, done)
+        held = {name: tick for name, tick in subscription.released.items() if name in remote}
+        self._releases.hold_all(held, done)
+        for name in held:
+            self.report(name)
