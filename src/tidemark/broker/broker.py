@@ -121,10 +121,10 @@ class Broker:
         #: pubend of the layout -> its stream; only this class adds and removes. `Overlay`, `Fetching` and
         #: `ReleaseReports` hold it too
         self._streams: dict[str, Stream] = {}
-        #: pubend hosted here -> itself; only this class adds and removes. `Interests`, `Fetching`,
-        #: `ReleaseReports` and `Admin` hold it too
+        #: pubend hosted here -> itself; only this class adds and removes. `Fetching`, `ReleaseReports` and
+        #: `Admin` hold it too
         self._pubends: dict[str, Pubend] = {}
-        self._interests = Interests(config.incarnation, registry, turn, self._pubends)
+        self._interests = Interests(config.incarnation, registry, turn)
         self._fetching = Fetching(self._pubends, self._streams, registry, turn)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
         self._reports = ReleaseReports(
@@ -221,11 +221,11 @@ class Broker:
         for pubend in self._pubends.values():
             pubend.settle()
         self._sessions.settle()
-        self._host.settle()
         self._overlay.settle()
         if self._interests.is_unsaid and (not self._interests.is_large or self._is_woken):
             self._interests.is_unsaid = False
             self._overlay.say_interest()
+        self._host.settle()
         for stream in self._streams.values():
             stream.shrink()
             stream.wake()

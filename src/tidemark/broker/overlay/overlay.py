@@ -346,3 +346,4 @@ class Overlay:
                 said = self._interests.say(name, stream.upstream)
                 if said is not None:
                     self._out.add(SendPeer(stream.upstream, said))
+            stream.promise()

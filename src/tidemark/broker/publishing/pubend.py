@@ -202,7 +202,7 @@ class Pubend:
         self.position = upto
         self._sizes.append(upto, len(batch.data))
         self._counters["events_published"] += batch.count
-        self.hasten()
+        self._beat_at = self._turn.now  # an event moves the stream as silence does
         self._fresh.append((base, upto, batch))
 
     def settle(self) -> None:
@@ -250,10 +250,6 @@ class Pubend:
             base, self.position = self.position, upto
             self._silent = max(self._silent, upto)
             self._pass_on(base, upto, None)
-
-    def hasten(self) -> None:
-        """Make silence explicit at the fastest pace again: a subscriber may wait for the stream to move."""
-        self._pace = self._policy.heartbeat
 
     def _leased(self, upto: int) -> None:
         self._leasing = False

@@ -165,8 +165,6 @@ class ReleaseReports:
                 continue  # struck off, or not known yet: then it will say it again
             if name in self._pubends:
                 self.hosts[name].received(peer, row, self._neighbourhood)
-                if row.asks:
-                    self._pubends[name].hasten()
             else:
                 self._rows[name].learn(peer, row, self._turn.now)
         if name not in self._pubends:
@@ -178,6 +176,7 @@ class ReleaseReports:
             stream = self._streams[name]
             if self._releases.heard(name, sequence) and stream.listener is not None:
                 stream.listener.advanced(name, STARTED_ONLY, stream.position, stream.position)
+                stream.promise_here()
             return
         way = self._rows[name].way_back(host)
         if way is not None and self._neighbourhood.is_present(way):

@@ -20,7 +20,6 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from tidemark.broker.streams.reduction import Reduction
@@ -74,25 +73,14 @@ class _Said:
     made_of: dict[int, dict[str, int]] = field(default_factory=dict)
 
 
-class Paced(Protocol):
-    """A pubend that is hosted here, as `Interests` sees it."""
-
-    def hasten(self) -> None:
-        """Make silence explicit sooner: a subscriber may wait for the stream to move."""
-
-
 class Interests:
     """The interests that a broker has heard from followers and told upstream."""
 
-    def __init__(
-        self, incarnation: int, registry: Registry, turn: Turn, pubends: Mapping[str, Paced]
-    ) -> None:
+    def __init__(self, incarnation: int, registry: Registry, turn: Turn) -> None:
         #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
         self._looking = turn.looking
         self._counters = turn.counters
-        #: pubend hosted here -> itself; the broker's own, which only the broker changes
-        self._pubends = pubends
         #: what is wanted has changed since upstream neighbours were told; the broker resets it
         self.is_unsaid = False
         #: pubend -> follower -> its last interest
@@ -112,8 +100,6 @@ class Interests:
     def note_change(self) -> None:
         """A subscriber here or behind a neighbour wants something else than before, and waits for it."""
         self.is_unsaid = True
-        for pubend in self._pubends.values():
-            pubend.hasten()
 
     # What others want.
 
