@@ -29,6 +29,7 @@ COUNTED = {
     "tokens_ahead": "subscribers that were ahead of their host",
     "claims": "subscriptions claimed from other brokers",
     "claims_late": "claims answered by one of a higher epoch",
+    "holds_in_force": "pubends that held for a subscriber that moved before it came, and were not asked to",
     "moves": "subscriptions let go because another broker has them",
     "fences": "connections that a newer one of the same subscriber ended",
     "nacks_sent": "nack frames sent upstream",

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -87,8 +88,10 @@ class Handover:
         """The subscription is on disk here, under its epoch: claim it, and settle that once it is held."""
         subscription.moved_to = None
         self._counters["claims"] += 1
-        self._spread(Claim(subscription.name, subscription.epoch, self._me, False))
+        settled = Claim(subscription.name, subscription.epoch, self._me, True)
         self._holds.hold(subscription, partial(self._settle, subscription, subscription.epoch))
+        if self._claims.get(subscription.name) != settled:
+            self._spread(replace(settled, settled=False))
 
     def ended(self, subscription: HostedSubscription) -> None:
         """The subscription has ended here for good; brokers that may still have it from before are told."""

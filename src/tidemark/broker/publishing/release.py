@@ -12,6 +12,7 @@ counts, also after a crash of the pubend's broker: a relay may still have one of
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -187,11 +188,34 @@ class _Standing:
     holds: dict[int, int] = field(default_factory=dict)
     #: sequence -> what to do once it has been heard
     waiting: dict[int, Callable[[], None]] = field(default_factory=dict)
+    #: (sequence, released) of the rows said since the last one that is known to be heard, without those that
+    #: a later one is not below of: their highest `released` is the first
+    said: deque[tuple[int, int]] = field(default_factory=deque)
 
     @property
     def asks(self) -> bool:
         """Whether a row has been reported that has to be heard, and was not yet."""
         return max([self.begins_at or 0, *self.waiting]) > self.heard
+
+    def say(self, sequence: int, released: int) -> None:
+        """A row is said."""
+        while self.said and self.said[-1][1] <= released:
+            self.said.pop()
+        self.said.append((sequence, released))
+
+    def hear(self, sequence: int) -> None:
+        """The pubend's broker goes by the row of this sequence, or by a later one."""
+        self.heard = max(self.heard, sequence)
+        while self.said and self.said[0][0] < self.heard:
+            self.said.popleft()
+
+    def is_in_force(self, tick: int) -> bool:
+        """Whether the pubend's broker surely holds everything beyond `tick` on behalf of this host.
+
+        Whichever row it goes by was said since the last one that was heard, so it is the highest of these
+        that counts, not the one that would be said now. Of a former life nothing is known.
+        """
+        return bool(self.heard) and bool(self.said) and self.said[0][1] <= tick
 
     def lowers(self, minima: Minima) -> bool:
         """Whether these minima are below what was reported last, or nothing was reported."""
@@ -212,7 +236,9 @@ class Releases:
 
     def __init__(self, me: str, incarnation: int) -> None:
         self._me = me
-        self._counter = incarnation << 32
+        #: rows of this life have greater numbers
+        self._first = incarnation << 32
+        self._counter = self._first
         self._of: dict[str, _Standing] = {}
 
     def row(
@@ -235,6 +261,7 @@ class Releases:
         if said != standing.minima and (standing.lowers(said) or (is_due and standing.passes(said, last_event))):
             self._counter += 1
             standing.sequence, standing.minima = self._counter, said
+            standing.say(self._counter, said[0])
         elif not standing.asks or now - standing.said_at < ASK_AGAIN_US:
             return None
         standing.said_at = now
@@ -252,7 +279,8 @@ class Releases:
         """The pubend's broker has heard this sequence; returns whether subscribers may start now."""
         standing = self._of.setdefault(pubend, _Standing())
         before = self.may_begin(pubend)
-        standing.heard = max(standing.heard, sequence)
+        if sequence > self._first:
+            standing.hear(sequence)
         for number in sorted(number for number in standing.waiting if number <= standing.heard):
             standing.waiting.pop(number)()
         return not before and self.may_begin(pubend)
@@ -269,11 +297,12 @@ class Releases:
         standing.minima = None
         return self._counter
 
-    def hold_all(self, ticks: Mapping[str, int], done: Callable[[], None]) -> None:
-        """Hold these, pubend -> tick, until each has been heard of; then call `done`.
+    def hold_all(self, ticks: Mapping[str, int], done: Callable[[], None]) -> list[str]:
+        """Hold these, pubend -> tick, until each has been heard of; then call `done`: at once if all are.
 
-        From then on the ordinary rows have to hold them.
+        From then on the ordinary rows have to hold them. Returns the pubends that have to be told.
         """
+        ticks = {pubend: tick for pubend, tick in ticks.items() if not self.is_in_force(pubend, tick)}
         waiting = set(ticks)
         numbers: dict[str, int] = {}
 
@@ -287,6 +316,12 @@ class Releases:
             numbers[pubend] = self.hold(pubend, tick, partial(heard, pubend))
         if not ticks:
             done()
+        return list(ticks)
+
+    def is_in_force(self, pubend: str, tick: int) -> bool:
+        """Return whether the pubend's broker surely holds everything beyond `tick` for this host already."""
+        standing = self._of.get(pubend)
+        return standing is not None and standing.is_in_force(tick)
 
     def let_go(self, pubend: str, sequence: int) -> None:
         """End the hold of this number."""

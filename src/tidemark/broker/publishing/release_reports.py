@@ -195,6 +195,7 @@ class ReleaseReports:
         """Make every pubend hold what a subscriber has not consumed, then call `done`."""
         remote = self._streams.keys() - self._pubends.keys()
         held = {name: tick for name, tick in subscription.released.items() if name in remote}
-        self._releases.hold_all(held, done)
-        for name in held:
+        unheard = self._releases.hold_all(held, done)
+        self._turn.counters["holds_in_force"] += len(held) - len(unheard)
+        for name in unheard:
             self.report(name)
