@@ -21,6 +21,7 @@ COUNTED = {
     "catchups_slow": "of these, because a live subscriber could not take more",
     "refilters": "ranges matched again because the PFS did not know them",
     "taken_over": "subscribers that came with a token from elsewhere, or from before their time here",
+    "remembered": "ranges that the window knew for such subscribers, and that were not fetched",
     "fetches_passed": "fetches passed on towards the broker that hosts the pubend",
     "fetches_repeated": "fetches that came again while they were under way, and were not asked again",
     "answers_late": "answers to fetches that nobody waits for any more",

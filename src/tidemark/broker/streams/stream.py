@@ -359,6 +359,16 @@ class Stream:
         """Return the parts of `(base, upto]` that a neighbour or somebody here has asked for."""
         return RangeSet(self._wants.wanted()).parts(base, upto)
 
+    def accounted(self, base: int, upto: int, version: int) -> list[Range]:
+        """Return the parts of `(base, upto]` of which the window knows all that is wanted here by `version`.
+
+        At the pubend's own broker there are none: the log knows more than the window.
+        """
+        need = None if self.is_hosted else self._interests.accounting(self.pubend, HERE, version)
+        if need is None:
+            return []
+        return self._coverage.covered(self.window.knowledge.known.parts(base, upto), need)
+
     def _need(self, asker: str, version: int) -> int | None:
         """Return the version of this broker that is complete for the asker's `version`, 0 if everything is.
 

@@ -21,7 +21,7 @@ from tidemark.broker.hosting.host import Host
 from tidemark.broker.outgoing import HistoryQueue
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
-from tidemark.broker.publishing.release import NOBODY, Hosts
+from tidemark.broker.publishing.release import NOBODY, Hosts, Releases, Rows
 from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.stream import Stream
@@ -176,6 +176,35 @@ def _unknown_has_released() -> list[Patch]:
         )
 
     return [(Hosts, "total", careless)]
+
+
+def _raise_overtakes() -> list[Patch]:
+    learn, unsaid = Rows.learn, Rows.unsaid
+
+    def remembering(self: Rows, peer: str, row: Any, now: int) -> None:
+        highest: dict[str, Any] = self.__dict__.setdefault("highest", {})
+        highest[row.host] = max(highest.get(row.host, row.released), row.released)
+        learn(self, peer, row, now)
+
+    def mixed_up(self: Rows, to: str, *, is_due: bool = True, asking_only: bool = False) -> Any:
+        # What was held back leaves when it is due, as if it were the newest.
+        rows = unsaid(self, to, is_due=is_due, asking_only=asking_only)
+        highest = self.__dict__.get("highest", {})
+        return tuple(replace(row, released=highest[row.host]) for row in rows) if is_due else rows
+
+    return [(Rows, "learn", remembering), (Rows, "unsaid", mixed_up)]
+
+
+def _skip_a_hold() -> list[Patch]:
+    return [(Releases, "is_in_force", lambda _self, _pubend, _tick: True)]
+
+
+def _remember_too_much() -> list[Patch]:
+    def bold(self: Stream, base: int, upto: int, version: int) -> list[Any]:
+        del version
+        return [] if self.is_hosted else self.window.knowledge.known.parts(base, upto)
+
+    return [(Stream, "accounted", bold)]
 
 
 def _nack_once() -> list[Patch]:
@@ -369,6 +398,21 @@ BUGS = {
         "who has not reported counts as having released all",
         _unknown_has_released,
         ("let go up to", "a gap that nothing justifies"),
+    ),
+    "raise-overtakes": Bug(
+        "a row that was held back because it only raises something is passed on after a lower one",
+        _raise_overtakes,
+        ("let go up to", "a gap that nothing justifies"),
+    ),
+    "hold-skipped": Bug(
+        "a pubend is taken to hold for a subscriber that moved, although it was never told to",
+        _skip_a_hold,
+        ("let go up to", "a gap that nothing justifies"),
+    ),
+    "window-in-doubt": Bug(
+        "a subscriber that moved gets the silence of a window that does not account for what it wants",
+        _remember_too_much,
+        ("is missing",),
     ),
     "nack-once": Bug(
         "a nack that is lost is never repeated", _nack_once, ("but there is an event at", "never started at")
