@@ -12,6 +12,7 @@ from typing import assert_never
 
 from tidemark.broker.admin import Admin
 from tidemark.broker.config import BrokerConfig
+from tidemark.broker.departures import Departures
 from tidemark.broker.effects import (
     ClientFrameReceived,
     ClientGone,
@@ -79,10 +80,12 @@ from tidemark.wire.frames import (
     Refused,
     Release,
     Subscribe,
+    Together,
     Topic,
     Unfollow,
     Unsubscribe,
     Ways,
+    Yielded,
 )
 
 
@@ -112,6 +115,7 @@ class Broker:
         self.config = config
         self._turn = turn = Turn()
         self.counters = turn.counters
+        self._departures = Departures()
         #: what publishers are told while this broker takes nothing new from them; None while it does
         self._drain_notice = config.drain_notice
         self._woken_at = 0
@@ -198,7 +202,7 @@ class Broker:
         self._is_woken = isinstance(stimulus, Woken)
         if self._is_woken:
             self._periodic()
-        return self._turn.out.take()
+        return self._departures.take(self._turn.out.take(), now)
 
     def _refuse(self, stimulus: Stimulus, error: FrameError) -> None:
         """Refuse the connection of a frame that was only looked at, or raise `error` if more was done.
@@ -231,7 +235,8 @@ class Broker:
             stream.wake()
         self._turn.log.flush()
         self._turn.tables.flush()
-        return self._turn.out.take()
+        others = self._departures.take(self._turn.out.take(), self._turn.now)
+        return others + self._departures.leave(self._turn.now)
 
     def hosts(self, name: str) -> bool:
         """Return whether a subscription of this name is here, maybe until another broker's claim settles."""
@@ -274,8 +279,7 @@ class Broker:
             return self._turn.now
         times = [self._woken_at + self.config.period]
         times += [at for stream in self._streams.values() if (at := stream.next_wake()) is not None]
-        if (taken := self._overlay.next_wake()) is not None:
-            times.append(taken)
+        times += [at for part in (self._overlay, self._departures) if (at := part.next_wake()) is not None]
         return min(times)
 
     def _dispatch(self, stimulus: Stimulus) -> None:
@@ -292,6 +296,7 @@ class Broker:
             case LinkUp(peer):
                 self._overlay.link_up(peer)
             case LinkDown(peer):
+                self._departures.link_down(peer)
                 self._overlay.link_down(peer)
                 self._fetching.gone(peer)
             case LinkMeasured():
@@ -333,6 +338,13 @@ class Broker:
         if not self._overlay.is_present(peer):
             self.counters["former_lives"] += 1  # or the neighbour has not introduced itself yet
             return
+        if isinstance(frame, Together):
+            # Whatever can be refused is looked at before anything is changed: all of it counts, or nothing.
+            for each in frame.frames:
+                self._look(each)
+            for each in frame.frames:
+                self._peer_frame(peer, each)
+            return
         match frame:
             case Interest():
                 self._overlay.followed(peer, frame)
@@ -344,6 +356,8 @@ class Broker:
                 self._overlay.ways_said(peer, frame)
             case Claim():
                 self._sessions.handover.heard(peer, frame)
+            case Yielded():
+                self._sessions.handover.yielded(frame)
             case Topic():
                 self._topics.heard(peer, frame)
             case Fetch():
@@ -358,6 +372,13 @@ class Broker:
                     self._stream_frame(peer, frame, self._streams[frame.pubend])
             case _:
                 assert_never(frame)
+
+    def _look(self, frame: PeerFrame) -> None:
+        """Look at a frame that came with others, and change nothing: FrameError if it will be refused."""
+        if isinstance(frame, Interest):
+            self._interests.look(frame)
+        elif isinstance(frame, Fetch):
+            self._fetching.look(frame)
 
     def _stream_frame(
         self, peer: str, frame: Knowledge | Nack | AckExpected | Release | Heard, stream: Stream
@@ -408,6 +429,8 @@ class Broker:
                 self._publish(client, frame)
             case Ack():
                 self._sessions.acknowledge(client, frame)
+                for each in frame.credits:
+                    self._sessions.grant(client, each)
             case Credit():
                 self._sessions.grant(client, frame)
             case Subscribe():
@@ -486,6 +509,7 @@ class Broker:
         now = self._woken_at = self._turn.now
         self._host.wake()
         self._overlay.wake()
+        self._sessions.wake()
         for name, pubend in self._pubends.items():
             pubend.beat()
             tick = pubend.announcement()

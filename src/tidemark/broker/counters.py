@@ -29,6 +29,7 @@ COUNTED = {
     "switchovers": "catchup streams that reached the constream",
     "tokens_ahead": "subscribers that were ahead of their host",
     "claims": "subscriptions claimed from other brokers",
+    "claims_unanswered": "claims for one broker that were told to all, since no answer came",
     "claims_late": "claims answered by one of a higher epoch",
     "holds_in_force": "pubends that held for a subscriber that moved before it came, and were not asked to",
     "moves": "subscriptions let go because another broker has them",

@@ -31,6 +31,8 @@ class SendPeer:
 
     peer: str
     frame: PeerFrame
+    #: microseconds for which the frame may wait for others to the same neighbour; the broker itself sees to that
+    patience: int = 0
 
 
 @dataclass(frozen=True, slots=True)

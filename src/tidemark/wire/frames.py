@@ -3,7 +3,7 @@
 | between                                | frames                                                          |
 |----------------------------------------|-----------------------------------------------------------------|
 | brokers                                | Hello, Links, Ways, Interest, Unfollow, Knowledge, Nack,        |
-|                                        | AckExpected, Release, Heard, Claim, Overlay                     |
+|                                        | AckExpected, Release, Heard, Claim, Yielded, Together, Overlay  |
 | a client and its broker                | Connect, Welcome, Describe, Publish, Published, Subscribe,      |
 |                                        | Subscribed, Deliver, Gap, Ack, Acked, Credit, Unsubscribe,      |
 |                                        | Unsubscribed, Ask, Answer, Refused                              |
@@ -37,7 +37,7 @@ class Hello:
     incarnation: int
     #: the versions of the protocol between brokers that the sender can speak
     oldest: int = 2
-    newest: int = 3
+    newest: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +181,31 @@ class Claim:
     epoch: int
     broker: str
     settled: bool
+    #: The broker that had the subscription, as its subscriber says: the claim goes to that broker only, which
+    #: answers a settled claim with Yielded. Empty for a claim that every broker is to hear. Brokers that speak
+    #: version 3 of the protocol between brokers do not know it, and tell all their neighbours.
+    to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """To the broker `to`: its claim of this epoch has reached whoever had the subscription before."""
+
+    name: str
+    epoch: int
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What the sender has to say to a neighbour in one turn. It is handled as a whole, in order, or refused.
+
+    Only brokers that speak version 4 of the protocol between brokers are sent it; others get the frames
+    singly. It contains only frames of the kinds in MERGED, and of Knowledge only what is sent for the first
+    time: answers to questions travel by themselves, behind all others.
+    """
+
+    frames: tuple[PeerFrame, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +318,9 @@ class Subscribe:
     #: The subscriber's time of day when it subscribed, in microseconds; 0 if not known. Of several
     #: connections of one subscriber the one with the latest stamp holds.
     stamp: int = 0
+    #: the broker that the subscriber asked before this one; empty if there is none, or it is this one. Only for
+    #: brokers of version 4 and newer
+    last: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +366,8 @@ class Ack:
 
     tokens: tuple[tuple[str, CheckpointToken], ...]
     ticket: int = 0
+    #: what Credit would grant besides, subscriber by subscriber; brokers older than version 4 are sent Credit
+    credits: tuple[Credit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,7 +608,7 @@ REFUSALS = frozenset(
 
 PeerFrame = (
     Hello | Links | Ways | Interest | Unfollow | Knowledge | Nack | AckExpected | Release | Heard | Claim
-    | Topic | Fetch | Fetched | Ping | Pong
+    | Yielded | Together | Topic | Fetch | Fetched | Ping | Pong
 )  # fmt: skip
 ClientFrame = (
     Connect | Welcome | Describe | Topic | Publish | Published | Subscribe | Subscribed | Deliver | Gap | Ack
@@ -586,3 +616,13 @@ ClientFrame = (
     | RecallOver | Lease | Leased | Rest | Pushing | Resume | Ask | Answer | Refused | Ping | Pong
 )  # fmt: skip
 Frame = PeerFrame | ClientFrame | Overlay
+
+#: The kinds of frames that may travel in a Together.
+MERGED = frozenset(
+    (Links, Ways, Interest, Unfollow, Knowledge, Nack, AckExpected, Release, Heard, Claim, Yielded, Fetch)
+)
+
+
+def singly(frame: PeerFrame) -> tuple[PeerFrame, ...]:
+    """Return the frames of a Together, or the one frame that `frame` is."""
+    return frame.frames if isinstance(frame, Together) else (frame,)

@@ -23,6 +23,7 @@ from tidemark.wire.fields import (
     TICK_OR_ENDLESS,
     TOPIC_SELECTOR,
     VERSION,
+    at_end,
     check_number,
     check_position,
     checked_flag,
@@ -54,6 +55,7 @@ from tidemark.wire.frames import (
     Topic,
     Unfollow,
     Ways,
+    Yielded,
 )
 from tidemark.wire.layouts import FrameLayout, key_of, record
 from tidemark.wire.limits import (
@@ -137,7 +139,8 @@ LAYOUTS = (
     ),
     FrameLayout(Knowledge, _KNOWLEDGE, write_knowledge, read_knowledge),
     record(Nack, 18, layout_version=2, version=VERSION, pubend=NAME, ranges=RANGES),
-    record(Claim, 27, epoch=EPOCH, settled=FLAG, name=NAME, broker=NAME),
+    record(Claim, 27, epoch=EPOCH, settled=FLAG, name=NAME, broker=NAME, to=at_end(NAME, "")),
+    record(Yielded, 30, epoch=EPOCH, name=NAME, to=NAME),
     record(AckExpected, 19, tick=TICK, pubend=NAME),
     record(Release, 20, layout_version=2, pubend=NAME, rows=many(_ROW, ROWS_MAX, what="rows of a release")),
     record(

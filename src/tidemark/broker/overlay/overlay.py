@@ -97,6 +97,10 @@ class Overlay:
         """Return whether a broker of this name is in the layout."""
         return broker in self.routing.members
 
+    def way_to(self, broker: str) -> str | None:
+        """Return a neighbour that is there and is nearer to this broker; None if there is none."""
+        return self.routing.way_to(broker, self._lives)
+
     # Links.
 
     def link_up(self, peer: str) -> None:

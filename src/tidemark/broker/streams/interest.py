@@ -103,16 +103,20 @@ class Interests:
 
     # What others want.
 
+    def look(self, frame: Interest) -> tuple[Lines | None, _Selection | None]:
+        """Return what a follower wants and the matcher of that, both None if that is everything."""
+        if frame.wanted is None:
+            return None, None
+        with self._looking:
+            try:
+                selection = self._audience(frame.wanted)
+            except TopicError:
+                return None, None
+        return selection.lines, selection
+
     def heard(self, peer: str, frame: Interest) -> None:
         """A follower tells its interest; if that cannot be read, the follower is taken to want everything."""
-        selection, wanted = None, frame.wanted
-        if wanted is not None:
-            with self._looking:
-                try:
-                    selection = self._audience(wanted)
-                    wanted = selection.lines
-                except TopicError:
-                    wanted = None
+        wanted, selection = self.look(frame)
         of_pubend = self._heard.setdefault(frame.pubend, {})
         known = of_pubend.get(peer)
         if known is not None and frame.version < known.version:

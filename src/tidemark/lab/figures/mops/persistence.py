@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.mops.roaming import (
+    KINDS,
     PARENTS,
     PUBLISH_EVERY_S,
     VALIDITY_MS,
@@ -31,7 +32,9 @@ from tidemark.wire.frames import (
     Publish,
     Release,
     Subscribe,
+    Together,
     Unsubscribe,
+    singly,
 )
 
 #: A hierarchy of twenty types.
@@ -102,16 +105,22 @@ class PersistenceApproach:
     # Frames on the way.
 
     def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
+        """Count a frame: its notifications one by one, and whatever else is in it as one message."""
         self.message_counts.framed(_kind_of(frame), brokers=2)
-        match frame:
-            case Knowledge(batch=batch) | Fetched(batch=batch) if batch is not None:
-                self.message_counts.passed(sender, receiver, "notification", batch.count)
-            case Knowledge():
-                self.message_counts.passed(sender, receiver, "silence")
-            case Interest():
-                self.message_counts.passed(sender, receiver, self._kind(sender, receiver, frame))
-            case _:
-                self.message_counts.passed(sender, receiver, "control")
+        others: list[str] = []
+        for each in singly(frame):
+            match each:
+                case Knowledge(batch=batch) | Fetched(batch=batch) if batch is not None:
+                    self.message_counts.passed(sender, receiver, "notification", batch.count)
+                case Knowledge():
+                    others.append("silence")
+                case Interest():
+                    others.append(self._kind(sender, receiver, each))
+                case _:
+                    others.append("control")
+        if others:
+            kind = next((kind for kind in KINDS if kind in others), "control")
+            self.message_counts.passed(sender, receiver, kind)
 
     def _kind(self, sender: str, receiver: str, frame: Interest) -> str:
         """Returns "unsubscription" for an interest that only shrinks, otherwise "subscription"."""
@@ -186,6 +195,8 @@ def _kind_of(frame: PeerFrame | ClientFrame) -> str:
     """Returns the kind of a frame for the table of frames, with what it is about where that matters."""
     kind = type(frame).__name__
     match frame:
+        case Together(frames=frames):
+            return " + ".join(sorted({_kind_of(each) for each in frames}))
         case Knowledge(first=False):
             return f"{kind}, an answer"
         case Knowledge() | Deliver():
