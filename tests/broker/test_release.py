@@ -213,3 +213,76 @@ def test_a_hold_is_said_and_known_to_be_heard() -> None:
     free = each.row("p", (50, 60), 2)
     assert free is not None
     assert (free.released, free.asks) == (50, False)
+
+
+# Once a second, and only where there was an event.
+
+
+def test_a_row_that_only_raises_something_waits_and_one_that_lowers_something_does_not() -> None:
+    releases = Releases("h", 1)
+    releases.row("p", (10, 10), 0)
+    releases.heard("p", (1 << 32) + 1)
+    assert releases.row("p", (10, 10), 1, last_event=15) is not None
+    assert releases.row("p", (20, 20), 2, last_event=15, is_due=False) is None
+    raised = releases.row("p", (20, 20), 3, last_event=15)
+    assert raised is not None
+    assert releases.row("p", (30, 30), 4, last_event=15) is None  # silence, for which nobody waits
+    lower = releases.row("p", (12, 30), 5, last_event=15, is_due=False)
+    assert lower is not None
+    assert (lower.released, lower.sequence) == (12, raised.sequence + 1)
+    assert releases.row("p", (12, 40), 6, last_event=35) is not None  # delivered has passed an event
+
+
+def test_a_relay_holds_back_what_only_raises_something() -> None:
+    rows = Rows()
+    rows.learn("a", row("h", 1, 10), 0)
+    assert [each.sequence for each in rows.unsaid("up", is_due=False)] == [1]  # the first
+    rows.learn("a", row("h", 2, 20), 0)
+    assert rows.unsaid("up", is_due=False) == ()
+    rows.learn("a", row("h", 3, 15), 0)
+    assert rows.unsaid("up", is_due=False) == ()  # above what was passed on
+    rows.learn("a", row("h", 4, 5), 0)
+    assert [each.sequence for each in rows.unsaid("up", is_due=False)] == [4]
+    rows.learn("a", row("h", 5, 30), 0)
+    assert [each.sequence for each in rows.unsaid("up", is_due=True)] == [5]
+
+
+# Holds that are in force.
+
+
+def heard_at(releases: Releases, said: ReleaseRow | None) -> None:
+    assert said is not None
+    releases.heard("p", said.sequence)
+
+
+def test_a_hold_is_in_force_if_no_row_since_the_last_that_was_heard_is_above_it() -> None:
+    releases = Releases("h", 1)
+    assert not releases.is_in_force("p", 50)
+    first = releases.row("p", (0, 0), 0)
+    assert not releases.is_in_force("p", 50)  # it was said, and nobody has heard it
+    heard_at(releases, first)
+    assert releases.is_in_force("p", 50)
+    releases.row("p", (60, 60), 1)
+    assert not releases.is_in_force("p", 50)
+    lower = releases.row("p", (40, 40), 2)
+    assert not releases.is_in_force("p", 50)  # that is what would be said now, but 60 may be what is heard
+    heard_at(releases, lower)
+    assert releases.is_in_force("p", 50)
+    assert not releases.is_in_force("p", 39)
+
+
+def test_nothing_of_a_former_life_counts_for_a_hold() -> None:
+    releases = Releases("h", 2)
+    releases.row("p", (0, 0), 0)
+    releases.heard("p", (1 << 32) + 9)
+    assert not releases.is_in_force("p", 50)
+
+
+def test_pubends_that_hold_already_are_not_asked() -> None:
+    releases = Releases("h", 1)
+    heard_at(releases, releases.row("p", (0, 0), 0))
+    done: list[str] = []
+    assert releases.hold_all({"p": 5}, lambda: done.append("at once")) == []
+    assert done == ["at once"]
+    assert releases.hold_all({"p": 5, "q": 5}, lambda: done.append("later")) == ["q"]
+    assert done == ["at once"]

@@ -174,7 +174,7 @@ class Handover:
         elif mine is None and known is not None and known.broker not in (NOBODY, self._me, claim.broker):
             self._tell(replace(claim, to=known.broker))  # the one that had it from here, which will answer
             return
-        elif mine is None or not is_answered:
+        elif mine is None or not is_answered or self._is_for_all(claim):
             self._spread(replace(claim, to=""))  # somebody else has it, or may still have it
         else:
             self._remember(claim)
@@ -218,8 +218,11 @@ class Handover:
             self._subscriptions.remove(mine)
 
     def _tell(self, claim: Claim) -> None:
-        """Tell the broker that a claim is for, or all if there is no way to it or it is for none."""
-        way = self._neighbourhood.way_to(claim.to) if claim.to else None
+        """Tell the broker that a claim is for, or all if there is no way to it or it is for none.
+
+        All are told that a claim is settled if they were told of it before that.
+        """
+        way = self._neighbourhood.way_to(claim.to) if claim.to and not self._is_for_all(claim) else None
         if way is None:
             self._spread(replace(claim, to=""))
             return
@@ -228,6 +231,11 @@ class Handover:
             self._unanswered[claim.name] = self._turn.now + ANSWER_US
             self._unanswered.move_to_end(claim.name)
         self._out.add(SendPeer(way, claim, CLAIM_PATIENCE_US if claim.settled else 0))
+
+    def _is_for_all(self, claim: Claim) -> bool:
+        """Return whether all brokers have been told of a claim, as it was before it was settled."""
+        known = self._claims.get(claim.name)
+        return known is not None and _rank(known) == _rank(claim) and not known.to
 
     def _spread(self, claim: Claim, *, but: str | None = None) -> None:
         self._unanswered.pop(claim.name, None)

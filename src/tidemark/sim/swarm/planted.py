@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from tidemark.broker.broker import Broker
 from tidemark.broker.hosting import catchup_streams, constream
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
@@ -30,6 +31,7 @@ from tidemark.persistence.vouching import Vouching
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.segments.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity, Pace
+from tidemark.wire.frames import singly
 
 #: (object, name of its attribute, the value that replaces it)
 Patch = tuple[object, str, Any]
@@ -205,6 +207,16 @@ def _remember_too_much() -> list[Patch]:
         return [] if self.is_hosted else self.window.knowledge.known.parts(base, upto)
 
     return [(Stream, "accounted", bold)]
+
+
+def _apply_in_part() -> list[Patch]:
+    frame_of = Broker._peer_frame
+
+    def partial(self: Broker, peer: str, frame: Any) -> None:
+        # Of what came together only the first is handled, as if it had come alone.
+        frame_of(self, peer, singly(frame)[0])
+
+    return [(Broker, "_peer_frame", partial)]
 
 
 def _nack_once() -> list[Patch]:
@@ -413,6 +425,11 @@ BUGS = {
         "a subscriber that moved gets the silence of a window that does not account for what it wants",
         _remember_too_much,
         ("is missing",),
+    ),
+    "merged-in-part": Bug(
+        "of the frames that came together only the first is handled",
+        _apply_in_part,
+        ("never started at", "but there is an event at", "and hosted by", "let go up to", "of silence at"),
     ),
     "nack-once": Bug(
         "a nack that is lost is never repeated", _nack_once, ("but there is an event at", "never started at")
