@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.broker.effects import CommitTables, SaveHosts, SendPeer
-from tidemark.broker.publishing.release import ASK_AGAIN_US, NOBODY, NOTHING, Hosts, Releases, Rows
+from tidemark.broker.publishing.release import ASK_AGAIN_US, NOBODY, NOTHING, TICK_TOLD, Hosts, Releases, Rows
 from tidemark.broker.turn import Turn
 from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import Heard, ReleaseRow
@@ -35,7 +35,7 @@ class Root:
         return broker != ""
 
     def hear(self, each: ReleaseRow, peer: str = "n") -> list[Any]:
-        self.hosts.received(peer, each, self)
+        self.hosts.received(peer, each, self, 0)
         return self.out.take()
 
     def synced(self) -> list[Any]:
@@ -50,7 +50,7 @@ def test_a_host_is_heard_once_it_is_known_on_disk() -> None:
     root = Root()
     assert root.hear(row("h", 1, NOTHING[0], asks=True)) == [SaveHosts("p", {"h": 1})]
     assert root.hosts.total(HERE_NOBODY) == NOTHING  # it holds from now on
-    assert root.synced() == [SendPeer("n", Heard("p", "h", 1))]
+    assert root.synced() == [SendPeer("n", Heard("p", "h", 1, TICK_TOLD))]
 
 
 def test_the_newest_row_of_a_host_holds_in_whatever_order_they_come() -> None:
@@ -68,7 +68,7 @@ def test_a_row_of_before_a_host_was_heard_counts_for_nothing_also_after_a_crash(
     root.hear(row("h", 6, 100))
     assert root.hear(row("h", 7, 50, asks=True)) == [SaveHosts("p", {"h": 7})]
     assert root.hear(row("h", 7, 50, asks=True)) == []  # it asks again, and is heard again
-    heard = [SendPeer("n", Heard("p", "h", sequence)) for sequence in (5, 7, 7)]
+    heard = [SendPeer("n", Heard("p", "h", sequence, TICK_TOLD)) for sequence in (5, 7, 7)]
     assert root.synced() == heard
     root.hosts = Hosts("p", {"h": 7}, root.turn)  # a crash
     root.hear(row("h", 4, TICK_MAX))  # a relay has it from when nobody was there

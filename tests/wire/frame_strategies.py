@@ -186,7 +186,7 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Nack: st.builds(Nack, names, ranges(), counts),
     AckExpected: st.builds(AckExpected, names, ticks),
     Release: st.builds(Release, names, rows),
-    Heard: st.builds(Heard, names, names, counts),
+    Heard: st.builds(Heard, names, names, counts, ticks),
     Interest: st.builds(Interest, names, counts, st.none() | wanted),
     Unfollow: st.builds(Unfollow, names, counts),
     Overlay: st.builds(Overlay, st.integers(0, OVERLAY_VERSION_MAX), names, texts),

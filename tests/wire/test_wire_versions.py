@@ -10,7 +10,7 @@ from tidemark.errors import VersionError, WireError
 from tidemark.wire import versions
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.codec import encode, encoder_for, encoder_for_link
-from tidemark.wire.frames import Ack, AckExpected, Claim, Credit, Ping, Refused, Subscribe, Together, Yielded
+from tidemark.wire.frames import Ack, AckExpected, Claim, Credit, Heard, Ping, Refused, Subscribe, Together, Yielded
 from tidemark.wire.versions import agree, agree_link
 
 
@@ -64,3 +64,4 @@ def test_a_link_of_version_3_carries_frames_singly_and_claims_for_all() -> None:
     assert encoder_for_link(4)(both) == encode(both)
     assert encoder_for_link(3)(both) == encode(AckExpected("p", 9)) + encode(replace(claim, to=""))
     assert encoder_for_link(3)(Ping(5)) == encode(Ping(5))
+    assert encoder_for_link(3)(Heard("p", "h", 5, 9)) == encode(Heard("p", "h", 5))

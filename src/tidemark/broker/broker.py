@@ -394,8 +394,8 @@ class Broker:
                     self._reports.ack_expected(pubend, tick)
             case Release(pubend, rows):
                 self._reports.released(peer, pubend, rows)
-            case Heard(pubend, host, sequence):
-                self._reports.heard(pubend, host, sequence)
+            case Heard():
+                self._reports.heard(frame)
             case _:
                 assert_never(frame)
 

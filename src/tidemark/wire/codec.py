@@ -19,6 +19,7 @@ from tidemark.wire.frames import (
     Claim,
     Describe,
     Frame,
+    Heard,
     Knowledge,
     PeerFrame,
     Refused,
@@ -126,6 +127,8 @@ def _encode_for_link_3(frame: Frame) -> list[Buffer]:
         return []
     if type(frame) is Claim and frame.to:
         frame = replace(frame, to="")
+    if type(frame) is Heard and frame.lost:
+        frame = replace(frame, lost=0)
     return encode(frame)
 
 

@@ -146,6 +146,9 @@ class Heard:
     pubend: str
     host: str
     sequence: int
+    #: Every tick up to here was L when the row was heard; 0 from a broker that speaks version 3, which does not
+    #: say it.
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from tidemark.message.batches.batch import BATCH_BYTES_MAX
 PROTOCOL_OLDEST = 1
 PROTOCOL_NEWEST = 4
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host;
-#: since version 3, brokers say Ways; since version 4, Together and Yielded, and Claim may end with whom it is for
+#: since version 3, brokers say Ways; since version 4, Together and Yielded, Claim may end with whom it is for, and
+#: Heard with what is lost
 LINK_OLDEST = 2
 LINK_NEWEST = 4
 

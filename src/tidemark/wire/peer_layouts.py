@@ -159,6 +159,6 @@ LAYOUTS = (
         unreachable=many(NAME, PUBENDS_MAX, what="pubends"),
         grades=many(_GRADE, NEIGHBOURS_MAX, what="grades of links"),
     ),
-    record(Heard, 24, sequence=SEQUENCE, pubend=NAME, host=NAME),
+    record(Heard, 24, sequence=SEQUENCE, pubend=NAME, host=NAME, lost=at_end(TICK, 0)),
     record(Overlay, 25, version=integer(0, OVERLAY_VERSION_MAX), digest=NAME, text=_TOPOLOGY),
 )

@@ -29,6 +29,8 @@ ASK_AGAIN_US = 200_000
 #: The same row that asks again sooner has gone in a circle: for a while, brokers may follow each other.
 ASK_SPACING_US = ASK_AGAIN_US // 2
 
+#: What a host is told that is lost where nothing is: no event has this tick, and 0 says nothing.
+TICK_TOLD = 1
 #: released and delivered
 Minima = tuple[int, int]
 #: The minima of a host without subscribers.
@@ -125,8 +127,11 @@ class Hosts:
         """The hosts that release waits for, sorted."""
         return tuple(sorted(self._known))
 
-    def received(self, peer: str, row: ReleaseRow, neighbourhood: Neighbourhood) -> None:
-        """A host's row came by way of a neighbour; if it asks, the host is told once that is on disk."""
+    def received(self, peer: str, row: ReleaseRow, neighbourhood: Neighbourhood, lost: int) -> None:
+        """A host's row came by way of a neighbour; if it asks, the host is told once that is on disk.
+
+        `lost` is what the pubend has let go before it heard of that.
+        """
         known, oldest = self._rows.get(row.host), self._known.get(row.host)
         if oldest is None and row.released == TICK_MAX:
             return  # the host has no subscribers, and never reported any
@@ -138,7 +143,7 @@ class Hosts:
         if known is None or row.sequence > known.sequence:
             self._rows[row.host] = row
         if row.asks:
-            heard = SendPeer(peer, Heard(self._pubend, row.host, row.sequence))
+            heard = SendPeer(peer, Heard(self._pubend, row.host, row.sequence, max(lost, TICK_TOLD)))
             self._turn.tables.after(lambda: self._out.add(heard) if neighbourhood.is_present(peer) else None)
 
     def remove(self, host: str) -> bool:

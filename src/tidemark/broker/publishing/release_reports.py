@@ -164,23 +164,27 @@ class ReleaseReports:
             if row.host == self._me or not self._neighbourhood.is_member(row.host):
                 continue  # struck off, or not known yet: then it will say it again
             if name in self._pubends:
-                self.hosts[name].received(peer, row, self._neighbourhood)
+                self.hosts[name].received(peer, row, self._neighbourhood, self._pubends[name].lost)
             else:
                 self._rows[name].learn(peer, row, self._turn.now)
         if name not in self._pubends:
             self._pass_rows(name, asking_only=True)
 
-    def heard(self, name: str, host: str, sequence: int) -> None:
+    def heard(self, frame: Heard) -> None:
         """The pubend's broker has heard of a host: of this one, or of one behind this one, which is told."""
-        if host == self._me:
+        name = frame.pubend
+        if frame.host == self._me:
             stream = self._streams[name]
-            if self._releases.heard(name, sequence) and stream.listener is not None:
+            if self._releases.heard(name, frame.sequence) and stream.listener is not None:
+                # What was let go before the pubend heard of this host is not held for it: nobody starts there.
+                stream.lose(frame.lost)
                 stream.listener.advanced(name, STARTED_ONLY, stream.position, stream.position)
-                stream.promise_here()
+                if frame.lost:
+                    stream.promise_here()
             return
-        way = self._rows[name].way_back(host)
+        way = self._rows[name].way_back(frame.host)
         if way is not None and self._neighbourhood.is_present(way):
-            self._out.add(SendPeer(way, Heard(name, host, sequence)))
+            self._out.add(SendPeer(way, frame))
 
     # For the subscribers here.
 

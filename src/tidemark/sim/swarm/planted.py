@@ -158,12 +158,12 @@ def _reroute_that_skips() -> list[Patch]:
 def _release_by_arrival() -> list[Patch]:
     received = Hosts.received
 
-    def careless(self: Hosts, peer: str, row: Any, neighbourhood: Any) -> None:
+    def careless(self: Hosts, peer: str, row: Any, neighbourhood: Any, lost: int) -> None:
         if row.host in self._rows:
             self._rows[row.host] = replace(self._rows[row.host], sequence=0)
         if row.host in self._known:
             self._known[row.host] = 0
-        received(self, peer, row, neighbourhood)
+        received(self, peer, row, neighbourhood, lost)
 
     return [(Hosts, "received", careless)]
 

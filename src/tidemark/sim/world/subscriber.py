@@ -281,6 +281,12 @@ class SimSubscriber:
                 self._ended()
             case Refused("unsubscribe", _, "unknown", _):
                 self._ended()  # an earlier Unsubscribe was carried out and its answer lost
+            case Refused("subscribe", _, "token", _) if self.life.past is not None and not self.is_subscribed:
+                # The clock of the pubend's broker went back before anything was published: it cannot have
+                # been then. The subscription begins now.
+                self.life.past = None
+                self.leave()
+                self.come()
             case Refused():
                 self.world.refused(self, frame)
             case _:
