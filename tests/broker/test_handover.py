@@ -297,7 +297,7 @@ def test_a_broker_whose_own_claim_is_not_answered_yet_tells_all_of_a_later_one()
 
 def test_a_hold_that_is_in_force_settles_the_claim_at_once() -> None:
     at = Place("new")
-    at.hold = lambda _subscription, done: done()  # type: ignore[method-assign]  # every pubend holds
+    at.hold = lambda _subscription, done: done()  # type: ignore[method-assign,assignment]
     at.handover.claim(at.has(epoch=7), "old")
     assert at.said() == [("l", Claim("s", 7, "new", True, "old"))]
 
@@ -308,7 +308,7 @@ def test_who_was_told_of_a_claim_is_told_that_it_is_settled() -> None:
     at.said()
     at.handover.heard("l", Claim("s", 6, "old", True))
     at.said()
-    at.way_to = lambda _broker: "l"  # type: ignore[method-assign]
+    at.way_to = lambda _broker: "l"  # type: ignore[method-assign,assignment]
     at.held.pop()()
     assert at.said() == [(peer, Claim("s", 7, "new", True)) for peer in "lr"]
     at = Place("old")
