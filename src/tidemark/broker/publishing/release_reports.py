@@ -14,7 +14,7 @@ from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.publishing.pubend import Pubend
-from tidemark.broker.publishing.release import Hosts, Minima, Releases, Rows
+from tidemark.broker.publishing.release import TICK_TOLD, Hosts, Minima, Releases, Rows
 from tidemark.broker.streams.interest import HERE, STARTED_ONLY
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.turn import Turn
@@ -177,7 +177,8 @@ class ReleaseReports:
             stream = self._streams[name]
             if self._releases.heard(name, frame.sequence) and stream.listener is not None:
                 # What was let go before the pubend heard of this host is not held for it: nobody starts there.
-                stream.lose(frame.lost)
+                if frame.lost > TICK_TOLD:
+                    stream.lose(frame.lost)
                 stream.listener.advanced(name, STARTED_ONLY, stream.position, stream.position)
                 if frame.lost:
                     stream.promise_here()
