@@ -58,7 +58,7 @@ class Account:
 
 
 class Rate:
-    """So many times a second, and as many at once."""
+    """A bound: something may be done so many times a second, and so many times at once."""
 
     __slots__ = ("_clock", "_most", "_since", "_taken")
 
