@@ -58,7 +58,7 @@ class Account:
 
 
 class Rate:
-    """A bound: something may be done so many times a second, and so many times at once."""
+    """A bound on how often something is done: `most` times in each second."""
 
     __slots__ = ("_clock", "_most", "_since", "_taken")
 
