@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import LiveNode, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import EventsLostError
 from tidemark.spark.archive import compaction as archive_compaction
@@ -189,7 +190,7 @@ def test_a_process_killed_while_it_merges_loses_and_doubles_nothing(
     ticks: list[int] = []
     for _ in range(3):
         merged = len(merges(path))
-        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         while len(merges(path)) < merged + 3:
             assert time.monotonic() < deadline

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import LiveNode, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.cli import main
 from tidemark.errors import NotConnectedError

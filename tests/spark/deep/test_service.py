@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.archive.small_archive import TOPICS, Event, SmallArchive, Taker, batch_of, line, taker
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.errors import DiskFullError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.topic_selector import TopicSelector
@@ -49,7 +50,7 @@ def run(test: Callable[[DeepService], Awaitable[None]], path: Path, **options: A
         serving = asyncio.create_task(service.run())
         await asyncio.sleep(0)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await test(service)
         finally:
             serving.cancel()
