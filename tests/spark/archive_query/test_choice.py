@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.live_node import PATIENCE_SECONDS, live_node
+from tests.live_node import live_node
 from tests.spark.archive.small_archive import batch_of
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError
 from tidemark.spark.archive.plan import FetchTask

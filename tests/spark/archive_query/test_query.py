@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import LiveNode, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import TidemarkError
 from tidemark.spark.archive import compaction
