@@ -31,7 +31,7 @@ _SOURCE = (
     "pushFilters", "retrySeconds",
 )  # fmt: skip
 _SINK = (
-    "broker", "topic", "pubend", "key", "staging", "job", "batch", "onError", "deadLetter", "retrySeconds",
+    "broker", "topic", "pubend", "key", "staging", "onError", "deadLetter", "job", "batch", "retrySeconds",
 )  # fmt: skip
 #: Options that Spark itself sets, or a user sets for Spark.
 _OF_SPARK = ("path", "checkpointlocation", "queryname", "outputmode")
