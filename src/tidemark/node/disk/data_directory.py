@@ -18,6 +18,7 @@ and at most the unfinished `version.new` or `overlay.new`, which the next writin
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from zlib import crc32
 
@@ -99,12 +100,16 @@ class DataDirectory:
             self._create(names)
             return
         text = (self.path / VERSION_FILE).read_bytes()[:100].decode(errors="replace").strip()
+        if not _VERSION_LINE.fullmatch(text):
+            raise DamagedError(f"says {text!r}; {_ADVICE}", path=str(self.path / VERSION_FILE), offset=0)
         if text != _line():
             reason = f"says {text!r}, this broker uses {_line()!r}; start the version that wrote it"
             raise UnknownFormatError(reason, path=str(self.path / VERSION_FILE))
 
     def _create(self, names: set[str]) -> None:
         """Write the version first: a crash leaves a new directory, or one that says what it is."""
+        if names >= set(PARTS):
+            raise DamagedError(f"is gone; {_ADVICE}", path=str(self.path / VERSION_FILE), offset=0)
         strange = sorted(names - _HARMLESS)
         if strange:
             reason = f"has {strange[0]!r} in it and is no data directory; choose a new or an empty one"
@@ -118,6 +123,11 @@ def _check_line(number: str, text: str) -> str:
 
 def _line() -> str:
     return f"tidemark data {VERSION}"
+
+
+_VERSION_LINE = re.compile(r"tidemark data \d{1,9}")
+#: What an administrator can do about a version that is gone or that nobody wrote.
+_ADVICE = f"put a copy back, which is one line like {_line()!r}"
 
 
 def _names(path: Path) -> set[str]:
