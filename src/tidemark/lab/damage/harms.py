@@ -57,7 +57,7 @@ class Harm:
 def whole_files(moment: Moment) -> Iterator[Harm]:
     """Yields the harms of whole files and directories: each deleted, and replaced by its older copy.
 
-    Each file is also emptied, and cut to a half. A file that was there earlier and is not any more comes back.
+    Each file is also emptied, and cut to a half. A file that was there earlier and is gone comes back.
     """
     yield Harm("none", "")
     for name in sorted(moment.files.keys() | moment.earlier.keys()):
