@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": {"message", "ticks", "wire"},
     "sync": {"client", "message", "ticks", "wire"},
     "queue": {"client", "message", "ticks", "wire"},
-    "admin": {"client", "node", "sync", "wire"},
+    "admin": {"client", "node", "persistence", "storage", "sync", "wire"},
     "sim": {"broker", "matching", "message", "persistence", "storage", "ticks", "wire"},
     "spark": {"client", "matching", "message", "storage", "sync", "ticks", "wire"},
     "lab": {
