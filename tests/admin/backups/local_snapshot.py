@@ -25,12 +25,13 @@ class LocalSnapshot:
         meanwhile()
         others, generation = take_of_pfs_and_tables(store, data)
         self.status = SnapshotStatus("s", "b1", 1, now, place.segment, generation, (*of_log, *others))
-        #: how often bytes were read, and what to do before the next piece
-        self.reads = 0
-        self.before_read: Callable[[int], None] = lambda reads: None
+        #: files that were read
+        self.read_files: list[str] = []
+        #: what to do before the next piece
+        self.before_read: Callable[[], None] = lambda: None
 
     def read(self, file: str, offset: int, length: int) -> bytes:
         """A piece of a file."""
-        self.before_read(self.reads)
-        self.reads += 1
+        self.before_read()
+        self.read_files.append(file)
         return (self._directory / file).read_bytes()[offset : offset + length]

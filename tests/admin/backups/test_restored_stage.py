@@ -102,6 +102,11 @@ def story() -> Iterator[Story]:
         yield tell(path)
 
 
+def refusals_of(readers: list[Reader], writers: list[Writer]) -> list[str]:
+    clients: list[Reader | Writer] = [*readers, *writers]
+    return [each for who in clients for each in who.refusals]
+
+
 def come_back(stage: Stage, readers: list[Reader], writers: list[Writer]) -> None:
     stage.pass_time(SECOND)
     for reader in readers:
@@ -128,7 +133,7 @@ def test_who_comes_back_to_a_restored_broker_has_every_event_once_or_is_told_a_g
     assert any("restored from the backup" in each for each in stage.alarms)
     come_back(stage, readers, writers)
     assert [fault for reader in readers for fault in faults_of(reader, writers)] == []
-    assert [each for who in (*readers, *writers) for each in who.refusals] == []
+    assert refusals_of(readers, writers) == []
     # Nothing that the lost broker has used is used again, and everybody has what is published now.
     before = max(tick for writer in story.writers for tick in writer.ticks.values())
     for writer in writers:
@@ -153,9 +158,8 @@ def test_a_copy_that_is_started_without_being_restored_can_lose_events_in_silenc
     stage = Stage(tmp_path / "data", story.now + 5 * SECOND)
     come_back(stage, readers, writers)
     faults = [fault for reader in readers for fault in faults_of(reader, writers)]
-    refusals = [each for who in (*readers, *writers) for each in who.refusals]
     stage.kill()
-    assert faults or refusals
+    assert faults or refusals_of(readers, writers)
 
 
 def test_a_restored_broker_that_crashes_at_once_and_starts_again_has_lost_nothing_more(
