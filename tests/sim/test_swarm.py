@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.broker.counters import COUNTED
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.sim.judging.ground_truth import ViolationError
@@ -101,7 +102,7 @@ def test_a_run_does_not_depend_on_the_hash_seed() -> None:
             env=os.environ | {"PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
         ).stdout
         for seed in ("1", "2")
     }

@@ -63,7 +63,7 @@ class Account:
 
 
 class Rate:
-    """So many times a second, and as many at once."""
+    """A bound on how often something is done: `most` times in each second."""
 
     __slots__ = ("_clock", "_most", "_since", "_taken")
 
