@@ -161,7 +161,8 @@ def test_a_selector_is_tried_on_a_topic_without_looking_at_all_its_fields() -> N
         open = False
 
         def type_of(self, path: Path) -> Type | None:
-            return {("n",): INT, ("order",): Tuple(())}.get(path)
+            types: dict[Path, Type] = {("n",): INT, ("order",): Tuple(())}
+            return types.get(path)
 
         def paths(self) -> Sequence[Path]:
             raise AssertionError("all fields are looked at")

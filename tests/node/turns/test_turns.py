@@ -9,7 +9,7 @@ from threading import Event as ThreadEvent
 import pytest
 
 from tests.live_node import config_at
-from tests.node.speech import PATIENCE_SECONDS, Stage, events, play
+from tests.node.speech import Stage, events, play
 from tests.waiting import until
 from tidemark.message.batches.batch import BatchBuilder, Shape
 from tidemark.message.batches.checking import CheckWork
@@ -180,7 +180,7 @@ def test_a_frame_that_takes_long_to_look_at_keeps_nobody_else_waiting(
 
     def slowly(self: CheckWork) -> None:
         looked.set()
-        assert may_go_on.wait(PATIENCE_SECONDS)
+        assert may_go_on.wait(30)
         look(self)
 
     monkeypatch.setattr(CheckWork, "__call__", slowly)
