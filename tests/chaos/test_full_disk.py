@@ -47,7 +47,7 @@ def small_disk(harness: ProcessHarness) -> ManagedBroker:
 
 
 def fill(broker: ManagedBroker, harness: ProcessHarness) -> Free:
-    """Leave no byte free on it; how to make room again."""
+    """Leave no byte free on the disk; returns a function that makes room again."""
     filler = Path(f"/proc/{broker.pid}/root{harness.directory}/disk/filler")
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(4096)):
@@ -61,7 +61,7 @@ def roomy(harness: ProcessHarness) -> ManagedBroker:
 
 
 def limit(broker: ManagedBroker, harness: ProcessHarness) -> Free:
-    """The log may not grow any more; how to let it."""
+    """Let the log not grow any more; returns a function that lifts the limit."""
     if sys.platform != "linux":
         pytest.skip("the limits of another process can only be set on Linux")
     log, tables = (
