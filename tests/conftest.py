@@ -17,6 +17,9 @@ from tests import java_classes
 #: takes about half the CPU. Every process that a test starts inherits the variable.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m")
 
+# A process that a test starts archives without Spark, unless the test names the other engine.
+os.environ.setdefault("TIDEMARK_ARCHIVE_ENGINE", "light")
+
 # Tests start hundreds of Python processes. Where bytecode must not be written, each of them would compile all
 # of Tidemark anew, which takes a third of a second.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE_SECONDS
 from tidemark.errors import DiskFullError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.spark.archive.compaction import compact
+from tidemark.spark.archive.compaction import Merge, merge
 from tidemark.spark.archive.state import FOLDER, load_state
 from tidemark.spark.archive.table import ArchiveTable
 from tidemark.spark.deep import plan as deep_plan
@@ -306,7 +306,7 @@ def test_files_that_are_merged_while_a_scan_runs_are_read_as_what_they_are_then(
         for root in ("news", "sports"):
             table = ArchiveTable(tmp_path, root)
             files = table.files()
-            compact(tmp_path, table, files)
+            table.exchange(files, merge(Merge.of(tmp_path, table, files)).files)
             for each in files:
                 (table.folder / each.name).unlink()
         await over(one)
