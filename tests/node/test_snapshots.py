@@ -11,7 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import LiveNode, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.admin.backups.make import back_up
 from tidemark.admin.backups.restore import check_backup

@@ -19,7 +19,7 @@ from tidemark.admin.backups.places import find_backup, unfinished, whole_backups
 from tidemark.admin.backups.restore import check_backup, restore_backup
 from tidemark.errors import BackupError, NotConnectedError, StorageError, UnknownFormatError
 from tidemark.lab.damage.campaign import scratch
-from tidemark.lab.damage.stage import BEGIN, MILLISECOND, Reader, Stage, Writer
+from tidemark.lab.damage.stepped_broker import BEGIN, MILLISECOND, Reader, SteppedBroker, Writer
 from tidemark.node.disk.data_directory import DataDirectory
 
 
@@ -29,18 +29,18 @@ class Broker:
     def __init__(self, path: Path) -> None:
         self.data = path / "data"
         self.place = path / "backups"
-        self.stage = Stage(self.data, BEGIN)
+        self.life = SteppedBroker(self.data, BEGIN)
         self._writer = Writer("w")
-        self.stage.subscribe(Reader("away", 10, holds=True))
+        self.life.subscribe(Reader("away", 10, holds=True))
         self.work(30)
 
     def work(self, batches: int = 12) -> None:
         for _ in range(batches):
-            self.stage.publish(self._writer, 25)
-            self.stage.pass_time(20 * MILLISECOND)
+            self.life.publish(self._writer, 25)
+            self.life.pass_time(20 * MILLISECOND)
 
     def snapshot(self) -> LocalSnapshot:
-        return LocalSnapshot(self.stage._store, self.data, self.stage.now)
+        return LocalSnapshot(self.life._store, self.data, self.life.now)
 
     def back_up(self, keep: int | None = None) -> BackupMade:
         self.work(1)
@@ -52,7 +52,7 @@ def broker() -> Iterator[Broker]:
     with scratch() as path:
         made = Broker(path)
         yield made
-        made.stage.kill()
+        made.life.kill()
 
 
 def sealed(path: Path) -> list[Path]:
@@ -197,8 +197,8 @@ def test_a_restoration_that_is_interrupted_cannot_be_started_and_can_be_done_aga
     restored = DataDirectory(data)
     assert restored.restoration() is not None
     restored.close()
-    stage = Stage(data, broker.stage.now)
-    stage.kill()
+    life = SteppedBroker(data, broker.life.now)
+    life.kill()
 
 
 def test_a_backup_goes_only_into_an_empty_directory(broker: Broker, tmp_path: Path) -> None:

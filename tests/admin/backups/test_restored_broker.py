@@ -13,7 +13,7 @@ from tests.admin.backups.local_snapshot import LocalSnapshot
 from tidemark.admin.backups.make import copy_snapshot
 from tidemark.admin.backups.restore import restore_backup
 from tidemark.lab.damage.campaign import faults_of, scratch
-from tidemark.lab.damage.stage import BEGIN, MILLISECOND, SECOND, Reader, Stage, Writer
+from tidemark.lab.damage.stepped_broker import BEGIN, MILLISECOND, SECOND, Reader, SteppedBroker, Writer
 from tidemark.persistence.restoration import Restoration
 from tidemark.storage.tables.sqlite_tables import SqliteTables
 from tidemark.storage.tables.tables import INCARNATION, SUBSCRIBERS
@@ -42,7 +42,7 @@ class Story:
 
 def tell(path: Path) -> Story:
     """Readers come and go, history is let go, and a backup is made after every step and in the middle."""
-    stage = Stage(path / "data", BEGIN)
+    life = SteppedBroker(path / "data", BEGIN)
     writer, other = Writer("w"), Writer("v")
     live, lazy = Reader("live", 10, holds=True), Reader("lazy", 6, holds=True)
     kept, late = Reader("kept", 8, holds=False), Reader("late", 10, holds=False)
@@ -50,50 +50,50 @@ def tell(path: Path) -> Story:
 
     def work(rounds: int = 3) -> None:
         for number in range(rounds):
-            stage.publish(writer, 1 + number % 3)
-            stage.publish(other, 12)
-            stage.pass_time(60 * MILLISECOND)
+            life.publish(writer, 1 + number % 3)
+            life.publish(other, 12)
+            life.pass_time(60 * MILLISECOND)
             for reader in (live, kept, late):
                 if reader.client is not None and number % 2:
-                    stage.acknowledge(reader)
-        stage.pass_time(300 * MILLISECOND)
+                    life.acknowledge(reader)
+        life.pass_time(300 * MILLISECOND)
 
     def back_up(*, busy: bool = True) -> None:
-        snapshot = LocalSnapshot(stage._store, path / "data", stage.now, work if busy else lambda: None)
+        snapshot = LocalSnapshot(life._store, path / "data", life.now, work if busy else lambda: None)
         backups.append(Path(copy_snapshot(snapshot, path / "backups").backup))
-        stage.pass_time(SECOND)
+        life.pass_time(SECOND)
 
     back_up()
     for reader in (live, lazy, kept):
-        stage.subscribe(reader)
-        stage.pass_time(200 * MILLISECOND)
+        life.subscribe(reader)
+        life.pass_time(200 * MILLISECOND)
     work()
     back_up(busy=False)
     work()
-    stage.acknowledge(lazy)
-    stage.leave(lazy)
+    life.acknowledge(lazy)
+    life.leave(lazy)
     back_up()
-    stage.subscribe(late)
-    stage.pass_time(SECOND)
+    life.subscribe(late)
+    life.pass_time(SECOND)
     work()
-    stage.leave(kept)
+    life.leave(kept)
     for _ in range(2):
-        stage.leave(live)
-        stage.pass_time(SECOND)
+        life.leave(live)
+        life.pass_time(SECOND)
         # The machine restarts its broker now and then.
-        stage.kill()
-        stage = Stage(path / "data", stage.now + SECOND)
-        stage.subscribe(live)
+        life.kill()
+        life = SteppedBroker(path / "data", life.now + SECOND)
+        life.subscribe(live)
         work()
     back_up(busy=False)
     work()
-    stage.leave(live)
-    stage.stop()
+    life.leave(live)
+    life.stop()
     tables = SqliteTables(path / "data/tables/tables.sqlite")
     ends = tables.counter(INCARNATION), tables.counter(SUBSCRIBERS)
     tables.close()
     shutil.rmtree(path / "data")
-    return Story(backups, (live, lazy, kept, late), (writer, other), stage.now, *ends)
+    return Story(backups, (live, lazy, kept, late), (writer, other), life.now, *ends)
 
 
 @pytest.fixture(scope="module")
@@ -107,17 +107,17 @@ def refusals_of(readers: list[Reader], writers: list[Writer]) -> list[str]:
     return [each for who in clients for each in who.refusals]
 
 
-def come_back(stage: Stage, readers: list[Reader], writers: list[Writer]) -> None:
-    stage.pass_time(SECOND)
+def come_back(life: SteppedBroker, readers: list[Reader], writers: list[Writer]) -> None:
+    life.pass_time(SECOND)
     for reader in readers:
-        stage.subscribe(reader)
-    stage.pass_time(2 * SECOND)
+        life.subscribe(reader)
+    life.pass_time(2 * SECOND)
     for writer in writers:
-        stage.publish(writer, 2)
+        life.publish(writer, 2)
     for _ in range(3):
-        stage.pass_time(SECOND)
+        life.pass_time(SECOND)
         for reader in readers:
-            stage.acknowledge(reader)
+            life.acknowledge(reader)
 
 
 NAMES = ("before anybody came", "of an idle broker", "of a busy one", "the last")
@@ -129,9 +129,9 @@ def test_who_comes_back_to_a_restored_broker_has_every_event_once_or_is_told_a_g
 ) -> None:
     readers, writers = story.clients()
     restore_backup(story.backups[which], tmp_path / "data", ahead=60)
-    stage = Stage(tmp_path / "data", story.now + 5 * SECOND)
-    assert any("restored from the backup" in each for each in stage.alarms)
-    come_back(stage, readers, writers)
+    life = SteppedBroker(tmp_path / "data", story.now + 5 * SECOND)
+    assert any("restored from the backup" in each for each in life.alarms)
+    come_back(life, readers, writers)
     assert [fault for reader in readers for fault in faults_of(reader, writers)] == []
     assert refusals_of(readers, writers) == []
     # Nothing that the lost broker has used is used again, and everybody has what is published now.
@@ -140,8 +140,8 @@ def test_who_comes_back_to_a_restored_broker_has_every_event_once_or_is_told_a_g
         news = [key for key, *_ in writer.sent[-2:]]
         assert all(writer.ticks[key] > before for key in news)
         assert all(set(news) <= {key for _, key in each.events} for each in readers if each.below == 10)
-    assert stage._store.incarnation > story.incarnation
-    stage.kill()
+    assert life._store.incarnation > story.incarnation
+    life.kill()
     tables = SqliteTables(tmp_path / "data/tables/tables.sqlite")
     assert tables.counter(SUBSCRIBERS) > story.subscribers
     tables.close()
@@ -155,10 +155,10 @@ def test_a_copy_that_is_started_without_being_restored_can_lose_events_in_silenc
     readers, writers = story.clients()
     restore_backup(story.backups[which], tmp_path / "data")
     (tmp_path / "data/restored").unlink()
-    stage = Stage(tmp_path / "data", story.now + 5 * SECOND)
-    come_back(stage, readers, writers)
+    life = SteppedBroker(tmp_path / "data", story.now + 5 * SECOND)
+    come_back(life, readers, writers)
     faults = [fault for reader in readers for fault in faults_of(reader, writers)]
-    stage.kill()
+    life.kill()
     assert faults or refusals_of(readers, writers)
 
 
@@ -169,15 +169,15 @@ def test_a_restored_broker_that_crashes_at_once_and_starts_again_has_lost_nothin
     restore_backup(story.backups[2], tmp_path / "data")
     now, lives = story.now + 5 * SECOND, []
     for _ in range(3):
-        stage = Stage(tmp_path / "data", now)
-        lives.append(stage._store.incarnation)
-        stage.kill()
+        life = SteppedBroker(tmp_path / "data", now)
+        lives.append(life._store.incarnation)
+        life.kill()
         now += 10 * SECOND
-    stage = Stage(tmp_path / "data", now)
+    life = SteppedBroker(tmp_path / "data", now)
     assert lives == sorted({*lives, *range(lives[0], lives[0] + 3)})
-    come_back(stage, readers, writers)
+    come_back(life, readers, writers)
     assert [fault for reader in readers for fault in faults_of(reader, writers)] == []
-    stage.kill()
+    life.kill()
 
 
 def test_a_clock_that_is_behind_that_of_the_lost_machine_gives_no_tick_twice(
@@ -186,10 +186,10 @@ def test_a_clock_that_is_behind_that_of_the_lost_machine_gives_no_tick_twice(
     readers, writers = story.clients()
     restore_backup(story.backups[-1], tmp_path / "data", ahead=3600)
     # The clock of this machine has gone back by a quarter of an hour, and the backup itself is ahead of it.
-    stage = Stage(tmp_path / "data", story.now - 900 * SECOND)
-    come_back(stage, readers, writers)
+    life = SteppedBroker(tmp_path / "data", story.now - 900 * SECOND)
+    come_back(life, readers, writers)
     assert [fault for reader in readers for fault in faults_of(reader, writers)] == []
-    stage.kill()
+    life.kill()
 
 
 def test_the_life_of_a_restored_broker_is_beyond_any_that_the_lost_one_can_have_had() -> None:
