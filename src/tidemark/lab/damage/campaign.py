@@ -21,7 +21,7 @@ from random import Random
 
 from tidemark.errors import TidemarkError
 from tidemark.lab.damage.harms import Harm, flipped_bits, whole_files
-from tidemark.lab.damage.stage import SECOND, Reader, Stage, Writer
+from tidemark.lab.damage.stepped_broker import SECOND, Reader, SteppedBroker, Writer
 from tidemark.lab.damage.story import Moment, put_back, tell
 from tidemark.ticks import TICK_MAX, RangeSet
 
@@ -89,39 +89,39 @@ def _outcome(moment: Moment, directory: Path, lives: int) -> tuple[str, str]:
     told: list[str] = []
     for life in range(1, lives + 1):
         try:
-            stage = Stage(directory, now)
+            broker = SteppedBroker(directory, now)
         except (TidemarkError, OSError) as error:
             return (REFUSED, str(error)) if life == 1 else (SILENT, f"refused at start {life} only: {error}")
         try:
-            told += _come_back(stage, readers if life == lives else readers[:1], writers)
+            told += _come_back(broker, readers if life == lives else readers[:1], writers)
         finally:
-            stage.kill()
-        now = stage.now + SECOND
+            broker.kill()
+        now = broker.now + SECOND
     found = "; ".join(fault for reader in readers for fault in faults_of(reader, writers))
     if found:
         return SILENT, found
     gaps = [gap for reader in readers for gap in reader.gaps]
-    alarms = told or stage.alarms
+    alarms = told or broker.alarms
     if gaps or alarms:
         return TOLD, "; ".join((*(f"gap ({base}, {upto}]" for base, upto in gaps), *alarms))
     return HARMLESS, ""
 
 
-def _come_back(stage: Stage, readers: list[Reader], writers: list[Writer]) -> list[str]:
+def _come_back(broker: SteppedBroker, readers: list[Reader], writers: list[Writer]) -> list[str]:
     """Everybody comes back, publishes and reads on. Returns what a client was told instead of an answer."""
-    stage.pass_time(SECOND)
+    broker.pass_time(SECOND)
     for reader in readers:
-        stage.subscribe(reader)
-    stage.pass_time(2 * SECOND)
+        broker.subscribe(reader)
+    broker.pass_time(2 * SECOND)
     for writer in writers:
-        stage.publish(writer, 2)
+        broker.publish(writer, 2)
     for _ in range(3):
-        stage.pass_time(SECOND)
+        broker.pass_time(SECOND)
         for reader in readers:
-            stage.acknowledge(reader)
+            broker.acknowledge(reader)
     clients: list[Reader | Writer] = [*readers, *writers]
     for who in clients:
-        stage.leave(who)
+        broker.leave(who)
     return [each for who in clients for each in who.refusals]
 
 
