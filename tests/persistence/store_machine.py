@@ -31,18 +31,19 @@ HISTORY = (
 )
 
 
-def events(*ticks: int, size: int = 8) -> EventBatch:
+def events(*ticks: int, size: int = 8, validity_ms: int = 0) -> EventBatch:
     """A batch with these ticks; each message is its tick in decimal."""
     builder = BatchBuilder()
     for tick in ticks:
-        builder.add(Shape("t", 1), str(tick).encode().ljust(size), publisher="ada")
+        message = str(tick).encode().ljust(size)
+        builder.add(Shape("t", 1), message, publisher="ada", validity_ms=validity_ms)
     batch = builder.build()
     batch.fill_ticks(np.array(ticks, np.int64))
     return batch
 
 
-def append(sequence: int, *ticks: int, size: int = 8) -> AppendEvents:
-    return AppendEvents("p1", "ada", sequence, events(*ticks, size=size))
+def append(sequence: int, *ticks: int, size: int = 8, validity_ms: int = 0) -> AppendEvents:
+    return AppendEvents("p1", "ada", sequence, events(*ticks, size=size, validity_ms=validity_ms))
 
 
 def matched(base: int, upto: int, of: dict[int, tuple[int, list[int]]]) -> AppendPfs:

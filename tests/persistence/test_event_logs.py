@@ -7,6 +7,8 @@ import pytest
 from tests.persistence.store_machine import Machine, append, read_all, ticks_of
 from tidemark.broker.effects import (
     AppendLease,
+    ExpireLog,
+    LogExpired,
     LogFull,
     LogRead,
     LogSynced,
@@ -169,3 +171,27 @@ def test_the_alarm_about_a_full_disk_stands_once_and_goes_away_with_its_cause() 
     machine.free()
     machine.do(append(1, 11), SyncLog(11))
     assert not machine.store.alarms
+
+
+def test_what_has_expired_goes_although_the_disk_is_too_full_for_what_came_with_it() -> None:
+    machine = Machine()
+    for number in range(1, 21):
+        machine.do(append(number, 10 * number, size=200, validity_ms=1), SyncLog(number))
+    used = sum(map(len, machine.log.contents().values()))
+    machine.fill()
+    asked = [ExpireLog("p1", 75 + 1_000, 500)] * 8
+    answers = machine.do(*asked, append(21, 300, size=300_000), SyncLog(30))
+    assert answers[-2:] == [LogExpired("p1", 70, 80 + 1_000), LogFull(30)]
+    assert sum(map(len, machine.log.contents().values())) < used - 1_000
+    # While publishing is refused nothing is written, and the broker asks again.
+    assert machine.do(ExpireLog("p1", 2_000, 500)) == [LogExpired("p1", TICK_MIN, 2_000)]
+    machine.free()
+    store = machine.crash()
+    assert read_all(store, 0, 300) == ([10 * number for number in range(8, 21)], [])
+    assert machine.state().lost == TICK_MIN
+
+
+def test_nothing_expires_that_is_not_synced() -> None:
+    machine = Machine()
+    machine.do(append(1, 10, validity_ms=1), SyncLog(1), append(2, 20, validity_ms=1))
+    assert machine.do(ExpireLog("p1", 9_000, 50)) == [LogExpired("p1", 10, 1_010)]

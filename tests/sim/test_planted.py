@@ -19,6 +19,7 @@ FINDS = {
     "no-dedup": 0,
     "knowledge-before-sync": 0,
     "forget-lease": 63,
+    "expire-early": 6,
     "cut-at-bad-record": 38,
     "trust-tables": 2,
     "filter-in-doubt": 16,

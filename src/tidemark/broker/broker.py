@@ -20,6 +20,7 @@ from tidemark.broker.effects import (
     LinkDown,
     LinkMeasured,
     LinkUp,
+    LogExpired,
     LogFetched,
     LogFull,
     LogRead,
@@ -305,6 +306,9 @@ class Broker:
                     self._streams[stimulus.pubend].read(stimulus)
             case LogFetched():
                 self._fetching.read(stimulus)
+            case LogExpired():
+                if stimulus.pubend in self._pubends:
+                    self._pubends[stimulus.pubend].expired(stimulus)
             case PfsRead():
                 self._host.catchup_streams.read(stimulus)
             case RoutesChanged(layout, pubends, drain_notice):
@@ -482,6 +486,7 @@ class Broker:
         self._overlay.wake()
         for name, pubend in self._pubends.items():
             pubend.beat()
+            pubend.expire()
             tick = pubend.announcement()
             if tick is not None:
                 self._streams[name].ack_expected(tick)

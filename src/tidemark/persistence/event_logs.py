@@ -2,8 +2,8 @@
 
 What was appended since the last sync becomes durable together with the next sync. When the disk is full, that
 group is dropped, and so is everything appended after it, until the broker says that it has dropped the same
-(ResumeLog). Losing ticks on purpose (LoseLog) is the exception, because that makes room: it is remembered,
-and done as soon as there is room for the record of it.
+(ResumeLog). Losing ticks on purpose (LoseLog) and letting expired events go (ExpireLog) are the exception,
+because that makes room: it is remembered, and done as soon as there is room for the record of it.
 
 What a crash may lose: the group since the last sync. That is safe because publishers are acknowledged, and
 silence is advertised, only after the sync.
@@ -14,7 +14,9 @@ from __future__ import annotations
 from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
+    ExpireLog,
     FetchLog,
+    LogExpired,
     LogFetched,
     LogFull,
     LogRead,
@@ -28,7 +30,7 @@ from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.vouching import Vouching
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.volume import LogVolume
-from tidemark.ticks import Tick
+from tidemark.ticks import TICK_MIN, Tick
 
 #: Bytes that may be appended and not synced. The volume holds as much again, for records of the logs' own.
 UNSYNCED_BYTES_MAX = 64 << 20
@@ -54,6 +56,9 @@ class EventLogs:
         self._unsynced: dict[str, Tick] = {}
         #: pubend -> the last tick to lose on purpose, while that is not synced
         self._let_go: dict[str, Tick] = {}
+        #: pubend -> the last tick that was let go because it had expired, and when it was, while that is not
+        #: synced
+        self._expiring: dict[str, tuple[Tick, int]] = {}
         #: the group since the last sync does not fit, so none of it will be written
         self._is_over = False
         #: LogFull was reported, and the broker has not answered with ResumeLog
@@ -94,6 +99,15 @@ class EventLogs:
         if not self._is_over:
             self._logs[effect.pubend].lose(effect.upto)
 
+    def expire(self, effect: ExpireLog) -> LogExpired:
+        """Let expired events go, with the next sync or, if that finds no room, with the first that does."""
+        if self._is_over:
+            return LogExpired(effect.pubend, TICK_MIN, effect.wall)  # nothing is written: ask again
+        log = self._logs[effect.pubend]
+        expired = log.expire(effect.wall, self._synced_upto(effect.pubend, effect.upto), self._read_bytes)
+        self._expiring[effect.pubend] = expired.upto, effect.wall
+        return LogExpired(effect.pubend, expired.upto, expired.due)
+
     def sync(self, ticket: int) -> LogSynced | LogFull | None:
         """Make the group durable, or drop it if the disk is full. Returns the stimulus that says which.
 
@@ -113,7 +127,7 @@ class EventLogs:
         self._alarms.is_over(FULL)
         self._unsynced.clear()
         self._unsynced_bytes = 0
-        self._let_go.clear()
+        self._has_let_go()
         return LogSynced(ticket)
 
     def resume(self) -> None:
@@ -129,10 +143,8 @@ class EventLogs:
 
     def read(self, effect: ReadLog, bytes_max: int | None = None) -> LogRead:
         """Returns the synced events of the first part of the range, as many as one answer holds."""
-        log, upto = self._logs[effect.pubend], effect.upto
-        unsynced = self._unsynced.get(effect.pubend)
-        if unsynced is not None:
-            upto = max(effect.base, min(upto, unsynced - 1))
+        log = self._logs[effect.pubend]
+        upto = max(effect.base, self._synced_upto(effect.pubend, effect.upto))
         answer = log.read(effect.base, upto, bytes_max or self._read_bytes)
         lost = log.lost
         damaged = tuple((max(base, lost), last) for base, last in answer.lost if last > lost)
@@ -156,8 +168,19 @@ class EventLogs:
             self._volume.sync()
         except DiskFullError:
             return
-        self._let_go.clear()
+        self._has_let_go()
 
     def _lose_again(self) -> None:
         for pubend, upto in self._let_go.items():
             self._logs[pubend].lose(upto)
+        for pubend, (upto, wall) in self._expiring.items():
+            self._logs[pubend].expire(wall, upto, bytes_max=None)
+
+    def _has_let_go(self) -> None:
+        self._let_go.clear()
+        self._expiring.clear()
+
+    def _synced_upto(self, pubend: str, upto: Tick) -> Tick:
+        """Return `upto`, or the tick before the first event that is not synced if that is earlier."""
+        unsynced = self._unsynced.get(pubend)
+        return upto if unsynced is None else min(upto, unsynced - 1)

@@ -26,6 +26,7 @@ from tidemark.broker.effects import (
     CommitTables,
     DropSubscription,
     Effect,
+    ExpireLog,
     FetchLog,
     LoseLog,
     ReadLog,
@@ -150,6 +151,8 @@ class Store:
                 return self._logs.read(effect)
             case FetchLog():
                 return self._logs.fetch(effect)
+            case ExpireLog():
+                return self._logs.expire(effect)
             case ReadPfs():
                 return self._pfs.read(effect)
             case SaveReleased():

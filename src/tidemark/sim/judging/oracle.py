@@ -37,6 +37,8 @@ class RunningChecks:
     lost: dict[str, int] = field(default_factory=dict)
     #: pubend -> the ticks that a damaged disk lost
     damaged: dict[str, RangeSet] = field(default_factory=dict)
+    #: pubend -> the tick up to which the pubend has let expired events go
+    expired: dict[str, int] = field(default_factory=dict)
     #: a policy may release history before every durable subscriber has consumed it
     is_early: bool = False
     #: bytes of events that came in answers, to those that waited for them and to those that did not
@@ -56,6 +58,14 @@ class RunningChecks:
                 raise ViolationError(
                     f"{pubend} let go up to {upto}, but {subscriber.name} has only got to {received.upto}"
                 )
+
+    def expire(self, pubend: str, upto: int) -> None:
+        """A pubend has let go what has expired: no event of it may be valid for anybody."""
+        self.expired[pubend] = max(self.expired.get(pubend, 0), upto)
+        truth = self.world.ground_truth
+        for tick, key in truth.within(pubend, self.lost.get(pubend, 0), upto):
+            if truth[key].alive_at(tick, self.world.latest):
+                raise ViolationError(f"{pubend} let {key} at {tick} go as expired, which is still valid")
 
     def knowledge(self, sender: str, receiver: str, frame: Knowledge) -> None:
         """A broker sends knowledge: D must be durable, and S must hide no event that is wanted.

@@ -182,6 +182,15 @@ def with_history(plan: WorldPlan, chance: Random) -> WorldPlan:
     )
 
 
+def with_expiry(plan: WorldPlan, chance: Random) -> WorldPlan:
+    """The same plan, with expired events let go soon; perhaps most events are valid for a short time only."""
+    plan = replace(plan, pubend_policy=replace(plan.pubend_policy, expiry=chance.choice((20_000, 200_000))))
+    if chance.random() < 0.8:
+        return plan
+    short = (SHORT_MS, SHORT_MS, SHORT_MS)
+    return replace(plan, validities=chance.choice((short, (*short, LONG_MS))))
+
+
 def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
     """The same plan, perhaps with links that have a bandwidth, as links of TCP: what they carry arrives."""
     share = {"thin": 1.0, "swarm": 0.3, "network": 0.3}.get(profile, 0.0)

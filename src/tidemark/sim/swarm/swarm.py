@@ -16,7 +16,7 @@ from random import Random
 from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.sim.judging.oracle import check_routes, check_world, is_caught_up
 from tidemark.sim.swarm.faults import FaultInjector
-from tidemark.sim.swarm.plan import SECOND, plan_of, with_history, with_rates
+from tidemark.sim.swarm.plan import SECOND, plan_of, with_expiry, with_history, with_rates
 from tidemark.sim.swarm.planted import planted
 from tidemark.sim.swarm.workers import in_order
 from tidemark.sim.world.network import LinkFaults
@@ -68,6 +68,7 @@ class SeedRun:
         # A generator of its own: whatever draws from it leaves the rest of a seed's world unchanged.
         history = Random(f"history of {seed}")
         plan = with_history(plan_of(self.chance, profile), history)
+        plan = with_expiry(plan, Random(f"expiry of {seed}"))
         self.plan = with_rates(plan, Random(f"rates of {seed}"), profile)
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
         self.fault_injector = FaultInjector(self.world, self.plan, Random(self.chance.random()))

@@ -17,6 +17,7 @@ from tidemark.broker.effects import (
     LinkDown,
     LinkMeasured,
     LinkUp,
+    LogExpired,
     LogFetched,
     LogFull,
     LogRead,
@@ -296,6 +297,8 @@ class Machine:
             self._unsynced.clear()
         elif isinstance(stimulus, LogFull) or isinstance(effect, ResumeLog):
             self._unsynced.clear()
+        elif isinstance(stimulus, LogExpired):
+            self._world.checks.expire(stimulus.pubend, stimulus.upto)
         elif isinstance(stimulus, LogRead | LogFetched):
             read = stimulus.read if isinstance(stimulus, LogFetched) else stimulus
             if read.damaged:
