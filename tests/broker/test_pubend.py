@@ -438,3 +438,30 @@ def test_what_has_expired_waits_for_the_archive_unless_policy_says_otherwise() -
     assert root.expire(1_000) == [ExpireLog("p", 1_000, 120)]
     root = Root(state, PubendPolicy(expiry=100, archive=True, release_unarchived=True))
     assert root.expire(1_000) == [ExpireLog("p", 1_000, 500)]
+
+
+# What is kept for newcomers.
+
+
+def test_what_everyone_has_released_is_kept_for_a_while() -> None:
+    state = RecoveredPubend(last=500, sizes=((100, 10), (300, 10), (500, 10)))
+    root = Root(state, PubendPolicy(min_retain=1_000, min_retain_bytes=1_000))
+    assert root.released(500, 500, wall=1_099) == []
+    assert root.released(500, 500, wall=1_200) == [LoseLog("p", 200)]
+    assert root.released(500, 500, wall=1_250) == []  # nothing would be freed
+    assert root.released(500, 500, wall=9_000) == [LoseLog("p", 500)]
+
+
+def test_no_more_is_kept_than_bytes_allow_and_nothing_while_the_disk_is_full() -> None:
+    state = RecoveredPubend(last=500, sizes=((100, 10), (300, 10), (500, 10)))
+    root = Root(state, PubendPolicy(min_retain=1_000, min_retain_bytes=20))
+    assert root.released(500, 500, wall=600) == [LoseLog("p", 100)]
+    root.publish(1, 1, 700)
+    root.full()
+    assert root.released(500, 500, wall=700) == [LoseLog("p", 500)]
+
+
+def test_policy_lets_go_also_what_would_be_kept_for_newcomers() -> None:
+    state = RecoveredPubend(last=500, sizes=((100, 10), (300, 10), (500, 10)))
+    root = Root(state, PubendPolicy(min_retain=9_000, min_retain_bytes=1_000, max_retain=700))
+    assert root.released(500, 500, wall=1_010) == [LoseLog("p", 310)]

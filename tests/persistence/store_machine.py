@@ -92,7 +92,8 @@ def waits(machine: Machine) -> bool:
 class Machine:
     """A disk in memory, and the store of its latest life."""
 
-    def __init__(self) -> None:
+    def __init__(self, os_pubends: tuple[str, ...] = ()) -> None:
+        self._os_pubends = os_pubends
         self.log, self.pfs, self.tables = MemoryDisk("log"), MemoryDisk("pfs"), MemoryTables()
         self.disks = (self.log, self.pfs)
         self.witness = MemoryDisk("witness")
@@ -108,8 +109,9 @@ class Machine:
             segment_bytes=SEGMENT,
             read_bytes=500,
             accept_damage=accept_damage,
+            os_pubends=self._os_pubends,
         )
-        self.recovered = self.store.recover(["p1"], now)
+        self.recovered = self.store.recover(["p1", *self._os_pubends], now)
         return self.store
 
     def crash(self, choose: Callable[[int], int] = lose_all) -> Store:

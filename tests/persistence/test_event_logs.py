@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.persistence.store_machine import Machine, append, read_all, ticks_of
+from tests.persistence.store_machine import Machine, append, events, read_all, ticks_of
 from tidemark.broker.effects import (
+    AppendEvents,
     AppendLease,
     ExpireLog,
     LogExpired,
@@ -195,3 +196,25 @@ def test_nothing_expires_that_is_not_synced() -> None:
     machine = Machine()
     machine.do(append(1, 10, validity_ms=1), SyncLog(1), append(2, 20, validity_ms=1))
     assert machine.do(ExpireLog("p1", 9_000, 50)) == [LogExpired("p1", 10, 1_010)]
+
+
+def test_events_of_a_pubend_that_is_not_synced_are_handed_over_and_others_are_synced() -> None:
+    machine = Machine(os_pubends=("p2",))
+
+    def events_of_p2(sequence: int, tick: int) -> AppendEvents:
+        return AppendEvents("p2", "ada", sequence, events(tick))
+
+    def found(pubend: str) -> list[int]:
+        return ticks_of(machine.store.carry_out(ReadLog(pubend, 0, 900)))
+
+    assert machine.do(events_of_p2(1, 10), SyncLog(1)) == [LogSynced(1)]
+    assert found("p2") == [10]
+    machine.crash()
+    assert found("p2") == []  # the power failed before the next sync
+    synced = machine.do(events_of_p2(1, 20), SyncLog(1), append(1, 30), SyncLog(2))
+    assert synced == [LogSynced(1), LogSynced(2)]
+    machine.crash()
+    assert (found("p1"), found("p2")) == ([30], [20])
+    machine.do(events_of_p2(2, 40), SyncLog(1), AppendLease("p2", 50), SyncLog(2))
+    machine.crash()
+    assert found("p2") == [20, 40]

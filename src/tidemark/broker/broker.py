@@ -466,7 +466,7 @@ class Broker:
         )
         self._reports.open(name)
         if is_hosted:
-            pubend = self._pubends[name] = Pubend(name, state, config.pubend_policy, self._turn, stream)
+            pubend = self._pubends[name] = Pubend(name, state, config.policy_of(name), self._turn, stream)
             stream.position = pubend.position
             stream.window.lose(pubend.lost)
             self._reports.open_hosted(name, state, hosts, layout)

@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import ConfigError, StaleTopologyError, TidemarkError
 from tidemark.node.config.loading import show
+from tidemark.node.config.pubends import has_archive, pubend_of_priority
 from tidemark.node.connection import Connection
 from tidemark.node.local_link import LocalLink
 from tidemark.node.metrics import gauges
 from tidemark.node.topology.text import to_text
 from tidemark.wire import answers
-from tidemark.wire.answers import BrokerStatus, ConnectionStatus, LinkStatus, OverlayText, Route, Setting
+from tidemark.wire.answers import (
+    Assignment,
+    BrokerStatus,
+    ConnectionStatus,
+    LinkStatus,
+    OverlayText,
+    Route,
+    Setting,
+)
 from tidemark.wire.frames import Answer, Ask, Refused
 from tidemark.wire.json_objects import dumps, read_arguments
 from tidemark.wire.questions import TooLongError, page_of
@@ -113,7 +122,7 @@ def _status(node: Node) -> BrokerStatus:
 def _archive(node: Node) -> list[str]:
     """The directory of the archive that has what this broker lets go; nothing without an archive."""
     config = node.config
-    return [str(config.archive_path().absolute())] if config.retention.archive else []
+    return [str(config.archive_path().absolute())] if has_archive(config) else []
 
 
 def _overlay(node: Node) -> OverlayText:
@@ -182,7 +191,13 @@ def _config(node: Node) -> list[Setting]:
     return [Setting(key, value, source) for key, value, source in show(node.config)]
 
 
+def _assignment(node: Node) -> Assignment:
+    rules = pubend_of_priority(node.config, node.server.pubends)
+    return Assignment(node.config.broker.assign, rules)
+
+
 QUESTIONS: Mapping[str, Callable[[Node], object]] = {
+    answers.ASSIGNMENT.what: _assignment,
     answers.CONFIG.what: _config,
     answers.LINKS.what: _links,
     answers.METRICS.what: _metrics,

@@ -6,10 +6,14 @@ group is dropped, and so is everything appended after it, until the broker says 
 because that makes room: it is remembered, and done as soon as there is room for the record of it.
 
 What a crash may lose: the group since the last sync. That is safe because publishers are acknowledged, and
-silence is advertised, only after the sync.
+silence is advertised, only after the sync. A group that has only events of pubends whose durability is "os"
+is not synced but handed to the operating system: a power failure may lose it, until the next sync, which
+comes with the next lease at the latest.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from tidemark.broker.effects import (
     AppendEvents,
@@ -42,8 +46,21 @@ FULL = "full log"
 class EventLogs:
     """The event logs of one broker, for effects that concern them."""
 
-    def __init__(self, volume: LogVolume, vouching: Vouching, read_bytes: int, alarms: Alarms) -> None:
-        """`volume` belongs to the store. A read returns about `read_bytes` at the most."""
+    def __init__(
+        self,
+        volume: LogVolume,
+        vouching: Vouching,
+        read_bytes: int,
+        alarms: Alarms,
+        os_pubends: Collection[str] = (),
+    ) -> None:
+        """`volume` belongs to the store. A read returns about `read_bytes` at the most.
+
+        Events of `os_pubends` are durable once the operating system has them.
+        """
+        self._os_pubends = frozenset(os_pubends)
+        #: something has come since the last sync that has to be on the platter
+        self._needs_sync = False
         self._volume = volume
         self._vouching = vouching
         self._read_bytes = read_bytes
@@ -85,12 +102,14 @@ class EventLogs:
         self._is_over |= self._unsynced_bytes > UNSYNCED_BYTES_MAX
         if self._is_over:
             return
+        self._needs_sync |= effect.pubend not in self._os_pubends
         self._unsynced.setdefault(effect.pubend, int(effect.batch.ticks[0]))
         self._logs[effect.pubend].append(effect.batch, effect.publisher, effect.sequence)
 
     def lease(self, effect: AppendLease) -> None:
         """Promise, durable with the next sync, that no later event gets a tick up to `effect.upto`."""
         if not self._is_over:
+            self._needs_sync = True
             self._logs[effect.pubend].lease(effect.upto)
 
     def lose(self, effect: LoseLog) -> None:
@@ -119,11 +138,16 @@ class EventLogs:
             self._volume.discard()
             return self._refuse(ticket, f"over {UNSYNCED_BYTES_MAX} bytes wait to be written")
         try:
-            self._vouching.syncs_log()
-            self._volume.sync()
+            if self._needs_sync:
+                self._vouching.syncs_log()
+                self._volume.sync()
+            else:
+                self._volume.flush()
         except DiskFullError as error:
             return self._refuse(ticket, str(error))
-        self._vouching.log_synced()
+        if self._needs_sync:
+            self._vouching.log_synced()
+        self._needs_sync = False
         self._alarms.is_over(FULL)
         self._unsynced.clear()
         self._unsynced_bytes = 0
@@ -153,7 +177,7 @@ class EventLogs:
         )
 
     def _refuse(self, ticket: int, reason: str) -> LogFull:
-        self._is_over = self._is_full = True
+        self._is_over = self._is_full = self._needs_sync = True
         self._unsynced.clear()
         self._alarms.stands(FULL, f"{reason}; publishing is refused until there is room")
         self._make_room()

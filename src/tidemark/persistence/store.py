@@ -14,7 +14,7 @@ is raised to the caller, and then the broker can only stop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 
 from tidemark.broker.broker import Recovered
@@ -73,13 +73,15 @@ class Store:
         segment_bytes: int = SEGMENT_BYTES,
         read_bytes: int = READ_BYTES,
         accept_damage: bool = False,
+        os_pubends: Collection[str] = (),
     ) -> None:
         """Open the volumes in the two directories, or create them. Raises what `LogVolume.open` raises.
 
         The store closes `tables` when it is closed. `identity` is a random number of 64 bits, for volumes
         that have to be created. `witness` is the directory with what the stores know of each other. A ReadLog
         is answered with about `read_bytes` at the most. With `accept_damage` tables that have lost rows are
-        used; otherwise they raise DamagedError, and nothing is written.
+        used; otherwise they raise DamagedError, and nothing is written. Events of `os_pubends` are durable
+        once the operating system has them.
         """
         #: how often the broker has started, counting this time; 0 before `recover`
         self.incarnation = 0
@@ -101,7 +103,7 @@ class Store:
             undo.pop_all()
         self._volumes = (log_volume, pfs_volume)
         self._raw_tables = tables
-        self._logs = EventLogs(log_volume, self._vouching, read_bytes, self._alarms)
+        self._logs = EventLogs(log_volume, self._vouching, read_bytes, self._alarms, os_pubends)
         self._pfs = PfsStore(pfs_volume, self._vouching, self._alarms)
         self._tables = TableStore(tables, self._vouching, self._alarms)
         for text in tables.bounded:

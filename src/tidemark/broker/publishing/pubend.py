@@ -55,6 +55,9 @@ class PubendPolicy:
     #: Early release of events older than this, and of the oldest events beyond this many bytes.
     max_retain: int | None = None
     max_bytes: int | None = None
+    #: What everybody has released is kept for this long, but never more of it than so many bytes.
+    min_retain: int = 0
+    min_retain_bytes: int = 0
     #: There is an archive: nothing is let go before the archive has it.
     archive: bool = False
     #: Policy may let go what the archive does not have yet.
@@ -107,6 +110,8 @@ class Pubend:
         #: (base, upto, batch) of batches that are durable and not passed on yet
         self._fresh: list[tuple[int, int, EventBatch]] = []
         self._sizes = LoggedSizes(state.sizes)
+        #: The disk had no room for the last group: nothing is kept that nobody waits for.
+        self._is_full = False
         self._released = TICK_MIN
         self._delivered = TICK_MIN
         #: the archive has reported to have everything up to here; None if there is no archive
@@ -207,6 +212,7 @@ class Pubend:
 
     def _durable(self, publisher: str, last: int, batch: EventBatch) -> None:
         self._unsynced -= 1
+        self._is_full = False
         base, upto = self.position, int(batch.ticks[-1])
         self._publishers.durable(publisher, (last, upto))
         self.position = upto
@@ -229,6 +235,7 @@ class Pubend:
     def _forgotten(self) -> None:
         """The disk had no room: what was not durable was discarded. The ticks of those events stay used."""
         self._unsynced = 0
+        self._is_full = True
         self._publishers.discarded()
 
     def _when_durable(self, action: Callable[[], None], failed: Callable[[], None]) -> None:
@@ -300,12 +307,12 @@ class Pubend:
     def release(self) -> None:
         """Turn to L what may be let go, but nothing that a subscriber that is not catching up still lacks."""
         archived = self._released if self.archived is None else self.archived
-        let_go = min(self._released, archived)
+        let_go = min(self._released, archived, self._kept_for_newcomers())
         early = min(self._delivered, self._early())
         if not self._policy.release_unarchived and self.archived is not None:
             early = min(early, self.archived)
         upto = min(max(let_go, early), self.position)
-        if upto > self.lost:
+        if upto > self.lost and (not self._policy.min_retain or self._sizes.has_upto(upto)):
             self._counters["released" if upto <= let_go else "released_early"] += 1
             self.lost = upto
             self._sizes.lose(upto)
@@ -344,6 +351,15 @@ class Pubend:
             bytes=self.bytes,
             publishers=len(self._publishers),
         )
+
+    def _kept_for_newcomers(self) -> int:
+        """Return the tick up to which nothing is kept for subscribers that may come and ask for the past."""
+        policy = self._policy
+        if not policy.min_retain or self._is_full:
+            return TICK_MAX
+        beyond = self._sizes.beyond(policy.min_retain_bytes)
+        old = self._turn.wall - policy.min_retain
+        return old if beyond is None else max(old, beyond)
 
     def _early(self) -> int:
         """Return the tick up to which the administrator's policy would let history go."""

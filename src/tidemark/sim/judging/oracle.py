@@ -28,6 +28,10 @@ NEEDLESS_BYTES = 4_000
 NEEDLESS_BYTES_A_FAULT = 4_000
 
 
+#: More than a world's events: with such a bound `min_retain` is bounded by time only.
+MUCH_BYTES = 1 << 20
+
+
 @dataclass
 class RunningChecks:
     """The checks that need not wait for the end of a run."""
@@ -45,11 +49,16 @@ class RunningChecks:
     needed_bytes: int = 0
     needless_bytes: int = 0
 
-    def let_go(self, pubend: str, upto: int) -> None:
-        """A pubend releases history: every durable subscriber must have consumed it, unless `is_early`."""
-        self.lost[pubend] = max(self.lost.get(pubend, 0), upto)
+    def let_go(self, pubend: str, upto: int, wall: int) -> None:
+        """A pubend releases history at the time of day `wall`.
+
+        Unless `is_early`, every durable subscriber must have consumed it, and min_retain must have passed.
+        """
+        before = self.lost.get(pubend, 0)
+        self.lost[pubend] = max(before, upto)
         if self.is_early:
             return
+        self._is_old(pubend, before, upto, wall)
         for subscriber in self.world.subscribers:
             received = subscriber.life.ledger.get(pubend)
             if subscriber.life.past is not None:
@@ -58,6 +67,15 @@ class RunningChecks:
                 raise ViolationError(
                     f"{pubend} let go up to {upto}, but {subscriber.name} has only got to {received.upto}"
                 )
+
+    def _is_old(self, pubend: str, base: int, upto: int, wall: int) -> None:
+        """No event of `(base, upto]` may be younger than min_retain, where nothing else bounds that."""
+        policy = self.world.plan.policy_of(pubend)
+        if policy.min_retain_bytes < MUCH_BYTES or self.world.plan.fault_weights.full:
+            return
+        for tick, key in self.world.ground_truth.within(pubend, base, upto):
+            if tick > wall - policy.min_retain:
+                raise ViolationError(f"{pubend} let {key} at {tick} go, which it keeps for newcomers")
 
     def expire(self, pubend: str, upto: int) -> None:
         """A pubend has let go what has expired: no event of it may be valid for anybody."""

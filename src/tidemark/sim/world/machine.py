@@ -263,7 +263,7 @@ class Machine:
             case RefusePeer(peer, reason):
                 self._engine.after(1, lambda: self._refuse_peer(peer, reason))
             case LoseLog(pubend, upto):
-                self._world.checks.let_go(pubend, upto)
+                self._world.checks.let_go(pubend, upto, self._engine.now + self.skew)
                 self._disk.put(effect)
             case _:
                 self._disk.put(effect)
@@ -280,6 +280,14 @@ class Machine:
     def window_bytes(self) -> list[tuple[str, int]]:
         """Returns (pubend, bytes in its window) for each pubend; empty while the broker is down."""
         return [] if self.broker is None else self.broker.window_bytes()
+
+    def has_delivered(self, pubend: str, upto: int) -> bool:
+        """Whether the subscribers here that are not catching up, if any, have been given all up to a tick."""
+        stream = self.broker.stream(pubend) if self.broker is not None else None
+        if stream is None or stream.listener is None:
+            return True
+        delivered = stream.listener.delivered(pubend)
+        return delivered is None or delivered >= upto
 
     def _note(self, text: str) -> None:
         if self._world.trace is not None:

@@ -97,6 +97,7 @@ class World:
             linger=plan.linger,
             damping=plan.damping,
             drain_notice=drain_notice(self.layout, name),
+            pubend_policies=plan.pubend_policies,
         )
 
     def neighbours(self, name: str) -> tuple[str, ...]:
