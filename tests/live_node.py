@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config
 from tidemark.node.node import Node
-
-PATIENCE_SECONDS = 20.0
 
 
 def settings_at(path: Path, **options: str) -> dict[str, str]:

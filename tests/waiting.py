@@ -7,7 +7,9 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec
 
-PATIENCE_SECONDS = 30.0
+#: The longest that a test waits for what will come. Only a test that fails waits so long, but where much else
+#: runs, a process of Java takes minutes to start.
+PATIENCE_SECONDS = 600.0
 _P = ParamSpec("_P")
 
 

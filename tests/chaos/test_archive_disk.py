@@ -21,6 +21,7 @@ import pytest
 
 from tests.chaos.ledger_checks import assert_audit_is_exact, assert_exact, started
 from tests.chaos.test_full_disk import SMALL_DISK, can_mount
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.lab.processes.ledger import audit
 from tidemark.lab.processes.ledger_writers import PublisherLedger, opening
@@ -33,7 +34,6 @@ from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 pytestmark = pytest.mark.chaos
 
-PATIENCE_SECONDS = 60.0
 SCHEMA = Schema.parse("[data: string]")
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from tests.chaos.copying_query import BATCH_EVENTS, SCHEMA
 from tests.chaos.ledger_checks import assert_exact, started
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.lab.processes.engines import local_cluster
 from tidemark.lab.processes.ledger import audit
@@ -29,8 +30,6 @@ from tidemark.lab.processes.process_harness import ManagedBroker, ManagedSubscri
 pytestmark = [pytest.mark.chaos, pytest.mark.spark]
 
 PROGRAM = Path(__file__).with_name("copying_query.py")
-#: Java starts slowly where much else runs; a run that goes well waits for a fraction of this.
-PATIENCE_SECONDS = 600.0
 #: Who looks more often takes from those it waits for.
 POLL_SECONDS = 0.2
 SIDES = ("even", "odd")

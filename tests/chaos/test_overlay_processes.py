@@ -107,7 +107,7 @@ class Watch:
 
     def close(self) -> None:
         self._subscription.close()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
         self._client.close()
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.cli import main
 
-PATIENCE_SECONDS = 20.0
 COMMAND = (sys.executable, "-c", "from tidemark.cli import main; main()")
 
 

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.client.fake_broker import FakeBroker
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.wire.frames import Publish
 
-PATIENCE_SECONDS = 20.0
 #: Whoever started the tests may have had interrupts ignored. That something was slow is no news here.
 OPENING = """
 import itertools, logging, signal, time

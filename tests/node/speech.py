@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import uvloop
 
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.node.config.settings import Config
@@ -31,8 +32,6 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX, PROTOCOL_NEWEST, PROTOCOL_OLDEST
 
-PATIENCE_SECONDS = 10.0
-STORY_SECONDS_MAX = 50.0
 SCHEMA = Schema.parse("[n: int]")
 TOPIC = "t.x"
 Kind = TypeVar("Kind", bound=Frame)
@@ -87,7 +86,7 @@ def play(story: Callable[[Stage], Awaitable[None]]) -> None:
     async def whole() -> None:
         stage = Stage()
         try:
-            async with asyncio.timeout(STORY_SECONDS_MAX):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await story(stage)
         finally:
             await stage.close()

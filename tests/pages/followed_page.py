@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.waiting import PATIENCE_SECONDS
+
 PORT = "7676"
-PATIENCE_SECONDS = 60.0
 STARTS = "tidemark up"
 _BLOCK = re.compile(
     r"(?:Write this as `(?P<name>[\w.]+)`:\n\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S

@@ -59,6 +59,9 @@ class ProcessAdmin:
         if ask.what == answers.CONNECTIONS.what:
             reply(self._connections(ask))
             return True
+        if ask.what == answers.REPORT_ENGINE.what:
+            reply(self._note_engine(ask))
+            return True
         question = QUESTIONS.get(ask.what)
         if question is not None:
             reply(Answer(ask.ticket, dumps(question(self._node))))
@@ -74,6 +77,13 @@ class ProcessAdmin:
             return Answer(ask.ticket, page_of(_connections(self._node, first), total, given))
         except TooLongError as error:
             return Refused("ask", str(ask.ticket), "limit", str(error))
+        except TidemarkError as error:
+            return Refused("ask", str(ask.ticket), "frame", str(error))
+
+    def _note_engine(self, ask: Ask) -> Answer | Refused:
+        """Keep what the process that writes the archive says about itself."""
+        try:
+            return Answer(ask.ticket, dumps(self._node.engine_reports.note(read_arguments(ask.arguments))))
         except TidemarkError as error:
             return Refused("ask", str(ask.ticket), "frame", str(error))
 

@@ -36,7 +36,7 @@ from tidemark.node.links import LinkCaller
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
 from tidemark.node.metrics import Metrics
-from tidemark.node.process.archiving import ArchiveWatch
+from tidemark.node.process.archiving import ArchiveWatch, EngineReports
 from tidemark.node.runtime import Runtime
 from tidemark.node.server import Server, drain_notice, hosted
 from tidemark.node.topology.membership import Membership
@@ -115,6 +115,8 @@ class Node:
         self._archive_alarms: tuple[str, ...] = ()
         self._stuck_looks = 0
         self._archive_watch = ArchiveWatch(config.retention.max_bytes)
+        #: of the process that writes the archive
+        self.engine_reports = EngineReports()
         self._alarm_timer: asyncio.TimerHandle | None = None
         self.metrics.watch(self)
 

@@ -272,6 +272,34 @@ class Setting(JsonObject):
     source: str
 
 
+#: Characters of a text in a report of an engine.
+REPORTED_CHARACTERS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus(JsonObject):
+    """The process that writes the archive, as it reports itself."""
+
+    #: "spark" or "light"
+    engine: str
+    #: where Spark runs
+    master: str
+    #: process id, on the machine of the archive
+    process: int
+    #: the address of Spark's web interface; "" if there is none
+    ui: str
+    #: number of the last batch that was archived
+    batch: int
+    #: archived since the beginning
+    events: int
+    #: of the last batches, while the engine was at work
+    events_per_second: float
+    #: what went wrong last; "" if nothing did
+    error: str
+    #: Unix time of the report
+    at: float
+
+
 #: The topics that the broker knows.
 TOPICS = Question("topics", tuple[TopicStatus, ...], is_paged=True)
 #: The pubends that the broker hosts.
@@ -313,3 +341,5 @@ CONFIG = Question("config", tuple[Setting, ...])
 ASSIGNMENT = Question("assignment", Assignment)
 #: The directories of archives, as the broker's machine names them.
 ARCHIVE = Question("archive", tuple[str, ...])
+#: Tell the broker how the engine of the archive is doing. Arguments: those of EngineStatus.
+REPORT_ENGINE = Question("report_engine", EngineStatus)

@@ -15,6 +15,7 @@ import pytest
 from tests.live_node import config_at
 from tests.node.speech import Speaker, Stage, play
 from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.broker.effects import CommitTables, Effect, Stimulus
 from tidemark.errors import DamagedError, DiskFailedError
 from tidemark.node.config.units import HostPort
@@ -24,8 +25,6 @@ from tidemark.node.process.process import DAMAGED, DISK_FAILED, DONE, NOT_STARTE
 from tidemark.node.runtime import OWN_TICKET
 from tidemark.persistence.store import Store
 from tidemark.wire.frames import Connect, Welcome
-
-PATIENCE_SECONDS = 20.0
 
 
 class Process:

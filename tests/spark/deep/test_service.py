@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.archive.small_archive import TOPICS, Event, SmallArchive, Taker, batch_of, line, taker
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.errors import DiskFullError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.spark.archive.compaction import compact
+from tidemark.spark.archive.compaction import Merge, merge
 from tidemark.spark.archive.state import FOLDER, load_state
 from tidemark.spark.archive.table import ArchiveTable
 from tidemark.spark.deep import plan as deep_plan
@@ -49,7 +50,7 @@ def run(test: Callable[[DeepService], Awaitable[None]], path: Path, **options: A
         serving = asyncio.create_task(service.run())
         await asyncio.sleep(0)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await test(service)
         finally:
             serving.cancel()
@@ -305,7 +306,7 @@ def test_files_that_are_merged_while_a_scan_runs_are_read_as_what_they_are_then(
         for root in ("news", "sports"):
             table = ArchiveTable(tmp_path, root)
             files = table.files()
-            compact(tmp_path, table, files)
+            table.exchange(files, merge(Merge.of(tmp_path, table, files)).files)
             for each in files:
                 (table.folder / each.name).unlink()
         await over(one)

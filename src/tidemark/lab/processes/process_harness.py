@@ -235,8 +235,9 @@ class ManagedArchive(ManagedProcess):
     #: the archive ends when this pipe is closed, and so with its parent
     stdin = subprocess.PIPE
 
-    def __init__(self, name: str, path: Path, url: str, log: Path) -> None:
+    def __init__(self, name: str, path: Path, url: str, log: Path, engine: str) -> None:
         told = ["--path", str(path), "--broker", url, "--interval", ARCHIVE_INTERVAL, "--attached", "--json"]
+        told += ["--engine", engine]
         super().__init__(name, ["pipeline", "archive", *told], log)
         self.path = path
 
@@ -305,9 +306,9 @@ class ProcessHarness:
         self._brokers.append(part)
         return part
 
-    def archive(self, url: str, name: str = "archive") -> ManagedArchive:
+    def archive(self, url: str, name: str = "archive", engine: str = "light") -> ManagedArchive:
         """Returns the archive of a broker, not started yet."""
-        part = ManagedArchive(name, self.directory / name, url, self.directory / f"{name}.log")
+        part = ManagedArchive(name, self.directory / name, url, self.directory / f"{name}.log", engine)
         self._archives.append(part)
         return part
 
