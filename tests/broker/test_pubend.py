@@ -461,6 +461,14 @@ def test_no_more_is_kept_than_bytes_allow_and_nothing_while_the_disk_is_full() -
     assert root.released(500, 500, wall=700) == [LoseLog("p", 500)]
 
 
+def test_nothing_is_kept_for_newcomers_at_a_broker_that_is_being_drained() -> None:
+    state = RecoveredPubend(last=500, sizes=((100, 10), (500, 10)))
+    root = Root(state, PubendPolicy(min_retain=1_000, min_retain_bytes=1_000))
+    assert root.released(500, 500, wall=600) == []
+    root.pubend.is_draining = True
+    assert root.released(500, 500, wall=600) == [LoseLog("p", 500)]
+
+
 def test_policy_lets_go_also_what_would_be_kept_for_newcomers() -> None:
     state = RecoveredPubend(last=500, sizes=((100, 10), (300, 10), (500, 10)))
     root = Root(state, PubendPolicy(min_retain=9_000, min_retain_bytes=1_000, max_retain=700))

@@ -322,6 +322,8 @@ class Broker:
                 self._host.catchup_streams.read(stimulus)
             case RoutesChanged(layout, pubends, drain_notice):
                 self._drain_notice = drain_notice
+                for pubend in self._pubends.values():
+                    pubend.is_draining = drain_notice is not None
                 self._change(layout, pubends)
             case HostRemoved(host):
                 self._reports.remove_host(host)
@@ -476,6 +478,7 @@ class Broker:
         self._reports.open(name)
         if is_hosted:
             pubend = self._pubends[name] = Pubend(name, state, config.policy_of(name), self._turn, stream)
+            pubend.is_draining = self._drain_notice is not None
             stream.position = pubend.position
             stream.window.lose(pubend.lost)
             self._reports.open_hosted(name, state, hosts, layout)

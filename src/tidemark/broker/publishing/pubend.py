@@ -112,6 +112,8 @@ class Pubend:
         self._sizes = LoggedSizes(state.sizes)
         #: The disk had no room for the last group: nothing is kept that nobody waits for.
         self._is_full = False
+        #: The broker is being drained, so nothing is kept that nobody waits for; only `Broker` sets it.
+        self.is_draining = False
         self._released = TICK_MIN
         self._delivered = TICK_MIN
         #: the archive has reported to have everything up to here; None if there is no archive
@@ -355,7 +357,7 @@ class Pubend:
     def _kept_for_newcomers(self) -> int:
         """Return the tick up to which nothing is kept for subscribers that may come and ask for the past."""
         policy = self._policy
-        if not policy.min_retain or self._is_full:
+        if not policy.min_retain or self._is_full or self.is_draining:
             return TICK_MAX
         beyond = self._sizes.beyond(policy.min_retain_bytes)
         old = self._turn.wall - policy.min_retain
