@@ -20,7 +20,7 @@ FINDS = {
     "no-dedup": 0,
     "knowledge-before-sync": 0,
     "forget-lease": 37,
-    "cut-at-bad-record": 15,
+    "cut-at-bad-record": 25,
     "expire-early": 6,
     "trust-tables": 2,
     "filter-in-doubt": 16,
