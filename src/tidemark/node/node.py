@@ -30,7 +30,8 @@ from tidemark.node.config.settings import Config, RetentionSection
 from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
-from tidemark.node.http import HttpServer, Response
+from tidemark.node.http import HttpServer, Response, Say
+from tidemark.node.lag_question import LagQuestion
 from tidemark.node.links import LinkCaller
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
@@ -150,7 +151,7 @@ class Node:
         self.runtime.start()
         http_address = config.http_address()
         if http_address is not None:
-            self._http = HttpServer({"/health": self._health, "/metrics": self.metrics.page})
+            self._http = HttpServer({"/health": lambda say: say(self._health()), "/metrics": self._metrics})
             self.http_address = await _bound(self._http.listen(http_address), http_address, "http.listen")
         listen = config.broker.listen
         self.address = await _bound(self.server.listen(listen), listen, "broker.listen")
@@ -312,6 +313,10 @@ class Node:
         }
         status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
         return Response(json.dumps(body).encode() + b"\n", "application/json", status)
+
+    def _metrics(self, say: Say) -> None:
+        """Say the page /metrics when it is known what durable subscriptions are owed."""
+        LagQuestion(self.runtime, lambda found, is_all: say(self.metrics.page(found, is_all=is_all)))
 
 
 def open_store(config: Config, directory: DataDirectory) -> Store:
