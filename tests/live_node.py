@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config
 from tidemark.node.node import Node
-
-PATIENCE_SECONDS = 20.0
 
 
 def settings_at(path: Path, **options: str) -> dict[str, str]:
@@ -31,7 +30,7 @@ def settings_at(path: Path, **options: str) -> dict[str, str]:
 
 
 def config_at(path: Path, **options: str) -> Config:
-    """See settings_at."""
+    """The configuration of a broker with the settings of `settings_at`."""
     return load(options=settings_at(path, **options))
 
 

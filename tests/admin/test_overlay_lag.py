@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.request import urlopen
 
-from tests.live_node import PATIENCE_SECONDS, OverlayNodes, live_node
+from tests.live_node import OverlayNodes, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import admin, sync
 from tidemark.admin import SubscriptionLag
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.cli.live_broker import PATIENCE_SECONDS, Spoken, Tidemark, running_broker
+from tests.cli.live_broker import Spoken, Tidemark, running_broker
 from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.admin import connection
 from tidemark.cli import main
 from tidemark.ticks import CheckpointToken
@@ -135,8 +136,9 @@ def test_a_token_says_where_to_start(tidemark: Tidemark) -> None:
     tidemark("sub", "c.token", "--durable", "tokened", "--wait", "10ms")
     tidemark("pub", "c.token", "n={n}", "--count", "3")
     look = ("sub", "c.token", "--durable", "tokened", "--ack", "client")
-    first = tidemark.json(*look, "--count", "3")
-    assert tidemark.json(*look, "--count", "3") == first, "nothing was acknowledged"
+    first, again = (tidemark.json(*look, "--count", "3") for _ in range(2))
+    # A checkpoint may include silence behind its event, and so be later the second time.
+    assert [each["tick"] for each in again] == [each["tick"] for each in first], "nothing was acknowledged"
     (last,) = tidemark.json(*look, "--from-checkpoint", first[1]["checkpoint"], "--count", "1")
     assert last["value"] == {"n": 3}
 

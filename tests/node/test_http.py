@@ -10,6 +10,7 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, play
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.node.config.units import HostPort
 from tidemark.node.http import REQUEST_BYTES_MAX, HttpServer, Response
 
@@ -18,7 +19,7 @@ async def fetch(address: HostPort, request: bytes) -> tuple[int, bytes]:
     """Status and body."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(request)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         answer = await reader.read()
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")

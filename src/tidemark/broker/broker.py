@@ -44,6 +44,7 @@ from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.preparation import Preparation, Steps
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release_reports import ReleaseReports
@@ -137,6 +138,7 @@ class Broker:
         self._topics = Topics(
             registry, turn, self._overlay, self._host, config.topic_limits, config.client_limits.topics
         )
+        self._preparation = Preparation(registry, self._topics, self._host.audience)
         for name in config.layout.pubends:
             state = recovered.pubends.get(name, RecoveredPubend())
             self._open(name, config.layout, state, recovered.hosts.get(name))
@@ -170,6 +172,13 @@ class Broker:
     def recalls(self) -> Recalls:
         """What the archive is asked for. For reading only."""
         return self._host.catchup_streams.recalls
+
+    def preparation(self, frame: ClientFrame) -> Steps | None:
+        """Return the steps to take before a client's frame is handled; None if it needs none.
+
+        They may be taken between any two stimuli, or not at all: see `Preparation`.
+        """
+        return self._preparation.of(frame)
 
     def handle(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
         """Take one stimulus; return its effects, to be carried out in order.

@@ -129,6 +129,37 @@ class _NodeCollector(Collector):
         for what, size in held_bytes(self._node).items():
             held.add_metric([what], size)
         yield held
+        yield from _archive(self._node)
+
+
+def _archive(node: Node) -> Iterator[Metric]:
+    """Yields how the engine that writes the archive is doing, and how far it is behind this broker."""
+    behind = [
+        each.last_event - each.archived
+        for each in node.runtime.broker.describe_pubends()
+        if each.archived is not None and each.last_event is not None
+    ]
+    if behind:
+        yield GaugeMetricFamily(
+            "tidemark_archive_lag_seconds",
+            "How old the oldest event is that is not archived, measured from the last event.",
+            max(0.0, max(behind) / 1e6),
+        )
+    engine = node.engine_reports.current
+    if engine is None:
+        return
+    info = GaugeMetricFamily(
+        "tidemark_archive_engine",
+        "1 for the engine that writes the archive, with where it runs and what went wrong last.",
+        labels=["engine", "master", "ui", "error"],
+    )
+    info.add_metric([engine.engine, engine.master, engine.ui, engine.error], 1)
+    yield info
+    yield GaugeMetricFamily("tidemark_archive_batch", "The last batch that was archived.", engine.batch)
+    yield GaugeMetricFamily(
+        "tidemark_archive_events_per_second", "Of the last batches, while at work.", engine.events_per_second
+    )
+    yield CounterMetricFamily("tidemark_archive_events", "Events in the archive.", engine.events)
 
 
 def held_bytes(node: Node) -> Mapping[str, int]:

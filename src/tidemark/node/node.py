@@ -29,6 +29,7 @@ from tidemark.node.config.loading import moved
 from tidemark.node.config.settings import Config, RetentionSection
 from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
+from tidemark.node.disk.snapshots import Snapshots, remove_snapshot
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
 from tidemark.node.http import HttpServer, Response, Say
 from tidemark.node.lag_question import LagQuestion
@@ -36,7 +37,7 @@ from tidemark.node.links import LinkCaller
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
 from tidemark.node.metrics import Metrics
-from tidemark.node.process.archiving import ArchiveWatch
+from tidemark.node.process.archiving import ArchiveWatch, EngineReports
 from tidemark.node.runtime import Runtime
 from tidemark.node.server import Server, drain_notice, hosted
 from tidemark.node.topology.membership import Membership
@@ -100,6 +101,7 @@ class Node:
         self.http_address: HostPort | None = None
         self._directory = directory
         self._store = store
+        self.snapshots = Snapshots(directory.path, store, self.runtime.disk)
         self.membership = Membership(config.topology, self._save_topology, self._adopt)
         self.server = Server(config, store.incarnation, self.membership, self.runtime, ProcessAdmin(self))
         #: the brokers of the topology that the broker's core has been given
@@ -113,6 +115,8 @@ class Node:
         self._archive_alarms: tuple[str, ...] = ()
         self._stuck_looks = 0
         self._archive_watch = ArchiveWatch(config.retention.max_bytes)
+        #: of the process that writes the archive
+        self.engine_reports = EngineReports()
         self._alarm_timer: asyncio.TimerHandle | None = None
         self.metrics.watch(self)
 
@@ -126,6 +130,7 @@ class Node:
         with ExitStack() as undo:
             directory = DataDirectory(config.storage.data_dir)
             undo.callback(directory.close)
+            remove_snapshot(directory.path)
             store = open_store(config, directory)
             undo.callback(store.close)
             config = _latest(config, directory, store)
@@ -149,6 +154,8 @@ class Node:
     async def _open(self) -> None:
         config = self.config
         self.runtime.start()
+        await self.runtime.disk.reached()
+        await self.runtime.disk.call(self._directory.has_started)
         http_address = config.http_address()
         if http_address is not None:
             self._http = HttpServer({"/health": lambda say: say(self._health()), "/metrics": self._metrics})
@@ -274,6 +281,7 @@ class Node:
             self._alarm_timer.cancel()
         if self._http is not None:
             self._http.close()
+        self.snapshots.stop()
         self._store.close()
         self._directory.close()
 
@@ -331,6 +339,7 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
             identity=randbits(64),
             witness=kind(directory.part("witness")),
             accept_damage=config.storage.accept_damage == "tables",
+            restoration=directory.restoration(),
             segment_bytes=config.storage.segment,
         )
     except BaseException:

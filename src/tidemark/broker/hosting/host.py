@@ -90,8 +90,9 @@ class Host:
         self._counters = turn.counters
         self._policy = policy
         self._starts = starts
-        self._audience = Audience(registry)
-        state = HostState(self._audience)
+        #: every selector of every subscriber here; `Preparation` makes its matchers ahead of events
+        self.audience = Audience(registry)
+        state = HostState(self.audience)
         #: shared with this host's parts; see `HostState`
         self.constreams = state.constreams
         self.subscriptions = state.subscriptions
@@ -192,8 +193,8 @@ class Host:
         period.version = self._interests.want_here(period.wanted)
         self._members[period.member] = subscription, period
         self._versions[period.member] = period.version
-        self._audience.add(period.member, period.wanted.pattern, period.wanted.selector)
-        self._audience.prepare(period.member)
+        self.audience.add(period.member, period.wanted.pattern, period.wanted.selector)
+        self.audience.prepare(period.member)
         for pubend, constream in self.constreams.items():
             if pubend in period.since and pubend in subscription.known:
                 # The selector was recovered: it comes into force where the constream passes that tick again.
@@ -202,6 +203,10 @@ class Host:
                 self._dirty_pubends[pubend] = None
             else:
                 constream.waiting[period.member] = TICK_MIN
+
+    def joined_topics(self, subscription: HostedSubscription) -> int:
+        """Return in how many matchers of topics a subscriber may have a place: leaving them takes as long."""
+        return sum(self.audience.joined_topics(period.member) for period in subscription.periods)
 
     def leave(self, subscription: HostedSubscription) -> None:
         """A subscriber is gone for good."""
@@ -230,7 +235,7 @@ class Host:
     def _forget(self, period: SelectorPeriod) -> None:
         del self._members[period.member], self._versions[period.member]
         self._interests.want_no_more(period.wanted)
-        self._audience.remove(period.member)
+        self.audience.remove(period.member)
         for constream in self.constreams.values():
             constream.forget(period.member)
 
@@ -351,7 +356,7 @@ class Host:
             if gap is not None:
                 self._break(pubend, constream, gap)
                 continue
-            piece = constream.piece(upto, self._audience, self._turn.wall)
+            piece = constream.piece(upto, self.audience, self._turn.wall)
             if piece is None:
                 self._counters["topics_unknown"] += 1
                 break
