@@ -31,12 +31,12 @@ from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.disk.snapshots import Snapshots, remove_snapshot
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
-from tidemark.node.http import HttpServer, Response, Say
-from tidemark.node.lag_question import LagQuestion
 from tidemark.node.links import LinkCaller
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
-from tidemark.node.metrics import Metrics
+from tidemark.node.monitoring.http import HttpServer, Response, Say
+from tidemark.node.monitoring.lag_question import LagQuestion
+from tidemark.node.monitoring.metrics import Metrics
 from tidemark.node.process.archiving import ArchiveWatch, EngineReports
 from tidemark.node.runtime import Runtime
 from tidemark.node.server import Server, drain_notice, hosted

@@ -12,7 +12,7 @@ from tests.live_node import config_at
 from tests.node.speech import Stage, play
 from tests.waiting import PATIENCE_SECONDS
 from tidemark.node.config.units import HostPort
-from tidemark.node.http import REQUEST_BYTES_MAX, HttpServer, Response
+from tidemark.node.monitoring.http import REQUEST_BYTES_MAX, HttpServer, Response
 
 
 async def fetch(address: HostPort, request: bytes) -> tuple[int, bytes]:

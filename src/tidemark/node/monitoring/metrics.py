@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from tidemark.broker.counters import COUNTED
 from tidemark.node.disk.disk_thread import SYNCS
-from tidemark.node.http import Response
+from tidemark.node.monitoring.http import Response
 from tidemark.wire.answers import SubscriptionStatus
 
 if TYPE_CHECKING:
