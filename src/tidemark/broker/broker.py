@@ -25,6 +25,7 @@ from tidemark.broker.effects import (
     LogRead,
     LogSynced,
     PeerFrameReceived,
+    PfsCounted,
     PfsRead,
     PfsSynced,
     RecoveredPubend,
@@ -316,6 +317,8 @@ class Broker:
                 self._fetching.read(stimulus)
             case PfsRead():
                 self._host.catchup_streams.read(stimulus)
+            case PfsCounted():
+                self._host.owed.counted(stimulus)
             case RoutesChanged(layout, pubends, drain_notice):
                 self._drain_notice = drain_notice
                 self._change(layout, pubends)
