@@ -51,7 +51,7 @@ def matched(base: int, upto: int, of: dict[int, tuple[int, list[int]]]) -> Appen
     ticks = np.array(sorted(of), np.int64)
     sets = np.array([of[tick][0] for tick in sorted(of)], np.uint32)
     members = {number: np.array(who, np.uint32) for number, who in of.values()}
-    return AppendPfs("p1", base, upto, ticks, sets, members)
+    return AppendPfs("p1", base, upto, ticks, sets, np.full(len(ticks), 30, np.uint32), members)
 
 
 def ticks_of(answer: object) -> list[int]:

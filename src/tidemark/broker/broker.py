@@ -26,6 +26,7 @@ from tidemark.broker.effects import (
     LogRead,
     LogSynced,
     PeerFrameReceived,
+    PfsCounted,
     PfsRead,
     PfsSynced,
     RecoveredPubend,
@@ -320,6 +321,8 @@ class Broker:
                     self._pubends[stimulus.pubend].expired(stimulus)
             case PfsRead():
                 self._host.catchup_streams.read(stimulus)
+            case PfsCounted():
+                self._host.owed.counted(stimulus)
             case RoutesChanged(layout, pubends, drain_notice):
                 self._drain_notice = drain_notice
                 for pubend in self._pubends.values():

@@ -17,7 +17,7 @@ from tidemark.node.config.loading import show
 from tidemark.node.config.pubends import has_archive, pubend_of_priority
 from tidemark.node.connection import Connection
 from tidemark.node.local_link import LocalLink
-from tidemark.node.metrics import gauges
+from tidemark.node.monitoring.metrics import gauges
 from tidemark.node.topology.text import to_text
 from tidemark.wire import answers
 from tidemark.wire.answers import (

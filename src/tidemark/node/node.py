@@ -32,11 +32,12 @@ from tidemark.node.config.units import HostPort, parse_duration
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.disk.snapshots import Snapshots, remove_snapshot
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
-from tidemark.node.http import HttpServer, Response
 from tidemark.node.links import LinkCaller
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
-from tidemark.node.metrics import Metrics
+from tidemark.node.monitoring.http import HttpServer, Response, Say
+from tidemark.node.monitoring.lag_question import LagQuestion
+from tidemark.node.monitoring.metrics import Metrics
 from tidemark.node.process.archiving import ArchiveWatch, EngineReports
 from tidemark.node.runtime import Runtime
 from tidemark.node.server import Server, drain_notice, hosted
@@ -160,7 +161,7 @@ class Node:
         await self.runtime.disk.call(self._directory.has_started)
         http_address = config.http_address()
         if http_address is not None:
-            self._http = HttpServer({"/health": self._health, "/metrics": self.metrics.page})
+            self._http = HttpServer({"/health": lambda say: say(self._health()), "/metrics": self._metrics})
             self.http_address = await _bound(self._http.listen(http_address), http_address, "http.listen")
         listen = config.broker.listen
         self.address = await _bound(self.server.listen(listen), listen, "broker.listen")
@@ -323,6 +324,10 @@ class Node:
         }
         status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
         return Response(json.dumps(body).encode() + b"\n", "application/json", status)
+
+    def _metrics(self, say: Say) -> None:
+        """Say the page /metrics when it is known what durable subscriptions are owed."""
+        LagQuestion(self.runtime, lambda found, is_all: say(self.metrics.page(found, is_all=is_all)))
 
 
 def open_store(config: Config, directory: DataDirectory) -> Store:

@@ -24,6 +24,7 @@ from tidemark.broker.effects import (
     AppendPfs,
     ChopPfs,
     CommitTables,
+    CountPfs,
     DropSubscription,
     Effect,
     ExpireLog,
@@ -214,6 +215,8 @@ class Store:
                 return self._logs.expire(effect)
             case ReadPfs():
                 return self._pfs.read(effect)
+            case CountPfs():
+                return self._pfs.count(effect)
             case SaveReleased():
                 self._tables.save_released(effect)
             case AppendLease():

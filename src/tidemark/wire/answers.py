@@ -82,11 +82,16 @@ class SubscriptionProgress(JsonObject):
     acknowledged: int | None
     #: the subscriber that is connected was told everything up to this tick; None if none is
     told: int | None
-    #: microseconds between what has been delivered at this broker and what was acknowledged
+    #: the age of the oldest event that is owed, in microseconds; 0 if none is, None if it has not begun
     lag_us: int | None
     catching_up: bool
     #: history from the archive: "waiting" for a pipeline, or "under way"
     recall: str | None = None
+    #: events that matched a durable subscription and were not acknowledged, and their bytes
+    owed_events: int = 0
+    owed_bytes: int = 0
+    #: False if more may be owed than this broker knows
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
