@@ -72,7 +72,7 @@ def started(at: Desk, client: int = 1, frame: Subscribe | None = None) -> int:
 
 
 def publish(at: Desk, *values: int) -> list[ClientFrame]:
-    """Publish one batch; what the clients 1 to 9 are told of it."""
+    """Publish one batch; returns the frames that the clients 1 to 9 were sent."""
     sequence = getattr(at, "published", 0) + 1
     at.published = sequence + len(values) - 1  # type: ignore[attr-defined]  # how far this desk has got
     frame = Publish("p", "me", sequence, batch(*range(len(values)), values=values))

@@ -21,11 +21,13 @@ from tidemark.broker.effects import (
     LinkDown,
     LinkMeasured,
     LinkUp,
+    LogExpired,
     LogFetched,
     LogFull,
     LogRead,
     LogSynced,
     PeerFrameReceived,
+    PfsCounted,
     PfsRead,
     PfsSynced,
     RecoveredPubend,
@@ -44,6 +46,7 @@ from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.preparation import Preparation, Steps
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release_reports import ReleaseReports
@@ -146,6 +149,7 @@ class Broker:
         self._topics = Topics(
             registry, turn, self._overlay, self._host, config.topic_limits, config.client_limits.topics
         )
+        self._preparation = Preparation(registry, self._topics, self._host.audience)
         for name in config.layout.pubends:
             state = recovered.pubends.get(name, RecoveredPubend())
             self._open(name, config.layout, state, recovered.hosts.get(name))
@@ -179,6 +183,13 @@ class Broker:
     def recalls(self) -> Recalls:
         """What the archive is asked for. For reading only."""
         return self._host.catchup_streams.recalls
+
+    def preparation(self, frame: ClientFrame) -> Steps | None:
+        """Return the steps to take before a client's frame is handled; None if it needs none.
+
+        They may be taken between any two stimuli, or not at all: see `Preparation`.
+        """
+        return self._preparation.of(frame)
 
     def handle(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
         """Take one stimulus; return its effects, to be carried out in order.
@@ -316,10 +327,17 @@ class Broker:
                     self._streams[stimulus.pubend].read(stimulus)
             case LogFetched():
                 self._fetching.read(stimulus)
+            case LogExpired():
+                if stimulus.pubend in self._pubends:
+                    self._pubends[stimulus.pubend].expired(stimulus)
             case PfsRead():
                 self._host.catchup_streams.read(stimulus)
+            case PfsCounted():
+                self._host.owed.counted(stimulus)
             case RoutesChanged(layout, pubends, drain_notice):
                 self._drain_notice = drain_notice
+                for pubend in self._pubends.values():
+                    pubend.is_draining = drain_notice is not None
                 self._change(layout, pubends)
             case HostRemoved(host):
                 self._reports.remove_host(host)
@@ -491,7 +509,8 @@ class Broker:
         )
         self._reports.open(name)
         if is_hosted:
-            pubend = self._pubends[name] = Pubend(name, state, config.pubend_policy, self._turn, stream)
+            pubend = self._pubends[name] = Pubend(name, state, config.policy_of(name), self._turn, stream)
+            pubend.is_draining = self._drain_notice is not None
             stream.position = pubend.position
             stream.window.lose(pubend.lost)
             self._reports.open_hosted(name, state, hosts, layout)
@@ -512,6 +531,7 @@ class Broker:
         self._sessions.wake()
         for name, pubend in self._pubends.items():
             pubend.beat()
+            pubend.expire()
             tick = pubend.announcement()
             if tick is not None:
                 self._streams[name].ack_expected(tick)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from tidemark.broker.effects import LinkMeasured
 from tidemark.broker.outgoing import HistoryQueue, is_history, undroppable
+from tidemark.broker.preparation import Steps, Work
 from tidemark.errors import VersionError, WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
@@ -67,10 +68,12 @@ if TYPE_CHECKING:
     from tidemark.node.server import Server
 
 #: Frames of a client that go to the broker's core, besides Ask; Ping and Pong are handled here.
-_FROM_CLIENT = frozenset(
+FROM_CLIENT = frozenset(
     (Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
-_FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
+#: Those that may need steps before they are handled.
+_PREPARED = frozenset((Publish, Subscribe, Topic))
+FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
 #: Bytes of answers that wait for one neighbour, at most: a neighbour asks for as much as its link carries.
@@ -230,11 +233,20 @@ class Connection(TurnTaking):
             self._server.incomplete.discard(self)
 
     def _hear(self, until: float) -> None:
-        frames, self._unheard = self._unheard, []
         try:
-            self._unheard = self._take(frames, until)
+            if ready := self._ready(until):
+                frames, later = self._unheard[:ready], self._unheard[ready:]
+                self._unheard = []
+                self._unheard = self._take(frames, until) + later
         except Exception as error:
             self._unforeseen(error)
+
+    def _steps_for(self, frame: Frame) -> Steps | None:
+        is_client = self.client is not None and type(frame) in _PREPARED
+        return self._server.runtime.broker.preparation(cast(ClientFrame, frame)) if is_client else None
+
+    def _take_step(self, steps: Steps) -> tuple[Work | None, bool]:
+        return self._server.runtime.take_step(steps)
 
     def _unforeseen(self, error: Exception) -> None:
         """Refuse the connection because of an error that what came over it has caused."""
@@ -360,7 +372,7 @@ class Connection(TurnTaking):
             self.lease.heard(frames)
         for at, frame in enumerate(frames):
             kind = type(frame)
-            if kind in _FROM_CLIENT:
+            if kind in FROM_CLIENT:
                 if isinstance(frame, Subscribe):
                     self.is_subscriber = True
                     notice = server.drain_notice
@@ -413,7 +425,7 @@ class Connection(TurnTaking):
                 self._write(Pong(frame.stamp))
             elif isinstance(frame, Overlay):
                 self._server.told_overlay(self, frame)
-            elif type(frame) in _FROM_PEER:
+            elif type(frame) in FROM_PEER:
                 said.append(cast(PeerFrame, frame))
             elif isinstance(frame, Refused):
                 log.error("refused by the neighbour", peer=peer, code=frame.code, reason=frame.reason)

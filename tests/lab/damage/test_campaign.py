@@ -11,7 +11,7 @@ import pytest
 
 from tidemark.lab.damage.campaign import HARMLESS, REFUSED, SILENT, TOLD, faults_of, judge, scratch
 from tidemark.lab.damage.harms import Harm, flipped_bits, whole_files
-from tidemark.lab.damage.stage import SECOND, Stage
+from tidemark.lab.damage.stepped_broker import SECOND, SteppedBroker
 from tidemark.lab.damage.story import Moment, put_back, tell
 from tidemark.persistence.vouching import Vouching
 
@@ -31,27 +31,53 @@ def directory() -> Iterator[Path]:
         yield path / "harmed"
 
 
-@pytest.mark.parametrize("name", ["killed", "stopped"])
-def test_every_file_that_is_deleted_or_older_is_refused_told_or_harmless(
-    name: str, moments: dict[str, Moment], directory: Path
-) -> None:
-    verdicts = [judge(moments[name], harm, directory) for harm in whole_files(moments[name])]
-    assert not [each for each in verdicts if each.outcome == SILENT]
-    outcomes = {(each.harm.kind, each.harm.where): each.outcome for each in verdicts}
-    assert outcomes["none", ""] == HARMLESS
-    assert outcomes["deleted", "tables/"] == outcomes["older", "tables/"] == REFUSED
-    assert outcomes["deleted", "tables/tables.sqlite"] == REFUSED
-    assert outcomes["deleted", "log/"] == outcomes["older", "log/"] == TOLD
-    assert outcomes["deleted", "pfs/"] == TOLD
-    assert outcomes["deleted", "witness/"] == outcomes["older", "witness/"] == HARMLESS
-
-
-@pytest.mark.parametrize("name", ["killed", "stopped"])
-def test_a_flipped_bit_anywhere_is_refused_told_or_harmless(
-    name: str, moments: dict[str, Moment], directory: Path
+@pytest.mark.parametrize(
+    ("name", "kinds", "lives"),
+    [
+        ("killed", ("deleted", "older"), 1),
+        ("stopped", ("deleted", "older"), 1),
+        ("restarted", ("emptied", "older"), 2),
+    ],
+)
+def test_every_file_that_is_deleted_emptied_or_older_is_refused_told_or_harmless(
+    name: str, kinds: tuple[str, ...], lives: int, moments: dict[str, Moment], directory: Path
 ) -> None:
     moment = moments[name]
-    verdicts = [judge(moment, harm, directory) for harm in flipped_bits(moment, PLACES, Random(7))]
+    harms = [harm for harm in whole_files(moment) if harm.kind in kinds or harm.kind == "none"]
+    harms = [harm for harm in harms if not harm.where.endswith("reserve")]
+    verdicts = [judge(moment, harm, directory, [lives]) for harm in harms]
+    assert not [each for each in verdicts if each.outcome == SILENT]
+    outcomes = {(each.harm.kind, each.harm.where): each.outcome for each in verdicts}
+    expected = {
+        ("none", ""): HARMLESS,
+        ("deleted", "tables/"): REFUSED,
+        ("older", "tables/"): REFUSED,
+        ("deleted", "tables/tables.sqlite"): REFUSED,
+        ("older", "tables/tables.sqlite-wal"): REFUSED,
+        ("emptied", "tables/tables.sqlite-wal"): REFUSED,
+        ("deleted", "log/"): TOLD,
+        ("older", "log/"): TOLD,
+        ("emptied", "log/0000000005.segment"): TOLD,
+        ("deleted", "pfs/"): TOLD,
+        ("deleted", "witness/"): HARMLESS,
+        ("older", "witness/"): HARMLESS,
+    }
+    assert outcomes.items() >= {each: expected[each] for each in expected if each in outcomes}.items()
+    assert len(outcomes.keys() & expected.keys()) > len(kinds)
+
+
+def test_a_harm_to_a_file_is_done_to_that_file_alone(moments: dict[str, Moment]) -> None:
+    moment = moments["killed"]
+    left = Harm("deleted", "tables/tables.sqlite").done_to(moment)
+    assert moment.files.keys() - left.keys() == {"tables/tables.sqlite"}
+
+
+@pytest.mark.parametrize(("name", "lives"), [("killed", 1), ("restarted", 2)])
+def test_a_flipped_bit_anywhere_is_refused_told_or_harmless(
+    name: str, lives: int, moments: dict[str, Moment], directory: Path
+) -> None:
+    moment = moments[name]
+    verdicts = [judge(moment, harm, directory, [lives]) for harm in flipped_bits(moment, PLACES, Random(7))]
     assert not [each for each in verdicts if each.outcome == SILENT]
 
 
@@ -66,17 +92,17 @@ def test_accepted_tables_tell_every_subscriber_that_may_have_been_lost_a_gap(
     moment = moments["killed"]
     put_back(Harm("deleted", "tables/").done_to(moment), directory)
     readers, writers = moment.clients()
-    stage = Stage(directory, moment.now + 60 * SECOND, accept_damage=True)
-    assert any("accepted" in alarm for alarm in stage.alarms)
+    broker = SteppedBroker(directory, moment.now + 60 * SECOND, accept_damage=True)
+    assert any("accepted" in alarm for alarm in broker.alarms)
     for writer in writers:
-        stage.publish(writer, 2)
+        broker.publish(writer, 2)
     for reader in readers:
-        stage.subscribe(reader)
-    stage.pass_time(2 * SECOND)
+        broker.subscribe(reader)
+    broker.pass_time(2 * SECOND)
     for writer in writers:
-        stage.publish(writer, 2)
-    stage.pass_time(2 * SECOND)
-    stage.kill()
+        broker.publish(writer, 2)
+    broker.pass_time(2 * SECOND)
+    broker.kill()
     assert not [fault for reader in readers for fault in faults_of(reader, writers)]
     by_name = {reader.name: reader for reader in readers}
     assert by_name["kept"].gaps

@@ -22,6 +22,7 @@ from tidemark.broker.hosting.constream import Constream, MatchedPiece
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.match_log import MatchLog
+from tidemark.broker.hosting.owed import OwedCounts
 from tidemark.broker.hosting.subscription import HostedSubscription, SelectorPeriod
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE, Interests
@@ -89,8 +90,9 @@ class Host:
         self._counters = turn.counters
         self._policy = policy
         self._starts = starts
-        self._audience = Audience(registry)
-        state = HostState(self._audience)
+        #: every selector of every subscriber here; `Preparation` makes its matchers ahead of events
+        self.audience = Audience(registry)
+        state = HostState(self.audience)
         #: shared with this host's parts; see `HostState`
         self.constreams = state.constreams
         self.subscriptions = state.subscriptions
@@ -108,6 +110,7 @@ class Host:
         #: ids of subscribers that have connected and are told so at the end of the turn: whatever starts in
         #: the same turn is told with that
         self._newcomers: dict[int, None] = {}
+        self.owed = OwedCounts(state, turn, recall=policy.recall)
         self._saved_at = self._silence_at = 0
         self._doubtful_above: int | None = None
 
@@ -193,8 +196,8 @@ class Host:
         period.version = self._interests.want_here(period.wanted)
         self._members[period.member] = subscription, period
         self._versions[period.member] = period.version
-        self._audience.add(period.member, period.wanted.pattern, period.wanted.selector)
-        self._audience.prepare(period.member)
+        self.audience.add(period.member, period.wanted.pattern, period.wanted.selector)
+        self.audience.prepare(period.member)
         for pubend, constream in self.constreams.items():
             if pubend in period.since and pubend in subscription.known:
                 # The selector was recovered: it comes into force where the constream passes that tick again.
@@ -203,6 +206,10 @@ class Host:
                 self._dirty_pubends[pubend] = None
             else:
                 constream.waiting[period.member] = TICK_MIN
+
+    def joined_topics(self, subscription: HostedSubscription) -> int:
+        """Return in how many matchers of topics a subscriber may have a place: leaving them takes as long."""
+        return sum(self.audience.joined_topics(period.member) for period in subscription.periods)
 
     def leave(self, subscription: HostedSubscription) -> None:
         """A subscriber is gone for good."""
@@ -231,7 +238,7 @@ class Host:
     def _forget(self, period: SelectorPeriod) -> None:
         del self._members[period.member], self._versions[period.member]
         self._interests.want_no_more(period.wanted)
-        self._audience.remove(period.member)
+        self.audience.remove(period.member)
         for constream in self.constreams.values():
             constream.forget(period.member)
 
@@ -326,9 +333,11 @@ class Host:
         self.catchup_streams.call_all(pubend)
 
     def learnt(self) -> None:
-        """A topic has become known: constreams that waited for it can move."""
+        """A topic has become known: what waited for it can move."""
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
+        self.catchup_streams.learnt()
+        self._fetching.learnt()
 
     def delivered(self, pubend: str) -> int | None:
         """Return the tick up to which the window is not needed here any more; None without subscribers."""
@@ -363,7 +372,7 @@ class Host:
             if gap is not None:
                 self._break(pubend, constream, gap)
                 continue
-            piece = constream.piece(upto, self._audience, self._turn.wall)
+            piece = constream.piece(upto, self.audience, self._turn.wall)
             if piece is None:
                 self._counters["topics_unknown"] += 1
                 break

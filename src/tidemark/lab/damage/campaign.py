@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from random import Random
 
 from tidemark.errors import TidemarkError
 from tidemark.lab.damage.harms import Harm, flipped_bits, whole_files
-from tidemark.lab.damage.stage import SECOND, Reader, Stage, Writer
+from tidemark.lab.damage.stepped_broker import SECOND, Reader, SteppedBroker, Writer
 from tidemark.lab.damage.story import Moment, put_back, tell
 from tidemark.ticks import TICK_MAX, RangeSet
 
@@ -62,49 +62,66 @@ def run(places: int, seed: int = 0, *, whole: bool = True) -> Iterator[Verdict]:
                 yield judge(moment, harm, path / "harmed")
 
 
-def judge(moment: Moment, harm: Harm, directory: Path) -> Verdict:
-    """Do a harm to a copy of a moment's data directory. Returns what came of it."""
-    put_back(harm.done_to(moment), directory)
-    try:
-        outcome, detail = _outcome(moment, directory)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+def judge(moment: Moment, harm: Harm, directory: Path, lives: Sequence[int] = (1, 2)) -> Verdict:
+    """Do a harm to a copy of a moment's data directory. Returns what came of it.
+
+    It is judged once for each of `lives`: everybody is back at once, or most of them only after another
+    start, when the broker has gone on from the harm.
+    """
+    outcome, detail = "", ""
+    for count in lives:
+        put_back(harm.done_to(moment), directory)
+        try:
+            found, said = _outcome(moment, directory, count)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        if not outcome or found == SILENT:
+            outcome, detail = found, said
+        if outcome in (REFUSED, SILENT):
+            break
     return Verdict(moment.name, harm, outcome, detail)
 
 
-def _outcome(moment: Moment, directory: Path) -> tuple[str, str]:
+def _outcome(moment: Moment, directory: Path, lives: int) -> tuple[str, str]:
+    """Start the broker so many times; in the last life everybody comes back, before that one reader does."""
     readers, writers = moment.clients()
-    try:
-        stage = Stage(directory, moment.now + 60 * SECOND)
-    except (TidemarkError, OSError) as error:
-        return REFUSED, str(error)
-    try:
-        told = _come_back(stage, readers, writers)
-    finally:
-        stage.kill()
+    now = moment.now + 60 * SECOND
+    told: list[str] = []
+    for life in range(1, lives + 1):
+        try:
+            broker = SteppedBroker(directory, now)
+        except (TidemarkError, OSError) as error:
+            return (REFUSED, str(error)) if life == 1 else (SILENT, f"refused at start {life} only: {error}")
+        try:
+            told += _come_back(broker, readers if life == lives else readers[:1], writers)
+        finally:
+            broker.kill()
+        now = broker.now + SECOND
     found = "; ".join(fault for reader in readers for fault in faults_of(reader, writers))
     if found:
         return SILENT, found
     gaps = [gap for reader in readers for gap in reader.gaps]
-    alarms = told or stage.alarms
+    alarms = told or broker.alarms
     if gaps or alarms:
         return TOLD, "; ".join((*(f"gap ({base}, {upto}]" for base, upto in gaps), *alarms))
     return HARMLESS, ""
 
 
-def _come_back(stage: Stage, readers: list[Reader], writers: list[Writer]) -> list[str]:
+def _come_back(broker: SteppedBroker, readers: list[Reader], writers: list[Writer]) -> list[str]:
     """Everybody comes back, publishes and reads on. Returns what a client was told instead of an answer."""
-    stage.pass_time(SECOND)
+    broker.pass_time(SECOND)
     for reader in readers:
-        stage.subscribe(reader)
-    stage.pass_time(2 * SECOND)
+        broker.subscribe(reader)
+    broker.pass_time(2 * SECOND)
     for writer in writers:
-        stage.publish(writer, 2)
+        broker.publish(writer, 2)
     for _ in range(3):
-        stage.pass_time(SECOND)
+        broker.pass_time(SECOND)
         for reader in readers:
-            stage.acknowledge(reader)
+            broker.acknowledge(reader)
     clients: list[Reader | Writer] = [*readers, *writers]
+    for who in clients:
+        broker.leave(who)
     return [each for who in clients for each in who.refusals]
 
 

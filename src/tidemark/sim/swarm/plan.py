@@ -64,6 +64,8 @@ class WorldPlan:
     reaches_back: float = 0.0
     #: the chance that a subscriber returns to another broker
     moves: float = 0.0
+    #: pubend -> its policy, for those that have one of their own
+    pubend_policies: Mapping[str, PubendPolicy] = field(default_factory=dict)
     #: what each link carries; None: without bound
     link_rate: LinkRate | None = None
 
@@ -71,6 +73,10 @@ class WorldPlan:
     def has_archive(self) -> bool:
         """Whether there is an archive: pubends release only archived events, and subscribers get no gaps."""
         return self.pubend_policy.archive
+
+    def policy_of(self, pubend: str) -> PubendPolicy:
+        """The policy of a pubend."""
+        return self.pubend_policies.get(pubend, self.pubend_policy)
 
     @property
     def pubends(self) -> Mapping[str, str]:
@@ -131,6 +137,7 @@ PROFILES: dict[str, Callable[[Random], FaultWeights]] = {
     "hostile": _hostile,
     "calm": lambda _: FaultWeights(),
     "thin": _thin,
+    "narrow": _everything,
 }
 
 
@@ -183,9 +190,31 @@ def with_history(plan: WorldPlan, chance: Random) -> WorldPlan:
     )
 
 
+def with_expiry(plan: WorldPlan, chance: Random) -> WorldPlan:
+    """The same plan, with expired events let go soon; perhaps most events are valid for a short time only."""
+    plan = replace(plan, pubend_policy=replace(plan.pubend_policy, expiry=chance.choice((20_000, 200_000))))
+    if chance.random() < 0.8:
+        return plan
+    short = (SHORT_MS, SHORT_MS, SHORT_MS)
+    return replace(plan, validities=chance.choice((short, (*short, LONG_MS))))
+
+
+def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
+    """The same plan, perhaps with pubends that keep what everybody has released for a while."""
+    policies = {}
+    for pubend in plan.pubends:
+        if chance.random() < 0.4:
+            policies[pubend] = replace(
+                plan.pubend_policy,
+                min_retain=chance.choice((100_000, SECOND, 100 * SECOND)),
+                min_retain_bytes=chance.choice((1_500, 1 << 30)),
+            )
+    return replace(plan, pubend_policies=policies)
+
+
 def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
     """The same plan, perhaps with links that have a bandwidth, as links of TCP: what they carry arrives."""
-    share = {"thin": 1.0, "swarm": 0.3, "network": 0.3}.get(profile, 0.0)
+    share = {"thin": 1.0, "narrow": 1.0, "swarm": 0.3, "network": 0.3}.get(profile, 0.0)
     if chance.random() >= share:
         return plan
     rate = LinkRate(chance.choice((4_000, 12_000, 40_000, 400_000)), chance.choice((8_000, 1 << 20)))
