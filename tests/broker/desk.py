@@ -44,7 +44,8 @@ from tidemark.broker.streams.window import rows_within
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema
-from tidemark.wire.frames import ClientFrame, PeerFrame, Topic, singly
+from tidemark.wire.frames import ClientFrame, PeerFrame, Topic
+from tidemark.wire.peer_layouts import singly
 
 SCHEMA = Schema.parse("[n: int]")
 SECOND = 1_000_000

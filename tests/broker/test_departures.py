@@ -1,4 +1,4 @@
-"""What is said to a neighbour in one turn leaves in one frame, and a frame of several is handled as a whole."""
+"""What is said to a neighbour in one turn leaves in one frame, which is handled as a whole."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def test_frames_to_one_neighbour_leave_as_one_and_in_order() -> None:
 def test_answers_introductions_topics_and_large_frames_leave_by_themselves() -> None:
     departures = Departures()
     answer, topic = Knowledge("p", 1, 9, 0, False, 5), Topic("t", True, ("[n: int]",))
-    large = Interest("p", 1, tuple(TopicSelector("t", "n = 1 OR " * 400) for _ in range(LARGE_BYTES // 3_000)))
+    large = Interest(
+        "p", 1, tuple(TopicSelector("t", "n = 1 OR " * 400) for _ in range(LARGE_BYTES // 3_000))
+    )
     departures.take(to("a", Hello("b", 1), ACK, answer, NACK, topic, CLAIM, large, ACK, NACK), 0)
     assert [effect.frame for effect in departures.leave(0) if isinstance(effect, SendPeer)] == [
         Hello("b", 1),

@@ -34,7 +34,9 @@ def relay() -> tuple[AtStream, int]:
 # First-time knowledge.
 
 
-def test_a_new_follower_is_told_at_once_how_far_the_stream_reaches_and_from_where_all_it_wants_comes() -> None:
+def test_a_new_follower_is_told_at_once_how_far_the_stream_reaches_and_from_where_all_it_wants_comes() -> (
+    None
+):
     at = AtStream(is_hosted=True)
     at.stream.position = 30
     assert sent(at.followed("down", ALL)) == [("down", 30, 30, True, 7, [])]
@@ -85,6 +87,21 @@ def test_a_promise_counts_only_beyond_what_came_for_an_older_interest() -> None:
     assert at.stream._coverage.since(version) == 40
     at.stream.first(20, 20, 0, version - 1, None)  # of before it was attached: nothing
     assert at.stream._coverage.newest == version
+
+
+def test_the_window_accounts_only_for_what_was_wanted_when_it_learnt() -> None:
+    at = AtStream()
+    narrow = at.interests.want_here(TopicSelector("t", "n > 5"))
+    at.stream.first(0, 20, 0, at.attach(), None)
+    assert at.stream.accounted(0, 20, narrow) == [(0, 20)]
+    wide = at.interests.want_here(TopicSelector("t", ""))
+    assert at.stream.accounted(0, 20, wide) == []  # upstream has not been told
+    said = at.interests.say("p", "up")
+    assert said is not None
+    at.stream.first(30, 40, 0, said.version, None)
+    assert at.stream.accounted(0, 40, wide) == [(30, 40)]
+    assert at.stream.accounted(0, 40, narrow) == [(0, 20), (30, 40)]
+    assert AtStream(is_hosted=True).stream.accounted(0, 40, 1) == []  # its log knows more
 
 
 def test_first_time_knowledge_goes_at_once_to_followers_and_subscribers_with_their_tags() -> None:

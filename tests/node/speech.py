@@ -174,7 +174,7 @@ class Speaker:
         return self.starts
 
     async def started(self) -> int:
-        """The tick from which a new subscriber gets everything: the answer to Subscribe has it, or it comes."""
+        """The tick from which a new subscriber gets everything: Subscribed had it, or it comes."""
         ticks = [*self.starts.token.values()] if self.starts is not None else []
         return ticks[0] if ticks else (await self.hear(Deliver)).upto
 

@@ -34,8 +34,8 @@ from tidemark.wire.frames import (
     Published,
     Range,
     Together,
-    singly,
 )
+from tidemark.wire.peer_layouts import singly
 
 T = TypeVar("T")
 

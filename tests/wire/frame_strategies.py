@@ -12,7 +12,6 @@ from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_FIRST, TICK_LAST, TICK_MAX, TICK_MIN, CheckpointToken
 from tidemark.wire.codec import encode
 from tidemark.wire.frames import (
-    MERGED,
     Ack,
     Acked,
     AckExpected,
@@ -74,6 +73,7 @@ from tidemark.wire.limits import (
     STAMP_MAX,
     TICKET_MAX,
 )
+from tidemark.wire.peer_layouts import MERGED
 
 KINDS: tuple[type[Any], ...] = tuple(dict.fromkeys(get_args(Frame)))
 
@@ -206,7 +206,9 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Describe: st.builds(Describe, names, st.lists(st.integers(0, 2**64 - 1), max_size=4).map(tuple)),
     Publish: st.builds(Publish, names, names, st.integers(1, SEQUENCE_MAX - 9), batches),
     Published: st.builds(Published, names, names, positives, ticks),
-    Subscribe: st.builds(Subscribe, names, names, texts, st.booleans(), amounts, st.none() | tokens, stamps, names),
+    Subscribe: st.builds(
+        Subscribe, names, names, texts, st.booleans(), amounts, st.none() | tokens, stamps, names
+    ),
     Subscribed: st.builds(Subscribed, names, tokens, tokens),
     Deliver: deliveries(),
     Gap: gaps(),

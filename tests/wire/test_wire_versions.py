@@ -7,10 +7,21 @@ from dataclasses import replace
 import pytest
 
 from tidemark.errors import VersionError, WireError
-from tidemark.wire import versions
 from tidemark.ticks import CheckpointToken
+from tidemark.wire import versions
 from tidemark.wire.codec import encode, encoder_for, encoder_for_link
-from tidemark.wire.frames import Ack, AckExpected, Claim, Credit, Heard, Ping, Refused, Subscribe, Together, Yielded
+from tidemark.wire.frames import (
+    Ack,
+    AckExpected,
+    Claim,
+    Credit,
+    Heard,
+    Ping,
+    Refused,
+    Subscribe,
+    Together,
+    Yielded,
+)
 from tidemark.wire.versions import agree, agree_link
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from tidemark.broker.effects import Effect, SendPeer
 from tidemark.broker.outgoing import is_history
 from tidemark.wire.frames import (
-    MERGED,
     Fetch,
     Interest,
     Knowledge,
@@ -24,6 +23,7 @@ from tidemark.wire.frames import (
     Ways,
 )
 from tidemark.wire.limits import NAME_BYTES_MAX, TOGETHER_MAX
+from tidemark.wire.peer_layouts import MERGED
 
 #: Frames of about so many bytes or more travel by themselves, and others together up to so many bytes.
 LARGE_BYTES = 64 << 10

@@ -31,7 +31,7 @@ class SendPeer:
 
     peer: str
     frame: PeerFrame
-    #: microseconds for which the frame may wait for others to the same neighbour; the broker itself sees to that
+    #: microseconds for which the frame may wait for others to the same neighbour; `Departures` sees to that
     patience: int = 0
 
 

@@ -106,7 +106,9 @@ _ACK_ENTRY_BYTES_MIN = 6
 
 _CREDITS = at_end(
     many(
-        together(Credit, {"bytes": integer(1, CREDIT_BYTES_MAX), "name": NAME}), ACKS_MAX, what="credits of an Ack"
+        together(Credit, {"bytes": integer(1, CREDIT_BYTES_MAX), "name": NAME}),
+        ACKS_MAX,
+        what="credits of an Ack",
     )
 )
 
@@ -170,7 +172,7 @@ def read_deliver(data: Buffer, start: int, end: int, tail: Tail) -> Deliver:
 
 
 def write_ack(frame: Ack) -> list[Buffer]:
-    """The buffer of an Ack: ticket, count, then each subscriber and its token, then credit if there is any."""
+    """The buffer of an Ack: ticket, count, then each subscriber and its token, then credit if any."""
     tokens = frame.tokens
     if len(tokens) > ACKS_MAX:
         raise WireError(f"{len(tokens)} subscribers in one Ack are over the limit of {ACKS_MAX}")
@@ -194,11 +196,11 @@ def read_ack(data: Buffer, start: int, end: int, tail: Tail) -> Ack:  # noqa: AR
         name, at = read_name(data, at)
         token, at = read_token(data, at, end)
         tokens.append((name, token))
-    credits, at = _CREDITS.read(data, at, end)
+    granted, at = _CREDITS.read(data, at, end)
     check_end(at, end)
     _check_ticket(ticket)
     _check_distinct(tokens)
-    return Ack(tuple(tokens), ticket, credits)
+    return Ack(tuple(tokens), ticket, granted)
 
 
 def _check_ticket(ticket: int) -> None:

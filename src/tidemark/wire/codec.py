@@ -14,7 +14,6 @@ from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire import client_layouts, peer_layouts
 from tidemark.wire.frames import (
-    MERGED,
     Ack,
     Claim,
     Describe,
@@ -29,6 +28,7 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, key_of
 from tidemark.wire.limits import FRAME_BYTES_MAX, TOGETHER_MAX
+from tidemark.wire.peer_layouts import MERGED
 from tidemark.wire.tails import Tail, copied_tail
 
 #: Gives the pieces of a frame's bytes.
@@ -133,7 +133,7 @@ def _encode_for_link_3(frame: Frame) -> list[Buffer]:
 
 
 def _encode_for_version_3(frame: Frame) -> list[Buffer]:
-    """Readers of version 3 know no last broker in a Subscribe, and are granted credit in frames of its own."""
+    """Readers of version 3 know no last broker in a Subscribe, and get credit in frames of its own."""
     if type(frame) is Subscribe and frame.last:
         frame = replace(frame, last="")
     if type(frame) is Ack and frame.credits:

@@ -319,7 +319,7 @@ def together(make: Callable[..., Any], parts: dict[str, WireField]) -> WireField
 
 
 def at_end(items: WireField, empty: Any = ()) -> WireField:
-    """A tuple, a text or a number that is the last field of a frame; an empty one, or 0, takes no bytes at all.
+    """A tuple, a text or a number that is the last field of a frame; an empty one, or 0, takes no bytes.
 
     So a frame without any is the same as it was before the field was added.
     """

@@ -9,8 +9,7 @@
 |                                        | Unsubscribed, Ask, Answer, Refused                              |
 | any two of these                       | Topic, Fetch, Fetched, Ping, Pong                               |
 | a broker and the pipeline, a client    | Offer, Recall, Recalled, RecallMore, RecallOver                 |
-| a broker and a client that is called   | Lease, Leased, Rest, Pushing, Resume                            |
-| back instead of staying connected      |                                                                 |
+| a broker and a client that it calls    | Lease, Leased, Rest, Pushing, Resume                            |
 
 Ranges are `(base, upto]`.
 """
@@ -146,8 +145,7 @@ class Heard:
     pubend: str
     host: str
     sequence: int
-    #: Every tick up to here was L when the row was heard; 0 from a broker that speaks version 3, which does not
-    #: say it.
+    #: every tick up to here was L when the row was heard; 0 from a broker of version 3, which does not say it
     lost: int = 0
 
 
@@ -184,15 +182,14 @@ class Claim:
     epoch: int
     broker: str
     settled: bool
-    #: The broker that had the subscription, as its subscriber says: the claim goes to that broker only, which
-    #: answers a settled claim with Yielded. Empty for a claim that every broker is to hear. Brokers that speak
-    #: version 3 of the protocol between brokers do not know it, and tell all their neighbours.
+    #: The broker that had the subscription, as its subscriber says: only that one is told, and answers a
+    #: settled claim with Yielded. Empty for a claim that all are to hear; brokers of version 3 tell all.
     to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Yielded:
-    """To the broker `to`: its claim of this epoch has reached whoever had the subscription before."""
+    """To the broker `to`: its claim of this epoch has reached who had the subscription before."""
 
     name: str
     epoch: int
@@ -203,9 +200,7 @@ class Yielded:
 class Together:
     """What the sender has to say to a neighbour in one turn. It is handled as a whole, in order, or refused.
 
-    Only brokers that speak version 4 of the protocol between brokers are sent it; others get the frames
-    singly. It contains only frames of the kinds in MERGED, and of Knowledge only what is sent for the first
-    time: answers to questions travel by themselves, behind all others.
+    Brokers of version 3 get the frames singly. Answers to questions are in none: they travel behind others.
     """
 
     frames: tuple[PeerFrame, ...]
@@ -321,8 +316,7 @@ class Subscribe:
     #: The subscriber's time of day when it subscribed, in microseconds; 0 if not known. Of several
     #: connections of one subscriber the one with the latest stamp holds.
     stamp: int = 0
-    #: the broker that the subscriber asked before this one; empty if there is none, or it is this one. Only for
-    #: brokers of version 4 and newer
+    #: the broker that the subscriber asked before this one, or empty; only for brokers of version 4 and newer
     last: str = ""
 
 
@@ -369,7 +363,7 @@ class Ack:
 
     tokens: tuple[tuple[str, CheckpointToken], ...]
     ticket: int = 0
-    #: what Credit would grant besides, subscriber by subscriber; brokers older than version 4 are sent Credit
+    #: what Credit would grant besides; brokers older than version 4 are sent Credit
     credits: tuple[Credit, ...] = ()
 
 
@@ -587,27 +581,12 @@ class Refused:
     addresses: tuple[str, ...] = ()
 
 
-#: taken: by another connection or subscription; sequence: publish again from an earlier one; draining: the
-#: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there;
-#: token: it says that more was consumed than there can be.
-REFUSALS = frozenset(
-    (
-        "selector",
-        "topic",
-        "schema",
-        "taken",
-        "pubend",
-        "sequence",
-        "full",
-        "limit",
-        "version",
-        "frame",
-        "unknown",
-        "draining",
-        "address",
-        "token",
-    )
-)
+#: taken: by another subscription; sequence: publish again from an earlier one; draining: the broker is to be
+#: taken away; address: this broker does not call there; token: it says that more was consumed than can be.
+REFUSALS = frozenset((
+    "selector", "topic", "schema", "taken", "pubend", "sequence", "full", "limit", "version",
+    "frame", "unknown", "draining", "address", "token",
+))  # fmt: skip
 
 PeerFrame = (
     Hello | Links | Ways | Interest | Unfollow | Knowledge | Nack | AckExpected | Release | Heard | Claim
@@ -619,13 +598,3 @@ ClientFrame = (
     | RecallOver | Lease | Leased | Rest | Pushing | Resume | Ask | Answer | Refused | Ping | Pong
 )  # fmt: skip
 Frame = PeerFrame | ClientFrame | Overlay
-
-#: The kinds of frames that may travel in a Together.
-MERGED = frozenset(
-    (Links, Ways, Interest, Unfollow, Knowledge, Nack, AckExpected, Release, Heard, Claim, Yielded, Fetch)
-)
-
-
-def singly(frame: PeerFrame) -> tuple[PeerFrame, ...]:
-    """Return the frames of a Together, or the one frame that `frame` is."""
-    return frame.frames if isinstance(frame, Together) else (frame,)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from tidemark.message.batches.batch import BATCH_BYTES_MAX
 
 #: versions of the protocol between clients and brokers; since version 2, Refused may end with addresses;
-#: since version 3, Describe may end with the shapes that are asked for; since version 4, Subscribe may end with
-#: the last broker, and Ack with credit
+#: since version 3, Describe may end with the shapes that are asked for; since version 4, Subscribe may end
+#: with the last broker, and Ack with credit
 PROTOCOL_OLDEST = 1
 PROTOCOL_NEWEST = 4
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host;
-#: since version 3, brokers say Ways; since version 4, Together and Yielded, Claim may end with whom it is for, and
-#: Heard with what is lost
+#: since version 3, brokers say Ways; since version 4, Together and Yielded, Claim may end with whom it is
+#: for, and Heard with what is lost
 LINK_OLDEST = 2
 LINK_NEWEST = 4
 

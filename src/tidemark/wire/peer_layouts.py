@@ -40,6 +40,7 @@ from tidemark.wire.fields import (
 from tidemark.wire.frames import (
     AckExpected,
     Claim,
+    Fetch,
     Heard,
     Hello,
     Interest,
@@ -48,10 +49,12 @@ from tidemark.wire.frames import (
     Links,
     Nack,
     Overlay,
+    PeerFrame,
     Ping,
     Pong,
     Release,
     ReleaseRow,
+    Together,
     Topic,
     Unfollow,
     Ways,
@@ -71,6 +74,17 @@ from tidemark.wire.limits import (
     WANTED_MAX,
 )
 from tidemark.wire.tails import Tail, check_ticks, write_with_batch
+
+#: The kinds of frames that may travel in a Together.
+MERGED = frozenset(
+    (Links, Ways, Interest, Unfollow, Knowledge, Nack, AckExpected, Release, Heard, Claim, Yielded, Fetch)
+)
+
+
+def singly(frame: PeerFrame) -> tuple[PeerFrame, ...]:
+    """Return the frames of a Together, or the one frame that `frame` is."""
+    return frame.frames if isinstance(frame, Together) else (frame,)
+
 
 _KNOWLEDGE = key_of(17)
 _NO_RANGES = write_ranges(())

@@ -261,5 +261,5 @@ def _rank(claim: Claim) -> tuple[int, str]:
 
 
 def _news(claim: Claim) -> tuple[tuple[int, str], bool, bool]:
-    """Return what of two claims of a subscription is the newer: a claim for all says more than one for one."""
+    """Return by what the newer of two claims is found: one for all says more than one for one broker."""
     return _rank(claim), claim.settled, not claim.to

@@ -263,7 +263,9 @@ class Releases:
             standing.minima = None
         is_sure = minima is not None and (minima == NOBODY or self.may_begin(pubend))
         said = self.bounded(pubend, minima if minima is not None and is_sure else NOTHING)
-        if said != standing.minima and (standing.lowers(said) or (is_due and standing.passes(said, last_event))):
+        if said != standing.minima and (
+            standing.lowers(said) or (is_due and standing.passes(said, last_event))
+        ):
             self._counter += 1
             standing.sequence, standing.minima = self._counter, said
             standing.say(self._counter, said[0])

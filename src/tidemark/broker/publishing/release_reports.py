@@ -176,7 +176,7 @@ class ReleaseReports:
         if frame.host == self._me:
             stream = self._streams[name]
             if self._releases.heard(name, frame.sequence) and stream.listener is not None:
-                # What was let go before the pubend heard of this host is not held for it: nobody starts there.
+                # What was let go before the pubend heard of this host is not held: nobody starts there.
                 if frame.lost > TICK_TOLD:
                     stream.lose(frame.lost)
                 stream.listener.advanced(name, STARTED_ONLY, stream.position, stream.position)

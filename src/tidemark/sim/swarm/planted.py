@@ -33,7 +33,7 @@ from tidemark.storage.events import event_log
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.segments.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity, Pace
-from tidemark.wire.frames import singly
+from tidemark.wire.peer_layouts import singly
 
 #: (object, name of its attribute, the value that replaces it)
 Patch = tuple[object, str, Any]

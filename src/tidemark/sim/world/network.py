@@ -29,8 +29,8 @@ from tidemark.wire.frames import (
     Topic,
     Unfollow,
     Ways,
-    singly,
 )
+from tidemark.wire.peer_layouts import singly
 
 #: Frames that arrive in order and, while the link is up, without loss.
 RELIABLE_FRAMES = (Hello, Links, Ways, Interest, Unfollow, Claim, Topic)

@@ -185,7 +185,14 @@ class SimSubscriber:
         want = self.life.wants[-1]
         now = self.world.engine.now
         frame = Subscribe(
-            self.life.name, want.pattern, want.selector, self.life.durable, self.credit, token, now, last or ""
+            self.life.name,
+            want.pattern,
+            want.selector,
+            self.life.durable,
+            self.credit,
+            token,
+            now,
+            last or "",
         )
         self.world.to_broker(self.client, frame)
 

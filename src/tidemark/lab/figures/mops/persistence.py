@@ -34,8 +34,8 @@ from tidemark.wire.frames import (
     Subscribe,
     Together,
     Unsubscribe,
-    singly,
 )
+from tidemark.wire.peer_layouts import singly
 
 #: A hierarchy of twenty types.
 TOPICS = (
@@ -75,7 +75,9 @@ class PersistentMobileSubscriber:
             return
         what, since, ticks = self._waits
         consumed = self.observed.pending | {
-            name: each for name, each in self.observed.life.ledger.items() if name not in self.observed.pending
+            name: each
+            for name, each in self.observed.life.ledger.items()
+            if name not in self.observed.pending
         }
         if all(name in consumed and consumed[name].upto >= tick for name, tick in ticks.items()):
             self.counts.waited(what, (self.observed.world.engine.now - since) / SECOND)
