@@ -28,7 +28,7 @@ def settings_at(path: Path, **options: str) -> dict[str, str]:
 
 
 def config_at(path: Path, **options: str) -> Config:
-    """See settings_at."""
+    """The configuration of a broker with the settings of `settings_at`."""
     return load(options=settings_at(path, **options))
 
 

@@ -177,7 +177,7 @@ def test_a_question_that_is_not_known_names_those_that_are(at: Desk) -> None:
 
 
 def many(at: Desk, count: int) -> list[str]:
-    """Make subscriptions; their names, and that of the one that is there, in the order of answers."""
+    """Make subscriptions; returns the names of all that there are then, in the order of answers."""
     names = [f"many {number}" for number in range(count)]
     for name in names:
         at.say(2, Subscribe(name, "t", "", False, 0))

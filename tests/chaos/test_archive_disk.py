@@ -189,7 +189,7 @@ def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(
 
 
 def follows(path: Path, tick: int) -> None:
-    """Wait until the archive covers it."""
+    """Wait until the archive covers this tick."""
     wait_for(
         lambda: dict(archive_reader.covered(path)).get("main", TICK_MIN) >= tick,
         lambda: "the archive does not follow",
@@ -198,7 +198,7 @@ def follows(path: Path, tick: int) -> None:
 
 
 def copied(path: Path, to: Path) -> Path:
-    """Out of the namespace, into which Delta's reader does not find."""
+    """A copy of the archive outside the namespace, which Delta's reader cannot enter."""
     shutil.copytree(path, to)
     return to
 

@@ -47,7 +47,7 @@ class Query:
             )
 
     def kill(self) -> None:
-        """SIGKILL for all of it at once."""
+        """Send SIGKILL to all processes of the program at once."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
@@ -60,7 +60,7 @@ class Query:
         return self._process.poll() is None
 
     def executors(self) -> list[int]:
-        """The processes that run its tasks, on a cluster."""
+        """The ids of the processes that run the query's tasks on a cluster."""
         return [
             pid for pid in group_of(self._process.pid) if "CoarseGrainedExecutorBackend" in command_of(pid)
         ]
@@ -121,7 +121,7 @@ def assert_copied_once(harness: ProcessHarness, reader: ManagedSubscriber, batch
 
 
 def copied(harness: ProcessHarness, batches: int) -> tuple[ManagedBroker, ManagedSubscriber]:
-    """A broker with numbers for so many batches, and who subscribes to their copies."""
+    """A broker with numbers for so many batches, and a subscriber to their copies."""
     broker = started(harness, **{"retention.archive": "true"})
     with sync.connect(broker.url) as tm:
         for topic in ("numbers", "copies"):

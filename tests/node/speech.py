@@ -38,7 +38,7 @@ Kind = TypeVar("Kind", bound=Frame)
 
 
 class Stage:
-    """Where a test plays: what is opened here is closed at the end, whatever happened."""
+    """What a test has opened, nodes and connections: all of it is closed at the end of the test."""
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []

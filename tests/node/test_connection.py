@@ -54,7 +54,7 @@ def sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(tmp_path: Path, *frames: Frame | bytes, **options: str) -> Refused:
-    """Say something as a stranger; the refusal, after which the connection is closed."""
+    """Say something before Connect; returns the refusal, after which the connection is closed."""
     found: list[Refused] = []
 
     async def story(stage: Stage) -> None:

@@ -124,7 +124,7 @@ class Machine:
         return self.recovered.pubends["p1"]
 
     def do(self, *effects: object) -> list[object]:
-        """What was reported."""
+        """Have the store carry out effects; returns the completions that it reported."""
         found = [self.store.carry_out(effect) for effect in effects]  # type: ignore[arg-type]  # any of them
         return [each for each in found if each is not None]
 

@@ -28,7 +28,7 @@ _children.set_forkserver_preload(["pytest", "tidemark.queue"])
 
 
 def live(life: Callable[..., None], *arguments: Any) -> int:
-    """Run a life in a process of its own; how it ended."""
+    """Run a life in a process of its own; returns its exit code."""
     process = begin(life, *arguments)
     process.join(PATIENCE_SECONDS)
     code: int | None = process.exitcode
@@ -80,7 +80,7 @@ def die_at(step: int) -> None:
 
 
 def opened(url: str, state: Path, timeout: float = PATIENCE_SECONDS) -> Queue:
-    """The state file says whose queue it is."""
+    """The queue of a state file; the path of the file is the name of the queue."""
     return tidemark.queue.connect(url, name=str(state), state=state, timeout=timeout, connect_timeout=timeout)
 
 

@@ -25,7 +25,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def rest(url: str, state: Path, topic: str) -> list[object]:
-    """All that is left in a topic."""
+    """Returns all messages that are left in a topic."""
     found: list[object] = []
     until = time.monotonic() + PATIENCE_SECONDS
     with opened(url, state) as queue:

@@ -29,6 +29,7 @@ from tidemark.node.config.loading import moved
 from tidemark.node.config.settings import Config, RetentionSection
 from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
+from tidemark.node.disk.snapshots import Snapshots, remove_snapshot
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
 from tidemark.node.http import HttpServer, Response
 from tidemark.node.links import LinkCaller
@@ -99,6 +100,7 @@ class Node:
         self.http_address: HostPort | None = None
         self._directory = directory
         self._store = store
+        self.snapshots = Snapshots(directory.path, store, self.runtime.disk)
         self.membership = Membership(config.topology, self._save_topology, self._adopt)
         self.server = Server(config, store.incarnation, self.membership, self.runtime, ProcessAdmin(self))
         #: the brokers of the topology that the broker's core has been given
@@ -127,6 +129,7 @@ class Node:
         with ExitStack() as undo:
             directory = DataDirectory(config.storage.data_dir)
             undo.callback(directory.close)
+            remove_snapshot(directory.path)
             store = open_store(config, directory)
             undo.callback(store.close)
             config = _latest(config, directory, store)
@@ -150,6 +153,8 @@ class Node:
     async def _open(self) -> None:
         config = self.config
         self.runtime.start()
+        await self.runtime.disk.reached()
+        await self.runtime.disk.call(self._directory.has_started)
         http_address = config.http_address()
         if http_address is not None:
             self._http = HttpServer({"/health": self._health, "/metrics": self.metrics.page})
@@ -275,6 +280,7 @@ class Node:
             self._alarm_timer.cancel()
         if self._http is not None:
             self._http.close()
+        self.snapshots.stop()
         self._store.close()
         self._directory.close()
 
@@ -328,6 +334,7 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
             identity=randbits(64),
             witness=kind(directory.part("witness")),
             accept_damage=config.storage.accept_damage == "tables",
+            restoration=directory.restoration(),
             segment_bytes=config.storage.segment,
         )
     except BaseException:

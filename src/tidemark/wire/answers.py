@@ -262,6 +262,49 @@ class Setting(JsonObject):
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotFile(JsonObject):
+    """A file of a snapshot."""
+
+    #: its path in the data directory
+    name: str
+    bytes: int
+    #: its content is the same in every snapshot that has a file of this name
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStatus(JsonObject):
+    """The stores of a broker at one moment, for a backup to be read from."""
+
+    snapshot: str
+    broker: str
+    incarnation: int
+    #: microseconds since 1970, by the broker's clock, before anything of it was taken
+    taken: int
+    #: the last segment of the log, and how many commits the tables have had
+    segment: int
+    generation: int
+    files: tuple[SnapshotFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPiece(JsonObject):
+    """Bytes of a file of a snapshot; none behind its end."""
+
+    #: in base64
+    data: str
+    #: CRC32C of the bytes
+    check: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEnded(JsonObject):
+    """A snapshot is over: the name of it."""
+
+    ended: str
+
+
 #: Characters of a text in a report of an engine.
 REPORTED_CHARACTERS_MAX = 1_000
 
@@ -329,5 +372,13 @@ CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...], is_paged=Tru
 CONFIG = Question("config", tuple[Setting, ...])
 #: The directories of archives, as the broker's machine names them.
 ARCHIVE = Question("archive", tuple[str, ...])
+#: Keep the stores as they are now, for a backup.
+SNAPSHOT = Question("snapshot", SnapshotStatus)
+#: Read of a snapshot. Arguments: snapshot, file, offset, bytes; a piece may be shorter than was asked for.
+SNAPSHOT_READ = Question("snapshot_read", SnapshotPiece)
+#: The backup is made, or given up. Argument: snapshot.
+SNAPSHOT_END = Question("snapshot_end", SnapshotEnded)
+
+
 #: Tell the broker how the engine of the archive is doing. Arguments: those of EngineStatus.
 REPORT_ENGINE = Question("report_engine", EngineStatus)

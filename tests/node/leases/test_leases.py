@@ -90,7 +90,7 @@ class Ear:
 
 
 def act(story: Callable[[Stage], Awaitable[None]]) -> None:
-    """Play it, and close every ear."""
+    """Run a test's story, and close every listener at its end."""
 
     async def whole(stage: Stage) -> None:
         try:
@@ -114,7 +114,7 @@ async def leased(client: Speaker, ear: Ear, seconds: int = 60, key: str = KEY) -
 
 
 async def parked(node: Node, client: Speaker, count: int = 1) -> None:
-    """The broker puts it to rest."""
+    """Wait until the broker has parked the client."""
     rest = await client.hear(Rest)
     await client.say(rest)
     assert await client.is_closed()

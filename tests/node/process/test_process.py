@@ -35,7 +35,7 @@ class Process:
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def end(self, number: int) -> tuple[int, list[dict[str, object]]]:
-        """Send a signal; the exit code and what was logged."""
+        """Send a signal; returns the exit code and what the process has logged."""
         self.process.send_signal(number)
         _, said = self.process.communicate(timeout=PATIENCE_SECONDS)
         return self.process.returncode, [json.loads(line) for line in said.splitlines()]

@@ -56,7 +56,7 @@ def started(clock: Clock) -> Iterator[Callable[[str], SupervisedProcess]]:
 
 
 def looked(supervised: SupervisedProcess) -> bool:
-    """Whether it has been seen to end."""
+    """Look; returns whether the process was seen to have ended."""
     supervised.look()
     return supervised.pid is None
 

@@ -46,7 +46,7 @@ class Talker:
 
 
 def passes(turns: Turns, loop: asyncio.AbstractEventLoop) -> int:
-    """Run the loop until nobody waits; the number of its passes."""
+    """Run the loop until no connection waits; returns the number of its passes."""
     found = 0
     while turns._waiting:
         loop.call_soon(loop.stop)

@@ -43,7 +43,7 @@ SELECTORS: dict[str, Callable[[tuple[int, int]], bool]] = {
 
 
 def run(test: Callable[[DeepService], Awaitable[None]], path: Path, **options: Any) -> DeepService:
-    """A service beside a test."""
+    """Run a test beside a service; returns the service, which has ended."""
 
     async def both() -> DeepService:
         service = DeepService([], path, **options)
@@ -63,7 +63,7 @@ def run(test: Callable[[DeepService], Awaitable[None]], path: Path, **options: A
 
 
 def serve(takers: list[Taker], path: Path, **options: Any) -> DeepService:
-    """Until all have what they want."""
+    """Serve these recalls until all of them are answered."""
 
     async def test(service: DeepService) -> None:
         for each in takers:
@@ -91,7 +91,7 @@ def small_steps() -> Iterator[None]:
 
 
 def rounds(count: int, size: int = 10) -> list[dict[str, list[Event]]]:
-    """Of two pubends; ticks 10 apart, numbers go on."""
+    """Rounds with events of two pubends, whose ticks are 10 apart; numbers go on from round to round."""
     made: list[dict[str, list[Event]]] = []
     for at in range(count):
         numbers = range(at * size, (at + 1) * size)
@@ -130,7 +130,7 @@ def expected(each: Taker, made: list[dict[str, list[Event]]]) -> list[tuple[int,
 
 @st.composite
 def takers(draw: st.DrawFn) -> Taker:
-    """Somebody who may have changed their mind, and starts and ends anywhere."""
+    """A recall that starts and ends anywhere, of a subscriber that may have changed its selector."""
     ends = sorted(draw(st.sets(st.integers(0, 500), min_size=2, max_size=6)))
     wishes = st.tuples(st.sampled_from(["news.*", ">", "sports", "none"]), st.sampled_from(list(SELECTORS)))
     pairs = list(zip(ends[::2], ends[1::2], strict=False))
