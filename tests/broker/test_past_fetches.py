@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.broker.desk import MORNING, Desk, batch, sent, told
-from tidemark.broker.hosting.past_fetches import PIECES_MAX
 from tidemark.broker.publishing.fetching import UNDER_WAY_BYTES_MAX
+from tidemark.broker.publishing.past_fetches import PIECES_MAX
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import (
     ClientFrame,

@@ -17,10 +17,10 @@ from tidemark.broker.effects import PfsRead, ReadPfs
 from tidemark.broker.hosting.catchup import CHUNK_EVENTS_MAX, Catchup
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
-from tidemark.broker.hosting.past_fetches import PastFetches
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.fetching import Fetching
+from tidemark.broker.publishing.past_fetches import PastFetches
 from tidemark.broker.streams.interest import HERE
 from tidemark.broker.streams.stream import Ranges
 from tidemark.broker.streams.window import Cuts, unexpired
