@@ -27,6 +27,7 @@ from tidemark.broker.streams.window import Cuts, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
+from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import Fetched, Range
 
 
@@ -98,17 +99,30 @@ class CatchupStreams:
     def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
         """An answer of the stream arrived: give it to every catchup stream of the pubend."""
         cuts = Cuts(batch) if batch is not None and batch.count else None
+        readable = self._readable(cuts)
         for number, catchup in self._constreams[pubend].catchups.items():
-            catchup.arrived(base, upto, cuts, damaged, partial(self._chosen, pubend, number))
+            catchup.arrived(base, upto, cuts, damaged, partial(self._chosen, pubend, number), readable)
             self._calls[pubend, number] = None
+
+    def learnt(self) -> None:
+        """A topic has become known: what waited for one may be able to go on."""
+        for pubend, constream in self._constreams.items():
+            for number, catchup in constream.catchups.items():
+                if catchup.waits_for_topic:
+                    catchup.waits_for_topic = False
+                    self._calls[pubend, number] = None
 
     def read(self, answer: PfsRead) -> None:
         """The PFS has answered which ticks matched a subscriber."""
         catchup = self._constreams[answer.pubend].catchups.get(answer.subscriber)
         if catchup is None or catchup.reads_from != answer.base:
             return  # for a catchup stream of a former connection, which began at another tick
-        self._counters["refilters"] += answer.unknown is not None
-        catchup.matched(answer.upto, answer.ticks, answer.unknown)
+        unknown = answer.unknown
+        if unknown is None and answer.upto <= answer.base < catchup.reads_upto:
+            # What was let go before the constream got there is not in the PFS, and nothing comes after it.
+            unknown = (answer.base, catchup.reads_upto)
+        self._counters["refilters"] += unknown is not None
+        catchup.matched(answer.upto, answer.ticks, unknown)
         self._calls[answer.pubend, answer.subscriber] = None
 
     def _catch_up(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
@@ -136,6 +150,7 @@ class CatchupStreams:
                 self._reach_back(pubend, subscription, catchup, known, gap)
         elif catchup.needs_read:
             catchup.reads_from = catchup.position
+            catchup.reads_upto = max(catchup.position, constream.delivered or catchup.position)
             self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
         elif subscription.credit > 0:
             self._fetch(pubend, subscription, catchup)
@@ -216,7 +231,7 @@ class CatchupStreams:
     def _fetch(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
         """Take what is missing from the window, in pieces that other subscribers share, or ask for it."""
         missing = catchup.missing()
-        if not missing:
+        if not missing or catchup.waits_for_topic:
             return
         stream = self._constreams[pubend].stream
         piece = stream.window.piece(missing[0][0], missing[-1][1])
@@ -225,8 +240,17 @@ class CatchupStreams:
                 stream.nacked(HERE, missing)
             return
         chosen = partial(self._chosen, pubend, subscription.id)
-        catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen)
+        readable = self._readable(piece.cuts)
+        catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen, readable)
         self._calls[pubend, subscription.id] = None
+
+    def _readable(self, cuts: Cuts | None) -> int:
+        """Return the tick before the first event whose topic or schema is not known here."""
+        strange = None if cuts is None else self._audience.unknown_from(cuts.batch)
+        if cuts is None or strange is None:
+            return TICK_MAX
+        self._counters["topics_unknown"] += 1
+        return int(cuts.batch.ticks[strange]) - 1
 
     def _chosen(self, pubend: str, number: int, batch: EventBatch) -> Bools:
         """Return chosen[row]: the event satisfies the selector that was in force for the subscriber then."""
