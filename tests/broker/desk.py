@@ -16,6 +16,7 @@ from tidemark.broker.effects import (
     ClientFrameReceived,
     ClientGone,
     CommitTables,
+    CountPfs,
     Effect,
     FetchLog,
     LinkUp,
@@ -23,7 +24,9 @@ from tidemark.broker.effects import (
     LogRead,
     LogSynced,
     LoseLog,
+    Owed,
     PeerFrameReceived,
+    PfsCounted,
     PfsRead,
     PfsSynced,
     ReadLog,
@@ -66,7 +69,8 @@ class _Disk:
 
     def __init__(self) -> None:
         self._events: list[EventBatch] = []
-        self._matched: list[tuple[int, list[int]]] = []
+        #: tick, subscribers and bytes of each event that matched
+        self._matched: list[tuple[int, list[int], int]] = []
         self._upto = 0
         self._lost = 0
 
@@ -80,8 +84,10 @@ class _Disk:
             case CommitTables(ticket):
                 return TablesCommitted(ticket)
             case ReadPfs(pubend, subscriber, base, _):
-                ticks = [tick for tick, members in self._matched if tick > base and subscriber in members]
+                ticks = [tick for tick, members, _ in self._matched if tick > base and subscriber in members]
                 return PfsRead(pubend, subscriber, base, self._upto, np.array(ticks, np.int64))
+            case CountPfs(ticket, pubend, bases):
+                return PfsCounted(ticket, pubend, {who: self._owed(who, base) for who, base in bases.items()})
             case ReadLog(pubend, base, upto):
                 parts = (rows_within(each, base, upto) for each in self._events)
                 batches = tuple(each for each in parts if each is not None)
@@ -94,13 +100,19 @@ class _Disk:
                 self._keep(effect)
                 return None
 
+    def _owed(self, subscriber: int, base: int) -> Owed:
+        found = [
+            (tick, length) for tick, members, length in self._matched if tick > base and subscriber in members
+        ]
+        return Owed(len(found), sum(length for _, length in found), found[0][0] if found else None)
+
     def _keep(self, effect: Effect) -> None:
         match effect:
             case AppendEvents():
                 self._events.append(effect.batch)
-            case AppendPfs(_, _, upto, ticks, sets, members):
-                rows = zip(ticks.tolist(), sets.tolist(), strict=True)
-                self._matched += [(tick, members[number].tolist()) for tick, number in rows]
+            case AppendPfs(_, _, upto, ticks, sets, lengths, members):
+                rows = zip(ticks.tolist(), sets.tolist(), lengths.tolist(), strict=True)
+                self._matched += [(tick, members[number].tolist(), length) for tick, number, length in rows]
                 self._upto = upto
             case LoseLog(_, upto):
                 self._lost = upto

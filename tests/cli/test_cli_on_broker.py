@@ -154,7 +154,14 @@ def test_a_subscription_is_listed_moved_and_removed(tidemark: Tidemark) -> None:
     assert "moved" in names
     assert "n > 1" in tidemark("subs", "list")
     assert "away" in tidemark("subs", "show", "moved")
-    assert tidemark.json("lag")[0]["lag_seconds"] > 0
+    tidemark("sub", "s.moved", "--where", "n > 1000", "--durable", "calm", "--wait", "10ms")
+    tidemark("pub", "s.moved", "n={n}", "--count", "5")
+    lags = {each["name"]: each for each in tidemark.json("lag")}
+    assert lags["moved"]["owed_events"] == 8
+    assert lags["moved"]["owed_bytes"] > 8 * 8
+    assert lags["moved"]["lag_seconds"] > 0
+    assert (lags["calm"]["owed_events"], lags["calm"]["owed_bytes"], lags["calm"]["lag_seconds"]) == (0, 0, 0)
+    assert "moved is owed 8 events" in tidemark("check", "--max-lag", "1us", code=1)
     (moved,) = tidemark.json("subs", "seek", "moved", "--to", "now")
     assert moved["pubends"]["main"]["lag_us"] == 0
     assert "0 of 1 events" in tidemark(

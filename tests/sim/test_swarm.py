@@ -247,7 +247,7 @@ def test_an_expired_event_is_noticed_when_it_is_told() -> None:
 def test_history_that_is_let_go_too_early_is_noticed_at_once() -> None:
     finished = Finished()
     with pytest.raises(ViolationError, match="has only got to"):
-        finished.world.checks.let_go(finished.pubend, finished.received.upto + 1)
+        finished.world.checks.let_go(finished.pubend, finished.received.upto + 1, finished.world.latest)
 
 
 def test_a_range_that_is_told_with_a_hole_before_it_is_noticed() -> None:

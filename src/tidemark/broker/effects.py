@@ -120,14 +120,30 @@ class LoseLog:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpireLog:
+    """The pubend's log may discard its oldest batches, as silence, whose events have all expired at `wall`.
+
+    None beyond `upto` is discarded. Reports LogExpired.
+    """
+
+    pubend: str
+    wall: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
 class AppendPfs:
-    """In `(base, upto]` the events at `ticks` matched the subscribers of `sets`, and nothing else matched."""
+    """In `(base, upto]` the events at `ticks` matched the subscribers of `sets`, and nothing else matched.
+
+    lengths[i] are the bytes of the event at ticks[i].
+    """
 
     pubend: str
     base: int
     upto: int
     ticks: Ticks
     sets: Sets
+    lengths: Sets
     members: Mapping[int, Sets]
 
 
@@ -146,6 +162,15 @@ class ReadPfs:
     subscriber: int
     base: int
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountPfs:
+    """Count in the PFS what matched each subscriber beyond its tick of `bases`, and report PfsCounted."""
+
+    ticket: int
+    pubend: str
+    bases: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +262,11 @@ Effect = (
     | ReadLog
     | FetchLog
     | LoseLog
+    | ExpireLog
     | AppendPfs
     | SyncPfs
     | ReadPfs
+    | CountPfs
     | ChopPfs
     | SaveSubscription
     | DropSubscription
@@ -359,6 +386,19 @@ class LogFetched:
 
 
 @dataclass(frozen=True, slots=True)
+class LogExpired:
+    """Every batch up to `upto` has expired or is lost, and has been let go by the pubend's log.
+
+    `due` is the time of day when the next batch will have expired; None if it never will. A time that has
+    passed means that there is more to look at.
+    """
+
+    pubend: str
+    upto: int
+    due: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PfsSynced:
     """Everything appended to the PFS before the SyncPfs of this ticket is on disk."""
 
@@ -378,6 +418,27 @@ class PfsRead:
     upto: int
     ticks: Ticks
     unknown: Range | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What a subscriber is owed of a pubend: the events that matched it and that it has not acknowledged."""
+
+    events: int = 0
+    bytes: int = 0
+    #: the tick of the first of these events; None if there is none
+    oldest: int | None = None
+    #: False if there may be more, because nothing here knows what matched, or how many bytes it has
+    is_exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PfsCounted:
+    """Subscriber -> what it is owed; None if that took too much reading for once: ask again."""
+
+    ticket: int
+    pubend: str
+    owed: Mapping[int, Owed] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,8 +490,10 @@ Stimulus = (
     | LogFull
     | LogRead
     | LogFetched
+    | LogExpired
     | PfsSynced
     | PfsRead
+    | PfsCounted
     | TablesCommitted
     | RoutesChanged
     | HostRemoved

@@ -12,14 +12,26 @@ from importlib.metadata import version
 from time import time
 from typing import TYPE_CHECKING
 
-from tidemark.errors import ConfigError, StaleTopologyError, TidemarkError
+from tidemark.errors import ConfigError, StaleTopologyError, StorageError, TidemarkError
 from tidemark.node.config.loading import show
+from tidemark.node.config.pubends import has_archive, pubend_of_priority
 from tidemark.node.connection import Connection
 from tidemark.node.local_link import LocalLink
-from tidemark.node.metrics import gauges
+from tidemark.node.monitoring.metrics import gauges
 from tidemark.node.topology.text import to_text
 from tidemark.wire import answers
-from tidemark.wire.answers import BrokerStatus, ConnectionStatus, LinkStatus, OverlayText, Route, Setting
+from tidemark.wire.answers import (
+    Assignment,
+    BrokerStatus,
+    ConnectionStatus,
+    LinkStatus,
+    OverlayText,
+    Route,
+    Setting,
+    SnapshotEnded,
+    SnapshotPiece,
+    SnapshotStatus,
+)
 from tidemark.wire.frames import Answer, Ask, Refused
 from tidemark.wire.json_objects import dumps, read_arguments
 from tidemark.wire.questions import TooLongError, page_of
@@ -28,6 +40,8 @@ if TYPE_CHECKING:
     from tidemark.node.node import Node
 
 
+#: No file of a broker is larger.
+FILE_BYTES_MAX = 2**48
 #: Digits of the number of a connection.
 CURSOR_DIGITS_MAX = 19
 
@@ -37,13 +51,19 @@ class ProcessAdmin:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        #: proposals that are being put into force; asyncio itself keeps no reference to a task
+        #: questions whose answers take a while; asyncio itself keeps no reference to a task
         self._tasks: set[asyncio.Task[None]] = set()
 
     def answer(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> bool:
         """Answer the question with `reply`, now or later; return False if it is for the broker's roles."""
-        if ask.what == answers.PROPOSE.what:
-            task = asyncio.create_task(self._propose(ask, reply))
+        slow = {
+            answers.PROPOSE.what: self._propose,
+            answers.SNAPSHOT.what: self._snapshot,
+            answers.SNAPSHOT_READ.what: self._snapshot,
+            answers.SNAPSHOT_END.what: self._snapshot,
+        }.get(ask.what)
+        if slow is not None:
+            task = asyncio.create_task(slow(ask, reply))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return True
@@ -94,6 +114,38 @@ class ProcessAdmin:
         else:
             reply(Answer(ask.ticket, dumps(_overlay(self._node))))
 
+    async def _snapshot(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> None:
+        """Take a snapshot, read of it, or end it."""
+        node, snapshots = self._node, self._node.snapshots
+        answer: SnapshotStatus | SnapshotPiece | SnapshotEnded
+        try:
+            given = read_arguments(ask.arguments)
+            if ask.what == answers.SNAPSHOT.what:
+                answer = await snapshots.take(node.config.broker.name, node.server.incarnation)
+            elif ask.what == answers.SNAPSHOT_READ.what:
+                answer = await snapshots.read(
+                    str(given["snapshot"]),
+                    str(given["file"]),
+                    _natural(given["offset"]),
+                    _natural(given["bytes"]),
+                )
+            else:
+                await snapshots.end(str(given["snapshot"]))
+                answer = SnapshotEnded(str(given["snapshot"]))
+        except StorageError as error:
+            reply(Refused("ask", str(ask.ticket), "snapshot", str(error)))
+        except (TidemarkError, ValueError, TypeError, KeyError) as error:
+            reply(Refused("ask", str(ask.ticket), "frame", f"cannot be taken: {error!r}"))
+        else:
+            reply(Answer(ask.ticket, dumps(answer)))
+
+
+def _natural(found: object) -> int:
+    """Return a number of bytes in a file; ValueError if it is none."""
+    if isinstance(found, int) and 0 <= found <= FILE_BYTES_MAX:
+        return found
+    raise ValueError(f"{found!r} is no number of bytes")
+
 
 def _status(node: Node) -> BrokerStatus:
     # The numbers of alarms and of starts are there already, as the alarms themselves and the incarnation.
@@ -123,7 +175,7 @@ def _status(node: Node) -> BrokerStatus:
 def _archive(node: Node) -> list[str]:
     """The directory of the archive that has what this broker lets go; nothing without an archive."""
     config = node.config
-    return [str(config.archive_path().absolute())] if config.retention.archive else []
+    return [str(config.archive_path().absolute())] if has_archive(config) else []
 
 
 def _overlay(node: Node) -> OverlayText:
@@ -192,7 +244,13 @@ def _config(node: Node) -> list[Setting]:
     return [Setting(key, value, source) for key, value, source in show(node.config)]
 
 
+def _assignment(node: Node) -> Assignment:
+    rules = pubend_of_priority(node.config, node.server.pubends)
+    return Assignment(node.config.broker.assign, rules)
+
+
 QUESTIONS: Mapping[str, Callable[[Node], object]] = {
+    answers.ASSIGNMENT.what: _assignment,
     answers.CONFIG.what: _config,
     answers.LINKS.what: _links,
     answers.METRICS.what: _metrics,

@@ -82,11 +82,16 @@ class SubscriptionProgress(JsonObject):
     acknowledged: int | None
     #: the subscriber that is connected was told everything up to this tick; None if none is
     told: int | None
-    #: microseconds between what has been delivered at this broker and what was acknowledged
+    #: the age of the oldest event that is owed, in microseconds; 0 if none is, None if it has not begun
     lag_us: int | None
     catching_up: bool
     #: history from the archive: "waiting" for a pipeline, or "under way"
     recall: str | None = None
+    #: events that matched a durable subscription and were not acknowledged, and their bytes
+    owed_events: int = 0
+    owed_bytes: int = 0
+    #: False if more may be owed than this broker knows
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,16 @@ class HostForgotten(JsonObject):
 
 
 # Answers of the process around a broker (src/tidemark/node/admin.py).
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment(JsonObject):
+    """By what publishers choose among the pubends of a broker for an event."""
+
+    #: "publisher", "key" or "priority"; whoever does not know the word goes by the publisher
+    by: str = "publisher"
+    #: the pubend of each priority from 0 on; empty if there are no such rules
+    priorities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +277,49 @@ class Setting(JsonObject):
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotFile(JsonObject):
+    """A file of a snapshot."""
+
+    #: its path in the data directory
+    name: str
+    bytes: int
+    #: its content is the same in every snapshot that has a file of this name
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStatus(JsonObject):
+    """The stores of a broker at one moment, for a backup to be read from."""
+
+    snapshot: str
+    broker: str
+    incarnation: int
+    #: microseconds since 1970, by the broker's clock, before anything of it was taken
+    taken: int
+    #: the last segment of the log, and how many commits the tables have had
+    segment: int
+    generation: int
+    files: tuple[SnapshotFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPiece(JsonObject):
+    """Bytes of a file of a snapshot; none behind its end."""
+
+    #: in base64
+    data: str
+    #: CRC32C of the bytes
+    check: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEnded(JsonObject):
+    """A snapshot is over: the name of it."""
+
+    ended: str
+
+
 #: Characters of a text in a report of an engine.
 REPORTED_CHARACTERS_MAX = 1_000
 
@@ -327,7 +385,17 @@ LINKS = Question("links", tuple[LinkStatus, ...])
 CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...], is_paged=True)
 #: All settings, and where each came from.
 CONFIG = Question("config", tuple[Setting, ...])
+#: By what publishers choose among the broker's pubends.
+ASSIGNMENT = Question("assignment", Assignment)
 #: The directories of archives, as the broker's machine names them.
 ARCHIVE = Question("archive", tuple[str, ...])
+#: Keep the stores as they are now, for a backup.
+SNAPSHOT = Question("snapshot", SnapshotStatus)
+#: Read of a snapshot. Arguments: snapshot, file, offset, bytes; a piece may be shorter than was asked for.
+SNAPSHOT_READ = Question("snapshot_read", SnapshotPiece)
+#: The backup is made, or given up. Argument: snapshot.
+SNAPSHOT_END = Question("snapshot_end", SnapshotEnded)
+
+
 #: Tell the broker how the engine of the archive is doing. Arguments: those of EngineStatus.
 REPORT_ENGINE = Question("report_engine", EngineStatus)

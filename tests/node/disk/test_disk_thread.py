@@ -125,15 +125,17 @@ def test_after_a_failure_nothing_more_is_carried_out_and_nobody_waits_for_ever()
 
 
 def pfs(count: int) -> AppendPfs:
-    return AppendPfs("p", 0, count, np.zeros(count, np.int64), np.zeros(count, np.uint32), {})
+    return AppendPfs(
+        "p", 0, count, np.zeros(count, np.int64), np.zeros(count, np.uint32), np.zeros(count, np.uint32), {}
+    )
 
 
 def test_the_backlog_is_what_no_sync_has_covered() -> None:
     backlog = Backlog()
     backlog.put((pfs(10), SyncPfs(1), pfs(5)))
-    assert backlog.bytes == 15 * 12 + 2 * APPEND_BYTES
+    assert backlog.bytes == 15 * 16 + 2 * APPEND_BYTES
     backlog.done((PfsSynced(1),))
-    assert backlog.bytes == 5 * 12 + APPEND_BYTES
+    assert backlog.bytes == 5 * 16 + APPEND_BYTES
     backlog.put((SyncPfs(2), SyncLog(1)))
     backlog.done((PfsSynced(2), LogFull(1)))
     backlog.put((ResumeLog(),))

@@ -99,7 +99,8 @@ def test_what_single_events_add_to_the_pfs_goes_together_and_before_all_that_com
 
         def addition(tick: int, events: int = 1) -> AppendPfs:
             ticks = np.arange(tick, tick + events)
-            return AppendPfs("p", tick - 1, tick + events, ticks, np.ones(events, np.uint32), {})
+            ones = np.ones(events, np.uint32)
+            return AppendPfs("p", tick - 1, tick + events, ticks, ones, ones, {})
 
         put: list[Effect] = []
         steps: tuple[list[Effect], ...] = (

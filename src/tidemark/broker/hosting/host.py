@@ -22,6 +22,7 @@ from tidemark.broker.hosting.constream import Constream, MatchedPiece
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.match_log import MatchLog
+from tidemark.broker.hosting.owed import OwedCounts
 from tidemark.broker.hosting.subscription import HostedSubscription, SelectorPeriod
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE, Interests
@@ -106,6 +107,7 @@ class Host:
         self.acknowledgements = Acknowledgements(state, turn, self)
         self._delivery = Delivery(turn)
         self.catchup_streams = CatchupStreams(state, self._delivery, fetching, turn, recall=policy.recall)
+        self.owed = OwedCounts(state, turn, recall=policy.recall)
         self._saved_at = self._silence_at = 0
         self._doubtful_above: int | None = None
 
@@ -323,9 +325,11 @@ class Host:
         self.catchup_streams.call_all(pubend)
 
     def learnt(self) -> None:
-        """A topic has become known: constreams that waited for it can move."""
+        """A topic has become known: what waited for it can move."""
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
+        self.catchup_streams.learnt()
+        self._fetching.learnt()
 
     def delivered(self, pubend: str) -> int | None:
         """Return the tick up to which the window is not needed here any more; None without subscribers."""

@@ -160,6 +160,10 @@ class EventBatch:
             return width if same.all() else 0
         return 0
 
+    def lengths(self, rows: Ints) -> NDArray[np.uint32]:
+        """The bytes that each of these rows takes in the body: prelude, message and key."""
+        return (self.ends[rows] - self.starts[rows]).astype(np.uint32)
+
     def message(self, row: int) -> bytes:
         """The message of one row."""
         return self.body[self.message_starts[row] : self.message_ends[row]].tobytes()
