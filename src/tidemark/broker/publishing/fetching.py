@@ -149,6 +149,14 @@ class Fetching:
         ticket = self._take(None, frame, answered)
         return lambda: self._give_up(ticket)
 
+    def has_room(self, pubend: str) -> bool:
+        """Return whether a fetch of a pubend that is not hosted here would be passed on at once."""
+        stream = self._streams.get(pubend)
+        if pubend in self._pubends or stream is None or stream.upstream is None:
+            return False
+        way = self._ways.setdefault(stream.upstream, _Way())
+        return way.under_way < way.pace.limit
+
     def gone(self, owner: int | str) -> None:
         """A connection or link is gone: drop what it asked for, and ask others for what it was asked for."""
         for ticket in list(self._of_owner.get(owner, {}).values()):
@@ -193,8 +201,9 @@ class Fetching:
             way = self._ways.setdefault(upstream, _Way())
             if way.under_way < way.pace.limit:
                 del self._waiting[ticket]
-                # Half of what may be under way: while one answer is read here, the next is on its way.
-                asked.size = max(1, min(asked.frame.bytes_max, FETCH_BYTES_MAX, way.pace.limit // 2))
+                # Half of what may be under way: while one answer is read here, the next is on its way. It is
+                # rounded up, so that two of them use all of it.
+                asked.size = max(1, min(asked.frame.bytes_max, FETCH_BYTES_MAX, -(-way.pace.limit // 2)))
                 asked.upstream, asked.tries, asked.first = upstream, 0, self._turn.now
                 way.under_way += asked.size
                 self._pass_on(ticket, asked, upstream)
