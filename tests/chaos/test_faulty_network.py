@@ -94,16 +94,21 @@ def test_linked_brokers_survive_a_bad_link_and_a_killed_relay(
         far = harness.subscriber("far", leaf.url, "price < 70")
         harness.subscriber("near", root.url, "qty > 200")
         harness.subscribe()
-        publisher = harness.publisher("desk", root.url, EVENTS, *PACE)
-        publisher.start()
-        arrived(far, 200)
+        third = EVENTS // 3
+        first, second, last = (
+            harness.publisher(name, root.url, third, *PACE) for name in ("first", "second", "last")
+        )
+        first.start()
+        arrived(far, third // 2)
         proxy.delay(0.03)
         proxy.reset_after(10_007)
-        arrived(far, 400)
+        second.start()
+        wait_for(lambda: proxy.resets > 0, lambda: "nothing passes the proxy")
         relay.kill()
         relay.start()
-        arrived(far, 600)
-        assert publisher.wait() == 0
+        last.start()
+        arrived(far, third)
+        assert [part.wait() for part in (first, second, last)] == [0, 0, 0]
         proxy.hold()
         late = harness.publisher("late", root.url, EVENTS // 5)
         late.start()
