@@ -219,7 +219,7 @@ class Audience:
         if not pattern.matches(name) or member in topic.joined:
             return
         try:
-            parsed = Selector.parse(selector, topic.reader)
+            parsed = Selector.parse(selector, topic.reader, name)
         except TidemarkError:
             topic.misfits.add(member)
             return

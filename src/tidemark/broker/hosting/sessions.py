@@ -137,7 +137,7 @@ class Sessions:
         errors: list[TidemarkError] = []
         for topic in pattern.among(self._registry.topics):
             try:
-                Selector.parse(frame.selector, self._registry.topics[topic].reader)
+                Selector.parse(frame.selector, self._registry.topics[topic].reader, topic)
             except TidemarkError as found:
                 errors.append(found)
                 if len(errors) >= MISFITS_MAX:
