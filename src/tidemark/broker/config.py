@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidemark.access.document import AccessDocument
 from tidemark.broker.effects import DrainNotice
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.overlay.layout import Layout
@@ -51,3 +52,5 @@ class BrokerConfig:
     #: what publishers are told while this broker takes nothing new from them, None while it does; as for the
     #: layout, `RoutesChanged` brings later ones
     drain_notice: DrainNotice | None = None
+    #: who may do what, None while everybody may do everything; `AccessChanged` brings later ones
+    access: AccessDocument | None = None

@@ -556,7 +556,8 @@ class Refused:
 
 #: taken: by another connection or subscription; sequence: publish again from an earlier one; draining: the
 #: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there;
-#: token: it says that more was consumed than there can be.
+#: token: it says that more was consumed than there can be; login: who is there was not proved; denied: who is
+#: there may not do this; access: the rules have changed, connect again.
 REFUSALS = frozenset(
     (
         "selector",
@@ -573,6 +574,9 @@ REFUSALS = frozenset(
         "draining",
         "address",
         "token",
+        "login",
+        "denied",
+        "access",
     )
 )
 

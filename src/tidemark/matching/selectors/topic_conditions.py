@@ -34,25 +34,34 @@ def for_topic(tree: Node, topic: str, text: str = "") -> Node:
     return _resolved(tree, truth)
 
 
-def for_pattern(tree: Node, pattern: TopicPattern) -> Node | None:
-    """The tree for events of all topics of `pattern`, without MATCHES; `tree` itself if it has none.
-
-    None if the tree differs from topic to topic.
-    """
-    is_open = False
+def narrowed(tree: Node, pattern: TopicPattern) -> Node:
+    """The tree for events of the topics of `pattern`: a MATCHES stays only where they differ in it."""
 
     def truth(node: TopicMatches) -> bool | None:
-        nonlocal is_open
         asked = TopicPattern.parse(node.pattern)
         if asked.covers(pattern):
             return not node.negated
-        if not asked.intersects(pattern):
-            return node.negated
-        is_open = True
-        return None
+        return None if asked.intersects(pattern) else node.negated
 
-    found = _resolved(tree, truth)
-    return None if is_open else found
+    return _resolved(tree, truth)
+
+
+def for_pattern(tree: Node, pattern: TopicPattern) -> Node | None:
+    """The tree for events of all topics of `pattern`, without MATCHES; None if they differ in one."""
+    found = narrowed(tree, pattern)
+    return None if _has_matches(found) else found
+
+
+def _has_matches(node: Node) -> bool:
+    match node:
+        case TopicMatches():
+            return True
+        case Not(operand):
+            return _has_matches(operand)
+        case And(operands) | Or(operands):
+            return any(map(_has_matches, operands))
+        case _:
+            return False
 
 
 def _resolved(node: Node, truth: Truth) -> Node:
