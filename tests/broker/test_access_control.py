@@ -1,4 +1,4 @@
-"""Access in the core: what each principal may do and see, live, in catch-up and in bulk, and as rules change."""
+"""Access in the core: what each principal may do and see, live, in catch-up, in bulk, and as rules change."""
 
 from __future__ import annotations
 

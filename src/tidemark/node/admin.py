@@ -12,14 +12,22 @@ from importlib.metadata import version
 from time import time
 from typing import TYPE_CHECKING
 
-from tidemark.errors import ConfigError, StaleTopologyError, TidemarkError
+from tidemark.errors import ConfigError, StaleAccessError, StaleTopologyError, TidemarkError
 from tidemark.node.config.loading import show
 from tidemark.node.connection import Connection
 from tidemark.node.local_link import LocalLink
 from tidemark.node.metrics import gauges
 from tidemark.node.topology.text import to_text
 from tidemark.wire import answers
-from tidemark.wire.answers import BrokerStatus, ConnectionStatus, LinkStatus, OverlayText, Route, Setting
+from tidemark.wire.answers import (
+    AccessText,
+    BrokerStatus,
+    ConnectionStatus,
+    LinkStatus,
+    OverlayText,
+    Route,
+    Setting,
+)
 from tidemark.wire.frames import Answer, Ask, Refused
 from tidemark.wire.json_objects import dumps, read_arguments
 from tidemark.wire.questions import TooLongError, page_of
@@ -42,8 +50,9 @@ class ProcessAdmin:
 
     def answer(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> bool:
         """Answer the question with `reply`, now or later; return False if it is for the broker's roles."""
-        if ask.what == answers.PROPOSE.what:
-            task = asyncio.create_task(self._propose(ask, reply))
+        changes = {answers.PROPOSE.what: self._propose, answers.PROPOSE_ACCESS.what: self._propose_access}
+        if ask.what in changes:
+            task = asyncio.create_task(changes[ask.what](ask, reply))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return True
@@ -83,6 +92,30 @@ class ProcessAdmin:
             reply(Refused("ask", str(ask.ticket), "frame", f"cannot be taken: {error}"))
         else:
             reply(Answer(ask.ticket, dumps(_overlay(self._node))))
+
+    async def _propose_access(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> None:
+        """Go by the access document `text` in place of that of version `base`."""
+        access = self._node.access
+        if access is None:
+            reason = "this broker is open and has no access document: set security.mode to accounts"
+            reply(Refused("ask", str(ask.ticket), "unknown", reason))
+            return
+        try:
+            given = read_arguments(ask.arguments)
+            await access.propose(str(given["text"]), int(given["base"]))
+        except StaleAccessError as error:
+            reply(Refused("ask", str(ask.ticket), "version", str(error)))
+        except (TidemarkError, ValueError, TypeError, KeyError) as error:
+            reply(Refused("ask", str(ask.ticket), "frame", f"cannot be taken: {error}"))
+        else:
+            reply(Answer(ask.ticket, dumps(_access(self._node))))
+
+
+def _access(node: Node) -> AccessText:
+    document = node.access.document if node.access is not None else None
+    if document is None:
+        return AccessText(node.config.broker.name, "open", 0, "", "")
+    return AccessText(node.config.broker.name, "accounts", document.version, document.digest, document.text)
 
 
 def _status(node: Node) -> BrokerStatus:
@@ -183,6 +216,7 @@ def _config(node: Node) -> list[Setting]:
 
 
 QUESTIONS: Mapping[str, Callable[[Node], object]] = {
+    answers.ACCESS.what: _access,
     answers.CONFIG.what: _config,
     answers.LINKS.what: _links,
     answers.METRICS.what: _metrics,

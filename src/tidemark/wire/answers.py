@@ -262,6 +262,17 @@ class Setting(JsonObject):
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class AccessText(JsonObject):
+    """The access document of a broker. It has verifiers of passwords in it: keep it secret."""
+
+    broker: str
+    mode: str
+    version: int
+    digest: str
+    text: str
+
+
 #: The topics that the broker knows.
 TOPICS = Question("topics", tuple[TopicStatus, ...], "everyone", is_paged=True)
 #: The pubends that the broker hosts.
@@ -301,6 +312,10 @@ CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...], "monitor", i
 CONFIG = Question("config", tuple[Setting, ...], "administer")
 #: The directories of archives, as the broker's machine names them.
 ARCHIVE = Question("archive", tuple[str, ...], "everyone")
+#: The access document that the broker goes by.
+ACCESS = Question("access", AccessText, "administer")
+#: Change the access document. Arguments: text; base, the version that the new one takes the place of.
+PROPOSE_ACCESS = Question("propose_access", AccessText, "administer")
 
 #: question -> who may ask it
 RIGHTS: Mapping[str, Right] = {
