@@ -59,6 +59,7 @@ from tidemark.admin.topology_changes import (
     plan_change,
 )
 from tidemark.wire.answers import (
+    ACCESS,
     ARCHIVE,
     CONFIG,
     CONNECTIONS,
@@ -67,6 +68,7 @@ from tidemark.wire.answers import (
     LINKS,
     METRICS,
     OVERLAY,
+    PROPOSE_ACCESS,
     PUBENDS,
     REMOVE,
     ROUTES,
@@ -95,6 +97,7 @@ from tidemark.wire.json_objects import JsonObject
 from tidemark.wire.questions import Question
 
 __all__ = [
+    "ACCESS",
     "ANSWER_SECONDS",
     "ARCHIVE",
     "CONFIG",
@@ -104,6 +107,7 @@ __all__ = [
     "LINKS",
     "METRICS",
     "OVERLAY",
+    "PROPOSE_ACCESS",
     "PUBENDS",
     "REMOVE",
     "ROUTES",
