@@ -213,4 +213,4 @@ def _is_there(quoted: str) -> bool:
         return member in settings().get(first, {member})
     if re.fullmatch(r"[A-Z][A-Za-z]*[a-z][A-Za-z]*", name) or name.isupper():
         return len(name) < 3 or all_names().has(name)
-    return name in all_names().used | all_names().top if "_" in name or is_call else True
+    return name in all_names().used or name in all_names().top if "_" in name or is_call else True

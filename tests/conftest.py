@@ -17,6 +17,9 @@ from tests import java_classes
 #: takes about half the CPU. Every process that a test starts inherits the variable.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m")
 
+# A process that a test starts archives without Spark, unless the test names the other engine.
+os.environ.setdefault("TIDEMARK_ARCHIVE_ENGINE", "light")
+
 # Tests start hundreds of Python processes. Where bytecode must not be written, each of them would compile all
 # of Tidemark anew, which takes a third of a second.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -32,15 +35,23 @@ EXAMPLES_MAX = 60
 settings.register_profile("thorough")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the order of the groups: by default, workers begin with the groups that have the most tests."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one file run in one process, one after the other, and all that need a JVM share one."""
+    #: group -> its place: those that take long begin first, otherwise one of them would run alone at the end
+    places: dict[str, int] = {}
     for item in items:
-        needs_jvm = "spark" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("spark" if needs_jvm else str(item.path)))
+        group = _group(item)
+        item.add_marker(pytest.mark.xdist_group(group))
+        places[group] = min(_place(item), places.get(group, _LAST))
         if not settings.get_current_profile_name().startswith("thorough"):
             _bound_examples(item)
-    # Whoever takes the longest begins first; otherwise the last group would run alone.
-    items.sort(key=_begins)
+    items.sort(key=lambda item: places[_group(item)])
 
 
 def _bound_examples(item: pytest.Item) -> None:
@@ -50,10 +61,23 @@ def _bound_examples(item: pytest.Item) -> None:
         test._hypothesis_internal_use_settings = settings(asked, max_examples=EXAMPLES_MAX)
 
 
-def _begins(item: pytest.Item) -> int:
-    if "spark" in getattr(item, "fixturenames", ()):
+def _group(item: pytest.Item) -> str:
+    return "spark" if _shares_spark(item) else str(item.path)
+
+
+def _shares_spark(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
+
+
+#: marks of tests that take long, the longest first, behind those that share the session of Spark
+_LONG = ("spark", "chaos", "slow")
+_LAST = len(_LONG) + 1
+
+
+def _place(item: pytest.Item) -> int:
+    if _shares_spark(item):
         return 0
-    return 1 if item.get_closest_marker("chaos") or item.get_closest_marker("spark") else 2
+    return next((at for at, mark in enumerate(_LONG, 1) if item.get_closest_marker(mark)), _LAST)
 
 
 @pytest.hookimpl(tryfirst=True)

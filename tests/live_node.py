@@ -6,14 +6,15 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import Config
 from tidemark.node.node import Node
-
-PATIENCE_SECONDS = 20.0
 
 
 def settings_at(path: Path, **options: str) -> dict[str, str]:
@@ -29,8 +30,25 @@ def settings_at(path: Path, **options: str) -> dict[str, str]:
 
 
 def config_at(path: Path, **options: str) -> Config:
-    """See settings_at."""
+    """The configuration of a broker with the settings of `settings_at`."""
     return load(options=settings_at(path, **options))
+
+
+class LoopThread:
+    """An event loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE_SECONDS)
+        self._loop.close()
 
 
 class LiveNode:
@@ -40,11 +58,14 @@ class LiveNode:
         self._path = path
         self._options = options
         self._listen = "127.0.0.1:0"
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._loop = LoopThread()
         self._node: Node | None = None
         self.start()
+
+    @property
+    def http_address(self) -> str:
+        assert self._node is not None
+        return str(self._node.http_address)
 
     @property
     def url(self) -> str:
@@ -52,22 +73,52 @@ class LiveNode:
 
     def start(self) -> None:
         config = config_at(self._path / "data", broker__listen=self._listen, **self._options)
-        self._node = self._run(Node.start(config))
+        self._node = self._loop.run(Node.start(config))
         self._listen = str(self._node.address)
 
     def stop(self) -> None:
         if self._node is not None:
             node, self._node = self._node, None
-            self._run(node.stop())
+            self._loop.run(node.stop())
 
     def close(self) -> None:
         self.stop()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE_SECONDS)
         self._loop.close()
 
-    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
+
+class OverlayNodes:
+    """Brokers in a line, each a cell of its own with a pubend of its name, on one thread."""
+
+    def __init__(self, path: Path, *names: str) -> None:
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self._file = path / "overlay.toml"
+        tables = [
+            f'[brokers.{name}]\ncell = "{name}"\nlisten = "127.0.0.1:{port}"\npubends = ["{name}"]\n'
+            for name, port in self._ports.items()
+        ]
+        bundles = [f'[bundles.{a}-{b}]\ncells = ["{a}", "{b}"]\n' for a, b in pairwise(names)]
+        self._file.write_text("".join(tables + bundles))
+        self._path = path
+        self._loop = LoopThread()
+        self._nodes: dict[str, Node] = {}
+        for name in names:
+            self.start(name)
+
+    def url(self, name: str) -> str:
+        return f"tidemark://127.0.0.1:{self._ports[name]}"
+
+    def start(self, name: str) -> None:
+        options = settings_at(self._path / name)
+        del options["broker.listen"]
+        self._nodes[name] = self._loop.run(Node.start(load(self._file, broker=name, options=options)))
+
+    def stop(self, name: str) -> None:
+        self._loop.run(self._nodes.pop(name).stop())
+
+    def close(self) -> None:
+        for name in list(self._nodes):
+            self.stop(name)
+        self._loop.close()
 
 
 @contextmanager

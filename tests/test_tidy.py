@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": {"message", "ticks", "wire"},
     "sync": {"client", "message", "ticks", "wire"},
     "queue": {"client", "message", "ticks", "wire"},
-    "admin": {"access", "client", "node", "sync", "wire"},
+    "admin": {"access", "client", "node", "persistence", "storage", "sync", "wire"},
     "sim": {"access", "broker", "matching", "message", "persistence", "storage", "ticks", "wire"},
     "spark": {"client", "matching", "message", "storage", "sync", "ticks", "wire"},
     "lab": {
@@ -165,7 +165,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
 ]
 #: Pages about the code: every name in them is one of it.
-CODE_PAGES = [DOCS / f"{name}.md" for name in ("architecture", "traps", "faults")]
+CODE_PAGES = [DOCS / f"{name}.md" for name in ("architecture", "traps", "faults", "limits")]
 CODE_PAGES += [ROOT / "CONTRIBUTING.md", *sorted((DOCS / "decisions").glob("*.md"))]
 #: Where what is in the code was first written down; the pages of the project have taken their place.
 FORMER_PAGES = re.compile(r"\b(?:DESIGN|TRAPS|FAULTS)\b")

@@ -71,7 +71,7 @@ def variants(item: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
 
 
 def options(item: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
-    """Options of what was not optional yet."""
+    """Options of types that are not optional."""
     return item.map(lambda found: found if split_option(found)[1] else optional(found))
 
 
@@ -199,7 +199,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def single_valued(item: Type) -> bool:
-    """It says nothing: a list of it could only be counted."""
+    """Whether the type has a single value, so that of a list of it only the length is known."""
     match item:
         case Tuple():
             return all(single_valued(field.type) for field in item.fields)
@@ -209,5 +209,5 @@ def single_valued(item: Type) -> bool:
 
 
 def scaled(unscaled: int, scale: int) -> Decimal:
-    """With all its digits, zeros at the end too."""
+    """The decimal with all digits of its type, zeros at the end too."""
     return Decimal(f"{unscaled}E-{scale}")

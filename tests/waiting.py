@@ -7,12 +7,14 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec
 
-PATIENCE_SECONDS = 30.0
+#: The longest that a test waits for what will come. Only a test that fails waits so long, but where much else
+#: runs, a process of Java takes minutes to start.
+PATIENCE_SECONDS = 600.0
 _P = ParamSpec("_P")
 
 
 def bounded(test: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, None]:
-    """A test that is a coroutine, as a function: on a loop of its own, within a bound."""
+    """Make a test of a coroutine: it runs on a loop of its own, for at most PATIENCE_SECONDS."""
 
     @wraps(test)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
@@ -26,7 +28,7 @@ def bounded(test: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, None]
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    """Returns when it is so."""
+    """Return when the condition holds; TimeoutError if it does not within PATIENCE_SECONDS."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not is_so():
             await asyncio.sleep(0.005)

@@ -24,6 +24,7 @@ TidemarkError                    reason
 ├── ConfigError                  a configuration is refused: key, source
 │   └── StaleTopologyError       a change is of a topology that is not in force: expected, actual
 ├── OverlayChangeError           a change to a running overlay did not come about: broker
+├── BackupError                  a backup was not made, or cannot be put back
 ├── ClientError                  what a client asked for did not happen
 │   ├── NotConnectedError        no broker can be reached
 │   ├── TimedOutError            no answer in time; whether it happened is not known
@@ -211,6 +212,10 @@ class OverlayChangeError(TidemarkError):
     def __init__(self, reason: str, *, broker: str) -> None:
         super().__init__(reason)
         self.broker = broker
+
+
+class BackupError(TidemarkError):
+    """A backup was not made, or cannot be put back; no unfinished one is ever taken for a whole one."""
 
 
 class ClientError(TidemarkError):

@@ -81,7 +81,9 @@ def subscription(
     name: str, lag_us: int | None, *, durable: bool = True, connected: bool = True, recall: str | None = None
 ) -> SubscriptionStatus:
     pubends = {
-        "main": SubscriptionProgress(1, 2, 2, lag_us, False, recall),
+        "main": SubscriptionProgress(
+            1, 2, 2, lag_us, False, recall, 7 if lag_us else 0, 700 if lag_us else 0
+        ),
         "other": SubscriptionProgress(None, None, None, None, True),
     }
     return SubscriptionStatus(name, durable, connected, "t", "", False, 10, "tm1.x", pubends)

@@ -23,8 +23,8 @@ from tidemark.wire.frames import Answer, Ask, Hello, Publish, Release, ReleaseRo
 SUBSCRIPTION = (
     '{"name": "s", "durable": true, "connected": false, "pattern": "t", "selector": "n > 1", '
     '"changing": false, "credit": 0, "checkpoint": "tm1.AXDA2rTKmjq7Ps9s", "pubends": {"p": '
-    '{"start": 1000000100000, "acknowledged": 1000000100000, "told": null, "lag_us": 400002, '
-    '"catching_up": false, "recall": null}}}'
+    '{"start": 1000000100000, "acknowledged": 1000000100000, "told": null, "lag_us": 300000, '
+    '"catching_up": false, "recall": null, "owed_events": 3, "owed_bytes": 48, "is_exact": true}}}'
 )
 PUBENDS = (
     '[{"pubend": "p", "position": 1000000750000, "last_event": 1000000500002, "lost": 1000000100000, '
@@ -51,7 +51,8 @@ OF_A_BROKER = [
         "seek",
         {"name": "s"},
         SUBSCRIPTION.replace('"acknowledged": 1000000100000', '"acknowledged": 1000000750000')
-        .replace('"lag_us": 400002', '"lag_us": 0')
+        .replace('"lag_us": 300000', '"lag_us": 0')
+        .replace('"owed_events": 3, "owed_bytes": 48', '"owed_events": 0, "owed_bytes": 0')
         .replace("tm1.AXDA2rTKmjq7Ps9s", "tm1.AXDghoTLmjqwmHoG"),
     ),
     ("remove", {"name": "s"}, '{"removed": "s"}'),

@@ -21,9 +21,10 @@ from tidemark.admin.health_checks import (
     plugin_line,
     worst_state,
 )
+from tidemark.admin.overlay_lag import OverlayLag
 from tidemark.wire.json_objects import dumps
 
-LATE = lags_of([subscription("late", 60_000_000)])
+LATE = OverlayLag(tuple(lags_of([subscription("late", 60_000_000)])), {}, 1)
 
 
 def test_a_broker_is_as_healthy_as_its_state_its_health_page_and_its_alarms() -> None:
@@ -57,22 +58,27 @@ def test_a_lag_counts_beyond_its_limit_and_not_at_it() -> None:
     assert check_lag(LATE, LagLimits(warning=60.0)).state is HealthState.OK
     assert check_lag(LATE, LagLimits(warning=59.0)).state is HealthState.WARNING
     assert check_lag(LATE, LagLimits(1.0, 2.0)).state is HealthState.CRITICAL
-    assert check_lag([], LagLimits(1.0, 2.0)).text == "no durable subscriptions"
-    assert check_lag(lags_of([subscription("new", None)]), LagLimits(0.0)).text == "nobody is behind"
+    assert check_lag(OverlayLag((), {}, 1), LagLimits(1.0, 2.0)).text == "no durable subscriptions"
+    new = OverlayLag(tuple(lags_of([subscription("new", None)])), {}, 1)
+    assert check_lag(new, LagLimits(0.0)).text == "nobody is behind"
+    assert check_lag(OverlayLag((), {"w2": "refused"}, 2), LagLimits()) == Finding(
+        "lag", HealthState.WARNING, "no durable subscriptions; no answer from w2"
+    )
 
 
 def test_the_whole_is_as_bad_as_its_worst_finding() -> None:
     findings = (check_broker(status(), []), check_lag(LATE, LagLimits(warning=1.0)))
     assert worst_state(findings) is HealthState.WARNING
     assert worst_state(()) is HealthState.OK
-    line = "TIDEMARK WARNING - lag: late is 60 s behind | lag=60"
+    line = "TIDEMARK WARNING - lag: late is owed 7 events, the oldest of 60 s ago | lag=60"
     assert plugin_line(findings, {"lag": 60.0}) == line
     health = Health(findings, {"lag": 60.0})
     assert health.plugin_line() == line
     assert dumps(health) == (
         '{"state": "warning", "code": 1, "checks": ['
         '{"check": "broker", "state": "ok", "text": "east is running for 60 s"}, '
-        '{"check": "lag", "state": "warning", "text": "late is 60 s behind"}], "numbers": {"lag": 60.0}}'
+        '{"check": "lag", "state": "warning", "text": "late is owed 7 events, the oldest of 60 s ago"}], '
+        '"numbers": {"lag": 60.0}}'
     )
 
 

@@ -30,6 +30,10 @@ def test_the_subscription_that_is_furthest_behind_comes_first() -> None:
         "recall": None,
         "lag_seconds": 2.0,
         "pubends": {"main": 2.0, "other": None},
+        "owed_events": 7,
+        "owed_bytes": 700,
+        "is_exact": True,
+        "broker": None,
     }
 
 

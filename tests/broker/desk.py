@@ -1,4 +1,4 @@
-"""A desk to test a broker at: batches from ticks, and a broker whose disk answers when it is told to."""
+"""What tests of a broker share: batches made of ticks, and a broker whose disk answers when told to."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tidemark.broker.effects import (
     ClientFrameReceived,
     ClientGone,
     CommitTables,
+    CountPfs,
     Effect,
     FetchLog,
     LinkUp,
@@ -23,7 +24,9 @@ from tidemark.broker.effects import (
     LogRead,
     LogSynced,
     LoseLog,
+    Owed,
     PeerFrameReceived,
+    PfsCounted,
     PfsRead,
     PfsSynced,
     ReadLog,
@@ -52,7 +55,7 @@ MORNING = 1_000_000 * SECOND
 def batch(
     *ticks: int, topic: str = "t", values: Iterable[int] | None = None, validity_ms: int = 0
 ) -> EventBatch:
-    """Events at these ticks; n is as given, or what the tick leaves of a thousand."""
+    """A batch of events at these ticks. The field n is as given, or the tick modulo 1,000."""
     builder = BatchBuilder()
     for n in values if values is not None else (tick % 1_000 for tick in ticks):
         builder.add(Shape(topic, SCHEMA.fingerprint), SCHEMA.encode({"n": n}), validity_ms=validity_ms)
@@ -66,12 +69,13 @@ class _Disk:
 
     def __init__(self) -> None:
         self._events: list[EventBatch] = []
-        self._matched: list[tuple[int, list[int]]] = []
+        #: tick, subscribers and bytes of each event that matched
+        self._matched: list[tuple[int, list[int], int]] = []
         self._upto = 0
         self._lost = 0
 
     def answer(self, effect: Effect) -> Stimulus | None:
-        """What the broker is to be told; None if it is nothing to wait for."""
+        """The completion of an effect, which the broker is told; None for an effect that has none."""
         match effect:
             case SyncLog(ticket):
                 return LogSynced(ticket)
@@ -80,8 +84,10 @@ class _Disk:
             case CommitTables(ticket):
                 return TablesCommitted(ticket)
             case ReadPfs(pubend, subscriber, base, _):
-                ticks = [tick for tick, members in self._matched if tick > base and subscriber in members]
+                ticks = [tick for tick, members, _ in self._matched if tick > base and subscriber in members]
                 return PfsRead(pubend, subscriber, base, self._upto, np.array(ticks, np.int64))
+            case CountPfs(ticket, pubend, bases):
+                return PfsCounted(ticket, pubend, {who: self._owed(who, base) for who, base in bases.items()})
             case ReadLog(pubend, base, upto):
                 parts = (rows_within(each, base, upto) for each in self._events)
                 batches = tuple(each for each in parts if each is not None)
@@ -94,13 +100,19 @@ class _Disk:
                 self._keep(effect)
                 return None
 
+    def _owed(self, subscriber: int, base: int) -> Owed:
+        found = [
+            (tick, length) for tick, members, length in self._matched if tick > base and subscriber in members
+        ]
+        return Owed(len(found), sum(length for _, length in found), found[0][0] if found else None)
+
     def _keep(self, effect: Effect) -> None:
         match effect:
             case AppendEvents():
                 self._events.append(effect.batch)
-            case AppendPfs(_, _, upto, ticks, sets, members):
-                rows = zip(ticks.tolist(), sets.tolist(), strict=True)
-                self._matched += [(tick, members[number].tolist()) for tick, number in rows]
+            case AppendPfs(_, _, upto, ticks, sets, lengths, members):
+                rows = zip(ticks.tolist(), sets.tolist(), lengths.tolist(), strict=True)
+                self._matched += [(tick, members[number].tolist(), length) for tick, number, length in rows]
                 self._upto = upto
             case LoseLog(_, upto):
                 self._lost = upto
@@ -130,7 +142,7 @@ class Desk:
         self.now = 0
 
     def give(self, stimulus: Stimulus) -> list[Effect]:
-        """One stimulus; its effects."""
+        """Give the broker one stimulus; returns its effects."""
         return self.broker.handle(stimulus, self.now, MORNING + self.now)
 
     def say(self, client: int, frame: ClientFrame) -> list[Effect]:
@@ -150,7 +162,7 @@ class Desk:
         return self.give(LinkUp(peer))
 
     def finish(self, effects: list[Effect]) -> list[Effect]:
-        """The disk does what these ask for, and what comes of that; everything else that was done then."""
+        """Let the disk carry out effects and all that follow; returns the effects of other kinds."""
         done: list[Effect] = []
         while effects:
             then: list[Effect] = []
@@ -164,7 +176,7 @@ class Desk:
         return done
 
     def do(self, client: int, frame: ClientFrame) -> list[ClientFrame]:
-        """A client says something and the disk does its work; what that client is told."""
+        """A client says something and the disk does its work; returns the frames that the client was sent."""
         return told(self.finish(self.say(client, frame)), client)
 
     def pass_time(self, seconds: float) -> list[Effect]:
@@ -182,12 +194,12 @@ class Desk:
 
 
 def told(effects: Iterable[Effect], client: int) -> list[ClientFrame]:
-    """What a client is told."""
+    """The frames that a client was sent."""
     return [each.frame for each in effects if isinstance(each, SendClient) and each.client == client]
 
 
 def sent(effects: Iterable[Effect], peer: str, kind: type[PeerFrame]) -> list[Any]:
-    """What a neighbour is told, of this kind."""
+    """The frames of this kind that a neighbour was sent."""
     return [
         each.frame
         for each in effects

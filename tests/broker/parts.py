@@ -69,17 +69,17 @@ class AtStream:
         return self.take()
 
     def attach(self, upstream: str = "up") -> int:
-        """The stream comes from a neighbour; the interest version that it is told."""
+        """Attach the stream to a neighbour; returns the interest version that the neighbour was told."""
         said = self.interests.say("p", upstream, again=True)
         assert said is not None
         self.stream.attach(upstream, said.version)
         return said.version
 
     def take(self) -> list[Effect]:
-        """The effects so far."""
+        """The effects since the last call."""
         return self.turn.out.take()
 
 
 def ticks_of(batch: EventBatch | None) -> list[int]:
-    """The ticks of a batch, or of none."""
+    """The ticks of a batch; an empty list for None."""
     return [] if batch is None else [int(tick) for tick in batch.ticks]

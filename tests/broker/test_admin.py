@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.broker.desk import Desk, batch, told
+from tests.broker.desk import MORNING, Desk, batch, told
 from tidemark.broker.admin import Admin
-from tidemark.broker.effects import CommitTables, DropSubscription, SaveReleased
+from tidemark.broker.effects import CommitTables, CountPfs, DropSubscription, Owed, PfsCounted, SaveReleased
+from tidemark.broker.hosting.owed import OwedOf
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.answers import SubscriptionStatus
@@ -73,6 +74,9 @@ def test_streams(at: Desk) -> None:
 def test_subscriptions(at: Desk) -> None:
     start = ask(at, "subscriptions")[0]["pubends"]["p"]["start"]
     last = ask(at, "pubends")[0]["last_event"]
+    owed = ask(at, "subscriptions")[0]["pubends"]["p"]
+    assert owed["owed_events"] == 3
+    assert owed["owed_bytes"] == 3 * 16
     assert ask(at, "subscriptions") == [
         {
             "name": "s",
@@ -88,9 +92,12 @@ def test_subscriptions(at: Desk) -> None:
                     "start": start,
                     "acknowledged": start,
                     "told": None,
-                    "lag_us": last - start,
+                    "lag_us": MORNING + at.now - (last - 2),
                     "catching_up": False,
                     "recall": None,
+                    "owed_events": owed["owed_events"],
+                    "owed_bytes": owed["owed_bytes"],
+                    "is_exact": True,
                 }
             },
         }
@@ -177,7 +184,7 @@ def test_a_question_that_is_not_known_names_those_that_are(at: Desk) -> None:
 
 
 def many(at: Desk, count: int) -> list[str]:
-    """Make subscriptions; their names, and that of the one that is there, in the order of answers."""
+    """Make subscriptions; returns the names of all that there are then, in the order of answers."""
     names = [f"many {number}" for number in range(count)]
     for name in names:
         at.say(2, Subscribe(name, "t", "", False, 0))
@@ -189,9 +196,9 @@ def test_a_page_costs_as_much_as_it_holds(at: Desk, monkeypatch: pytest.MonkeyPa
     described: list[str] = []
     describe = Admin.subscription
 
-    def counted(self: Admin, subscription: HostedSubscription) -> SubscriptionStatus:
+    def counted(self: Admin, subscription: HostedSubscription, owed: OwedOf) -> SubscriptionStatus:
         described.append(subscription.name)
-        return describe(self, subscription)
+        return describe(self, subscription, owed)
 
     monkeypatch.setattr(Admin, "subscription", counted)
     found: list[str] = []
@@ -232,6 +239,34 @@ def test_a_long_answer_is_refused_to_those_who_ask_for_no_page(at: Desk) -> None
 
 
 def test_a_question_that_changes_nothing_waits_for_no_disk(at: Desk) -> None:
-    effects = at.say(80, Ask(7, "subscriptions", "{}"))
+    effects = at.say(80, Ask(7, "streams", "{}"))
     assert isinstance(told(effects, 80)[0], Answer)
     assert not any(isinstance(effect, CommitTables) for effect in effects)
+
+
+def test_what_is_owed_is_counted_once_for_all_and_only_where_there_may_be_something(at: Desk) -> None:
+    many(at, 3)
+    start = ask(at, "subscription", name="s")["pubends"]["p"]["start"]
+    effects = at.say(80, Ask(7, "subscriptions", "{}"))
+    (counting,) = effects
+    assert isinstance(counting, CountPfs)
+    assert counting.bases == {1: start}
+    assert isinstance(told(at.finish(effects), 80)[0], Answer)
+
+
+def test_a_count_that_takes_too_much_reading_goes_on_until_it_is_whole(at: Desk) -> None:
+    (counting,) = at.say(80, Ask(7, "subscription", '{"name": "s"}'))
+    assert isinstance(counting, CountPfs)
+    assert at.give(PfsCounted(counting.ticket, "p", None)) == [counting]
+    answers = told(at.give(PfsCounted(counting.ticket, "p", {1: Owed(4, 400, None)})), 80)
+    assert '"owed_events": 4, "owed_bytes": 400' in answers[0].payload  # type: ignore[union-attr]
+
+
+def test_who_is_owed_nothing_has_no_lag_whatever_others_publish(at: Desk) -> None:
+    at.do(2, Subscribe("calm", "t", "n > 1000", True, 10_000))
+    at.pass_time(0.3)
+    at.finish(at.say(50, Publish("p", "me", 4, batch(0, 1, 2, values=(2, 3, 4)))))
+    at.pass_time(0.3)
+    found = ask(at, "subscription", name="calm")["pubends"]["p"]
+    assert (found["lag_us"], found["owed_events"], found["owed_bytes"]) == (0, 0, 0)
+    assert ask(at, "subscription", name="s")["pubends"]["p"]["owed_events"] == 6

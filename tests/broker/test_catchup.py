@@ -20,7 +20,7 @@ END = 60
 
 
 def nobody(events: EventBatch) -> Mask:
-    """Nothing is to be matched again."""
+    """A matcher for catchup streams that have nothing to match again."""
     raise AssertionError(f"{events} should not be looked at")
 
 
@@ -126,7 +126,7 @@ def test_subscribers_that_want_the_same_rows_share_one_copy() -> None:
 
 @dataclass
 class World:
-    """The truth about one subscriber and one pubend, and somebody who drives its catchup stream."""
+    """The truth about one subscriber and one pubend, and the catchup stream that a test drives."""
 
     chance: Random
     events: set[int]
@@ -166,7 +166,7 @@ class World:
         return np.isin(events.ticks, sorted(self.wanted))
 
     def settle(self, catchup: Catchup, credit: int) -> None:
-        """As a host does: tell whatever can be told."""
+        """Deliver all that can be delivered, as a host does."""
         while True:
             told = catchup.ready(credit)
             if told is not None:

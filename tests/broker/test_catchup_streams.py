@@ -50,7 +50,7 @@ ARCHIVED = {
 
 
 def publish(at: Desk, *values: int) -> tuple[int, list[ClientFrame]]:
-    """Publish one batch; the tick before it, and what client 1 is told."""
+    """Publish one batch; returns the tick before it, and the frames that client 1 was sent."""
     sequence = getattr(at, "published", 0) + 1
     at.published = sequence + len(values) - 1  # type: ignore[attr-defined]  # how far this desk has got
     effects = at.finish(at.say(50, Publish("p", "me", sequence, batch(*range(len(values)), values=values))))
@@ -60,7 +60,7 @@ def publish(at: Desk, *values: int) -> tuple[int, list[ClientFrame]]:
 
 
 def come(at: Desk, token: int | None, *, credit: int = 10_000, selector: str = "n > 1") -> list[ClientFrame]:
-    """The subscriber comes with a token, and time passes; what it is told."""
+    """The subscriber comes with a token, and time passes; returns the frames that it was sent."""
     shown = None if token is None else CheckpointToken({"p": token})
     effects = at.finish(at.say(1, Subscribe("s", "t", selector, True, credit, shown)))
     return told(effects + at.pass_time(0.3), 1)

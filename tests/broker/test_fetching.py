@@ -87,17 +87,17 @@ class OnTheWay:
         self.fetching = Fetching({}, {"p": self.at.stream}, registry(), self.at.turn)
 
     def passed(self, ticket: int, peer: str = "down", bytes_max: int = 1 << 20) -> list[Fetch]:
-        """A neighbour passes a fetch on; what is passed on from here."""
+        """A neighbour passes a fetch on; returns the fetches that this broker then passes on."""
         self.fetching.passed(peer, Fetch(ticket, "p", ticket * 10, ticket * 10 + 10, ">", "", bytes_max))
         return self.asked()
 
     def fetched(self, asked: Fetch) -> list[Effect]:
-        """The neighbour answers; what this broker does then."""
+        """The neighbour answers; returns the effects of this broker."""
         self.fetching.fetched(Fetched(asked.ticket, "p", asked.base, asked.upto, 0))
         return self.at.take()
 
     def pass_time(self, us: int) -> list[Fetch]:
-        """Time passes; what is passed on from here."""
+        """Time passes; returns the fetches that this broker then passes on."""
         self.at.turn.now += us
         self.fetching.wake()
         return self.asked()

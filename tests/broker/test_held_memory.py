@@ -28,7 +28,7 @@ def bytes_of(count: int, size: int = 60, publishers: int = 1) -> bytes:
 
 
 def taken(work: Callable[[], Any]) -> tuple[Any, int]:
-    """What `work` returns, and the memory that it still holds afterwards."""
+    """Returns what `work` returns, and the bytes of memory that are still held afterwards."""
     work()  # what is made once and kept by modules
     tracemalloc.start()
     made = work()

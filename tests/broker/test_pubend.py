@@ -44,7 +44,7 @@ class Root:
         self.known.append((base, upto, [] if batch is None else batch.ticks.tolist()))
 
     def take(self) -> list[Effect]:
-        """The effects so far but for syncs, whose tickets are kept."""
+        """The effects since the last call, without syncs, whose tickets are kept."""
         effects = self.turn.out.take()
         self.syncs += [each.ticket for each in effects if isinstance(each, SyncLog)]
         return [each for each in effects if not isinstance(each, SyncLog)]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.broker.overlay.layout import MAIN_TREE, Layout, pair
 from tidemark.broker.overlay.routing import Routing
 from tidemark.wire.rendezvous import weight
@@ -113,7 +114,9 @@ def test_a_cell_that_no_tree_reaches_has_no_way() -> None:
 
 def test_the_hash_is_the_same_in_every_process() -> None:
     program = "from tidemark.wire.rendezvous import weight; print(weight('p', 'u', 'c'))"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=60)
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, timeout=PATIENCE_SECONDS
+    )
     assert int(run.stdout) == weight("p", "u", "c") == 2044322909954590767
 
 

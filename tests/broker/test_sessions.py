@@ -64,14 +64,14 @@ def subscribe(
 
 
 def started(at: Desk, client: int = 1, frame: Subscribe | None = None) -> int:
-    """A subscriber that has come and started; at which tick."""
+    """A subscriber comes and starts; returns the tick at which it starts."""
     at.finish(at.say(client, frame or subscribe()))
     first = next(f for f in told(at.pass_time(0.3), client) if isinstance(f, Deliver))
     return first.base
 
 
 def publish(at: Desk, *values: int) -> list[ClientFrame]:
-    """Publish one batch; what the clients 1 to 9 are told of it."""
+    """Publish one batch; returns the frames that the clients 1 to 9 were sent."""
     sequence = getattr(at, "published", 0) + 1
     at.published = sequence + len(values) - 1  # type: ignore[attr-defined]  # how far this desk has got
     frame = Publish("p", "me", sequence, batch(*range(len(values)), values=values))

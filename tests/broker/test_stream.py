@@ -14,7 +14,7 @@ ALL = Interest("p", 7, None)
 
 
 def sent(effects: list[Effect]) -> list[tuple[str, int, int, bool, int, list[int]]]:
-    """Knowledge that was sent: to whom, base, upto, first, tag, ticks of events. There is nothing else."""
+    """All effects, each knowledge that was sent: to whom, base, upto, first, tag, ticks of events."""
     found = []
     for effect in effects:
         assert isinstance(effect, SendPeer)
@@ -25,7 +25,7 @@ def sent(effects: list[Effect]) -> list[tuple[str, int, int, bool, int, list[int
 
 
 def relay() -> tuple[AtStream, int]:
-    """A stream that comes from "up" and goes to "down", which wants everything; the version told upstream."""
+    """A stream from "up" to "down", which wants everything; and the interest version that "up" was told."""
     at = AtStream()
     at.followed("down", ALL)
     return at, at.attach()

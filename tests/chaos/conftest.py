@@ -12,6 +12,6 @@ from tidemark.lab.processes.process_harness import ProcessHarness
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[ProcessHarness]:
-    """Whatever a test starts ends with it."""
+    """A harness; every process that a test starts with it ends with the test."""
     with ProcessHarness(tmp_path) as made:
         yield made

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def started(harness: ProcessHarness, **settings: str) -> ManagedBroker:
-    """A broker of its own that listens."""
+    """A broker process that listens."""
     broker = harness.broker(**settings)
     broker.start()
     return broker
 
 
 def both_gave_up(times: int, *parts: ManagedProcess) -> None:
-    """Wait until each of them has found so many times that the broker does not answer."""
+    """Wait until each process has found `times` times that the broker does not answer."""
 
     def gave_up() -> bool:
         return all(part.log.read_text().count("has not answered for") >= times for part in parts)
@@ -31,7 +31,7 @@ def both_gave_up(times: int, *parts: ManagedProcess) -> None:
 
 
 def assert_exact(found: Audit, published: int) -> None:
-    """All of it was acknowledged; every subscriber got its part of it once, in order, with no gaps."""
+    """All events were acknowledged; every subscriber got those that match it once, in order, without gaps."""
     assert (found.published, found.acknowledged) == (published, published)
     assert found.is_clean, found.as_dict()
     assert found.total("gaps") == 0
@@ -39,7 +39,7 @@ def assert_exact(found: Audit, published: int) -> None:
 
 
 def assert_audit_is_exact(spark: SparkSession, ledgers: Path, published: int) -> None:
-    """The same of all ledgers in a directory, by the audit on Spark."""
+    """As `assert_exact`, of all ledgers in a directory, by the audit on Spark."""
     found = audit(spark, gather(ledgers)).as_dict()
     assert found["ok"], found
     assert (found["published"], found["acknowledged"], found["gaps"]) == (published, published, 0)

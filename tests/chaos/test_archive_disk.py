@@ -21,6 +21,7 @@ import pytest
 
 from tests.chaos.ledger_checks import assert_audit_is_exact, assert_exact, started
 from tests.chaos.test_full_disk import SMALL_DISK, can_mount
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.lab.processes.ledger import audit
 from tidemark.lab.processes.ledger_writers import PublisherLedger, opening
@@ -33,7 +34,6 @@ from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 pytestmark = pytest.mark.chaos
 
-PATIENCE_SECONDS = 60.0
 SCHEMA = Schema.parse("[data: string]")
 
 
@@ -189,7 +189,7 @@ def test_an_archive_whose_disk_is_full_waits_and_goes_on_when_there_is_room(
 
 
 def follows(path: Path, tick: int) -> None:
-    """Wait until the archive covers it."""
+    """Wait until the archive covers this tick."""
     wait_for(
         lambda: dict(archive_reader.covered(path)).get("main", TICK_MIN) >= tick,
         lambda: "the archive does not follow",
@@ -198,7 +198,7 @@ def follows(path: Path, tick: int) -> None:
 
 
 def copied(path: Path, to: Path) -> Path:
-    """Out of the namespace, into which Delta's reader does not find."""
+    """A copy of the archive outside the namespace, which Delta's reader cannot enter."""
     shutil.copytree(path, to)
     return to
 

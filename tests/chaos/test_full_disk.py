@@ -47,7 +47,7 @@ def small_disk(harness: ProcessHarness) -> ManagedBroker:
 
 
 def fill(broker: ManagedBroker, harness: ProcessHarness) -> Free:
-    """Leave no byte free on it; how to make room again."""
+    """Leave no byte free on the disk; returns a function that makes room again."""
     filler = Path(f"/proc/{broker.pid}/root{harness.directory}/disk/filler")
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(4096)):
@@ -61,7 +61,7 @@ def roomy(harness: ProcessHarness) -> ManagedBroker:
 
 
 def limit(broker: ManagedBroker, harness: ProcessHarness) -> Free:
-    """The log may not grow any more; how to let it."""
+    """Let the log not grow any more; returns a function that lifts the limit."""
     if sys.platform != "linux":
         pytest.skip("the limits of another process can only be set on Linux")
     log, tables = (
@@ -95,7 +95,7 @@ def test_a_full_disk_refuses_publishers_serves_subscribers_and_recovers(
     first.start()
     assert first.wait() == 0
     free = starve(broker, harness)
-    refused = harness.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "1.5")
+    refused = harness.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "3")
     refused.start()
     assert refused.wait() == 1
     # The batch that found it full says so; those on their way behind it, only that they come too early.
@@ -103,7 +103,7 @@ def test_a_full_disk_refuses_publishers_serves_subscribers_and_recovers(
     reader.start()
     wait_for(lambda: reader.consumed == EVENTS, lambda: "a full disk cannot be read")
     free()
-    refused.start("--timeout", "20")
+    refused.start("--timeout", "300")
     assert refused.wait() == 0
     assert_exact(harness.settled(), 2 * EVENTS)
 
@@ -143,14 +143,14 @@ def test_a_broker_that_stopped_on_a_full_disk_starts_and_serves_what_it_has(harn
                     assert file.tell() <= DISK_BYTES
             assert broker.stop() == 0
             broker.start()
-        refused = harness.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "1.5")
+        refused = harness.publisher("refused", broker.url, EVENTS, *PADDING, "--timeout", "3")
         refused.start()
         assert refused.wait() == 1
         assert "disk is full" in why(refused) or "send again from there" in why(refused)
         reader.start()
         wait_for(lambda: reader.consumed == EVENTS, lambda: "a full disk cannot be read")
         filler.unlink()
-        refused.start("--timeout", "20")
+        refused.start("--timeout", "300")
         assert refused.wait() == 0
         assert_exact(harness.settled(), 2 * EVENTS)
         assert broker.stop() == 0

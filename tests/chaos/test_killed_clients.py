@@ -133,11 +133,12 @@ def test_a_subscriber_that_was_paused_holds_up_nobody_and_gets_everything(harnes
     quick = harness.subscriber("quick", broker.url)
     sleeper = harness.subscriber("sleeper", broker.url)
     harness.subscribe()
-    publisher = harness.publisher("desk", broker.url, EVENTS, *PACE)
-    publisher.start()
+    first, second = (harness.publisher(name, broker.url, EVENTS // 2, *PACE) for name in ("first", "second"))
+    first.start()
     wait_for(lambda: sleeper.consumed > EVENTS // 8, lambda: "nothing is delivered")
     sleeper.pause()
-    assert publisher.wait() == 0
+    second.start()
+    assert (first.wait(), second.wait()) == (0, 0)
     wait_for(lambda: quick.consumed == EVENTS, lambda: "a paused subscriber holds up another one")
     assert sleeper.consumed < EVENTS
     sleeper.resume()

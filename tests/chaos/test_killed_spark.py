@@ -20,6 +20,7 @@ import pytest
 
 from tests.chaos.copying_query import BATCH_EVENTS, SCHEMA
 from tests.chaos.ledger_checks import assert_exact, started
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.lab.processes.engines import local_cluster
 from tidemark.lab.processes.ledger import audit
@@ -29,8 +30,6 @@ from tidemark.lab.processes.process_harness import ManagedBroker, ManagedSubscri
 pytestmark = [pytest.mark.chaos, pytest.mark.spark]
 
 PROGRAM = Path(__file__).with_name("copying_query.py")
-#: Java starts slowly where much else runs; a run that goes well waits for a fraction of this.
-PATIENCE_SECONDS = 600.0
 #: Who looks more often takes from those it waits for.
 POLL_SECONDS = 0.2
 SIDES = ("even", "odd")
@@ -48,7 +47,7 @@ class Query:
             )
 
     def kill(self) -> None:
-        """SIGKILL for all of it at once."""
+        """Send SIGKILL to all processes of the program at once."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
@@ -61,7 +60,7 @@ class Query:
         return self._process.poll() is None
 
     def executors(self) -> list[int]:
-        """The processes that run its tasks, on a cluster."""
+        """The ids of the processes that run the query's tasks on a cluster."""
         return [
             pid for pid in group_of(self._process.pid) if "CoarseGrainedExecutorBackend" in command_of(pid)
         ]
@@ -122,7 +121,7 @@ def assert_copied_once(harness: ProcessHarness, reader: ManagedSubscriber, batch
 
 
 def copied(harness: ProcessHarness, batches: int) -> tuple[ManagedBroker, ManagedSubscriber]:
-    """A broker with numbers for so many batches, and who subscribes to their copies."""
+    """A broker with numbers for so many batches, and a subscriber to their copies."""
     broker = started(harness, **{"retention.archive": "true"})
     with sync.connect(broker.url) as tm:
         for topic in ("numbers", "copies"):

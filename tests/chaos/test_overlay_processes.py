@@ -75,9 +75,16 @@ class Overlay:
 
     def relay(self) -> str:
         """The broker of the middle by which events come to the west."""
-        upstreams = {route["upstream"] for name in ("w1", "w2") for route in self.ask(name, "routes")}
-        (found,) = upstreams & {"m1", "m2", "m3"}
-        return str(found)
+        found: set[str] = set()
+
+        def is_one() -> bool:
+            found.clear()
+            found.update(route["upstream"] for name in ("w1", "w2") for route in self.ask(name, "routes"))
+            found.intersection_update(("m1", "m2", "m3"))
+            return len(found) == 1
+
+        wait_for(is_one, lambda: f"events come to the west by {found}")
+        return found.pop()
 
 
 def achieved(ledger: Path) -> float:
@@ -107,7 +114,7 @@ class Watch:
 
     def close(self) -> None:
         self._subscription.close()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
         self._client.close()
 
 
@@ -138,7 +145,7 @@ def test_a_relay_that_is_killed_under_load_is_routed_around_and_nothing_is_lost(
     killed = time.monotonic()
     overlay.parts[relay].kill()
     assert [desk.wait() for desk in desks] == [0, 0]
-    assert overlay.relay() != relay
+    wait_for(lambda: overlay.relay() != relay, lambda: f"{relay} was killed, and is not routed around")
     rate = sum(achieved(desk.ledger) for desk in desks)
     print(f"\n{rate:,.0f} events/s: nothing for {watch.longest_gap(killed):.3f} s after {relay} was killed")
     overlay.parts[relay].start()
@@ -186,7 +193,7 @@ def test_brokers_are_added_and_removed_under_load_and_nothing_is_lost(harness: P
     removed = overlay.parts.pop(relay)
     assert removed.wait() == 0
     wait_for(overlay.is_linked, lambda: "the links of the new broker do not come up")
-    assert overlay.relay() in middle
+    wait_for(lambda: overlay.relay() in middle, lambda: "events do not come by those that stay")
     assert publisher.wait() == 0
     assert_exact(harness.settled(), events)
     planned = CliRunner().invoke(main, ["topology", "plan", str(wanted)])

@@ -15,9 +15,9 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.cli import main
 
-PATIENCE_SECONDS = 20.0
 COMMAND = (sys.executable, "-c", "from tidemark.cli import main; main()")
 
 
@@ -45,11 +45,11 @@ class Spoken:
         self._lines.put("")
 
     def line(self) -> str:
-        """The next line; "" at the end."""
+        """The next line that the process prints; "" after the last one."""
         return self._lines.get(timeout=PATIENCE_SECONDS)
 
     def end(self, number: int) -> tuple[int, list[str]]:
-        """Send a signal; the exit code and the lines that were still to come."""
+        """Send a signal; returns the exit code and the lines that were printed since."""
         self.process.send_signal(number)
         try:
             lines = list(iter(self.line, ""))
@@ -61,7 +61,7 @@ class Spoken:
         return code, lines
 
     def close(self) -> int:
-        """Wait for the process, or kill it; its exit code."""
+        """Wait for the end of the process, or kill it; returns its exit code."""
         try:
             return self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -94,12 +94,12 @@ class Tidemark:
         self.url = url
 
     def __call__(self, *arguments: str, stdin: str = "", code: int = 0) -> str:
-        """What it prints; its exit code is as said."""
+        """Run a command, whose exit code must be `code`; returns what it printed."""
         done = CliRunner(env={"TIDEMARK_BROKER": self.url}).invoke(main, arguments, input=stdin)
         assert done.exit_code == code, done.output
         assert "Traceback" not in done.output
         return done.output
 
     def json(self, *arguments: str, stdin: str = "", code: int = 0) -> list[Any]:
-        """The JSON lines that it prints."""
+        """Run a command with --json; returns the JSON of each line that it printed."""
         return [json.loads(line) for line in self(*arguments, "--json", stdin=stdin, code=code).splitlines()]

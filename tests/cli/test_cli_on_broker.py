@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.cli.live_broker import PATIENCE_SECONDS, Spoken, Tidemark, running_broker
+from tests.cli.live_broker import Spoken, Tidemark, running_broker
 from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.admin import connection
 from tidemark.cli import main
 from tidemark.ticks import CheckpointToken
@@ -135,8 +136,9 @@ def test_a_token_says_where_to_start(tidemark: Tidemark) -> None:
     tidemark("sub", "c.token", "--durable", "tokened", "--wait", "10ms")
     tidemark("pub", "c.token", "n={n}", "--count", "3")
     look = ("sub", "c.token", "--durable", "tokened", "--ack", "client")
-    first = tidemark.json(*look, "--count", "3")
-    assert tidemark.json(*look, "--count", "3") == first, "nothing was acknowledged"
+    first, again = (tidemark.json(*look, "--count", "3") for _ in range(2))
+    # A checkpoint may include silence behind its event, and so be later the second time.
+    assert [each["tick"] for each in again] == [each["tick"] for each in first], "nothing was acknowledged"
     (last,) = tidemark.json(*look, "--from-checkpoint", first[1]["checkpoint"], "--count", "1")
     assert last["value"] == {"n": 3}
 
@@ -152,7 +154,14 @@ def test_a_subscription_is_listed_moved_and_removed(tidemark: Tidemark) -> None:
     assert "moved" in names
     assert "n > 1" in tidemark("subs", "list")
     assert "away" in tidemark("subs", "show", "moved")
-    assert tidemark.json("lag")[0]["lag_seconds"] > 0
+    tidemark("sub", "s.moved", "--where", "n > 1000", "--durable", "calm", "--wait", "10ms")
+    tidemark("pub", "s.moved", "n={n}", "--count", "5")
+    lags = {each["name"]: each for each in tidemark.json("lag")}
+    assert lags["moved"]["owed_events"] == 8
+    assert lags["moved"]["owed_bytes"] > 8 * 8
+    assert lags["moved"]["lag_seconds"] > 0
+    assert (lags["calm"]["owed_events"], lags["calm"]["owed_bytes"], lags["calm"]["lag_seconds"]) == (0, 0, 0)
+    assert "moved is owed 8 events" in tidemark("check", "--max-lag", "1us", code=1)
     (moved,) = tidemark.json("subs", "seek", "moved", "--to", "now")
     assert moved["pubends"]["main"]["lag_us"] == 0
     assert "0 of 1 events" in tidemark(

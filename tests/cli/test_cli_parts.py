@@ -372,7 +372,7 @@ def test_a_running_overlay_is_drawn_with_states_and_rates() -> None:
     assert "overlay version 2" in drawn
     assert re.search(r"e1 .* running +10/s +0/s", drawn)
     assert re.search(r"e2 .* not running", drawn)
-    assert re.search(r"w1 - e1 +up +10/s +1000 B/s +orders", drawn)
+    assert re.search(r"w1 - e1 +up +10/s +1000 B/s +- +- +orders", drawn)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.cli.live_broker import PATIENCE_SECONDS, Spoken, Tidemark
+from tests.cli.live_broker import Spoken, Tidemark
 from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.cli import main
 from tidemark.node.config.settings import Config
 from tidemark.node.process import archiving, process
 
 
 def eventually(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 3 * PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.1)

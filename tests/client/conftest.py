@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.client.fake_broker import FakeBroker
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -18,9 +19,9 @@ def broker() -> Iterator[FakeBroker]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     made = FakeBroker()
-    asyncio.run_coroutine_threadsafe(made.start(), loop).result(5)
+    asyncio.run_coroutine_threadsafe(made.start(), loop).result(PATIENCE_SECONDS)
     yield made
-    asyncio.run_coroutine_threadsafe(made.stop(), loop).result(5)
+    asyncio.run_coroutine_threadsafe(made.stop(), loop).result(PATIENCE_SECONDS)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

@@ -86,7 +86,7 @@ class FakeBroker:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Go away."""
+        """Close the listener and every connection."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -121,7 +121,7 @@ class FakeBroker:
     # Events.
 
     def publish(self, frame: Publish) -> Published | Refused:
-        """As broker.pubend does it."""
+        """Log a batch unless it was logged before, as a pubend does; returns the answer."""
         key = (frame.pubend, frame.publisher)
         known, tick = self.publishers.get(key, (0, 0))
         last = frame.sequence + frame.batch.count - 1
@@ -136,7 +136,7 @@ class FakeBroker:
         return Published(frame.pubend, frame.publisher, max(known, last), tick)
 
     def append(self, pubend: str, batch: EventBatch) -> int:
-        """Log it and tell everyone; the last tick."""
+        """Log a batch and deliver it to every subscriber; returns its last tick."""
         first = self._tick = self._tick + 10
         self._tick = first + batch.count - 1
         batch.fill_ticks(np.arange(first, first + batch.count, dtype=np.int64))
@@ -146,7 +146,7 @@ class FakeBroker:
         return self._tick
 
     def silence(self, pubend: str = "p1") -> int:
-        """Time goes by and nothing happens; up to which tick."""
+        """Tell every subscriber of silence; returns the tick up to which there is silence."""
         self._tick += 10
         for subscriber in self.subscribers.values():
             if subscriber.session is not None:
@@ -157,7 +157,7 @@ class FakeBroker:
         return self._tick
 
     def feed(self, subscriber: Subscriber) -> None:
-        """All that a connected subscriber has not been told."""
+        """Send a connected subscriber all that it was not sent yet."""
         if subscriber.session is None:
             return
         pattern = TopicPattern.parse(subscriber.frame.pattern)
@@ -179,7 +179,7 @@ class FakeBroker:
     # Subscribers.
 
     def subscribe(self, session: Session, frame: Subscribe) -> None:
-        """As broker.host does it."""
+        """Start or resume a subscription, as a host does."""
         if "bad" in frame.selector:
             session.send(Refused("subscribe", frame.name, "selector", "there is no field `bad`"))
             return

@@ -10,7 +10,7 @@ import tidemark
 from tests.client.connected import START, connected, declare, numbers, publish
 from tests.client.fake_broker import FakeBroker
 from tests.ports import free_ports
-from tests.waiting import bounded, until
+from tests.waiting import PATIENCE_SECONDS, bounded, until
 from tidemark.client.client import Client
 from tidemark.client.connecting.addresses import SocketAddress, parse_addresses
 from tidemark.client.connecting.connection import PING_SECONDS, SILENT_PINGS_MAX
@@ -80,7 +80,7 @@ async def test_a_broker_that_does_not_answer_is_not_waited_for_while_another_doe
     async with FakeBroker("dead") as dead, FakeBroker("alive") as alive:
         dead.is_deaf = True
         url = f"tidemark://127.0.0.1:{dead.port},127.0.0.1:{alive.port}"
-        async with tidemark.connect(url, connect_timeout=5) as tm:
+        async with tidemark.connect(url, connect_timeout=PATIENCE_SECONDS) as tm:
             assert tm.broker == "alive"
             assert dead.heard  # it was tried first
             await until(lambda: not dead.sessions)  # and is left alone now
@@ -221,7 +221,7 @@ async def test_a_broker_of_another_version_is_an_error_of_its_own() -> None:
 
     async with broker:
         broker.is_deaf = True
-        opening = asyncio.ensure_future(tidemark.connect(broker.url, connect_timeout=2).open())
+        opening = asyncio.ensure_future(tidemark.connect(broker.url, connect_timeout=PATIENCE_SECONDS).open())
         await until(lambda: broker.sessions)
         await until(lambda: broker.heard)
         broker.sessions[0].send(Refused("connect", "", "version", "update the client"))

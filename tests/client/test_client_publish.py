@@ -10,7 +10,7 @@ import pytest
 import tidemark
 from tests.client.connected import connected
 from tests.client.fake_broker import FakeBroker
-from tests.waiting import bounded
+from tests.waiting import bounded, until
 from tidemark.client.client import Client
 from tidemark.client.publishing import publisher as publisher_module
 from tidemark.errors import ClientError, EncodeError, RefusedError, SchemaError
@@ -181,7 +181,7 @@ async def test_a_lost_acknowledgement_does_not_make_up_ticks(broker: FakeBroker,
     plan = iter(["lose", "cut"])
     broker.on_publish = lambda _: next(plan, None)
     first = tm.publish("t", {"n": 1})
-    await asyncio.sleep(0.02)
+    await until(lambda: broker.count() == 1)
     second = tm.publish("t", {"n": 2})
     assert (await first, await second) == (None, int(broker.events["p1"][1].ticks[0]))
 
@@ -199,7 +199,7 @@ async def test_a_full_disk_is_waited_for_and_told_only_after_the_timeout(
     broker.on_publish = hook
     patient = tm.publish("t", {"n": 1})
     with pytest.raises(RefusedError, match=r"the disk is full.*still tried") as caught:
-        await tm.publish("t", {"n": 2}, timeout=0.2)
+        await tm.publish("t", {"n": 2}, timeout=0.5)
     assert caught.value.code == "full"
     full[0] = False
     assert await patient is not None
@@ -239,8 +239,7 @@ async def test_events_wait_for_the_broker_of_their_pubend_and_are_not_published_
             await tm.publish("t", {"n": 0})
             one.on_publish = lambda _: "cut"
             stuck = tm.publish("t", {"n": 1}, timeout=0.5)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0.01)
+            await until(lambda: one.count("p1") == 2)
             await one.stop()
             with pytest.raises(tidemark.TimedOutError, match=r"'p1'.*not known"):
                 await stuck
@@ -251,8 +250,7 @@ async def test_events_wait_for_the_broker_of_their_pubend_and_are_not_published_
             one.on_publish = None
             await one.start()
             await two.stop()
-            while not tm.is_connected or tm.broker != "b1":
-                await asyncio.sleep(0.005)
+            await until(lambda: tm.is_connected and tm.broker == "b1")
             assert await tm.publish("t", {"n": 3}) is not None
             assert one.count("p1") == 3
             assert len({frame.publisher for frame in (*one.of(Publish), *two.of(Publish))}) == 3
@@ -303,8 +301,7 @@ async def test_publishing_waits_for_room_and_for_a_broker(monkeypatch: pytest.Mo
         broker.on_publish = lambda _: "lose"
         values = [{"pad": bytes(900)} for _ in range(6)]
         acks = [tm.publish("t", value) for value in values]
-        await asyncio.sleep(0.05)
-        assert broker.count() == 3
+        await until(lambda: broker.count() == 3)
         with pytest.raises(tidemark.TimedOutError, match="nothing was published"):
             await tm.publish("t", values[0], timeout=0.1)
         broker.on_publish = None

@@ -74,7 +74,7 @@ async def test_a_parked_subscriber_gets_what_is_published_once_and_in_order(tmp_
 
 @bounded
 async def test_a_lease_is_renewed_in_time_and_nothing_is_missed(tmp_path: Path) -> None:
-    async with stage(tmp_path, lease=1) as (node, tm, push):
+    async with stage(tmp_path, lease=2) as (node, tm, push):
         await tm.create_topic("t", "[n: int]")
         async with push.subscribe("t") as sub:
             await until(lambda: node.server.leases.parked == 1)

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.client.fake_broker import FakeBroker
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.wire.frames import Publish
 
-PATIENCE_SECONDS = 20.0
 #: Whoever started the tests may have had interrupts ignored. That something was slow is no news here.
 OPENING = """
 import itertools, logging, signal, time
@@ -79,7 +79,7 @@ SLEEPS = f"""{WITH_CLIENT}
 
 @contextmanager
 def program(text: str, broker: FakeBroker) -> Iterator[subprocess.Popen[str]]:
-    """One that has said that it is ready. Development mode tells of everything that is left behind."""
+    """A program that has said that it is ready. Python's development mode warns of what it leaves open."""
     text = f"{OPENING}url = {broker.url!r}\n{text}"
     command = [sys.executable, "-X", "dev", "-c", text]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

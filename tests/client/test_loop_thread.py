@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.client.loop_thread import LoopThread
 from tidemark.errors import ClosedError
 
@@ -60,10 +61,10 @@ def test_who_waits_when_it_ends_or_comes_later_is_told() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(loop.run, never_ends)
-        begun.result(5)
+        begun.result(PATIENCE_SECONDS)
         loop.stop()
         with pytest.raises(ClosedError, match="it is closed"):
-            waiting.result(5)
+            waiting.result(PATIENCE_SECONDS)
     with pytest.raises(ClosedError, match="it is closed"):
         loop.run(never_ends)
     loop.stop()
@@ -104,4 +105,4 @@ def test_threads_that_ask_while_it_ends_are_all_answered() -> None:
             loop.stop()
             for each in asking:
                 with pytest.raises(ClosedError):
-                    each.result(5)
+                    each.result(PATIENCE_SECONDS)

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.cli.live_broker import Spoken
+from tests.waiting import PATIENCE_SECONDS
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-PATIENCE_SECONDS = 60.0
 
 
 @contextmanager

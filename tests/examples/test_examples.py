@@ -14,10 +14,10 @@ import pytest
 from tests.cli.live_broker import Spoken
 from tests.examples.programs import EXAMPLES, broker, run, started
 from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 
 LINES_MAX = 60
-PATIENCE_SECONDS = 30.0
 TRADE = "[symbol: string, price: double, qty: int]"
 
 

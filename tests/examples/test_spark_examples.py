@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.examples.programs import PATIENCE_SECONDS, broker, loaded
+from tests.examples.programs import broker, loaded
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import Event, sync
 from tidemark.spark.archive.state import load_state
 

@@ -176,7 +176,7 @@ def number(text: str) -> Literal:
 
 
 def lookup_of(event: Event) -> Callable[[Path], Any]:
-    """The event as `evaluate` wants it."""
+    """A function that looks a path of the event up, as `evaluate` wants it."""
     return event.get
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.matching.numbered_events import SCHEMA, batch
-from tidemark.matching.audience import Audience
+from tidemark.matching.audience import MEMBER_BYTES, Audience
+from tidemark.matching.selectors.selector import Selector
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape, concatenate
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema
+from tidemark.message.types import INT, Path, Tuple, Type
 
 WIDER = Schema.parse("[n: int, note: string?]")
 
@@ -121,3 +124,50 @@ def test_an_open_topic_knows_new_fields_from_its_next_shape_on() -> None:
     assert matches(audience, first.build()) == {}
     registry.open("t", shapes[1])
     assert matches(audience, second.build()) == {(1,): [0]}
+
+
+def test_matchers_that_were_not_used_for_long_are_forgotten_and_made_again() -> None:
+    names = [f"t{number}" for number in range(10)]
+    audience = Audience(known(*names), held_bytes_max=3 * 20 * MEMBER_BYTES)
+    for member in range(20):
+        audience.add(member, ">", f"n = {member}")
+    for _ in range(2):
+        for name in names:
+            assert matches(audience, batch(3, 4, topic=name)) == {(3,): [0], (4,): [1]}
+            assert sum(len(each.joined) for each in audience._topics.values()) <= 3 * 20
+    for member in range(20):
+        audience.remove(member)
+    assert audience._held_bytes == sum(each.held_bytes for each in audience._topics.values())
+    assert matches(audience, batch(3, 4, topic="t1")) == {}
+
+
+def test_members_come_and_go_while_a_matcher_is_made() -> None:
+    audience = Audience(known("t"))
+    for member in range(40):
+        audience.add(member, ">", f"n >= {member}")
+    steps = audience.steps_before("t")
+    next(steps)
+    audience.remove(0)
+    audience.remove(30)
+    audience.add(50, "t", "n = 0")
+    next(steps)
+    assert matches(audience, batch(0, 2)) == {(50,): [0], (1, 2): [1]}
+    assert list(steps) == []
+    assert audience.is_ready("t")
+
+
+def test_a_selector_is_tried_on_a_topic_without_looking_at_all_its_fields() -> None:
+    class Wide:
+        open = False
+
+        def type_of(self, path: Path) -> Type | None:
+            types: dict[Path, Type] = {("n",): INT, ("order",): Tuple(())}
+            return types.get(path)
+
+        def paths(self) -> Sequence[Path]:
+            raise AssertionError("all fields are looked at")
+
+    assert Selector.fitting("n = 1", Wide()) is not None
+    assert Selector.fitting("m = 1", Wide()) is None
+    assert Selector.fitting("order = 1", Wide()) is None
+    assert Selector.fitting("n = 'x'", Wide()) is None

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import uvloop
 
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.node.config.settings import Config
@@ -31,15 +32,13 @@ from tidemark.wire.frames import (
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX, PROTOCOL_NEWEST, PROTOCOL_OLDEST
 
-PATIENCE_SECONDS = 10.0
-STORY_SECONDS_MAX = 50.0
 SCHEMA = Schema.parse("[n: int]")
 TOPIC = "t.x"
 Kind = TypeVar("Kind", bound=Frame)
 
 
 class Stage:
-    """Where a test plays: what is opened here is closed at the end, whatever happened."""
+    """What a test has opened, nodes and connections: all of it is closed at the end of the test."""
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []
@@ -87,7 +86,7 @@ def play(story: Callable[[Stage], Awaitable[None]]) -> None:
     async def whole() -> None:
         stage = Stage()
         try:
-            async with asyncio.timeout(STORY_SECONDS_MAX):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await story(stage)
         finally:
             await stage.close()

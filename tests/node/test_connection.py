@@ -14,7 +14,7 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Speaker, Stage, events, play
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 from tidemark.broker.effects import Effect, Stimulus
 from tidemark.message.batches.batch import EventBatch
 from tidemark.node import server as server_module
@@ -54,7 +54,7 @@ def sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(tmp_path: Path, *frames: Frame | bytes, **options: str) -> Refused:
-    """Say something as a stranger; the refusal, after which the connection is closed."""
+    """Say something before Connect; returns the refusal, after which the connection is closed."""
     found: list[Refused] = []
 
     async def story(stage: Stage) -> None:
@@ -478,7 +478,7 @@ def test_publishers_are_not_read_while_the_disk_is_behind(
     carry_out = Store.carry_out
 
     def slowly(self: Store, effect: Effect) -> Stimulus | None:
-        assert gate.wait(10)
+        assert gate.wait(PATIENCE_SECONDS)
         return carry_out(self, effect)
 
     async def story(stage: Stage) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.node.speech import PATIENCE_SECONDS, Speaker, Stage, events, play
+from tests.node.speech import Speaker, Stage, events, play
 from tests.ports import free_ports
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 from tidemark.admin import PUBENDS, STREAMS, SUBSCRIPTIONS, what_keeps_broker
 from tidemark.errors import ConfigError
 from tidemark.node.config.loading import load

@@ -2,8 +2,9 @@
 
 A block of Python that follows the words "Write this as `name.py`:" is written to that file. In a console
 block a line that begins with `$ ` is a command, and the lines behind it are what it prints; a line `...`
-stands for any number of lines. A command that starts a broker goes on beside the others. The port of the page
-is replaced by a free one, so that pages can be followed beside each other.
+stands for any number of lines, and ` ...` at the end of a line for the rest of it. A command that starts a
+broker goes on beside the others. The port of the page is replaced by a free one, so that pages can be
+followed beside each other.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.waiting import PATIENCE_SECONDS
+
 PORT = "7676"
-PATIENCE_SECONDS = 60.0
 STARTS = "tidemark up"
 _BLOCK = re.compile(
     r"(?:Write this as `(?P<name>[\w.]+)`:\n\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S
@@ -109,5 +111,13 @@ class FollowedPage:
 
 def _fits(printed: str, expected: str) -> bool:
     """Whether the lines are those expected, where `...` stands for any number of lines."""
-    parts = [re.escape(part.strip("\n")) for part in re.split(r"^\.\.\.$", expected, flags=re.M)]
+    parts = [_pattern(part.strip("\n")) for part in re.split(r"^\.\.\.$", expected, flags=re.M)]
     return re.fullmatch(r"\n?(?:.*\n?)*?".join(parts), printed.strip("\n")) is not None
+
+
+def _pattern(text: str) -> str:
+    """The lines as a pattern; ` ...` at the end of one stands for its rest."""
+    return "\n".join(
+        re.escape(line.removesuffix(" ...")) + (".*" if line.endswith(" ...") else "")
+        for line in text.split("\n")
+    )

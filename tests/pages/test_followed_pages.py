@@ -19,6 +19,8 @@ def test_what_is_printed_is_compared_line_by_line() -> None:
     assert not _fits("a\nb\n", "a\n")
     assert not _fits("a\n", "b\n")
     assert not _fits("a\nb\n", "...\na\n")
+    assert _fits("a b c\nd\n", "a ...\nd\n")
+    assert not _fits("b c\nd\n", "a ...\nd\n")
 
 
 def test_the_tutorial_can_be_followed_word_by_word(tmp_path: Path) -> None:
@@ -27,6 +29,13 @@ def test_the_tutorial_can_be_followed_word_by_word(tmp_path: Path) -> None:
     page.follow()
     assert len(page.commands) > 20
     assert {each.name for each in tmp_path.glob("*.py")} == {"freezers.py", "alarms.py", "count.py"}
+
+
+def test_the_page_about_backups_can_be_followed_word_by_word(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    page = FollowedPage(DOCS / "howto/backup.md", tmp_path, port)
+    page.follow()
+    assert len(page.commands) > 12
 
 
 def test_a_page_that_is_wrong_is_noticed(tmp_path: Path) -> None:

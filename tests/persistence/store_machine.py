@@ -50,7 +50,7 @@ def matched(base: int, upto: int, of: dict[int, tuple[int, list[int]]]) -> Appen
     ticks = np.array(sorted(of), np.int64)
     sets = np.array([of[tick][0] for tick in sorted(of)], np.uint32)
     members = {number: np.array(who, np.uint32) for number, who in of.values()}
-    return AppendPfs("p1", base, upto, ticks, sets, members)
+    return AppendPfs("p1", base, upto, ticks, sets, np.full(len(ticks), 30, np.uint32), members)
 
 
 def ticks_of(answer: object) -> list[int]:
@@ -124,7 +124,7 @@ class Machine:
         return self.recovered.pubends["p1"]
 
     def do(self, *effects: object) -> list[object]:
-        """What was reported."""
+        """Have the store carry out effects; returns the completions that it reported."""
         found = [self.store.carry_out(effect) for effect in effects]  # type: ignore[arg-type]  # any of them
         return [each for each in found if each is not None]
 

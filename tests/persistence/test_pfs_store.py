@@ -76,7 +76,7 @@ def test_damage_in_the_pfs_is_unknown_and_alarmed() -> None:
     disk = machine.pfs
     for name, content in disk.contents().items():
         if name.endswith("segment"):
-            disk.rot(name, len(content) - 5)
+            disk.rot(name, len(content) - 12)
     store = machine.crash()
     answer = missed(store, 5, 0)
     assert store.alarms

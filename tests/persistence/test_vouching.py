@@ -62,7 +62,7 @@ def put_back(disk: MemoryDisk, copy: dict[str, bytes]) -> None:
 
 
 def told(machine: Machine, upto: int) -> tuple[list[int], list[tuple[int, int]]]:
-    """Which ticks up to this one are read, and which are told to be lost."""
+    """Returns the ticks up to this one that can be read, and the ranges that are reported as lost."""
     return read_all(machine.store, 0, upto)
 
 

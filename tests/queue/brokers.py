@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.live_node import settings_at
-from tests.queue.lives import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS
 
 
 class Broker:

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import tidemark.queue
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.queue import Queue
 from tidemark.queue.outbox import MessageOutbox
 from tidemark.queue.state import QueueState
 
-#: Bounds for what goes wrong; where much else runs, a broker takes long to start.
-PATIENCE_SECONDS = 300.0
-WAIT_SECONDS = 120.0
 #: how a process ends that has died on purpose
 DIED = 77
 TOTAL = 40
@@ -30,7 +28,7 @@ _children.set_forkserver_preload(["pytest", "tidemark.queue"])
 
 
 def live(life: Callable[..., None], *arguments: Any) -> int:
-    """Run a life in a process of its own; how it ended."""
+    """Run a life in a process of its own; returns its exit code."""
     process = begin(life, *arguments)
     process.join(PATIENCE_SECONDS)
     code: int | None = process.exitcode
@@ -81,8 +79,8 @@ def die_at(step: int) -> None:
     around(MessageOutbox, "_send_some")
 
 
-def opened(url: str, state: Path, timeout: float = WAIT_SECONDS) -> Queue:
-    """The state file says whose queue it is."""
+def opened(url: str, state: Path, timeout: float = PATIENCE_SECONDS) -> Queue:
+    """The queue of a state file; the path of the file is the name of the queue."""
     return tidemark.queue.connect(url, name=str(state), state=state, timeout=timeout, connect_timeout=timeout)
 
 
@@ -110,7 +108,7 @@ def put_and_die_before_it_is_known_to_have_arrived(url: str, state: Path) -> Non
 def get_and_die(url: str, state: Path, *, is_done: bool) -> None:
     queue = opened(url, state)
     with (state.parent / "seen").open("a") as seen:
-        seen.write(f"{queue.get('got', WAIT_SECONDS)!s} ")
+        seen.write(f"{queue.get('got', PATIENCE_SECONDS)!s} ")
     if is_done:
         queue.done("got")
     die()
@@ -156,7 +154,7 @@ def relay(url: str, state: Path, step: int) -> None:
     die_at(step)
     queue = opened(url, state)
     while queue.puts < TOTAL:
-        with queue.take("in", WAIT_SECONDS) as message:
+        with queue.take("in", PATIENCE_SECONDS) as message:
             assert isinstance(message, dict)
             queue.put("out", message)
     queue.close()
@@ -167,7 +165,7 @@ def consume(url: str, state: Path, step: int) -> None:
     die_at(step)
     queue = opened(url, state)
     while True:
-        with queue.take("out", WAIT_SECONDS) as message:
+        with queue.take("out", PATIENCE_SECONDS) as message:
             assert isinstance(message, dict)
             queue.database.execute("CREATE TABLE IF NOT EXISTS got (n INTEGER)")
             queue.database.execute("INSERT INTO got VALUES (?)", (message["n"],))

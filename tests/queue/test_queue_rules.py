@@ -14,7 +14,8 @@ import pytest
 
 import tidemark
 import tidemark.queue
-from tests.live_node import PATIENCE_SECONDS, live_node
+from tests.live_node import live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.errors import (
     ClientError,
     ClosedError,
@@ -30,7 +31,6 @@ from tidemark.queue import Queue
 from tidemark.queue.reader import InHand
 
 Open = Callable[[str], Queue]
-WAIT_SECONDS = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def open_queue(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iter
         def opened(name: str) -> Queue:
             whole = f"{name} of {request.node.name}"
             queue = tidemark.queue.connect(
-                url, name=whole, state=tmp_path / f"{name}.db", timeout=WAIT_SECONDS
+                url, name=whole, state=tmp_path / f"{name}.db", timeout=PATIENCE_SECONDS
             )
             stack.callback(queue.close)
             return queue
@@ -65,7 +65,7 @@ def test_what_is_put_is_got_in_order(open_queue: Open, topic: str) -> None:
     queue.subscribe(topic)
     for n in range(20):
         queue.put(topic, {"n": n})
-    assert [queue.get(topic, WAIT_SECONDS) for _ in range(20)] == [{"n": n} for n in range(20)]
+    assert [queue.get(topic, PATIENCE_SECONDS) for _ in range(20)] == [{"n": n} for n in range(20)]
     assert queue.puts == 20
     assert queue.waiting == 0
 
@@ -94,7 +94,7 @@ def test_every_subscriber_gets_every_message(open_queue: Open, topic: str) -> No
     one.subscribe(topic)
     two.subscribe(topic)
     publisher.put(topic, "hello")
-    assert one.get(topic, WAIT_SECONDS) == two.get(topic, WAIT_SECONDS) == "hello"
+    assert one.get(topic, PATIENCE_SECONDS) == two.get(topic, PATIENCE_SECONDS) == "hello"
 
 
 def test_a_second_subscribe_keeps_the_position(open_queue: Open, topic: str) -> None:
@@ -102,14 +102,14 @@ def test_a_second_subscribe_keeps_the_position(open_queue: Open, topic: str) -> 
     queue.subscribe(topic)
     for text in ("a", "b", "c"):
         queue.put(topic, text)
-    assert queue.get(topic, WAIT_SECONDS) == "a"
+    assert queue.get(topic, PATIENCE_SECONDS) == "a"
     queue.subscribe(topic)
-    assert queue.get(topic, WAIT_SECONDS) == "b"
+    assert queue.get(topic, PATIENCE_SECONDS) == "b"
     queue.close()
     again = open_queue("me")
     again.subscribe(topic)
-    assert again.get(topic, WAIT_SECONDS) == "b"
-    assert again.get(topic, WAIT_SECONDS) == "c"
+    assert again.get(topic, PATIENCE_SECONDS) == "b"
+    assert again.get(topic, PATIENCE_SECONDS) == "c"
 
 
 def test_a_topic_without_subscribers_keeps_nothing(open_queue: Open, topic: str) -> None:
@@ -119,7 +119,7 @@ def test_a_topic_without_subscribers_keeps_nothing(open_queue: Open, topic: str)
     with pytest.raises(EmptyError):
         queue.get(topic, timeout=0)
     queue.put(topic, "but this")
-    assert queue.get(topic, WAIT_SECONDS) == "but this"
+    assert queue.get(topic, PATIENCE_SECONDS) == "but this"
 
 
 def test_after_unsubscribe_nothing_is_kept(open_queue: Open, topic: str) -> None:
@@ -155,7 +155,8 @@ def test_get_waits_until_a_message_comes(open_queue: Open, topic: str) -> None:
     got: list[Any] = []
     waiting = threading.Thread(target=lambda: got.append(subscriber.get(topic)))
     waiting.start()
-    time.sleep(0.05)
+    while not subscriber._readers[topic].lock.locked():
+        time.sleep(0.001)
     with pytest.raises(ClientError, match="one at a time"):
         subscriber.get(topic, timeout=0)
     publisher.put(topic, b"at last")
@@ -183,20 +184,20 @@ def test_a_message_is_consumed_by_the_next_get_done_or_a_good_end(open_queue: Op
     queue.subscribe(topic)
     for text in "abcd":
         publisher.put(topic, text)
-    assert queue.get(topic, WAIT_SECONDS) == "a"
+    assert queue.get(topic, PATIENCE_SECONDS) == "a"
     queue.close()
     queue = open_queue("me")
-    assert queue.get(topic, WAIT_SECONDS) == "a"
+    assert queue.get(topic, PATIENCE_SECONDS) == "a"
     queue.done(topic)
     queue.close()
     with open_queue("me") as queue:
-        assert queue.get(topic, WAIT_SECONDS) == "b"
+        assert queue.get(topic, PATIENCE_SECONDS) == "b"
     queue = open_queue("me")
-    assert queue.get(topic, WAIT_SECONDS) == "c"
-    assert queue.get(topic, WAIT_SECONDS) == "d"
+    assert queue.get(topic, PATIENCE_SECONDS) == "c"
+    assert queue.get(topic, PATIENCE_SECONDS) == "d"
     with pytest.raises(ZeroDivisionError), queue:
         raise ZeroDivisionError
-    assert open_queue("me").get(topic, WAIT_SECONDS) == "d"
+    assert open_queue("me").get(topic, PATIENCE_SECONDS) == "d"
 
 
 def test_a_block_that_fails_gives_its_message_back_and_undoes_the_rest(open_queue: Open, topic: str) -> None:
@@ -207,7 +208,7 @@ def test_a_block_that_fails_gives_its_message_back_and_undoes_the_rest(open_queu
     queue.put(topic, "b")
 
     def fail() -> None:
-        with queue.take(topic, WAIT_SECONDS) as message:
+        with queue.take(topic, PATIENCE_SECONDS) as message:
             queue.database.execute("CREATE TABLE mine (message TEXT)")
             queue.put(f"{topic}.made", message)
             raise ZeroDivisionError
@@ -215,18 +216,18 @@ def test_a_block_that_fails_gives_its_message_back_and_undoes_the_rest(open_queu
     with pytest.raises(ZeroDivisionError):
         fail()
     for expected in ("a", "b"):
-        with queue.take(topic, WAIT_SECONDS) as message:
+        with queue.take(topic, PATIENCE_SECONDS) as message:
             assert message == expected
             queue.database.execute("CREATE TABLE IF NOT EXISTS mine (message TEXT)")
             queue.database.execute("INSERT INTO mine VALUES (?)", (message,))
             queue.put(f"{topic}.made", message)
     queue.flush()
-    assert [queue.get(f"{topic}.made", WAIT_SECONDS) for _ in "ab"] == ["a", "b"]
+    assert [queue.get(f"{topic}.made", PATIENCE_SECONDS) for _ in "ab"] == ["a", "b"]
     with pytest.raises(EmptyError):
         queue.get(f"{topic}.made", timeout=0)
     assert queue.puts == 4
     queue.put(topic, "c")
-    with queue.take(topic, WAIT_SECONDS) as message:
+    with queue.take(topic, PATIENCE_SECONDS) as message:
         assert queue.database.execute("SELECT message FROM mine").fetchall() == [("a",), ("b",)]
 
 
@@ -236,15 +237,15 @@ def test_a_block_is_one_transaction_and_nothing_else(open_queue: Open, topic: st
     queue.put(topic, "a")
     with pytest.raises(ClientError, match="in a block"):
         _ = queue.database
-    with queue.take(topic, WAIT_SECONDS):
+    with queue.take(topic, PATIENCE_SECONDS):
         calls = (queue.get, queue.done, queue.subscribe, queue.unsubscribe)
         for call in calls:
             with pytest.raises(ClientError, match="end it before"):
                 call(topic)
     queue.put(topic, "b")
-    with pytest.raises(ClientError, match="leave that to its end"), queue.take(topic, WAIT_SECONDS):
+    with pytest.raises(ClientError, match="leave that to its end"), queue.take(topic, PATIENCE_SECONDS):
         queue.database.commit()
-    assert queue.get(topic, WAIT_SECONDS) == "b"
+    assert queue.get(topic, PATIENCE_SECONDS) == "b"
 
 
 def test_a_message_with_an_id_is_put_once(open_queue: Open, topic: str) -> None:
@@ -256,7 +257,7 @@ def test_a_message_with_an_id_is_put_once(open_queue: Open, topic: str) -> None:
     queue = open_queue("me")
     queue.put(topic, "order 17", message_id="17")
     queue.put(topic, "order 18", message_id="18")
-    assert [queue.get(topic, WAIT_SECONDS) for _ in range(2)] == ["order 17", "order 18"]
+    assert [queue.get(topic, PATIENCE_SECONDS) for _ in range(2)] == ["order 17", "order 18"]
     with pytest.raises(EmptyError):
         queue.get(topic, timeout=0)
 
@@ -284,7 +285,7 @@ def test_many_threads_may_put(open_queue: Open, topic: str) -> None:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE_SECONDS)
-    got: list[Any] = [queue.get(topic, WAIT_SECONDS) for _ in range(40)]
+    got: list[Any] = [queue.get(topic, PATIENCE_SECONDS) for _ in range(40)]
     for number in range(4):
         assert [each["n"] for each in got if each["thread"] == number] == list(range(10))
 
@@ -295,11 +296,11 @@ def test_other_clients_see_the_fields_of_a_message(open_queue: Open, url: str, t
     with tidemark.sync.connect(url) as tm, tm.subscribe(topic, where="price > 10") as sub:
         queue.put(topic, {"price": 5})
         queue.put(topic, {"price": 15})
-        event = sub.next(WAIT_SECONDS)
+        event = sub.next(PATIENCE_SECONDS)
         assert isinstance(event, tidemark.Event)
         assert event["price"] == 15
         tm.publish(topic, {"price": 25})
-    assert [queue.get(topic, WAIT_SECONDS) for _ in range(3)] == [{"price": p} for p in (5, 15, 25)]
+    assert [queue.get(topic, PATIENCE_SECONDS) for _ in range(3)] == [{"price": p} for p in (5, 15, 25)]
 
 
 def test_a_declared_topic_takes_what_fits_it(open_queue: Open, url: str, topic: str) -> None:
@@ -310,7 +311,7 @@ def test_a_declared_topic_takes_what_fits_it(open_queue: Open, url: str, topic: 
     with pytest.raises(EncodeError):
         queue.put(topic, "a text")
     queue.put(topic, {"n": 1})
-    assert queue.get(topic, WAIT_SECONDS) == {"n": 1}
+    assert queue.get(topic, PATIENCE_SECONDS) == {"n": 1}
     assert queue.puts == 1
 
 
@@ -329,7 +330,7 @@ def test_a_subscription_that_an_administrator_has_ended_goes_on_from_where_it_wa
     got = list[object]()
     while "new" not in got:
         try:
-            got.append(queue.get(topic, WAIT_SECONDS))
+            got.append(queue.get(topic, PATIENCE_SECONDS))
         except RefusedError:
             got.append("let go")  # while nobody held it, which may have been long enough
     assert got in (["old", "new"], ["let go", "new"])
@@ -345,9 +346,9 @@ def test_what_brokers_were_told_to_let_go_is_said_and_then_passed(open_queue: Op
     reader.hand = InHand(reader._message(gap), token)
     reader.is_returned = True
     with pytest.raises(RefusedError, match="is gone") as caught:
-        queue.get(topic, WAIT_SECONDS)
+        queue.get(topic, PATIENCE_SECONDS)
     assert (caught.value.what, caught.value.name) == ("get", topic)
-    assert queue.get(topic, WAIT_SECONDS) == "still there"
+    assert queue.get(topic, PATIENCE_SECONDS) == "still there"
 
 
 @pytest.mark.parametrize("topic", ["two..dots", "with space", "wild.*", "rest.>"])

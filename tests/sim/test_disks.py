@@ -141,7 +141,7 @@ def test_what_a_full_disk_made_wait_is_reported_when_there_is_room() -> None:
     machine.disk.fill()
     machine.append(1)
     ticks, sets = np.array([100], np.int64), np.array([1], np.uint32)
-    machine.disk.put(AppendPfs("p1", 0, 100, ticks, sets, {1: np.array([5], np.uint32)}))
+    machine.disk.put(AppendPfs("p1", 0, 100, ticks, sets, sets, {1: np.array([5], np.uint32)}))
     for effect in (SyncLog(1), SyncPfs(2), SaveTopic("t", True, ()), CommitTables(3)):
         machine.disk.put(effect)
     machine.run(1_000_000)

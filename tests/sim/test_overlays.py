@@ -32,7 +32,7 @@ def carrier(story: Scenario) -> tuple[str, str]:
 
 
 def settled(story: Scenario) -> None:
-    """The end, and everything goes the way it should."""
+    """End the story, and check that every pubend takes the way that the layout prefers."""
     story.end()
     story.wait(2.0)
     check_routes(story.world)

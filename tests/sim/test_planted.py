@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 
@@ -11,15 +12,15 @@ from tidemark.sim.command import find_planted
 from tidemark.sim.swarm.hunt import HuntResult, hunt
 from tidemark.sim.swarm.planted import BUGS, planted
 from tidemark.sim.swarm.report import describe_hunts, render_hunts
-from tidemark.sim.swarm.swarm import try_seed
+from tidemark.sim.swarm.swarm import SeedOutcome, try_seed
 
 #: bug -> a small world that finds it; `./run sim --planted NAME` finds others when worlds have changed
 FINDS = {
     "ack-before-sync": 0,
     "no-dedup": 0,
     "knowledge-before-sync": 0,
-    "forget-lease": 63,
-    "cut-at-bad-record": 38,
+    "forget-lease": 37,
+    "cut-at-bad-record": 15,
     "trust-tables": 2,
     "filter-in-doubt": 16,
     "answer-before-version": 5,
@@ -41,6 +42,12 @@ FINDS = {
 }
 
 
+@cache
+def without_a_bug(seed: int, profile: str) -> SeedOutcome:
+    """What comes of a world without a bug; several bugs are looked for in the same world."""
+    return try_seed(seed, profile)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug: str) -> None:
@@ -48,7 +55,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
     violation = try_seed(seed, profile, bug).violation
     assert violation is not None
     assert BUGS[bug].is_noticed_by(violation), violation
-    assert try_seed(seed, profile).violation is None
+    assert without_a_bug(seed, profile).violation is None
 
 
 def test_a_bug_is_gone_when_it_is_not_planted_any_more() -> None:

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import NotConnectedError
 
 MANUAL = Path(__file__).parents[2] / "docs" / "spark.md"
-PATIENCE_SECONDS = 60.0
 BROKER = "tidemark://127.0.0.1:7676"
 
 

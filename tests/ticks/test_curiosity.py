@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.ticks import Curiosity, Range, RangeSet, Thresholds, Wants
+from tidemark.ticks import Curiosity, Pace, Range, RangeSet, Thresholds, Wants
 
 LAST = 20
 ranges = st.tuples(st.integers(0, LAST), st.integers(0, LAST)).map(lambda ends: (min(ends), max(ends)))
@@ -265,3 +265,20 @@ def test_thresholds_that_could_ask_for_ever_are_a_bug() -> None:
     ):
         with pytest.raises(AssertionError):
             Thresholds(**wrong)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 64])
+def test_who_may_ask_for_few_ranges_at_once_comes_to_ask_for_large_ones(slots: int) -> None:
+    thresholds = Thresholds(gct_us=0, outstanding_ranges_max=slots)
+    pace = Pace(16, 4_999, 1_000_000, patience_us=200_000, patience_us_max=10_000_000)
+    curiosity = Curiosity(thresholds, pace)
+    curiosity.want(0, 1_000_000, 0)
+    questions, now = 0, 0
+    while curiosity.wanted():
+        asked = curiosity.due(now)
+        questions += len(asked)
+        assert questions < 100, "the ranges do not become larger although the way is fast"
+        now += 1_000
+        for base, upto in asked:
+            curiosity.heard(base, upto, 10_000, now)
+            curiosity.answered(base, upto)

@@ -26,7 +26,7 @@ def runs(ticks: set[int]) -> list[Range]:
 
 
 def apply(steps: list[tuple[str, Range]]) -> tuple[RangeSet, set[int]]:
-    """Both after the same steps, each step's answer checked."""
+    """A RangeSet and a set after the same steps; the answers of every step are compared."""
     actual, model = RangeSet(), set[int]()
     for step, (base, upto) in steps:
         asked = members(base, upto)

@@ -22,7 +22,7 @@ def members(ranges: list[Range]) -> set[int]:
 
 
 def flat(ranges: list[Range]) -> set[int]:
-    """Their ticks, and none is in two of them."""
+    """The ticks of all ranges, after a check that no tick is in two of them."""
     assert RangeSet(ranges).ticks() == sum(upto - base for base, upto in ranges)
     return members(ranges)
 

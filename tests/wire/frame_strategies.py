@@ -87,7 +87,7 @@ def batch_of(ticks: list[int], *, message: bytes = b"message", topic: str = "t")
 
 
 def bytes_of(*frames: Frame) -> bytes:
-    """What a socket carries."""
+    """The bytes of a frame, as a socket carries them."""
     return b"".join(b"".join(encode(frame)) for frame in frames)
 
 

@@ -5,7 +5,7 @@
     with admin.connect("tidemark://127.0.0.1:7676") as broker:
         snapshot = admin.take_snapshot(broker)
     for lag in snapshot.lags:
-        print(lag.name, lag.lag_seconds)
+        print(lag.name, lag.owed_events, lag.lag_seconds)
     print(admin.check_health("tidemark://127.0.0.1:7676").plugin_line())
 
 A running overlay is described, and changed without losing anything, by the same functions that the commands
@@ -43,6 +43,7 @@ from tidemark.admin.overlay_description import (
     TreeDescription,
     describe_overlay,
 )
+from tidemark.admin.overlay_lag import OverlayLag, overlay_lag
 from tidemark.admin.overlay_queries import (
     ask_all_brokers,
     ask_what_keeps_broker,
@@ -133,6 +134,7 @@ __all__ = [
     "LinkDescription",
     "LinkStatus",
     "OverlayDescription",
+    "OverlayLag",
     "OverlayText",
     "PubendStatus",
     "Question",
@@ -160,6 +162,7 @@ __all__ = [
     "join_overlay",
     "lags_of",
     "listen",
+    "overlay_lag",
     "plan_change",
     "propose_topology",
     "rates_between",

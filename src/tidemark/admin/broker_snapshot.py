@@ -27,17 +27,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionLag(JsonObject):
-    """How far behind a durable subscription is."""
+    """What a durable subscription is owed: events that matched and that it has not acknowledged."""
 
     name: str
     connected: bool
     catching_up: bool
     #: history from the archive: "waiting" for a pipeline, or "under way"
     recall: str | None
-    #: of the pubend where it is greatest; None if the subscription has not begun
+    #: the age of the oldest event that is owed; 0 if none is, None if the subscription has not begun
     lag_seconds: float | None
-    #: pubend -> seconds behind; None if the subscription has not begun there
+    #: pubend -> the age of the oldest event of it; None if the subscription has not begun there
     pubends: Mapping[str, float | None]
+    owed_events: int = 0
+    owed_bytes: int = 0
+    #: False if more may be owed than its broker knows
+    is_exact: bool = True
+    #: the broker that hosts the subscription; None if only one was asked
+    broker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +90,8 @@ def rates_between(
     }
 
 
-def lags_of(subscriptions: Iterable[SubscriptionStatus]) -> list[SubscriptionLag]:
-    """Return the durable subscriptions with their lag, the greatest first."""
+def lags_of(subscriptions: Iterable[SubscriptionStatus], broker: str | None = None) -> list[SubscriptionLag]:
+    """Return the durable subscriptions of a broker with their lag, the greatest first."""
     found = [
         SubscriptionLag(
             name=each.name,
@@ -97,11 +103,20 @@ def lags_of(subscriptions: Iterable[SubscriptionStatus]) -> list[SubscriptionLag
                 pubend: None if one.lag_us is None else one.lag_us / 1e6
                 for pubend, one in each.pubends.items()
             },
+            owed_events=sum(one.owed_events for one in each.pubends.values()),
+            owed_bytes=sum(one.owed_bytes for one in each.pubends.values()),
+            is_exact=all(one.is_exact for one in each.pubends.values()),
+            broker=broker,
         )
         for each in subscriptions
         if each.durable
     ]
-    return sorted(found, key=lambda each: (-(each.lag_seconds or 0.0), each.name))
+    return furthest_behind_first(found)
+
+
+def furthest_behind_first(lags: Iterable[SubscriptionLag]) -> list[SubscriptionLag]:
+    """Return the lags in the order in which people look at them."""
+    return sorted(lags, key=lambda each: (-(each.lag_seconds or 0.0), -each.owed_events, each.name))
 
 
 def is_catching_up(subscription: SubscriptionStatus) -> bool:
@@ -116,6 +131,6 @@ def recall_of(subscription: SubscriptionStatus) -> str | None:
 
 
 def worst_lag(subscription: SubscriptionStatus) -> float | None:
-    """Return the seconds behind in the pubend where that is most; None if the subscription has not begun."""
+    """Return the age of the oldest event that is owed, in seconds; None if the subscription has not begun."""
     lags = [each.lag_us for each in subscription.pubends.values() if each.lag_us is not None]
     return max(lags) / 1e6 if lags else None

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tidemark.admin.broker_snapshot import BrokerSnapshot, SubscriptionLag, take_snapshot
+from tidemark.admin.broker_snapshot import BrokerSnapshot, take_snapshot
 from tidemark.admin.connection import connect
 from tidemark.admin.numbers import show_bytes, show_seconds
+from tidemark.admin.overlay_lag import OverlayLag, overlay_lag
 from tidemark.errors import TidemarkError
 from tidemark.wire.answers import BrokerStatus
 from tidemark.wire.json_objects import JsonObject
@@ -83,15 +84,16 @@ def check_health(url: str, limits: LagLimits | None = None) -> Health:
     try:
         with connect(url) as client:
             snapshot = take_snapshot(client)
+            lag = overlay_lag(client, snapshot.subscriptions)
     except TidemarkError as error:
         return Health((Finding("broker", HealthState.CRITICAL, str(error)),), {})
     findings = (
         check_broker(snapshot.status, read_health_page(snapshot.status.http)),
         check_links(snapshot.status),
         check_disk(snapshot.metrics),
-        check_lag(snapshot.lags, limits or LagLimits()),
+        check_lag(lag, limits or LagLimits()),
     )
-    return Health(findings, _numbers(snapshot))
+    return Health(findings, _numbers(snapshot, lag))
 
 
 def worst_state(findings: Sequence[Finding]) -> HealthState:
@@ -131,15 +133,20 @@ def check_disk(metrics: Mapping[str, float]) -> Finding:
     return Finding("disk", HealthState.WARNING if free < DISK_FREE_BYTES_FEW else HealthState.OK, text)
 
 
-def check_lag(lags: Sequence[SubscriptionLag], limits: LagLimits) -> Finding:
-    """Check that no durable subscription is too far behind; `lags` has the greatest lag first."""
-    if not lags:
-        return Finding("lag", HealthState.OK, "no durable subscriptions")
-    lag = lags[0].lag_seconds or 0.0
-    text = f"{lags[0].name} is {show_seconds(lag)} behind" if lag else "nobody is behind"
+def check_lag(found: OverlayLag, limits: LagLimits) -> Finding:
+    """Check that no durable subscription of the overlay is owed events that are too old."""
+    lag, text = 0.0, "no durable subscriptions"
+    if found.lags:
+        worst = found.lags[0]
+        lag, text = worst.lag_seconds or 0.0, "nobody is behind"
+        if lag:
+            amount = f"{worst.owed_events:,}{'' if worst.is_exact else '+'}"
+            text = f"{worst.name} is owed {amount} events, the oldest of {show_seconds(lag)} ago"
+    if found.silent:
+        text += f"; no answer from {', '.join(sorted(found.silent))}"
     if limits.critical is not None and lag > limits.critical:
         return Finding("lag", HealthState.CRITICAL, text)
-    if limits.warning is not None and lag > limits.warning:
+    if found.silent or (limits.warning is not None and lag > limits.warning):
         return Finding("lag", HealthState.WARNING, text)
     return Finding("lag", HealthState.OK, text)
 
@@ -171,7 +178,10 @@ def read_health_page(address: str | None) -> list[str]:
     return list(body["problems"])
 
 
-def _numbers(snapshot: BrokerSnapshot) -> dict[str, float]:
-    lag = snapshot.lags[0].lag_seconds if snapshot.lags else None
+def _numbers(snapshot: BrokerSnapshot, lag: OverlayLag) -> dict[str, float]:
     names = ("clients", "disk_backlog_bytes", "disk_busy_seconds", "queued_bytes")
-    return {"lag_seconds": lag or 0.0} | {name: snapshot.metrics[name] for name in names}
+    return {
+        "lag_seconds": max((each.lag_seconds or 0.0 for each in lag.lags), default=0.0),
+        "lag_events": sum(each.owed_events for each in lag.lags),
+        "lag_bytes": sum(each.owed_bytes for each in lag.lags),
+    } | {name: snapshot.metrics[name] for name in names}

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from tidemark.broker.access_control import AccessControl
-from tidemark.broker.effects import SendClient
+from tidemark.broker.effects import Owed, SendClient
 from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.host import Host
+from tidemark.broker.hosting.owed import OwedOf
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.pubend import Pubend
@@ -35,7 +37,7 @@ from tidemark.wire.answers import (
 )
 from tidemark.wire.frames import Answer, Ask, Refused
 from tidemark.wire.json_objects import dumps, read_arguments
-from tidemark.wire.questions import TooLongError, page_of
+from tidemark.wire.questions import TooLongError, items_max, page_of
 
 #: The longest cursor of a page: the name of a topic.
 AFTER_CHARACTERS_MAX = 255
@@ -49,6 +51,15 @@ class AdminError(TidemarkError):
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
         self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class CountedAnswer:
+    """An answer that says what subscriptions are owed, which has to be counted first."""
+
+    subscriptions: tuple[HostedSubscription, ...]
+    #: makes the text of the answer when it is counted
+    build: Callable[[OwedOf], str]
 
 
 class Admin:
@@ -96,24 +107,33 @@ class Admin:
         with self._turn.looking:
             found = _tried(lambda: self._look(client, frame))
         if found is None:
-            found = _tried(lambda: dumps(self._changes[frame.what](read_arguments(frame.arguments))))
+            found = _tried(lambda: _said(self._changes[frame.what](read_arguments(frame.arguments))))
+        if isinstance(found, CountedAnswer):
+            build = found.build
+            self._host.owed.count(
+                found.subscriptions, lambda owed: self._reply(client, frame, _tried(lambda: build(owed)))
+            )
+        else:
+            self._reply(client, frame, found)
+
+    def _reply(self, client: int, frame: Ask, found: str | CountedAnswer | AdminError | None) -> None:
         if isinstance(found, AdminError):
             reason = str(found)
             self._out.add(SendClient(client, Refused("ask", str(frame.ticket), found.code, reason)))
             return
+        assert not isinstance(found, CountedAnswer)
         # An answer says that a change was made, so the change has to be on disk first.
         answer = SendClient(client, Answer(frame.ticket, found or ""))
         self._host.after_save(lambda: self._out.add(answer))
 
-    def _look(self, client: int, frame: Ask) -> str | None:
+    def _look(self, client: int, frame: Ask) -> str | CountedAnswer | None:
         """Return the answer to a question that only looks; None for one that changes something.
 
         Raises TidemarkError if there is no such question, or if its arguments cannot be read.
         """
         given = read_arguments(frame.arguments)
         if frame.what in self._questions:
-            found = self._questions[frame.what](client, given)
-            return found if isinstance(found, str) else dumps(found)
+            return _said(self._questions[frame.what](client, given))
         if frame.what not in self._changes:
             known = ", ".join(sorted({*self._questions, *self._changes}))
             raise AdminError("unknown", f"there is no question {frame.what!r}: ask {known}")
@@ -139,14 +159,21 @@ class Admin:
             return found
         return [replace(each, window_bytes=0, catching_up=0) for each in found]
 
-    def _subscription_for(self, client: int, given: Arguments) -> SubscriptionStatus:
+    def _subscription_for(self, client: int, given: Arguments) -> CountedAnswer:
         found = self._named(given)
         if not self._access.may_monitor(client) and not self._access.may_touch(client, found.owner):
             raise AdminError("unknown", f"there is no subscription {found.name!r} at this broker")
-        return self.subscription(found)
+        return self._counted_one(found)
 
-    def _subscriptions_page(self, given: Arguments) -> str:
-        return page_of(self._subscriptions(_after(given)), len(self._host.subscriptions), given)
+    def _subscriptions_page(self, given: Arguments) -> CountedAnswer:
+        after, total = _after(given), len(self._host.subscriptions)
+        listed = islice(self._listed(after), items_max(total, given))
+        return CountedAnswer(
+            tuple(listed), lambda owed: page_of(self._subscriptions(after, owed), total, given)
+        )
+
+    def _counted_one(self, subscription: HostedSubscription) -> CountedAnswer:
+        return CountedAnswer((subscription,), lambda owed: dumps(self.subscription(subscription, owed)))
 
     def _topics(self, after: str) -> Iterator[tuple[str, TopicStatus]]:
         """Yield the topics whose names come after `after`, with all versions of their schemas."""
@@ -189,14 +216,18 @@ class Admin:
             raise AdminError("unknown", f"no pubend here waits for {name!r}: those it waits for are {known}")
         return HostForgotten(name, tuple(removed))
 
-    def _subscriptions(self, after: str) -> Iterator[tuple[str, SubscriptionStatus]]:
+    def _listed(self, after: str) -> Iterator[HostedSubscription]:
         """Yield the subscriptions that this broker hosts, by their ids, from the one after `after` on."""
         ids = sorted(self._host.subscriptions)
         for number in ids[bisect_right(ids, int(after)) if after.isdecimal() else 0 :]:
-            yield str(number), self.subscription(self._host.subscriptions[number])
+            yield self._host.subscriptions[number]
 
-    def subscription(self, subscription: HostedSubscription) -> SubscriptionStatus:
-        """Return one subscription, with its progress in each pubend."""
+    def _subscriptions(self, after: str, owed: OwedOf) -> Iterator[tuple[str, SubscriptionStatus]]:
+        for each in self._listed(after):
+            yield str(each.id), self.subscription(each, owed)
+
+    def subscription(self, subscription: HostedSubscription, owed: OwedOf) -> SubscriptionStatus:
+        """Return one subscription, with its progress in each pubend and what it is owed there."""
         return SubscriptionStatus(
             name=subscription.name,
             durable=subscription.durable,
@@ -207,27 +238,27 @@ class Admin:
             credit=subscription.credit,
             checkpoint=CheckpointToken(subscription.released).text(),
             pubends={
-                pubend: self._progress(subscription, pubend, constream)
+                pubend: self._progress(subscription, pubend, constream, owed.get((subscription.id, pubend)))
                 for pubend, constream in sorted(self._host.constreams.items())
             },
         )
 
     def _progress(
-        self, subscription: HostedSubscription, pubend: str, constream: Constream
+        self, subscription: HostedSubscription, pubend: str, constream: Constream, owed: Owed | None
     ) -> SubscriptionProgress:
-        acknowledged = subscription.released.get(pubend)
-        delivered = constream.delivered
         lag = None
-        if acknowledged is not None and delivered is not None:
-            # There were no events after the last one: a subscriber that acknowledged it lacks nothing.
-            lag = max(0, min(delivered, max(constream.last_event, acknowledged)) - acknowledged)
+        if owed is not None:
+            lag = 0 if owed.oldest is None else max(0, self._turn.wall - owed.oldest)
         return SubscriptionProgress(
             start=subscription.starts.get(pubend),
-            acknowledged=acknowledged,
+            acknowledged=subscription.released.get(pubend),
             told=subscription.told.get(pubend),
             lag_us=lag,
             catching_up=subscription.id in constream.catchups,
             recall=self._host.catchup_streams.recalls.state(pubend, subscription.id),
+            owed_events=owed.events if owed is not None else 0,
+            owed_bytes=owed.bytes if owed is not None else 0,
+            is_exact=owed is None or owed.is_exact,
         )
 
     def _named(self, given: Arguments) -> HostedSubscription:
@@ -246,7 +277,7 @@ class Admin:
         self._sessions.expel(subscription)
         return SubscriptionRemoved(subscription.name)
 
-    def _seek(self, given: Arguments) -> SubscriptionStatus:
+    def _seek(self, given: Arguments) -> CountedAnswer:
         """Move a subscription that is not connected forward: earlier events are acknowledged unseen."""
         subscription = self._named(given)
         if subscription.client is not None:
@@ -271,7 +302,7 @@ class Admin:
                 )
         subscription.acknowledge(token)
         self._host.acknowledgements.save([subscription.id])
-        return self.subscription(subscription)
+        return self._counted_one(subscription)
 
     def _archived(self, given: Arguments) -> list[PubendStatus]:
         """Note how far the archive has got, which says so with a checkpoint token."""
@@ -292,7 +323,12 @@ def _after(given: Arguments) -> str:
     return str(given.get("after", ""))[:AFTER_CHARACTERS_MAX]
 
 
-def _tried(answer: Callable[[], str | None]) -> str | AdminError | None:
+def _said(found: object) -> str | CountedAnswer:
+    """Return what a question found as text, unless it is still to be counted."""
+    return found if isinstance(found, str | CountedAnswer) else dumps(found)
+
+
+def _tried(answer: Callable[[], str | CountedAnswer | None]) -> str | CountedAnswer | AdminError | None:
     """Return what `answer` returns, or its error if that is one that whoever asks should be told."""
     try:
         return answer()

@@ -28,6 +28,7 @@ from tidemark.broker.effects import (
     LogRead,
     LogSynced,
     PeerFrameReceived,
+    PfsCounted,
     PfsRead,
     PfsSynced,
     RecoveredPubend,
@@ -46,6 +47,7 @@ from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.sessions import Sessions
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.overlay import Overlay
+from tidemark.broker.preparation import Preparation, Steps
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release_reports import ReleaseReports
@@ -140,6 +142,7 @@ class Broker:
         self._topics = Topics(
             registry, turn, self._overlay, self._host, config.topic_limits, config.client_limits.topics
         )
+        self._preparation = Preparation(registry, self._topics, self._host.audience)
         for name in config.layout.pubends:
             state = recovered.pubends.get(name, RecoveredPubend())
             self._open(name, config.layout, state, recovered.hosts.get(name))
@@ -181,6 +184,13 @@ class Broker:
     def recalls(self) -> Recalls:
         """What the archive is asked for. For reading only."""
         return self._host.catchup_streams.recalls
+
+    def preparation(self, frame: ClientFrame) -> Steps | None:
+        """Return the steps to take before a client's frame is handled; None if it needs none.
+
+        They may be taken between any two stimuli, or not at all: see `Preparation`.
+        """
+        return self._preparation.of(frame)
 
     def handle(self, stimulus: Stimulus, now: int, wall: int) -> list[Effect]:
         """Take one stimulus; return its effects, to be carried out in order.
@@ -324,6 +334,8 @@ class Broker:
                 self._fetching.read(stimulus)
             case PfsRead():
                 self._host.catchup_streams.read(stimulus)
+            case PfsCounted():
+                self._host.owed.counted(stimulus)
             case RoutesChanged(layout, pubends, drain_notice):
                 self._drain_notice = drain_notice
                 self._change(layout, pubends)

@@ -125,13 +125,17 @@ class LoseLog:
 
 @dataclass(frozen=True, slots=True)
 class AppendPfs:
-    """In `(base, upto]` the events at `ticks` matched the subscribers of `sets`, and nothing else matched."""
+    """In `(base, upto]` the events at `ticks` matched the subscribers of `sets`, and nothing else matched.
+
+    lengths[i] are the bytes of the event at ticks[i].
+    """
 
     pubend: str
     base: int
     upto: int
     ticks: Ticks
     sets: Sets
+    lengths: Sets
     members: Mapping[int, Sets]
 
 
@@ -150,6 +154,15 @@ class ReadPfs:
     subscriber: int
     base: int
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountPfs:
+    """Count in the PFS what matched each subscriber beyond its tick of `bases`, and report PfsCounted."""
+
+    ticket: int
+    pubend: str
+    bases: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +259,7 @@ Effect = (
     | AppendPfs
     | SyncPfs
     | ReadPfs
+    | CountPfs
     | ChopPfs
     | SaveSubscription
     | DropSubscription
@@ -402,6 +416,27 @@ class PfsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class Owed:
+    """What a subscriber is owed of a pubend: the events that matched it and that it has not acknowledged."""
+
+    events: int = 0
+    bytes: int = 0
+    #: the tick of the first of these events; None if there is none
+    oldest: int | None = None
+    #: False if there may be more, because nothing here knows what matched, or how many bytes it has
+    is_exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PfsCounted:
+    """Subscriber -> what it is owed; None if that took too much reading for once: ask again."""
+
+    ticket: int
+    pubend: str
+    owed: Mapping[int, Owed] | None
+
+
+@dataclass(frozen=True, slots=True)
 class TablesCommitted:
     """Everything saved before the CommitTables of this ticket is on disk."""
 
@@ -454,6 +489,7 @@ Stimulus = (
     | LogFetched
     | PfsSynced
     | PfsRead
+    | PfsCounted
     | TablesCommitted
     | RoutesChanged
     | HostRemoved

@@ -8,7 +8,7 @@ event after a restart. An open topic may have thousands of shapes, so only what 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from tidemark.errors import DecodeError, SchemaError, TidemarkError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.checking import check_messages
-from tidemark.message.registry import Registry
+from tidemark.message.registry import ParseWork, Registry
 from tidemark.message.schema import Schema, fingerprint_of
 from tidemark.message.visible import control_problem, visible
 from tidemark.wire.frames import Describe, Refused, Topic
@@ -33,6 +33,11 @@ VERSIONS_MAX = 1_000
 SHAPES_MAX = 10_000
 #: Schemas of one open topic in one frame to a neighbour: as many as a broker of any version takes.
 FRAME_SHAPES_MAX = 1_000
+#: Bytes of schemas that a client may declare in one frame: all of them are ready for use at once, which takes
+#: a hundred times as much.
+DECLARED_BYTES_MAX = 256 << 10
+#: A declaration of more bytes is parsed in steps, before it is handled.
+SMALL_BYTES = 2 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +82,38 @@ class Topics:
         self._topics_a_client_max = topics_a_client_max
         #: client that is connected -> how many topics it was the first to declare
         self._declared: Counter[int] = Counter()
+        #: text -> what came of it, of schemas that are declared next, by clients that wait for it
+        self._prepared: dict[str, Schema | TidemarkError] = {}
 
     def recover(self, topics: Iterable[Topic]) -> None:
         """Take the topics that the tables have."""
         for topic in topics:
             self._take(topic)
+
+    def steps(self, frame: Topic) -> Iterator[ParseWork] | None:
+        """Return the steps in which the schemas of a large declaration are parsed; None if it is small.
+
+        See `Preparation`.
+        """
+        size = sum(map(len, frame.schemas))
+        return self._steps(frame) if SMALL_BYTES < size <= DECLARED_BYTES_MAX else None
+
+    def _steps(self, frame: Topic) -> Iterator[ParseWork]:
+        known = self._registry.topics.get(frame.topic)
+        texts = [text for text in frame.schemas if known is None or not known.has(text)]
+        try:
+            for text in texts:
+                work = ParseWork(text)
+                yield work
+                if work.found is not None:
+                    self._prepared[text] = work.found
+        except GeneratorExit:
+            self._forget_prepared(texts)  # the client is gone
+            raise
+
+    def _forget_prepared(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._prepared.pop(text, None)
 
     def declare(self, client: int, frame: Topic) -> None:
         """A client declares a topic, or a further version of it; it is answered once that is on disk."""
@@ -94,6 +126,7 @@ class Topics:
             return
         with self._turn.looking:
             schemas = self._read(frame)
+        self._forget_prepared(frame.schemas)
         try:
             if isinstance(schemas, TidemarkError):
                 raise schemas
@@ -164,6 +197,7 @@ class Topics:
         """Return the schemas of a declaration, or what is wrong with it."""
         try:
             self._check_name(frame.topic)
+            self._check_size(frame)
             return self._parsed(frame)
         except TidemarkError as error:
             return error
@@ -175,8 +209,15 @@ class Topics:
         """
         known = self._registry.topics.get(frame.topic)
         return [
-            None if known is not None and known.has(text) else Schema.parse(text) for text in frame.schemas
+            None if known is not None and known.has(text) else self._schema(text) for text in frame.schemas
         ]
+
+    def _schema(self, text: str) -> Schema:
+        """Return the schema of a text, which may have been parsed before; TidemarkError if it is none."""
+        found = self._prepared.get(text)
+        if isinstance(found, TidemarkError):
+            raise found
+        return found if found is not None else Schema.parse(text)
 
     def _register(
         self, frame: Topic, parsed: Sequence[Schema | None], limits: TopicLimits | None
@@ -232,6 +273,14 @@ class Topics:
             raise SchemaError(
                 f"the schemas of all topics would have {self._bytes + size} bytes, and limits.all_schemas "
                 f"allows {limits.all_bytes_max}: use fewer topics, or raise the limit"
+            )
+
+    def _check_size(self, frame: Topic) -> None:
+        size = sum(map(len, frame.schemas))
+        if size > DECLARED_BYTES_MAX:
+            raise SchemaError(
+                f"the schemas of one declaration have {size} bytes, and may have {DECLARED_BYTES_MAX}: "
+                "declare the versions one after the other"
             )
 
     def _check_name(self, topic: str) -> None:

@@ -9,7 +9,7 @@ import click
 
 from tidemark import __version__
 from tidemark.cli import completion, lab, schema, topic
-from tidemark.cli.brokers import config, serve, topology
+from tidemark.cli.brokers import backup, config, serve, topology
 from tidemark.cli.pipeline import pipeline
 from tidemark.cli.pubsub import pub, sub
 from tidemark.cli.security import access, cert, context
@@ -80,6 +80,8 @@ for command in (
     access.access,
     cert.cert,
     context.context,
+    backup.backup,
+    backup.restore,
     pipeline.pipeline,
     schema.schema,
     schema.explain,

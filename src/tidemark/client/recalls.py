@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from tidemark.client.connecting.link import Link
+from tidemark.client.wakeup import Wakeup
 from tidemark.message.batches.batch import EventBatch
 from tidemark.wire.frames import Line, Offer, Range, Recalled, RecallMore, RecallOver
 from tidemark.wire.frames import Recall as RecallFrame
@@ -33,7 +34,7 @@ class IncomingRecall:
         self._credit = frame.credit
         #: bytes of events that may be sent now; negative after a part that was larger than the credit
         self._room = frame.credit
-        self._waiter: asyncio.Future[None] | None = None
+        self._wakeup = Wakeup()
 
     @property
     def is_idle(self) -> bool:
@@ -67,28 +68,18 @@ class IncomingRecall:
 
     async def granted(self) -> None:
         """Return when more may be sent, or the recall is over."""
-        assert self._waiter is None, "one task answers a recall"
-        if self.is_over:
-            return
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        if not self.is_over:
+            await self._wakeup.wait()
 
     def more(self, size: int) -> None:
         """The broker has granted more."""
         self._room += size
-        self._wake()
+        self._wakeup.wake()
 
     def end(self) -> None:
         """The recall is over."""
         self.is_over = True
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._wakeup.wake()
 
 
 class IncomingRecalls:
@@ -100,7 +91,7 @@ class IncomingRecalls:
         self._under_way: dict[int, IncomingRecall] = {}
         #: recalls that were not iterated over yet; the broker sends at most `recalls_max`
         self._new: deque[IncomingRecall] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._wakeup = Wakeup()
         #: calls of `writable` that wait for the socket, served one after the other
         self._queue: deque[asyncio.Future[None]] = deque()
         self._is_closed = False
@@ -115,8 +106,7 @@ class IncomingRecalls:
                 recall = self._new.popleft()
                 if not recall.is_over:
                     return recall
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            await self._wakeup.wait()
         raise StopAsyncIteration
 
     # What a recall needs.
@@ -159,13 +149,13 @@ class IncomingRecalls:
         """The client is closed: the iteration ends."""
         self._is_closed = True
         self.down()
-        self._wake()
+        self._wakeup.wake()
 
     def recall(self, frame: RecallFrame) -> None:
         """The broker recalls a part of a pubend."""
         recall = self._under_way[frame.ticket] = IncomingRecall(self, frame)
         self._new.append(recall)
-        self._wake()
+        self._wakeup.wake()
 
     def more(self, frame: RecallMore) -> None:
         """The broker grants more credit to a recall."""
@@ -190,7 +180,3 @@ class IncomingRecalls:
             waiter.set_result(None)
         elif self._queue:
             self.writing()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)

@@ -9,6 +9,7 @@ changed types, and members whose selector did not fit before are tried again.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
@@ -32,9 +33,20 @@ Sets = NDArray[np.uint32]
 
 #: Versions of a topic's schema for which a matcher of single events is kept.
 SINGLES_MAX = 64
-#: Topics for which `prepare` makes a matcher, and topics that it looks at for a pattern with wildcards.
+#: Topics for which `prepare` makes a matcher, and topics that it looks at for a pattern with wildcards; the
+#: bytes of the schemas that it reads for them, at most.
 PREPARED_MAX = 16
 LOOKED_AT_MAX = 1_000
+PREPARED_BYTES_MAX = 16 << 10
+#: Topics that a new member joins at once; it joins others in the steps of `steps_owed`.
+JOINED_AT_ONCE_MAX = 64
+#: Members that join a topic in one step, which takes about a millisecond.
+STEP_MEMBERS = 8
+#: What the matchers of all topics of an audience may take in memory, about: those used last are kept.
+HELD_BYTES_MAX = 512 << 20
+#: Of which a member of a topic takes so much, and each byte of the text of the topic's schema so much.
+MEMBER_BYTES = 640
+SCHEMA_FACTOR = 224
 #: the rows of a batch of one event; shared by all answers, hence not writable
 _ONLY_ROW: Rows = np.zeros(1, np.int64)
 _ONLY_ROW.flags.writeable = False
@@ -50,9 +62,16 @@ class _Topic:
         self.joined: set[int] = set()
         #: the members whose selector does not fit the topic's fields, so that it is true for no event
         self.misfits: set[int] = set()
+        #: the members that have not been looked at yet, in order; no event is matched before they are
+        self.unjoined: dict[int, None] = {}
         #: fingerprint of a schema -> the matcher of an event that comes alone; None where `matcher` has to do
         #: it. Emptied whenever members or types change.
         self.singles: dict[int, SingleMatcher | None] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that this takes, about."""
+        return SCHEMA_FACTOR * len(self.reader.schema.text) + MEMBER_BYTES * len(self.joined)
 
     def single(self, fingerprint: int) -> SingleMatcher | None:
         """The matcher for single events of this schema, for the present members.
@@ -72,14 +91,19 @@ class Audience:
     `matches`, `match_sets` and `chosen` need the schema of every event: ask `unknown_from` first.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, *, held_bytes_max: int = HELD_BYTES_MAX) -> None:
         #: shared with the owner, who adds topics and schemas to it; the audience only reads it
         self._registry = registry
+        self._held_bytes_max = held_bytes_max
         self._members: dict[int, tuple[TopicPattern, str]] = {}
         #: the members whose pattern names one topic, by the topic, and the other members
         self._of_one_topic: dict[str, set[int]] = {}
         self._of_more_topics: set[int] = set()
+        #: topics that were met, the one that was used longest ago first, and what they take in memory
         self._topics: dict[str, _Topic] = {}
+        self._held_bytes = 0
+        #: (topic, member) that still have to be joined, although an event may come before
+        self._owed: deque[tuple[str, int]] = deque()
 
     def add(self, member: int, pattern: str, selector: str) -> None:
         """Add a member, which must be new. TopicError if `pattern` is no topic pattern.
@@ -93,21 +117,80 @@ class Audience:
             self._of_one_topic.setdefault(pattern, set()).add(member)
         else:
             self._of_more_topics.add(member)
-        for name in parsed.among(self._topics):
-            self._join(name, self._topic(name), member)
+        for at, name in enumerate(list(parsed.among(self._topics))):
+            topic = self._topics.get(name)
+            if topic is None:
+                continue  # it was forgotten just now, to make room
+            if at < JOINED_AT_ONCE_MAX:
+                self._join(name, topic, member)
+            else:
+                topic.unjoined[member] = None
+                self._owed.append((name, member))
+
+    def steps_owed(self) -> Iterator[None]:
+        """Let members join, in steps, that have not joined all topics at once; yields after each step.
+
+        Whoever adds many members to many topics should take these steps before it adds the next.
+        """
+        while self._owed:
+            for _ in range(min(STEP_MEMBERS, len(self._owed))):
+                name, member = self._owed.popleft()
+                topic = self._topics.get(name)
+                if topic is not None and member in topic.unjoined:
+                    self._join(name, topic, member)
+            yield
+
+    def steps_before(self, name: str) -> Iterator[None]:
+        """Make the matcher of a topic in steps, before an event of the topic comes; yields after each step.
+
+        There is nothing to do for a topic that is not known. An event that comes meanwhile makes the rest.
+        """
+        if name not in self._registry.topics:
+            return
+        topic = self._met(name)
+        while topic.unjoined and self._topics.get(name) is topic:
+            for member in list(islice(topic.unjoined, STEP_MEMBERS)):
+                self._join(name, topic, member)
+            yield
+
+    @property
+    def owes(self) -> bool:
+        """Whether `steps_owed` has any steps."""
+        return bool(self._owed)
+
+    def wants(self, name: str) -> bool:
+        """Return whether a member may want events of this topic."""
+        return bool(self._of_more_topics) or name in self._of_one_topic
+
+    def is_ready(self, name: str) -> bool:
+        """Return whether an event of this topic can be matched in one step."""
+        topic = self._topics.get(name)
+        if topic is None:
+            return len(self._of_more_topics) + len(self._of_one_topic.get(name, ())) <= STEP_MEMBERS
+        return len(topic.unjoined) <= STEP_MEMBERS
 
     def prepare(self, member: int) -> None:
         """Make the matchers now that the next events would make, for topics that the member wants.
 
-        Otherwise the first event of a topic would wait until all its members have joined, however many they
-        are. A member that wants many topics prepares a few.
+        Otherwise the first event of a topic would wait until all its members have joined. A member that wants
+        many topics prepares a few. A topic that many others want already is left to `steps_before`.
         """
         pattern, _ = self._members[member]
         known = self._registry.topics
         among = known if pattern.is_exact else list(islice(known, LOOKED_AT_MAX))
         unmet = (name for name in pattern.among(among) if name not in self._topics)
+        size = 0
         for name in list(islice(unmet, PREPARED_MAX)):
-            self._topic(name)
+            size += known[name].text_bytes
+            if size > PREPARED_BYTES_MAX and not pattern.is_exact:
+                break
+            if self.is_ready(name):
+                self._topic(name)
+
+    def joined_topics(self, member: int) -> int:
+        """Return how many topics a member may have joined, at most: removing it takes as long."""
+        pattern, _ = self._members[member]
+        return 1 if pattern.is_exact else len(self._topics)
 
     def remove(self, member: int) -> None:
         """Remove a member; does nothing if there is no such member."""
@@ -122,10 +205,12 @@ class Audience:
                 del self._of_one_topic[str(pattern)]
         for topic in [self._topics[name] for name in pattern.among(self._topics)]:
             topic.misfits.discard(member)
+            topic.unjoined.pop(member, None)
             if member in topic.joined:
                 topic.joined.remove(member)
                 topic.matcher.remove(member)
                 topic.singles.clear()
+                self._held_bytes -= MEMBER_BYTES
 
     def unknown_from(self, batch: EventBatch) -> int | None:
         """The first row whose topic, or whose schema, the registry does not know; None if it knows all."""
@@ -199,33 +284,58 @@ class Audience:
         return topic in self._registry.topics and fingerprint in self._registry.schemas
 
     def _topic(self, name: str) -> _Topic:
-        found, reader = self._topics.get(name), self._registry.topics[name].reader
-        if found is None:
-            found = self._topics[name] = _Topic(reader)
-            joining = self._of_one_topic.get(name, set()) | self._of_more_topics
-        elif found.reader is not reader:
-            found.reader = reader
-            found.matcher.retype(reader)
-            found.singles.clear()
-            joining, found.misfits = found.misfits, set()
-        else:
-            return found
-        for member in sorted(joining):
+        """The topic of this name, which all members that want it have joined."""
+        found = self._met(name)
+        for member in list(found.unjoined):
             self._join(name, found, member)
         return found
 
+    def _met(self, name: str) -> _Topic:
+        """The topic of this name, as its newest schema has it; members may still have to join it."""
+        found, reader = self._topics.pop(name, None), self._registry.topics[name].reader
+        if found is None:
+            found = _Topic(reader)
+            self._held_bytes += found.held_bytes
+            joining = self._of_one_topic.get(name, set()) | self._of_more_topics
+            found.unjoined = dict.fromkeys(sorted(joining))
+        elif found.reader is not reader:
+            self._held_bytes -= found.held_bytes
+            found.reader = reader
+            self._held_bytes += found.held_bytes
+            found.matcher.retype(reader)
+            found.singles.clear()
+            found.unjoined |= dict.fromkeys(sorted(found.misfits))
+            found.misfits = set()
+        self._topics[name] = found
+        self._make_room(name)
+        return found
+
+    def _make_room(self, name: str) -> None:
+        """Forget matchers that were not used for the longest time, but not that of `name`, if all are large.
+
+        They are made again when they are needed.
+        """
+        while self._held_bytes > self._held_bytes_max and len(self._topics) > 1:
+            oldest = next(each for each in self._topics if each != name)
+            self._held_bytes -= self._topics.pop(oldest).held_bytes
+
     def _join(self, name: str, topic: _Topic, member: int) -> None:
+        topic.unjoined.pop(member, None)
         pattern, selector = self._members[member]
         if not pattern.matches(name) or member in topic.joined:
             return
         try:
-            parsed = Selector.parse(selector, topic.reader, name)
+            parsed = Selector.fitting(selector, topic.reader, name)
         except TidemarkError:
+            parsed = None
+        if parsed is None:
             topic.misfits.add(member)
             return
         topic.matcher.add(member, parsed)
         topic.joined.add(member)
         topic.singles.clear()
+        self._held_bytes += MEMBER_BYTES
+        self._make_room(name)
 
 
 def _members(single: SingleMatcher, message: bytes) -> Members | None:

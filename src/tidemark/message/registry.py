@@ -11,10 +11,12 @@ those used last. A new version costs time proportional to that version.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
+from weakref import ReferenceType, ref
 
-from tidemark.errors import SchemaError
+from tidemark.errors import SchemaError, TidemarkError
 from tidemark.message.batches.reader import EventReader
 from tidemark.message.evolve import SchemaHistory
 from tidemark.message.foreign.infer import ShapeUnion
@@ -24,6 +26,42 @@ from tidemark.message.types import EMPTY, Tuple
 #: Bytes of the texts of those schemas that are kept ready for use in one registry. Ready for use, a schema
 #: takes about a hundred times as much.
 READY_BYTES_MAX = 1 << 20
+
+
+#: A schema of which the text is longer takes long enough to parse that others should not wait for it.
+LARGE_BYTES = 2 << 10
+#: Bytes of the texts of the topics whose readers are kept, besides those readers that somebody holds.
+READERS_BYTES_MAX = 1 << 20
+
+
+class ParseWork:
+    """A text to be parsed, on any thread: what it is given and what it finds are its own."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        #: the schema, or what is wrong with the text; None before the work was done
+        self.found: Schema | TidemarkError | None = None
+
+    def __call__(self) -> None:
+        """Do the work."""
+        try:
+            self.found = Schema.parse(self.text)
+        except TidemarkError as error:
+            self.found = error
+
+
+class ReaderWork:
+    """The reader of a topic to be made, on any thread."""
+
+    def __init__(self, topic: TopicSchemas, make: Callable[[], Schema]) -> None:
+        self._make = make
+        #: as many versions the topic had when this was begun
+        self.versions = len(topic.texts)
+        self.schema: Schema | None = None
+
+    def __call__(self) -> None:
+        """Do the work."""
+        self.schema = self._make()
 
 
 class SchemaTexts(Mapping[int, Schema]):
@@ -57,6 +95,18 @@ class SchemaTexts(Mapping[int, Schema]):
             self._keep(found)
         return found
 
+    def work(self, fingerprint: int) -> ParseWork | None:
+        """The parsing of a large schema that is not ready, as work for any thread; None if there is none."""
+        if fingerprint in self._young or fingerprint in self._old:
+            return None
+        text = self._texts.get(fingerprint, "")
+        return ParseWork(text) if len(text) > LARGE_BYTES else None
+
+    def take(self, work: ParseWork) -> None:
+        """Keep a schema ready that was parsed elsewhere."""
+        if isinstance(work.found, Schema) and work.found.fingerprint in self._texts:
+            self._keep(work.found)
+
     def __contains__(self, fingerprint: object) -> bool:
         return fingerprint in self._texts
 
@@ -84,6 +134,9 @@ class Registry:
         self.schemas = SchemaTexts()
         #: Read by matching.audience; only `declare` and `open` change it.
         self.topics: dict[str, TopicSchemas] = {}
+        #: readers that are kept although nobody may hold them, the one used longest ago first
+        self._readers: dict[str, EventReader] = {}
+        self._readers_bytes = 0
 
     def add(self, schema: Schema) -> Schema:
         """Make a schema known and return it; SchemaError if another schema has the same fingerprint.
@@ -113,6 +166,16 @@ class Registry:
         self.topics[topic] = found
         return found
 
+    def keep_reader(self, topic: str, reader: EventReader) -> None:
+        """Keep the reader of a topic, which was used just now, and let go of those used longest ago."""
+        before = self._readers.pop(topic, None)
+        self._readers_bytes += len(reader.schema.text)
+        self._readers_bytes -= len(before.schema.text) if before is not None else 0
+        self._readers[topic] = reader
+        while self._readers_bytes > READERS_BYTES_MAX and len(self._readers) > 1:
+            oldest = self._readers.pop(next(iter(self._readers)))
+            self._readers_bytes -= len(oldest.schema.text)
+
     def _topic(self, topic: str, *, is_open: bool) -> TopicSchemas:
         """The topic of this name. A new one is not in the registry yet: its first version may be refused."""
         found = self.topics.get(topic)
@@ -139,7 +202,8 @@ class TopicSchemas:
         self._union = ShapeUnion()
         #: of a declared topic: what its versions had
         self._history = SchemaHistory()
-        self._reader: EventReader | None = None
+        #: the reader, as long as somebody holds it or the registry keeps it
+        self._reader: ReferenceType[EventReader] | None = None
 
     @property
     def versions(self) -> list[Schema]:
@@ -153,9 +217,37 @@ class TopicSchemas:
         It is another object after a version that changes what the topic is read through, so that an owner of
         the old one (a matcher, a subscription) notices the change by identity.
         """
-        if self._reader is None:
-            self._reader = EventReader(self._latest(), self._registry.schemas, is_open=self.is_open)
-        return self._reader
+        found = self._reader() if self._reader is not None else None
+        return found if found is not None else self._read_through(self._latest())
+
+    @property
+    def is_reader_due(self) -> bool:
+        """Whether the reader is not there, and takes long to make."""
+        return self.text_bytes > LARGE_BYTES and (self._reader is None or self._reader() is None)
+
+    def reader_work(self) -> ReaderWork | None:
+        """The making of a large reader that is not there, as work for any thread; None if there is none.
+
+        What comes of it is to be given to `take`.
+        """
+        if not self.is_reader_due:
+            return None
+        if self.is_open:
+            return ReaderWork(self, partial(Schema, self._union.type()))
+        fingerprint = next(reversed(self.texts))
+        work = self._registry.schemas.work(fingerprint)
+        return None if work is None else ReaderWork(self, partial(Schema.parse, work.text))
+
+    def take(self, work: ReaderWork) -> None:
+        """Use what was made elsewhere, unless there is another version meanwhile."""
+        if work.schema is not None and work.versions == len(self.texts):
+            self._read_through(work.schema)
+
+    def _read_through(self, schema: Schema) -> EventReader:
+        reader = EventReader(schema, self._registry.schemas, is_open=self.is_open)
+        self._reader = ref(reader)
+        self._registry.keep_reader(self.topic, reader)
+        return reader
 
     def register(self, schema: Schema) -> TopicSchemas:
         """Add a version, unless it is known already; returns these versions.

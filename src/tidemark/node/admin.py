@@ -12,11 +12,11 @@ from importlib.metadata import version
 from time import time
 from typing import TYPE_CHECKING
 
-from tidemark.errors import ConfigError, StaleAccessError, StaleTopologyError, TidemarkError
+from tidemark.errors import ConfigError, StaleAccessError, StaleTopologyError, StorageError, TidemarkError
 from tidemark.node.config.loading import show
 from tidemark.node.connection import Connection
 from tidemark.node.local_link import LocalLink
-from tidemark.node.metrics import gauges
+from tidemark.node.monitoring.metrics import gauges
 from tidemark.node.topology.text import to_text
 from tidemark.wire import answers
 from tidemark.wire.answers import (
@@ -27,6 +27,9 @@ from tidemark.wire.answers import (
     OverlayText,
     Route,
     Setting,
+    SnapshotEnded,
+    SnapshotPiece,
+    SnapshotStatus,
 )
 from tidemark.wire.frames import Answer, Ask, Refused
 from tidemark.wire.json_objects import dumps, read_arguments
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from tidemark.node.node import Node
 
 
+#: No file of a broker is larger.
+FILE_BYTES_MAX = 2**48
 #: Digits of the number of a connection.
 CURSOR_DIGITS_MAX = 19
 
@@ -45,19 +50,28 @@ class ProcessAdmin:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        #: proposals that are being put into force; asyncio itself keeps no reference to a task
+        #: questions whose answers take a while; asyncio itself keeps no reference to a task
         self._tasks: set[asyncio.Task[None]] = set()
 
     def answer(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> bool:
         """Answer the question with `reply`, now or later; return False if it is for the broker's roles."""
-        changes = {answers.PROPOSE.what: self._propose, answers.PROPOSE_ACCESS.what: self._propose_access}
-        if ask.what in changes:
-            task = asyncio.create_task(changes[ask.what](ask, reply))
+        slow = {
+            answers.PROPOSE.what: self._propose,
+            answers.PROPOSE_ACCESS.what: self._propose_access,
+            answers.SNAPSHOT.what: self._snapshot,
+            answers.SNAPSHOT_READ.what: self._snapshot,
+            answers.SNAPSHOT_END.what: self._snapshot,
+        }.get(ask.what)
+        if slow is not None:
+            task = asyncio.create_task(slow(ask, reply))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return True
         if ask.what == answers.CONNECTIONS.what:
             reply(self._connections(ask))
+            return True
+        if ask.what == answers.REPORT_ENGINE.what:
+            reply(self._note_engine(ask))
             return True
         question = QUESTIONS.get(ask.what)
         if question is not None:
@@ -74,6 +88,13 @@ class ProcessAdmin:
             return Answer(ask.ticket, page_of(_connections(self._node, first), total, given))
         except TooLongError as error:
             return Refused("ask", str(ask.ticket), "limit", str(error))
+        except TidemarkError as error:
+            return Refused("ask", str(ask.ticket), "frame", str(error))
+
+    def _note_engine(self, ask: Ask) -> Answer | Refused:
+        """Keep what the process that writes the archive says about itself."""
+        try:
+            return Answer(ask.ticket, dumps(self._node.engine_reports.note(read_arguments(ask.arguments))))
         except TidemarkError as error:
             return Refused("ask", str(ask.ticket), "frame", str(error))
 
@@ -110,12 +131,44 @@ class ProcessAdmin:
         else:
             reply(Answer(ask.ticket, dumps(_access(self._node))))
 
+    async def _snapshot(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> None:
+        """Take a snapshot, read of it, or end it."""
+        node, snapshots = self._node, self._node.snapshots
+        answer: SnapshotStatus | SnapshotPiece | SnapshotEnded
+        try:
+            given = read_arguments(ask.arguments)
+            if ask.what == answers.SNAPSHOT.what:
+                answer = await snapshots.take(node.config.broker.name, node.server.incarnation)
+            elif ask.what == answers.SNAPSHOT_READ.what:
+                answer = await snapshots.read(
+                    str(given["snapshot"]),
+                    str(given["file"]),
+                    _natural(given["offset"]),
+                    _natural(given["bytes"]),
+                )
+            else:
+                await snapshots.end(str(given["snapshot"]))
+                answer = SnapshotEnded(str(given["snapshot"]))
+        except StorageError as error:
+            reply(Refused("ask", str(ask.ticket), "snapshot", str(error)))
+        except (TidemarkError, ValueError, TypeError, KeyError) as error:
+            reply(Refused("ask", str(ask.ticket), "frame", f"cannot be taken: {error!r}"))
+        else:
+            reply(Answer(ask.ticket, dumps(answer)))
+
 
 def _access(node: Node) -> AccessText:
     document = node.access.document if node.access is not None else None
     if document is None:
         return AccessText(node.config.broker.name, "open", 0, "", "")
     return AccessText(node.config.broker.name, "accounts", document.version, document.digest, document.text)
+
+
+def _natural(found: object) -> int:
+    """Return a number of bytes in a file; ValueError if it is none."""
+    if isinstance(found, int) and 0 <= found <= FILE_BYTES_MAX:
+        return found
+    raise ValueError(f"{found!r} is no number of bytes")
 
 
 def _status(node: Node) -> BrokerStatus:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from tidemark.access.principal import Principal
 from tidemark.broker.effects import LinkMeasured
 from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
+from tidemark.broker.preparation import Steps, Work
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
 _FROM_CLIENT = frozenset(
     (Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
+#: Those that may need steps before they are handled.
+_PREPARED = frozenset((Publish, Subscribe, Topic))
 _FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 #: The oldest version of the protocol in which a client can log in.
 LOGIN_VERSION = 4
@@ -258,11 +261,20 @@ class Connection(TurnTaking):
             frames.clear()
 
     def _hear(self, until: float) -> None:
-        frames, self._unheard = self._unheard, []
         try:
-            self._unheard = self._take(frames, until)
+            if ready := self._ready(until):
+                frames, later = self._unheard[:ready], self._unheard[ready:]
+                self._unheard = []
+                self._unheard = self._take(frames, until) + later
         except Exception as error:
             self._unforeseen(error)
+
+    def _steps_for(self, frame: Frame) -> Steps | None:
+        is_client = self.client is not None and type(frame) in _PREPARED
+        return self._server.runtime.broker.preparation(cast(ClientFrame, frame)) if is_client else None
+
+    def _take_step(self, steps: Steps) -> tuple[Work | None, bool]:
+        return self._server.runtime.take_step(steps)
 
     def _unforeseen(self, error: Exception) -> None:
         """Refuse the connection because of an error that what came over it has caused."""

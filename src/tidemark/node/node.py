@@ -31,13 +31,15 @@ from tidemark.node.config.loading import moved
 from tidemark.node.config.settings import Config, RetentionSection
 from tidemark.node.config.units import HostPort
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
+from tidemark.node.disk.snapshots import Snapshots, remove_snapshot
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
-from tidemark.node.http import HttpServer, Response
 from tidemark.node.links import LinkCaller
 from tidemark.node.local_link import LocalBrokers
 from tidemark.node.logs import Log
-from tidemark.node.metrics import Metrics
-from tidemark.node.process.archiving import ArchiveWatch
+from tidemark.node.monitoring.http import HttpServer, Response, Say
+from tidemark.node.monitoring.lag_question import LagQuestion
+from tidemark.node.monitoring.metrics import Metrics
+from tidemark.node.process.archiving import ArchiveWatch, EngineReports
 from tidemark.node.runtime import Runtime
 from tidemark.node.security.access_membership import AccessMembership
 from tidemark.node.security.security import Security
@@ -105,6 +107,7 @@ class Node:
         self.http_address: HostPort | None = None
         self._directory = directory
         self._store = store
+        self.snapshots = Snapshots(directory.path, store, self.runtime.disk)
         self.membership = Membership(config.topology, self._save_topology, self._adopt)
         #: the access document, and how newer ones come; None while the broker is open
         self.access: AccessMembership | None = None
@@ -125,6 +128,8 @@ class Node:
         self._archive_alarms: tuple[str, ...] = ()
         self._stuck_looks = 0
         self._archive_watch = ArchiveWatch(config.retention.max_bytes)
+        #: of the process that writes the archive
+        self.engine_reports = EngineReports()
         self._alarm_timer: asyncio.TimerHandle | None = None
         self.metrics.watch(self)
 
@@ -138,6 +143,7 @@ class Node:
         with ExitStack() as undo:
             directory = DataDirectory(config.storage.data_dir)
             undo.callback(directory.close)
+            remove_snapshot(directory.path)
             store = open_store(config, directory)
             undo.callback(store.close)
             config = _latest(config, directory, store)
@@ -163,10 +169,12 @@ class Node:
     async def _open(self) -> None:
         config = self.config
         self.runtime.start()
+        await self.runtime.disk.reached()
+        await self.runtime.disk.call(self._directory.has_started)
         http_address = config.http_address()
         if http_address is not None:
             self._http = HttpServer(
-                {"/health": self._health, "/metrics": self.metrics.page},
+                {"/health": lambda say: say(self._health()), "/metrics": self._metrics},
                 {"/metrics": self.security.may_read_metrics},
                 self.security.transport.server,
             )
@@ -319,6 +327,7 @@ class Node:
             self._alarm_timer.cancel()
         if self._http is not None:
             self._http.close()
+        self.snapshots.stop()
         self._store.close()
         self._directory.close()
         self.security.audit.close()
@@ -360,6 +369,10 @@ class Node:
         status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
         return Response(json.dumps(body).encode() + b"\n", "application/json", status)
 
+    def _metrics(self, say: Say) -> None:
+        """Say the page /metrics when it is known what durable subscriptions are owed."""
+        LagQuestion(self.runtime, lambda found, is_all: say(self.metrics.page(found, is_all=is_all)))
+
 
 def open_store(config: Config, directory: DataDirectory) -> Store:
     """Open the storage in a data directory. Raises StorageError; nothing stays open then."""
@@ -373,6 +386,7 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
             identity=randbits(64),
             witness=kind(directory.part("witness")),
             accept_damage=config.storage.accept_damage == "tables",
+            restoration=directory.restoration(),
             segment_bytes=config.storage.segment,
         )
     except BaseException:

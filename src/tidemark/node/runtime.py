@@ -39,6 +39,7 @@ from tidemark.broker.effects import (
     SyncPfs,
     Woken,
 )
+from tidemark.broker.preparation import Steps, Work
 from tidemark.node.clock import monotonic_us, wall_us
 from tidemark.node.disk.backlog import Backlog, InFlight
 from tidemark.node.disk.disk_thread import DiskWorker
@@ -179,6 +180,19 @@ class Runtime:
         if not self.is_over:
             self._set_timer(wake_at)
         return handled
+
+    def take_step(self, steps: Steps) -> tuple[Work | None, bool]:
+        """Take one step of what is done for a frame before it is handled.
+
+        Returns the work that is to be done before the next step, if any, and whether this was the last step.
+        """
+        try:
+            return next(steps), False
+        except StopIteration:
+            return None, True
+        except Exception as error:
+            self._fail(error)  # a matcher may be half made
+            return None, True
 
     def _handle(self, stimulus: Stimulus, to_disk: list[Effect]) -> None:
         """Have the broker handle one stimulus, and send what it sends; disk effects go to `to_disk`."""

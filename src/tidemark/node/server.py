@@ -279,6 +279,7 @@ class Server:
         self.shut()
         self._timer.cancel()
         self._link_timer.cancel()
+        self.turns.close()
         for connection in list(self.connections):
             connection.abort()
         for link in list(self.local):

@@ -11,7 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark.broker.effects import AppendPfs, ChopPfs, PfsRead, PfsSynced, ReadPfs, Sets
+from tidemark.broker.effects import (
+    AppendPfs,
+    ChopPfs,
+    CountPfs,
+    Owed,
+    PfsCounted,
+    PfsRead,
+    PfsSynced,
+    ReadPfs,
+    Sets,
+)
 from tidemark.errors import DiskFailedError, DiskFullError
 from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.patient_sync import PatientSync
@@ -66,7 +76,7 @@ class PfsStore:
         """Append which ticks matched which subscribers, durable with the next sync."""
         self._appended[effect.pubend] = max(effect.upto, self._appended.get(effect.pubend, effect.upto))
         members = sum(each.nbytes for each in effect.members.values())
-        self._keep(effect, effect.ticks.nbytes + effect.sets.nbytes + members)
+        self._keep(effect, effect.ticks.nbytes + effect.sets.nbytes + effect.lengths.nbytes + members)
 
     def chop(self, effect: ChopPfs) -> None:
         """Let go of ticks that no subscriber will ask for."""
@@ -80,6 +90,18 @@ class PfsStore:
         if unknown is None and missed.upto == effect.base < appended:
             unknown = (effect.base, appended)  # the PFS has dropped it, and it waits to be appended again
         return PfsRead(effect.pubend, effect.subscriber, effect.base, missed.upto, missed.ticks, unknown)
+
+    def count(self, effect: CountPfs) -> PfsCounted:
+        """Returns what matched each subscriber and is owed to it, or that there is more to be read."""
+        found = self._pfs.count(effect.pubend, effect.bases)
+        if found is None:
+            return PfsCounted(effect.ticket, effect.pubend, None)
+        # What the PFS has dropped waits to be appended again.
+        owed = {
+            subscriber: Owed(each.events, each.bytes, each.oldest, each.is_exact and not self._is_behind)
+            for subscriber, each in found.items()
+        }
+        return PfsCounted(effect.ticket, effect.pubend, owed)
 
     def _keep(self, effect: AppendPfs | ChopPfs, size: int) -> None:
         self._unsynced.append(effect)
@@ -97,7 +119,8 @@ class PfsStore:
             self._pfs.chop(effect.pubend, effect.upto)
             return
         self._sets = effect.members
-        self._pfs.append(effect.pubend, effect.base, effect.upto, effect.ticks, effect.sets, self._members_of)
+        rows = effect.ticks, effect.sets, effect.lengths
+        self._pfs.append(effect.pubend, effect.base, effect.upto, *rows, self._members_of)
 
     def _members_of(self, number: int) -> Sets:
         """Returns the subscribers of a match set. The PFS asks only for sets of the effect being appended."""

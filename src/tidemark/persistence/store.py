@@ -14,7 +14,7 @@ is raised to the caller, and then the broker can only stop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 
 from tidemark.broker.broker import Recovered
@@ -24,6 +24,7 @@ from tidemark.broker.effects import (
     AppendPfs,
     ChopPfs,
     CommitTables,
+    CountPfs,
     DropSubscription,
     Effect,
     FetchLog,
@@ -40,16 +41,19 @@ from tidemark.broker.effects import (
     SyncLog,
     SyncPfs,
 )
+from tidemark.broker.hosting.host import SavedSubscription
 from tidemark.errors import StorageError
 from tidemark.persistence.alarm import Alarms
 from tidemark.persistence.event_logs import EventLogs
 from tidemark.persistence.pfs_store import PfsStore
+from tidemark.persistence.restoration import Restoration
 from tidemark.persistence.table_store import TableStore
 from tidemark.persistence.vouching import Vouching
 from tidemark.storage.disk.disk import Disk
+from tidemark.storage.log.segments.place import Place
 from tidemark.storage.log.segments.segment import SEGMENT_BYTES
 from tidemark.storage.log.volume import READ_BYTES, LogVolume
-from tidemark.storage.tables.tables import Tables
+from tidemark.storage.tables.tables import RESTORED, Tables
 from tidemark.ticks import Tick
 
 #: How many reports of damage are alarms at a time; the newest are.
@@ -72,18 +76,21 @@ class Store:
         segment_bytes: int = SEGMENT_BYTES,
         read_bytes: int = READ_BYTES,
         accept_damage: bool = False,
+        restoration: Restoration | None = None,
     ) -> None:
         """Open the volumes in the two directories, or create them. Raises what `LogVolume.open` raises.
 
         The store closes `tables` when it is closed. `identity` is a random number of 64 bits, for volumes
         that have to be created. `witness` is the directory with what the stores know of each other. A ReadLog
         is answered with about `read_bytes` at the most. With `accept_damage` tables that have lost rows are
-        used; otherwise they raise DamagedError, and nothing is written.
+        used; otherwise they raise DamagedError, and nothing is written. With `restoration` the directories
+        were put back from a backup, and this is the first start since then.
         """
         #: how often the broker has started, counting this time; 0 before `recover`
         self.incarnation = 0
         self._alarms = Alarms()
-        self._vouching = Vouching(tables, witness)
+        self._vouching = Vouching(tables, witness, restoration)
+        self._restoration = restoration
         with ExitStack() as undo:
             # Another identity: a segment that was put into the wrong directory by mistake is recognised.
             pfs_volume = LogVolume.open(
@@ -92,11 +99,15 @@ class Store:
             undo.callback(pfs_volume.abandon)
             self._vouching.opened_pfs(pfs_volume)
             log_volume = LogVolume.open(
-                log, identity=identity, segment_bytes=segment_bytes, synced=self._vouching.known.log
+                log,
+                identity=identity,
+                segment_bytes=segment_bytes,
+                synced=self._vouching.known.log,
+                is_partial=restoration is not None or tables.counter(RESTORED) > 0,
             )
             undo.callback(log_volume.abandon)
             self._vouching.opened_log(log_volume)
-            self._vouching.check_tables(accept=accept_damage)
+            self._vouching.check_tables(accept=accept_damage or restoration is not None)
             undo.pop_all()
         self._volumes = (log_volume, pfs_volume)
         self._raw_tables = tables
@@ -113,22 +124,69 @@ class Store:
         """
         assert self.incarnation == 0
         self._tables.now = now
-        self._vouching.accept_loss()
+        self._vouching.accept_loss(now)
         self.incarnation = self._tables.next_incarnation()
+        delivered, subscriptions = self._pfs.delivered(), self._tables.subscriptions()
+        logs = {
+            name: self._logs.recover(name, self._floor(name, now, delivered, subscriptions))
+            for name in pubends
+        }
+        if self._restoration is not None:
+            # What the lost broker may have used is not used again, whatever happens from now on.
+            self._volumes[0].sync()
         return Recovered(
-            pubends={name: self._logs.recover(name, now) for name in pubends},
-            subscriptions=self._tables.subscriptions(),
+            pubends=logs,
+            subscriptions=subscriptions,
             next_subscriber=self._tables.next_subscriber(),
-            delivered=self._pfs.delivered(),
+            delivered=delivered,
             topics=self._tables.topics(),
             # Hosts that came after rows were lost may be missing: every broker may be one then.
-            hosts={} if self._vouching.has_lost_rows else self._tables.hosts(),
+            hosts={} if self._has_lost_rows else self._tables.hosts(),
             doubtful_above=self._tables.doubtful_above(),
         )
 
+    @property
+    def _has_lost_rows(self) -> bool:
+        # The first start after a restoration may have been ended by a crash, and this be the second.
+        return self._vouching.has_lost_rows or self._restoration is not None
+
+    def _floor(
+        self,
+        pubend: str,
+        now: Tick,
+        delivered: Mapping[str, Tick],
+        subscriptions: Iterable[SavedSubscription],
+    ) -> Tick:
+        """Returns the time up to which the log of a pubend may have lost ticks, if it has lost any."""
+        told: list[Tick] = []
+        if self._restoration is not None:
+            released = [each.released[pubend] for each in subscriptions if pubend in each.released]
+            told = [self._restoration.taken, delivered.get(pubend, now), *released]
+        return max([now, *told]) + self._raw_tables.counter(RESTORED)
+
     def open_pubends(self, pubends: Iterable[str], now: Tick) -> dict[str, RecoveredPubend]:
         """Open the logs of pubends that are hosted here from now on. Returns what the logs know of each."""
+        now += self._raw_tables.counter(RESTORED)
         return {name: self._logs.recover(name, now) for name in pubends}
+
+    # Backups.
+
+    def cut_log(self) -> tuple[dict[str, int | None], Place]:
+        """Returns what `LogVolume.cut` says of the event logs, and up to where. For their own thread."""
+        return self._volumes[0].cut(), self._volumes[0].place
+
+    @property
+    def pfs_place(self) -> Place:
+        """Up to where the PFS is on the platter. For the tables' thread."""
+        return self._volumes[1].place
+
+    def cut_pfs_and_tables(self, tables: str) -> tuple[dict[str, int | None], int]:
+        """Copy what is committed of the tables to a file at the path `tables`. For the tables' thread.
+
+        Returns what `LogVolume.cut` says of the PFS, and how many commits the copy has. Raises StorageError.
+        """
+        self._raw_tables.copy_to(tables)
+        return self._volumes[1].cut(), self._raw_tables.generation
 
     def carry_out(self, effect: Effect) -> Stimulus | None:
         """Carry out one effect. Returns the stimulus that reports it, if the broker waits for one.
@@ -152,6 +210,8 @@ class Store:
                 return self._logs.fetch(effect)
             case ReadPfs():
                 return self._pfs.read(effect)
+            case CountPfs():
+                return self._pfs.count(effect)
             case SaveReleased():
                 self._tables.save_released(effect)
             case AppendLease():

@@ -18,12 +18,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tidemark.errors import DamagedError, StorageError
+from tidemark.persistence.restoration import Restoration
 from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.tables.tables import Tables
 from tidemark.storage.witness.known import Known
 from tidemark.storage.witness.notes import Notes
 from tidemark.storage.witness.witness import Witness
+from tidemark.ticks import Tick
 
 #: What an administrator can do about tables that have lost rows.
 ADVICE = (
@@ -39,15 +41,21 @@ class Vouching:
     the two has a witness of its own, so that neither waits for the other.
     """
 
-    def __init__(self, tables: Tables, witness: Disk | None) -> None:
-        """Read what the witness and the tables know. Without `witness` only the stores themselves know."""
+    def __init__(self, tables: Tables, witness: Disk | None, restoration: Restoration | None = None) -> None:
+        """Read what the witness and the tables know. Without `witness` only the stores themselves know.
+
+        With `restoration` the stores were put back from a backup, and this is their first start.
+        """
         self._tables = tables
+        self._restoration = restoration
         self._of_log = None if witness is None else Witness(witness, "log")
         self._of_tables = None if witness is None else Witness(witness, "tables")
         #: everything that was known at the start, as far as it has been read
         self.known = tables.known()
         for each in (self._of_log, self._of_tables):
             self.known = self.known if each is None else self.known.joined(each.known)
+        if restoration is not None:
+            self.known = self.known.joined(restoration.known)
         #: whether the tables have lost rows, and what an administrator should know of that
         self.has_lost_rows = False
         self.alarms: tuple[str, ...] = ()
@@ -75,8 +83,11 @@ class Vouching:
             )
             raise DamagedError(f"{reason}; {ADVICE}", path=self._tables.path, offset=0)
 
-    def accept_loss(self) -> None:
-        """Go on with tables that have lost rows, if they have."""
+    def accept_loss(self, now: Tick) -> None:
+        """Go on with tables that have lost rows, if they have. `now` is the time of day in microseconds."""
+        if self._restoration is not None:
+            last = self._restoration.last_life(self.known.incarnation, now)
+            self.known = replace(self.known, incarnation=last)
         if self.has_lost_rows:
             found, known = self._tables.generation, self.known.generation
             self.alarms = (
@@ -84,6 +95,9 @@ class Vouching:
                 "subscribers that come again are told a gap",
             )
             self._tables.accept_loss(self.known)
+        if self._restoration is not None:
+            self.alarms = (self._restoration.text,)
+            self._tables.restored(self._restoration.ahead)
 
     def syncs_log(self) -> None:
         """The log is about to be synced: note with it what is new of the tables."""

@@ -8,6 +8,7 @@ does not load what only the archive needs. The packages:
 | `source` | `spark.read` and `spark.readStream` of the format "tidemark" | `source.TidemarkSource` |
 | `sink` | `df.write` and `df.writeStream` of the same format | `sink.Sink` |
 | `archive` | writes and reads the Delta tables that hold history | `archive.Archive`, `reader.read` |
+| `archive_query` | writes the archive as a streaming query, and chooses the engine | `query.ArchiveQuery` |
 | `history_frames` | history as a DataFrame, from archive and brokers | `frame.history` |
 | `deep` | deep catch-up: answers brokers from the archive | `service.DeepService` |
 | `audit` | checks exactly-once delivery by ledgers | `audit.run` |
@@ -15,9 +16,9 @@ does not load what only the archive needs. The packages:
 | `sql` | selectors as Spark SQL | `expression.to_spark_sql` |
 | `engine` | sessions, their Java, tasks, errors in one line | `session.session` |
 
-`pipeline` has the jobs of the command line, `reports` what they report, `connections` the connections to
-brokers, `options` the options of the format, and `topic_columns`, `columns` and `types` say how events look
-as columns.
+`pipeline` has the jobs of the command line, `reports` what they report, `engine_report` what the archive
+tells of its engine, `connections` the connections to brokers, `options` the options of the format, and
+`topic_columns`, `columns` and `types` say how events look as columns.
 """
 
 from __future__ import annotations

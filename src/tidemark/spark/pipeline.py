@@ -4,14 +4,15 @@
 until they are stopped.
 
 A job waits out what passes by itself, a broker that is away or a full disk, and reports that once. Everything
-else ends the job with one clear error. The session of Spark starts when a large round or scan needs it and
-ends when nothing has used it for a while.
+else ends the job with one clear error. With the engine `spark` the archive is a streaming query, and its
+session lives as long as the job. With the engine `light` the session of Spark starts when a large round or
+scan needs it and ends when nothing has used it for a while.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -23,15 +24,22 @@ from tidemark.errors import DiskFullError, NotConnectedError, TimedOutError
 from tidemark.spark.archive.archive import SMALL_ROUND_BYTES_MAX, Archive
 from tidemark.spark.archive.compaction import ArchiveRetention
 from tidemark.spark.archive.state import Round
+from tidemark.spark.archive_query import query
+from tidemark.spark.archive_query.choice import chosen_engine
+from tidemark.spark.archive_query.maintenance_thread import MaintenanceThread
+from tidemark.spark.archive_query.query import ArchiveQuery
 from tidemark.spark.connections import urls_of
 from tidemark.spark.deep.service import DeepService
 from tidemark.spark.deep.thread import DeepThread
-from tidemark.spark.reports import ReportTaker, RoundEnded, Waiting
+from tidemark.spark.engine_report import EngineReporter
+from tidemark.spark.reports import EngineStarted, ReportTaker, RoundEnded, Waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INTERVAL_SECONDS = 1.0
+#: How often the process looks how the query is doing.
+LOOK_SECONDS = 0.5
 #: How often the archive looks for a broker that was away, or for space on a disk that was full.
 RETRY_SECONDS = 5.0
 #: A session that nothing has used for so long is ended: it takes half a gigabyte of memory.
@@ -45,6 +53,7 @@ def run_archive(
     *,
     tell: ReportTaker,
     sleep: Callable[[float], bool],
+    engine: str = "light",
     interval: float = INTERVAL_SECONDS,
     once: bool = False,
     retain: ArchiveRetention | None = None,
@@ -53,37 +62,103 @@ def run_archive(
 ) -> None:
     """Archive until `sleep` returns False; or, with `once`, until everything the brokers have is archived.
 
-    `tell` gets a report of each round, of what is waited for, and of the end of waiting. With `serve`,
-    brokers also get back from the archive what they have released, with a report of each scan. With `once`,
-    raises NotConnectedError if a broker is away.
+    `engine` is `spark`, `light` or `auto`. `tell` gets a report of the engine, of each round, of what is
+    waited for, and of the end of waiting. With `serve`, brokers also get back from the archive what they have
+    released, with a report of each scan. With `once`, raises NotConnectedError if a broker is away.
     """
-    spark = _IdleEndingSession(master)
+    choice = chosen_engine(engine, master)
+    is_spark = choice.engine == "spark"
+    spark = _IdleEndingSession(master, query.SETTINGS if is_spark else {})
     deep = _deep(broker, path, spark, tell) if serve and not once else nullcontext()
-    with spark, Archive(broker, path, sessions=spark.lent, retain=retain) as archive, deep as serving:
-        problem = ""
+    merging = spark.lent if is_spark else None
+    with (
+        spark,
+        Archive(broker, path, sessions=spark.lent, retain=retain, merging=merging) as archive,
+        EngineReporter(urls_of(broker), path, choice.engine, master) as reporter,
+        deep as serving,
+    ):
+        if is_spark:
+            with spark.lent() as session:
+                ui = str(session.sparkContext.uiWebUrl or "")
+                reporter.ui = ui
+                tell(EngineStarted("spark", choice.reason, master, ui))
+                job = ArchiveQuery(archive, session, urls_of(broker), interval=interval, once=once)
+                _run_query(job, archive, reporter, serving, tell, sleep, once)
+            return
+        tell(EngineStarted("light", choice.reason, master, ""))
+        _run_light(archive, spark, reporter, serving, tell, sleep, interval, once)
+
+
+def _run_query(
+    job: ArchiveQuery,
+    archive: Archive,
+    reporter: EngineReporter,
+    serving: DeepThread | None,
+    tell: ReportTaker,
+    sleep: Callable[[float], bool],
+    once: bool,
+) -> None:
+    """Run the streaming query, and maintenance beside it."""
+    if once:
+        archive.tell_pubends()
+        if archive.away:
+            raise NotConnectedError("; ".join(archive.away.values()))
+    problem = ""
+    with MaintenanceThread(archive.maintenance) as maintenance, job:
         while True:
             if serving is not None:
                 serving.check()
-            reported, done = problem, None
-            try:
-                done = archive.round()
-                problem = "; ".join(archive.away.values())
-            except _PASSING as error:
-                if once:
-                    raise
-                archive.disconnect()
-                problem = str(error)
-            if problem != reported:
+            maintenance.check()
+            job.look()
+            if job.problem != problem:
+                problem = job.problem
                 tell(Waiting(problem))
-            if done is not None:
+            is_done = job.is_done
+            for done in job.taken():
+                maintenance.changed()
                 tell(RoundEnded(**asdict(done), covered=dict(archive.state.covered)))
-            elif once and not problem:
+            reporter.report(archive.state, job.last_error)
+            if is_done or not sleep(LOOK_SECONDS):
                 return
-            elif once:
+
+
+def _run_light(
+    archive: Archive,
+    spark: _IdleEndingSession,
+    reporter: EngineReporter,
+    serving: DeepThread | None,
+    tell: ReportTaker,
+    sleep: Callable[[float], bool],
+    interval: float,
+    once: bool,
+) -> None:
+    """Make rounds in this process."""
+    problem = last_error = ""
+    while True:
+        if serving is not None:
+            serving.check()
+        reported, done = problem, None
+        try:
+            done = archive.round()
+            problem = "; ".join(archive.away.values())
+        except _PASSING as error:
+            if once:
+                raise
+            archive.disconnect()
+            problem = str(error)
+        last_error = problem or last_error
+        if problem != reported:
+            tell(Waiting(problem))
+        if done is not None:
+            tell(RoundEnded(**asdict(done), covered=dict(archive.state.covered)))
+        reporter.report(archive.state, last_error)
+        if done is None and once:
+            if problem:
                 raise NotConnectedError(problem)
-            spark.end_if_idle()
-            if not sleep(_pause(done, once, problem, interval)):
-                return
+            return
+        spark.end_if_idle()
+        if not sleep(_pause(done, once, problem, interval)):
+            return
 
 
 def run_serve(
@@ -95,7 +170,7 @@ def run_serve(
     master: str = "local[*]",
 ) -> None:
     """Give brokers back from the archive what they have released, until `sleep` returns False."""
-    spark = _IdleEndingSession(master)
+    spark = _IdleEndingSession(master, {})
     with spark, _deep(broker, path, spark, tell) as serving:
         while sleep(INTERVAL_SECONDS):
             assert serving is not None
@@ -119,8 +194,9 @@ def _pause(done: Round | None, once: bool, problem: str, interval: float) -> flo
 class _IdleEndingSession:
     """A Spark session that starts when it is first used and ends when it has not been used for a while."""
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str, settings: Mapping[str, str]) -> None:
         self._master = master
+        self._settings = settings
         self._session: SparkSession | None = None
         self._used = 0.0
         #: threads that are using the session just now
@@ -142,7 +218,7 @@ class _IdleEndingSession:
         with self._lock:
             self._used = time.monotonic()
             if self._session is None:
-                self._session = session("tidemark archive", self._master)
+                self._session = session("tidemark archive", self._master, **self._settings)
             return self._session
 
     @contextmanager

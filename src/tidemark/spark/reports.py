@@ -1,4 +1,5 @@
-"""What the jobs of the pipeline report while they run: they wait, a round has ended, a scan has ended.
+"""What the jobs of the pipeline report while they run: which engine runs, that they wait, that a round or a
+scan has ended.
 
 `to_json` is what `tidemark pipeline archive --json` and `tidemark pipeline serve --json` print, a line each.
 """
@@ -8,6 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStarted:
+    """The engine that writes the archive, why it is this one, and where its web interface is."""
+
+    engine: str
+    reason: str
+    master: str
+    #: "" if there is none
+    ui: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a JSON object."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,7 @@ class ScanEnded:
         return asdict(self)
 
 
-PipelineReport = Waiting | RoundEnded | ScanEnded
+PipelineReport = EngineStarted | Waiting | RoundEnded | ScanEnded
 
 
 class ReportTaker(Protocol):

@@ -201,7 +201,9 @@ class Curiosity:
         """The ticks in the range of one nack, at most."""
         if self._pace is None:
             return self._thresholds.chop_ticks_max
-        return max(1, min(self._thresholds.chop_ticks_max, self._span, self._pace.limit // _RANGES))
+        # Rounded up, so that as many ranges as may be outstanding use all that may be under way.
+        part = -(-self._pace.limit // min(_RANGES, self._thresholds.outstanding_ranges_max))
+        return max(1, min(self._thresholds.chop_ticks_max, self._span, part))
 
     @property
     def _under_way(self) -> int:

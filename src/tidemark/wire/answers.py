@@ -82,11 +82,16 @@ class SubscriptionProgress(JsonObject):
     acknowledged: int | None
     #: the subscriber that is connected was told everything up to this tick; None if none is
     told: int | None
-    #: microseconds between what has been delivered at this broker and what was acknowledged
+    #: the age of the oldest event that is owed, in microseconds; 0 if none is, None if it has not begun
     lag_us: int | None
     catching_up: bool
     #: history from the archive: "waiting" for a pipeline, or "under way"
     recall: str | None = None
+    #: events that matched a durable subscription and were not acknowledged, and their bytes
+    owed_events: int = 0
+    owed_bytes: int = 0
+    #: False if more may be owed than this broker knows
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +268,77 @@ class Setting(JsonObject):
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotFile(JsonObject):
+    """A file of a snapshot."""
+
+    #: its path in the data directory
+    name: str
+    bytes: int
+    #: its content is the same in every snapshot that has a file of this name
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStatus(JsonObject):
+    """The stores of a broker at one moment, for a backup to be read from."""
+
+    snapshot: str
+    broker: str
+    incarnation: int
+    #: microseconds since 1970, by the broker's clock, before anything of it was taken
+    taken: int
+    #: the last segment of the log, and how many commits the tables have had
+    segment: int
+    generation: int
+    files: tuple[SnapshotFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPiece(JsonObject):
+    """Bytes of a file of a snapshot; none behind its end."""
+
+    #: in base64
+    data: str
+    #: CRC32C of the bytes
+    check: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEnded(JsonObject):
+    """A snapshot is over: the name of it."""
+
+    ended: str
+
+
+#: Characters of a text in a report of an engine.
+REPORTED_CHARACTERS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus(JsonObject):
+    """The process that writes the archive, as it reports itself."""
+
+    #: "spark" or "light"
+    engine: str
+    #: where Spark runs
+    master: str
+    #: process id, on the machine of the archive
+    process: int
+    #: the address of Spark's web interface; "" if there is none
+    ui: str
+    #: number of the last batch that was archived
+    batch: int
+    #: archived since the beginning
+    events: int
+    #: of the last batches, while the engine was at work
+    events_per_second: float
+    #: what went wrong last; "" if nothing did
+    error: str
+    #: Unix time of the report
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class AccessText(JsonObject):
     """The access document of a broker. It has verifiers of passwords in it: keep it secret."""
 
@@ -312,6 +388,14 @@ CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...], "monitor", i
 CONFIG = Question("config", tuple[Setting, ...], "administer")
 #: The directories of archives, as the broker's machine names them.
 ARCHIVE = Question("archive", tuple[str, ...], "everyone")
+#: Keep the stores as they are now, for a backup.
+SNAPSHOT = Question("snapshot", SnapshotStatus, "administer")
+#: Read of a snapshot. Arguments: snapshot, file, offset, bytes; a piece may be shorter than was asked for.
+SNAPSHOT_READ = Question("snapshot_read", SnapshotPiece, "administer")
+#: The backup is made, or given up. Argument: snapshot.
+SNAPSHOT_END = Question("snapshot_end", SnapshotEnded, "administer")
+#: Tell the broker how the engine of the archive is doing. Arguments: those of EngineStatus.
+REPORT_ENGINE = Question("report_engine", EngineStatus, "pipeline")
 #: The access document that the broker goes by.
 ACCESS = Question("access", AccessText, "administer")
 #: Change the access document. Arguments: text; base, the version that the new one takes the place of.

@@ -1,4 +1,4 @@
-"""How large each part of a frame may be, and which versions of the protocol there are (docs/faults.md).
+"""How large each part of a frame may be, and which versions of the protocol there are (docs/limits.md).
 
 Both sides keep to the limits: an encoder refuses a frame that is over them, so a decoder that meets one knows
 that the bytes are damaged or foreign.

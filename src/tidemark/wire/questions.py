@@ -53,6 +53,19 @@ class TooLongError(TidemarkError):
     """An answer is too long to come whole."""
 
 
+def items_max(total: int, given: Mapping[str, object]) -> int:
+    """Return how many of `total` items an answer to a question with these arguments has at most.
+
+    Raises TooLongError if no page was asked for and all items are too many for one answer.
+    """
+    limit = given.get("limit")
+    if isinstance(limit, int):
+        return max(1, min(limit, PAGE_ITEMS_MAX))
+    if total > WHOLE_ITEMS_MAX:
+        raise _too_long(total)
+    return WHOLE_ITEMS_MAX
+
+
 def page_of(items: Iterable[tuple[str, JsonObject]], total: int, given: Mapping[str, object]) -> str:
     """Return the JSON of the page that the arguments `given` ask for, or of the whole answer.
 
@@ -60,11 +73,8 @@ def page_of(items: Iterable[tuple[str, JsonObject]], total: int, given: Mapping[
     not at all if `total`, the number of all items, is too large for an answer without pages.
     Raises TooLongError if no page was asked for and the whole answer is too long for one.
     """
-    limit = given.get("limit")
-    is_paged = isinstance(limit, int)
-    if not is_paged and total > WHOLE_ITEMS_MAX:
-        raise _too_long(total)
-    most = max(1, min(limit, PAGE_ITEMS_MAX)) if isinstance(limit, int) else WHOLE_ITEMS_MAX
+    is_paged = isinstance(given.get("limit"), int)
+    most = items_max(total, given)
     texts: list[str] = []
     size, last = 0, ""
     for cursor, item in items:

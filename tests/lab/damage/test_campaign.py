@@ -11,7 +11,7 @@ import pytest
 
 from tidemark.lab.damage.campaign import HARMLESS, REFUSED, SILENT, TOLD, faults_of, judge, scratch
 from tidemark.lab.damage.harms import Harm, flipped_bits, whole_files
-from tidemark.lab.damage.stage import SECOND, Stage
+from tidemark.lab.damage.stepped_broker import SECOND, SteppedBroker
 from tidemark.lab.damage.story import Moment, put_back, tell
 from tidemark.persistence.vouching import Vouching
 
@@ -66,17 +66,17 @@ def test_accepted_tables_tell_every_subscriber_that_may_have_been_lost_a_gap(
     moment = moments["killed"]
     put_back(Harm("deleted", "tables/").done_to(moment), directory)
     readers, writers = moment.clients()
-    stage = Stage(directory, moment.now + 60 * SECOND, accept_damage=True)
-    assert any("accepted" in alarm for alarm in stage.alarms)
+    broker = SteppedBroker(directory, moment.now + 60 * SECOND, accept_damage=True)
+    assert any("accepted" in alarm for alarm in broker.alarms)
     for writer in writers:
-        stage.publish(writer, 2)
+        broker.publish(writer, 2)
     for reader in readers:
-        stage.subscribe(reader)
-    stage.pass_time(2 * SECOND)
+        broker.subscribe(reader)
+    broker.pass_time(2 * SECOND)
     for writer in writers:
-        stage.publish(writer, 2)
-    stage.pass_time(2 * SECOND)
-    stage.kill()
+        broker.publish(writer, 2)
+    broker.pass_time(2 * SECOND)
+    broker.kill()
     assert not [fault for reader in readers for fault in faults_of(reader, writers)]
     by_name = {reader.name: reader for reader in readers}
     assert by_name["kept"].gaps

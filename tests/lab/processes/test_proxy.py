@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.lab.processes.proxy import Proxy
-
-PATIENCE_SECONDS = 10.0
 
 
 @pytest.fixture

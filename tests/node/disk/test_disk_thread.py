@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.node.disk.disk_listener import KeepingListener
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.broker.effects import (
     AppendPfs,
     CommitTables,
@@ -40,7 +41,7 @@ class Recorder:
         self.error: Exception | None = None
 
     def carry_out(self, effect: Effect) -> Stimulus | None:
-        assert self.gate.wait(10)
+        assert self.gate.wait(PATIENCE_SECONDS)
         self.seen.append(effect)
         if self.error is not None:
             raise self.error
@@ -99,7 +100,7 @@ def test_what_waits_for_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> 
         worker, listener = Recorder(), KeepingListener()
         worker.is_waiting = True
         disk = DiskThread(worker, listener)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await listener.news.wait()
         assert listener.done == [TablesCommitted(9)]
         await disk.stop()
@@ -113,7 +114,7 @@ def test_after_a_failure_nothing_more_is_carried_out_and_nobody_waits_for_ever()
         worker.error = DiskFailedError("sync failed", path="x")
         disk = DiskThread(worker, listener)
         disk.put((SyncLog(1), SyncLog(2)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await disk.reached()
             await disk.reached()
             await disk.stop()
@@ -124,15 +125,17 @@ def test_after_a_failure_nothing_more_is_carried_out_and_nobody_waits_for_ever()
 
 
 def pfs(count: int) -> AppendPfs:
-    return AppendPfs("p", 0, count, np.zeros(count, np.int64), np.zeros(count, np.uint32), {})
+    return AppendPfs(
+        "p", 0, count, np.zeros(count, np.int64), np.zeros(count, np.uint32), np.zeros(count, np.uint32), {}
+    )
 
 
 def test_the_backlog_is_what_no_sync_has_covered() -> None:
     backlog = Backlog()
     backlog.put((pfs(10), SyncPfs(1), pfs(5)))
-    assert backlog.bytes == 15 * 12 + 2 * APPEND_BYTES
+    assert backlog.bytes == 15 * 16 + 2 * APPEND_BYTES
     backlog.done((PfsSynced(1),))
-    assert backlog.bytes == 5 * 12 + APPEND_BYTES
+    assert backlog.bytes == 5 * 16 + APPEND_BYTES
     backlog.put((SyncPfs(2), SyncLog(1)))
     backlog.done((PfsSynced(2), LogFull(1)))
     backlog.put((ResumeLog(),))

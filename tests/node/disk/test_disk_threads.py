@@ -8,6 +8,7 @@ import threading
 import numpy as np
 
 from tests.node.disk.disk_listener import KeepingListener
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.broker.effects import (
     AppendLease,
     AppendPfs,
@@ -36,7 +37,7 @@ class Slow:
         self.seen.append(effect)
         match effect:
             case CommitTables(ticket):
-                assert self.gate.wait(10)
+                assert self.gate.wait(PATIENCE_SECONDS)
                 return TablesCommitted(ticket)
             case SyncLog(ticket):
                 if self.error is not None:
@@ -54,7 +55,7 @@ def test_a_commit_of_the_tables_keeps_no_publisher_waiting() -> None:
         done = listener.done
         disks = DiskThreads(worker, listener)
         disks.put((CommitTables(1), AppendLease("p", 5), SyncLog(2), SyncPfs(3), SyncLog(4)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(done) < 2:
                 listener.news.clear()
                 await listener.news.wait()
@@ -77,7 +78,7 @@ def test_after_a_failure_of_the_log_the_other_thread_writes_nothing_more() -> No
         worker.error = DiskFailedError("sync failed", path="x")
         disks = DiskThreads(worker, listener)
         disks.put((CommitTables(1), SyncLog(2), CommitTables(3)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not listener.failures:
                 listener.news.clear()
                 await listener.news.wait()
@@ -98,7 +99,8 @@ def test_what_single_events_add_to_the_pfs_goes_together_and_before_all_that_com
 
         def addition(tick: int, events: int = 1) -> AppendPfs:
             ticks = np.arange(tick, tick + events)
-            return AppendPfs("p", tick - 1, tick + events, ticks, np.ones(events, np.uint32), {})
+            ones = np.ones(events, np.uint32)
+            return AppendPfs("p", tick - 1, tick + events, ticks, ones, ones, {})
 
         put: list[Effect] = []
         steps: tuple[list[Effect], ...] = (
@@ -112,7 +114,7 @@ def test_what_single_events_add_to_the_pfs_goes_together_and_before_all_that_com
         for effects in steps:
             disks.put(effects)
             put += [each for each in effects if not isinstance(each, SyncLog)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await disks.reached()
             seen = [each for each in worker.seen if not isinstance(each, SyncLog)]
             assert [id(each) for each in seen] == [id(each) for each in put]

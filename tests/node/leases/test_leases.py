@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.live_node import config_at
-from tests.node.speech import PATIENCE_SECONDS, Speaker, Stage, events, play
-from tests.waiting import until
+from tests.node.speech import Speaker, Stage, events, play
+from tests.waiting import PATIENCE_SECONDS, until
 from tidemark.node import server as server_module
 from tidemark.node.config.settings import Config
 from tidemark.node.leases import leases as leases_module
@@ -90,7 +90,7 @@ class Ear:
 
 
 def act(story: Callable[[Stage], Awaitable[None]]) -> None:
-    """Play it, and close every ear."""
+    """Run a test's story, and close every listener at its end."""
 
     async def whole(stage: Stage) -> None:
         try:
@@ -114,7 +114,7 @@ async def leased(client: Speaker, ear: Ear, seconds: int = 60, key: str = KEY) -
 
 
 async def parked(node: Node, client: Speaker, count: int = 1) -> None:
-    """The broker puts it to rest."""
+    """Wait until the broker has parked the client."""
     rest = await client.hear(Rest)
     await client.say(rest)
     assert await client.is_closed()
@@ -250,9 +250,9 @@ def test_calls_in_vain_end_and_the_client_can_still_come(
     async def story(stage: Stage) -> None:
         scene = await scene_at(stage, tmp_path)
         scene.ear.close()
-        for number in range(1, 6):
-            await scene.publisher.publish(number)
-            await asyncio.sleep(0.05)
+        await scene.publisher.publish(1)
+        await until(lambda: scene.node.server.leases.dials_failed == 2)
+        await scene.publisher.publish(2, 4)
         await asyncio.sleep(0.2)
         assert scene.node.server.leases.dials == 2
         again = await stage.stranger(scene.node)

@@ -15,6 +15,7 @@ import pytest
 from tests.live_node import config_at
 from tests.node.speech import Speaker, Stage, play
 from tests.ports import free_ports
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.broker.effects import CommitTables, Effect, Stimulus
 from tidemark.errors import DamagedError, DiskFailedError
 from tidemark.node.config.units import HostPort
@@ -25,8 +26,6 @@ from tidemark.node.runtime import OWN_TICKET
 from tidemark.persistence.store import Store
 from tidemark.wire.frames import Connect, Welcome
 
-PATIENCE_SECONDS = 20.0
-
 
 class Process:
     """A broker in a process of its own."""
@@ -36,7 +35,7 @@ class Process:
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def end(self, number: int) -> tuple[int, list[dict[str, object]]]:
-        """Send a signal; the exit code and what was logged."""
+        """Send a signal; returns the exit code and what the process has logged."""
         self.process.send_signal(number)
         _, said = self.process.communicate(timeout=PATIENCE_SECONDS)
         return self.process.returncode, [json.loads(line) for line in said.splitlines()]

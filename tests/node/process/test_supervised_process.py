@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.node.process import supervised_process as module
 from tidemark.node.process.supervised_process import DELAY_SECONDS_MAX, LONG_LIFE_SECONDS, SupervisedProcess
-
-PATIENCE_SECONDS = 20.0
 
 
 class Clock:
@@ -57,7 +56,7 @@ def started(clock: Clock) -> Iterator[Callable[[str], SupervisedProcess]]:
 
 
 def looked(supervised: SupervisedProcess) -> bool:
-    """Whether it has been seen to end."""
+    """Look; returns whether the process was seen to have ended."""
     supervised.look()
     return supervised.pid is None
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from threading import Event as ThreadEvent
 
 import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, events, play
+from tests.waiting import until
+from tidemark.message.batches.batch import BatchBuilder, Shape
+from tidemark.message.batches.checking import CheckWork
+from tidemark.message.schema import Schema
 from tidemark.node.connection import Connection
 from tidemark.node.runtime import Runtime
 from tidemark.node.turns import turns as turns_module
 from tidemark.node.turns.turns import BURST_SECONDS, SHARE, SLICE_FRAMES_MAX, Account, Turns
 from tidemark.wire.codec import encode
-from tidemark.wire.frames import ClientFrame, Ping, Pong, Publish, Published
+from tidemark.wire.frames import ClientFrame, Ping, Pong, Publish, Published, Topic
 
 
 class Clock:
@@ -41,7 +46,7 @@ class Talker:
 
 
 def passes(turns: Turns, loop: asyncio.AbstractEventLoop) -> int:
-    """Run the loop until nobody waits; the number of its passes."""
+    """Run the loop until no connection waits; returns the number of its passes."""
     found = 0
     while turns._waiting:
         loop.call_soon(loop.stop)
@@ -163,5 +168,41 @@ def test_a_publisher_over_its_share_is_paused_and_others_are_not(tmp_path: Path)
         assert "flooder" in pauses
         assert "small" not in pauses
         assert not by_name["flooder"].is_paused
+
+    play(story)
+
+
+def test_a_frame_that_takes_long_to_look_at_keeps_nobody_else_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, may_go_on = ThreadEvent(), ThreadEvent()
+    look = CheckWork.__call__
+
+    def slowly(self: CheckWork) -> None:
+        looked.set()
+        assert may_go_on.wait(30)
+        look(self)
+
+    monkeypatch.setattr(CheckWork, "__call__", slowly)
+    lists = Schema.parse("[n: int, many: *(string)*]")
+    builder = BatchBuilder()
+    for _ in range(500):
+        builder.add(Shape("lists", lists.fingerprint), lists.encode({"n": 1, "many": ["text"] * 20}))
+
+    async def story(stage: Stage) -> None:
+        node = await stage.node(config_at(tmp_path / "data"))
+        slow, gone, quick = [await stage.client(node, name) for name in ("slow", "gone", "quick")]
+        await slow.say(Topic("lists", False, (lists.text,)))
+        await slow.hear(Topic)
+        await quick.declare()
+        await slow.say(Publish("main", "slow", 1, builder.build()), Ping(7))
+        await until(looked.is_set)
+        await gone.say(Publish("main", "gone", 1, builder.build()))
+        await gone.close()
+        for sequence in range(1, 4):
+            await quick.publish(sequence)
+        may_go_on.set()
+        assert (await slow.hear(Published)).sequence == 500
+        assert (await slow.hear(Pong)).stamp == 7, "what follows waits for it"
 
     play(story)

@@ -44,7 +44,7 @@ class SmallArchive:
         save_state(path, self.state)
 
     def round(self, covered: dict[str, int], events: dict[str, list[Event]]) -> None:
-        """One more round: a file for each root that has events."""
+        """Write one more round: a file for each first level of topic names that has events."""
         batch = self.state.batch + 1
         layouts = dict.fromkeys(self._tables, self._layout.to_bytes())
         part = RoundPart(str(self.path), batch, 0, (), self._topics.described, layouts, {})
@@ -58,7 +58,7 @@ class SmallArchive:
         self.say(replace(self.state, batch=batch, covered=token))
 
     def say(self, state: ArchiveState) -> None:
-        """The archive is in this state now."""
+        """Save this state of the archive."""
         save_state(self.path, state)
         self.state = state
 
@@ -74,7 +74,7 @@ def batch_of(events: Sequence[Event]) -> EventBatch:
 
 
 class Taker:
-    """A recall of somebody who takes everything, unless it is told to stand still."""
+    """A recall whose subscriber takes everything, unless a test lets it stand still."""
 
     def __init__(self, pubend: str, lines: Sequence[Line], base: int, upto: int) -> None:
         self.pubend = pubend

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import LiveNode, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
 from tidemark.message.batches.batch import EventBatch
@@ -249,14 +251,18 @@ def test_small_files_become_one_and_nothing_else_changes(
     assert events_in(path) == sorted(ticks)
 
 
-def test_what_is_older_than_wanted_goes_and_says_so(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
+def test_what_is_older_than_wanted_goes_and_says_so(
+    node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "archive"
     old = publish(tm, 0, 3)
     with Archive(node.url, path) as archive:
         archive.round()
-        time.sleep(0.3)
     new = publish(tm, 3, 3)
-    with Archive(node.url, path, retain=ArchiveRetention(seconds=0.25)) as archive:
+    # An hour later, to the moment between the old ones and the new ones.
+    now = (old[-1] + new[0]) / 2 / 1e6 + 3_600
+    monkeypatch.setattr(archive_compaction, "time", SimpleNamespace(time=lambda: now))
+    with Archive(node.url, path, retain=ArchiveRetention(seconds=3_600)) as archive:
         archive.round()
     assert events_in(path) == sorted(new)
     released = load_state(path).released

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import LiveNode, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import EventsLostError
 from tidemark.spark.archive import compaction as archive_compaction
 from tidemark.spark.archive import reader as archive_reader
 from tidemark.spark.archive.archive import Archive
-from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance, horizon_of, mergeable
+from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance, MergeSizes, horizon_of, mergeable
 from tidemark.spark.archive.reader import snapshot
 from tidemark.spark.archive.state import load_state
 from tidemark.spark.archive.table import ArchiveTable, DataFile, folder_of, log_of
@@ -154,14 +155,13 @@ def test_files_of_like_size_are_merged_and_only_neighbours() -> None:
     assert run(*[5 << 20] * 3) == []
 
 
-def test_an_event_is_rewritten_a_few_times_at_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_compaction, "TIERS_BYTES", (40, 400, 4000))
-    monkeypatch.setattr(archive_compaction, "MERGED_BYTES_MAX", 16_000)
+def test_an_event_is_rewritten_a_few_times_at_the_most() -> None:
+    sizes = MergeSizes((40, 400, 4000), 16_000)
     files: list[DataFile] = []
     written = 0
     for batch in range(1, 2_001):
         files.append(file(batch, 10, batch))
-        while run := mergeable(files):
+        while run := mergeable(files, sizes):
             size = sum(each.bytes for each in run)
             written += size
             at = files.index(run[0])
@@ -190,7 +190,7 @@ def test_a_process_killed_while_it_merges_loses_and_doubles_nothing(
     ticks: list[int] = []
     for _ in range(3):
         merged = len(merges(path))
-        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         while len(merges(path)) < merged + 3:
             assert time.monotonic() < deadline

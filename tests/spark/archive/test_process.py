@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import LiveNode, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.cli import main
 from tidemark.errors import NotConnectedError
@@ -30,7 +31,7 @@ from tidemark.spark.archive.plan import FetchTask, backlog, divided, lost_before
 from tidemark.spark.archive.status import status
 from tidemark.spark.broker_answers import HostedPubend
 from tidemark.spark.pipeline import run_archive
-from tidemark.spark.reports import PipelineReport, RoundEnded, Waiting
+from tidemark.spark.reports import EngineStarted, PipelineReport, RoundEnded, Waiting
 from tidemark.ticks import TICK_MAX, TICK_MIN, CheckpointToken
 
 COMMAND = (sys.executable, "-c", "from tidemark.cli import main; main()", "pipeline", "archive")
@@ -133,11 +134,12 @@ def test_a_broker_that_is_away_is_waited_for(node: LiveNode, tmp_path: Path) -> 
         node.stop()
         with pytest.raises(NotConnectedError):
             run_archive(node.url, path, tell=said.append, sleep=sleep, once=True)
-    assert isinstance(said[0], Waiting)
-    assert "no broker answered" in said[0].waiting
-    assert said[1] == Waiting("")
-    assert isinstance(said[2], RoundEnded)
-    assert len(said) == 3
+    engine, waiting, going_on, ended, _ = said
+    assert engine == EngineStarted("light", "as configured", "local[*]", "")
+    assert isinstance(waiting, Waiting)
+    assert "no broker answered" in waiting.waiting
+    assert going_on == Waiting("")
+    assert isinstance(ended, RoundEnded)
     assert ticks_in(path) == ticks
 
 
@@ -157,8 +159,8 @@ def test_a_full_disk_is_waited_out_and_leaves_nothing_behind(node: LiveNode, tmp
 
         patch.setattr("tidemark.spark.archive.writer.pq.ParquetWriter.write_table", full)
         run_archive(node.url, path, tell=said.append, sleep=sleep)
-    assert isinstance(said[0], Waiting)
-    assert "No space left" in said[0].waiting
+    assert isinstance(said[1], Waiting)
+    assert "No space left" in said[1].waiting
     run_archive(node.url, path, tell=said.append, sleep=lambda _: True, once=True)
     assert ticks_in(path) == ticks
 
@@ -169,6 +171,7 @@ def test_the_process_stops_as_told(node: LiveNode, tmp_path: Path) -> None:
         publish(tm, 10)
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["engine"] == "light"
         assert json.loads(process.stdout.readline())["events"] == 10
         process.send_signal(signal.SIGTERM)
         _, problems = process.communicate(timeout=PATIENCE_SECONDS)

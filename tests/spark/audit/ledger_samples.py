@@ -66,7 +66,7 @@ def make_case(number: int, random: Random) -> Case:
 
 
 def make_cases(count: int, random: Random) -> list[Case]:
-    """So many of them, and one for each witness."""
+    """Returns `count` random cases, and one for each witness."""
     cases = [make_case(number, random) for number in range(count)]
     for name, witness in witnesses_by_name().items():
         cases.append(Case({name: witness.publisher_lines(name)}, witness.subscriber_lines(name)))
@@ -198,7 +198,7 @@ def _with_faults(given: list[Line], name: str, random: Random) -> list[Line]:
 
 
 def _with_gap(given: list[Line], random: Random) -> list[Line]:
-    """Told of a gap, in which all that lies is gone, or not."""
+    """The lines of a subscriber that was told of a gap; the events in it are left out, or not."""
     events = [line for line in given if line["what"] == "event"]
     if not events:
         return given

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkRuntimeError
 
 from tests.spark.audit.ledger_samples import write_ledger
 from tests.spark.audit.ledger_witnesses import WITNESSES
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.cli import main
 from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit import audit as job
@@ -179,7 +180,7 @@ def test_the_command_judges_ledgers_in_a_process_of_its_own(tmp_path: Path) -> N
         "--json",
     ]
     command = [sys.executable, "-m", "tidemark", "pipeline", "audit", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
     assert (found["ok"], found["lost"], found["subscribers"][0]["keys"]) == (False, 1, {"lost": ["w-2"]})

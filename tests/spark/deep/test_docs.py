@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.live_node import PATIENCE_SECONDS, live_node
+from tests.live_node import live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.spark.archive.archive import Archive
 from tidemark.spark.deep.service import DeepService

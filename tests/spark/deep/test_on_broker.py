@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import tidemark
-from tests.live_node import PATIENCE_SECONDS, LiveNode, live_node
+from tests.live_node import LiveNode, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.node import node as node_module
 from tidemark.spark.archive.archive import Archive
@@ -29,8 +30,6 @@ LITTLE = {"retention.archive": "true", "retention.max_bytes": "64KiB", "storage.
 #: Events of one turn: more than a pubend holds.
 MANY = 400
 FILL = "x" * 500
-#: The first job of a session starts the Python workers.
-SPARK_SECONDS = 120.0
 
 WithGaps = sync.Subscription[tidemark.Event | tidemark.Gap]
 
@@ -250,5 +249,5 @@ def test_a_scan_on_spark_gives_what_one_in_this_process_gives(
             stack.enter_context(serving(at, sessions=sessions))
             for kind, sub in back.items():
                 expected = wanted(at, kind)
-                assert read(sub, expected[-1], SPARK_SECONDS) == (expected, [])
+                assert read(sub, expected[-1]) == (expected, [])
     assert jobs

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.archive.small_archive import TOPICS, Event, SmallArchive, Taker, batch_of, line, taker
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.errors import DiskFullError
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.topic_selector import TopicSelector
-from tidemark.spark.archive.compaction import compact
+from tidemark.spark.archive.compaction import Merge, merge
 from tidemark.spark.archive.state import FOLDER, load_state
 from tidemark.spark.archive.table import ArchiveTable
 from tidemark.spark.deep import plan as deep_plan
@@ -42,14 +43,14 @@ SELECTORS: dict[str, Callable[[tuple[int, int]], bool]] = {
 
 
 def run(test: Callable[[DeepService], Awaitable[None]], path: Path, **options: Any) -> DeepService:
-    """A service beside a test."""
+    """Run a test beside a service; returns the service, which has ended."""
 
     async def both() -> DeepService:
         service = DeepService([], path, **options)
         serving = asyncio.create_task(service.run())
         await asyncio.sleep(0)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await test(service)
         finally:
             serving.cancel()
@@ -62,7 +63,7 @@ def run(test: Callable[[DeepService], Awaitable[None]], path: Path, **options: A
 
 
 def serve(takers: list[Taker], path: Path, **options: Any) -> DeepService:
-    """Until all have what they want."""
+    """Serve these recalls until all of them are answered."""
 
     async def test(service: DeepService) -> None:
         for each in takers:
@@ -90,7 +91,7 @@ def small_steps() -> Iterator[None]:
 
 
 def rounds(count: int, size: int = 10) -> list[dict[str, list[Event]]]:
-    """Of two pubends; ticks 10 apart, numbers go on."""
+    """Rounds with events of two pubends, whose ticks are 10 apart; numbers go on from round to round."""
     made: list[dict[str, list[Event]]] = []
     for at in range(count):
         numbers = range(at * size, (at + 1) * size)
@@ -129,7 +130,7 @@ def expected(each: Taker, made: list[dict[str, list[Event]]]) -> list[tuple[int,
 
 @st.composite
 def takers(draw: st.DrawFn) -> Taker:
-    """Somebody who may have changed their mind, and starts and ends anywhere."""
+    """A recall that starts and ends anywhere, of a subscriber that may have changed its selector."""
     ends = sorted(draw(st.sets(st.integers(0, 500), min_size=2, max_size=6)))
     wishes = st.tuples(st.sampled_from(["news.*", ">", "sports", "none"]), st.sampled_from(list(SELECTORS)))
     pairs = list(zip(ends[::2], ends[1::2], strict=False))
@@ -305,7 +306,7 @@ def test_files_that_are_merged_while_a_scan_runs_are_read_as_what_they_are_then(
         for root in ("news", "sports"):
             table = ArchiveTable(tmp_path, root)
             files = table.files()
-            compact(tmp_path, table, files)
+            table.exchange(files, merge(Merge.of(tmp_path, table, files)).files)
             for each in files:
                 (table.folder / each.name).unlink()
         await over(one)

@@ -56,7 +56,7 @@ def run_jobs(spark: Any, broker: str, path: Path) -> dict[str, Any]:
 
 
 def expected() -> dict[str, Any]:
-    """What they find."""
+    """What the jobs must find."""
     total = sum(range(EVENTS))
     return {
         "read": [EVENTS - 10, total - 45],

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.live_node import live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 
 SCRIPT = Path(__file__).with_name("console_script.py")
-PATIENCE_SECONDS = 600
 
 
 @pytest.mark.spark

@@ -14,6 +14,7 @@ import pytest
 
 from tests.live_node import LiveNode, live_node
 from tests.spark.engine.engine_jobs import EVENTS, SCHEMA, expected, run_jobs
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import TidemarkError
 from tidemark.lab.processes.engines import _Daemon, connect_server, local_cluster, standalone
@@ -22,8 +23,6 @@ from tidemark.spark.archive import archive as archive_module
 pytestmark = pytest.mark.spark
 
 JOBS = Path(__file__).with_name("engine_jobs.py")
-#: Each starts several Java processes, which takes long where much else runs; waiting costs nothing else.
-PATIENCE_SECONDS = 600
 
 
 @pytest.fixture

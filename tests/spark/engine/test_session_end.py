@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-PATIENCE_SECONDS = 240.0
+from tests.waiting import PATIENCE_SECONDS
+
 PROGRAM = """
 from pyspark import SparkContext
 from tidemark.spark.engine.session import end, session

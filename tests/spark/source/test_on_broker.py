@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.live_node import LiveNode, live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.errors import ConfigError, EventsLostError, NotConnectedError, SelectorError
 from tidemark.message.batches.batch import EventBatch
@@ -158,14 +160,12 @@ def test_starts_at_a_token_a_time_and_the_latest(node: LiveNode, tm: sync.Client
 
 
 def let_go(tm: sync.Client, upto: int) -> None:
-    """The archive says that it has it, and nobody else wants it."""
+    """Report all events up to a tick as archived, and wait until the broker has released them."""
     tm.ask("archived", token=CheckpointToken({"main": upto}).text())
-    for _ in range(500):
-        (place,) = tm.ask("pubends")
-        if place["lost"] is not None and place["lost"] >= upto:
-            return
-        threading.Event().wait(0.02)
-    raise AssertionError("the broker does not let go")
+    until = time.monotonic() + PATIENCE_SECONDS
+    while (tm.ask("pubends")[0]["lost"] or TICK_MIN) < upto:
+        assert time.monotonic() < until, "the broker does not let go"
+        time.sleep(0.02)
 
 
 def test_a_gap_stops_a_read_or_is_a_row_of_it(node: LiveNode, tm: sync.Client) -> None:

@@ -37,6 +37,11 @@ def small_blocks() -> AbstractContextManager[Any]:
     return cast(AbstractContextManager[Any], patch.multiple(openblock, **cast(Any, SMALL)))
 
 
+def length_of(tick: Tick) -> int:
+    """The bytes of the event at a tick."""
+    return 20 + tick % 7 * (300 if tick % 50 == 0 else 1)
+
+
 class Numbering:
     """A matcher's numbers for sets, as they come."""
 
@@ -55,7 +60,8 @@ class Numbering:
         """What a matcher makes of the events in `(base, upto]`."""
         ticks = sorted(tick for tick in truth if base < tick <= upto)
         numbers = [self.number(truth[tick]) for tick in ticks]
-        return Filtered(np.array(ticks, np.int64), np.array(numbers, np.uint32), self.members)
+        lengths = np.array([length_of(tick) for tick in ticks], np.uint32)
+        return Filtered(np.array(ticks, np.int64), np.array(numbers, np.uint32), lengths, self.members)
 
 
 @dataclass
@@ -65,6 +71,7 @@ class World:
     truth: Truth
     group_bits: int = 0
     cache_bytes: int = 1 << 20
+    reads_max: int = 256
     disk: MemoryDisk = field(default_factory=MemoryDisk)
 
     def __post_init__(self) -> None:
@@ -75,7 +82,10 @@ class World:
         self.numbering = Numbering()
         self.volume = LogVolume.open(self.disk, identity=7, segment_bytes=SEGMENT_BYTES)
         self.pfs = PersistentFiltering(
-            self.volume, group_bits=self.group_bits, cache_bytes_max=self.cache_bytes
+            self.volume,
+            group_bits=self.group_bits,
+            cache_bytes_max=self.cache_bytes,
+            read_blocks_max=self.reads_max,
         )
 
     def restart(self, choose: Choice = keep_all) -> None:

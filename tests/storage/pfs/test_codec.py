@@ -49,6 +49,8 @@ def records(draw: st.DrawFn) -> PfsRecord:
     first = draw(st.integers(0, 70_000))
     named = draw(st.lists(st.integers(0, first + len(sets)), min_size=len(listed), max_size=len(listed)))
     present = np.array(draw(ids), np.uint32)
+    sizes = st.integers(0, 300) | st.integers(0, 2**32 - 1)
+    lengths = draw(st.none() | st.lists(sizes, min_size=len(listed), max_size=len(listed)))
     before = draw(
         st.none()
         | st.builds(
@@ -62,6 +64,7 @@ def records(draw: st.DrawFn) -> PfsRecord:
         upto,
         np.array(listed, np.int64),
         np.array(named, np.uint32),
+        None if lengths is None else np.array(lengths, np.uint32),
         first,
         Definitions(
             np.array([len(each) for each in sets], np.int64),
@@ -101,5 +104,5 @@ def test_a_record_that_is_cut_off_is_refused_or_read_as_a_shorter_one(record: Pf
 
 
 def test_a_record_of_a_later_version_is_refused() -> None:
-    with pytest.raises(DecodeError, match="format 2"):
-        decode(b"\x20" + bytes(40))
+    with pytest.raises(DecodeError, match="format 3"):
+        decode(b"\x30" + bytes(40))

@@ -101,7 +101,8 @@ def test_numbers_of_two_matchers_are_not_mixed_up() -> None:
     pfs = World({}).pfs
     for base, members in ((0, {1: [5]}), (10, {1: [6]}), (20, {1: [5, 6]})):
         sets = {number: np.array(ids, np.uint32) for number, ids in members.items()}
-        pfs.append("p1", base, base + 10, np.array([base + 3]), np.array([1], np.uint32), sets.__getitem__)
+        one = np.array([1], np.uint32)
+        pfs.append("p1", base, base + 10, np.array([base + 3]), one, one, sets.__getitem__)
     assert pfs.read("p1", 5, 0, 9).ticks.tolist() == [3, 23]
     assert pfs.read("p1", 6, 0, 9).ticks.tolist() == [13, 23]
 
@@ -113,9 +114,10 @@ def test_sets_are_asked_for_while_the_matcher_knows_them() -> None:
     def members(number: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
         return sets[number]
 
-    pfs.append("p1", 0, 10, np.array([3, 4]), np.array([1, 1], np.uint32), members)
+    ones = np.array([1, 1], np.uint32)
+    pfs.append("p1", 0, 10, np.array([3, 4]), ones, ones, members)
     sets.clear()
-    pfs.append("p1", 10, 20, np.array([13]), np.array([1], np.uint32), members)
+    pfs.append("p1", 10, 20, np.array([13]), ones[:1], ones[:1], members)
     assert pfs.read("p1", 5, 0, 9).ticks.tolist() == [3, 4, 13]
 
 
@@ -238,7 +240,8 @@ def test_a_quiet_pubend_keeps_no_old_segment_alive() -> None:
     world.append(0, 3)
     world.pfs.sync()
     for tick in range(1, 200):
-        world.pfs.append("p2", tick - 1, tick, NO_TICKS, np.zeros(0, np.uint32), world.numbering.members)
+        none = np.zeros(0, np.uint32)
+        world.pfs.append("p2", tick - 1, tick, NO_TICKS, none, none, world.numbering.members)
         world.pfs.sync()
         world.pfs.chop("p1", 3)
         world.pfs.chop("p2", tick)
@@ -310,7 +313,7 @@ def test_a_full_disk_forgets_what_was_not_synced_and_goes_on_when_there_is_space
 
 def test_a_record_of_a_later_version_is_refused_and_kept() -> None:
     world = World({})
-    world.volume.append("pfs/p1", [b"\x20" + bytes(40)])
+    world.volume.append("pfs/p1", [b"\x30" + bytes(40)])
     world.volume.sync()
     with pytest.raises(UnknownFormatError, match="format 2"):
         world.pfs.last("p1")
@@ -399,16 +402,19 @@ def test_no_workload_takes_more_than_the_papers_size(name: str) -> None:
     sets = [np.array(each, np.uint32) for each in ([], *drawn)]
     disk = MemoryDisk()
     pfs = PersistentFiltering(LogVolume.open(disk, identity=1))
-    pfs.append("p1", 0, 1, NO_TICKS, np.zeros(0, np.uint32), sets.__getitem__)
+    none = np.zeros(0, np.uint32)
+    pfs.append("p1", 0, 1, NO_TICKS, none, none, sets.__getitem__)
     pfs.sync()
     before = written(disk)
     events = min(2_000 // rows, 100) * rows
     for first in range(0, events, rows):
         ticks = 1 + apart * np.arange(first + 1, first + rows + 1)
         numbers = (np.arange(first, first + rows) % len(drawn) + 1).astype(np.uint32)
-        pfs.append("p1", 1 + apart * first, int(ticks[-1]), ticks, numbers, sets.__getitem__)
+        lengths = np.array([random.randrange(20, 2_000) for _ in ticks], np.uint32)
+        pfs.append("p1", 1 + apart * first, int(ticks[-1]), ticks, numbers, lengths, sets.__getitem__)
         pfs.sync()
-    assert written(disk) - before <= (8 + 16 * matching) * events
+    # The paper's records have no lengths of events, which take two bytes here.
+    assert written(disk) - before <= (8 + 16 * matching + 2) * events
 
 
 def written(disk: MemoryDisk) -> int:

@@ -1,8 +1,9 @@
 """ConsumedLimit: the furthest tick that anybody can have consumed of a pubend, by all that is known here.
 
 A token that is ahead of this broker is normal: after a crash, or where links are slow. A token beyond every
-tick that the pubend can have told is a mistake, or somebody else's: whoever went on from it would wait in
-silence until that time has come, and what it acknowledges would let go of events that nobody has seen.
+tick that the pubend can have told is a mistake, or belongs to another overlay: a subscriber that went on
+from it would get nothing until that time has come, and its acknowledgements would let go of events that
+nobody has seen.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class ConsumedLimit:
     def __init__(
         self, pubends: Mapping[str, Pubend], streams: Mapping[str, Stream], turn: Turn, lease_ahead: int
     ) -> None:
-        """`pubends` and `streams` belong to the broker, which adds and removes."""
+        """`pubends` and `streams` belong to the broker, which adds to them and removes from them."""
         self._pubends = pubends
         self._streams = streams
         self._turn = turn
@@ -42,7 +43,7 @@ class ConsumedLimit:
         return max(stream.position, stream.window.end, wall) + CLOCKS_APART_MAX
 
     def problem(self, token: CheckpointToken, proved: Mapping[str, int]) -> str | None:
-        """Return what is wrong with a token from the future, and what it should have been; None if it is not.
+        """Return what is wrong with a token that is from the future; None for a token that is not.
 
         Ticks are microseconds since 1970. `proved` is what the subscriber was told on its connection, or has
         acknowledged on disk: a neighbour may have told ticks of any time, and is believed.

@@ -22,6 +22,7 @@ from tidemark.broker.hosting.constream import Constream, MatchedPiece
 from tidemark.broker.hosting.delivery import Delivery
 from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.match_log import MatchLog
+from tidemark.broker.hosting.owed import OwedCounts
 from tidemark.broker.hosting.subscription import HostedSubscription, SelectorPeriod
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.streams.interest import HERE, Interests
@@ -90,8 +91,9 @@ class Host:
         self._counters = turn.counters
         self._policy = policy
         self._starts = starts
-        self._audience = Audience(registry)
-        state = HostState(self._audience)
+        #: every selector of every subscriber here; `Preparation` makes its matchers ahead of events
+        self.audience = Audience(registry)
+        state = HostState(self.audience)
         #: shared with this host's parts; see `HostState`
         self.constreams = state.constreams
         self.subscriptions = state.subscriptions
@@ -106,6 +108,7 @@ class Host:
         self.acknowledgements = Acknowledgements(state, turn, self)
         self._delivery = Delivery(turn, registry)
         self.catchup_streams = CatchupStreams(state, self._delivery, fetching, turn, recall=policy.recall)
+        self.owed = OwedCounts(state, turn, recall=policy.recall)
         self._saved_at = self._silence_at = 0
         self._doubtful_above: int | None = None
 
@@ -192,8 +195,8 @@ class Host:
         period.version = self._interests.want_here(period.wanted)
         self._members[period.member] = subscription, period
         self._versions[period.member] = period.version
-        self._audience.add(period.member, period.wanted.pattern, period.wanted.selector)
-        self._audience.prepare(period.member)
+        self.audience.add(period.member, period.wanted.pattern, period.wanted.selector)
+        self.audience.prepare(period.member)
         for pubend, constream in self.constreams.items():
             if pubend in period.since and pubend in subscription.known:
                 # The selector was recovered: it comes into force where the constream passes that tick again.
@@ -202,6 +205,10 @@ class Host:
                 self._dirty_pubends[pubend] = None
             else:
                 constream.waiting[period.member] = TICK_MIN
+
+    def joined_topics(self, subscription: HostedSubscription) -> int:
+        """Return in how many matchers of topics a subscriber may have a place: leaving them takes as long."""
+        return sum(self.audience.joined_topics(period.member) for period in subscription.periods)
 
     def leave(self, subscription: HostedSubscription) -> None:
         """A subscriber is gone for good."""
@@ -230,7 +237,7 @@ class Host:
     def _forget(self, period: SelectorPeriod) -> None:
         del self._members[period.member], self._versions[period.member]
         self._interests.want_no_more(period.wanted)
-        self._audience.remove(period.member)
+        self.audience.remove(period.member)
         for constream in self.constreams.values():
             constream.forget(period.member)
 
@@ -352,7 +359,7 @@ class Host:
             if gap is not None:
                 self._break(pubend, constream, gap)
                 continue
-            piece = constream.piece(upto, self._audience, self._turn.wall)
+            piece = constream.piece(upto, self.audience, self._turn.wall)
             if piece is None:
                 self._counters["topics_unknown"] += 1
                 break

@@ -45,14 +45,15 @@ class MatchLog:
                 members[number] = durable
                 places.append(rows)
                 sets.append(np.full(len(rows), number, np.uint32))
-        ticks, numbers = NO_TICKS, _NO_SETS
-        if len(places) == 1 and piece.batch is not None:
-            ticks, numbers = piece.batch.ticks[places[0]], sets[0]
-        elif places and piece.batch is not None:
-            where = np.concatenate(places)
-            order = np.argsort(where, kind="stable")
-            ticks, numbers = piece.batch.ticks[where[order]], np.concatenate(sets)[order]
-        self._out.add(AppendPfs(pubend, piece.base, piece.upto, ticks, numbers, members))
+        ticks, numbers, lengths = NO_TICKS, _NO_SETS, _NO_SETS
+        if places and piece.batch is not None:
+            where, numbers = places[0], sets[0]
+            if len(places) > 1:
+                where = np.concatenate(places)
+                order = np.argsort(where, kind="stable")
+                where, numbers = where[order], np.concatenate(sets)[order]
+            ticks, lengths = piece.batch.ticks[where], piece.batch.lengths(where)
+        self._out.add(AppendPfs(pubend, piece.base, piece.upto, ticks, numbers, lengths, members))
         self._turn.pfs.after(partial(_synced, constream, piece.upto))
 
     def _number(self, durable: Subscribers) -> int:

@@ -23,6 +23,7 @@ from tidemark.errors import SelectorError, TidemarkError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.selector import Selector
 from tidemark.matching.topics import TopicPattern
+from tidemark.message.batches.reader import EventReader
 from tidemark.message.registry import Registry
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import TICK_MAX, CheckpointToken
@@ -30,8 +31,12 @@ from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubsc
 
 #: Topics of a pattern on which a selector is tried that fits none of them.
 MISFITS_MAX = 64
+#: Bytes of the schemas that are read for that.
+LOOKED_AT_BYTES_MAX = 16 << 10
 #: Subscriptions of clients that are gone that one stimulus removes.
 LEAVING_MAX = 32
+#: Of which the last may take them beyond so many places in the matchers of topics.
+LEAVING_TOPICS_MAX = 128
 
 
 class Sessions:
@@ -147,18 +152,21 @@ class Sessions:
         """
         pattern = TopicPattern.parse(frame.pattern)
         parse(frame.selector)
-        errors: list[TidemarkError] = []
-        for topic in pattern.among(self._registry.topics):
-            try:
-                Selector.parse(frame.selector, self._registry.topics[topic].reader, topic)
-            except TidemarkError as found:
-                errors.append(found)
-                if len(errors) >= MISFITS_MAX:
-                    return  # trying a selector on every topic would take too long
-            else:
+        misfits: list[tuple[EventReader, str]] = []
+        size = 0
+        for name in pattern.among(self._registry.topics):
+            topic = self._registry.topics[name]
+            size += topic.text_bytes if topic.is_reader_due else 0
+            if size > LOOKED_AT_BYTES_MAX and not pattern.is_exact:
                 return
-        if errors:
-            raise errors[0]
+            reader = topic.reader
+            if Selector.fitting(frame.selector, reader, name) is not None:
+                return
+            misfits.append((reader, name))
+            if len(misfits) >= MISFITS_MAX:
+                return  # trying a selector on every topic would take too long
+        if misfits:
+            Selector.parse(frame.selector, *misfits[0])  # raises, and says what may have been meant
 
     def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
@@ -267,9 +275,14 @@ class Sessions:
 
     def settle(self) -> None:
         """Remove some of the subscriptions whose client is gone: one stimulus must not remove thousands."""
+        topics = 0
         for number in list(islice(self._leaving, LEAVING_MAX)):
+            subscription = self._host.subscriptions[number]
             del self._leaving[number]
-            self.remove(self._host.subscriptions[number])
+            topics += self._host.joined_topics(subscription)
+            self.remove(subscription)
+            if topics > LEAVING_TOPICS_MAX:
+                break
 
     def unsubscribe(self, client: int, frame: Unsubscribe) -> None:
         """End a subscription for its own connection, or for any connection while it has none."""

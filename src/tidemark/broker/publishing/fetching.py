@@ -45,8 +45,9 @@ PASSED_MAX = 1_024
 #: Microseconds after which a fetch that is not answered is passed on again: at the least, and at the most.
 AGAIN_US = 1_000_000
 AGAIN_US_MAX = 30_000_000
-#: Selectors of readers whose matchers are kept.
+#: Selectors of readers whose matchers are kept, and the bytes that the matchers of each may take, about.
 _READERS_KEPT_MAX = 32
+READER_BYTES_MAX = 8 << 20
 _MEMBER = 1
 
 Answered = Callable[[Fetched], None]
@@ -306,7 +307,7 @@ class Fetching:
         return whole if len(rows) == whole.count else whole.take(rows)
 
     def _make_audience(self, pattern: str, selector: str) -> Audience:
-        audience = Audience(self._registry)
+        audience = Audience(self._registry, held_bytes_max=READER_BYTES_MAX)
         audience.add(_MEMBER, pattern, selector)
         return audience
 

@@ -41,6 +41,8 @@ LINES_FEW = 256
 VERSIONS_KEPT_MAX = 64
 #: Unions that are remembered, for pubends that have the same.
 UNIONS_KEPT_MAX = 64
+#: What the matchers of one interest may take in memory, about.
+SELECTION_BYTES_MAX = 64 << 20
 
 Lines = tuple[TopicSelector, ...]
 
@@ -49,7 +51,7 @@ class _Selection(Audience):
     """A matcher for the interest of followers; followers with equal interests, of any pubends, share one."""
 
     def __init__(self, registry: Registry, lines: Lines) -> None:
-        super().__init__(registry)
+        super().__init__(registry, held_bytes_max=SELECTION_BYTES_MAX)
         self.lines = lines
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from threading import Thread
 
 from tidemark.node.logs import Log
-from tidemark.spark.reports import PipelineReport, RoundEnded, ScanEnded, Waiting
+from tidemark.spark.reports import EngineStarted, PipelineReport, RoundEnded, ScanEnded, Waiting
 
 #: How often rounds are summed up in one line.
 SUM_SECONDS = 60.0
@@ -28,6 +28,10 @@ class ArchiveLog:
     def __call__(self, report: PipelineReport) -> None:
         """Log a report, or add a round to what is logged from time to time."""
         match report:
+            case EngineStarted():
+                log.info(
+                    "engine", engine=report.engine, reason=report.reason, master=report.master, ui=report.ui
+                )
             case Waiting(""):
                 log.info("goes on")
             case Waiting(reason):

@@ -20,7 +20,7 @@ from tidemark.message.visible import visible
 if TYPE_CHECKING:
     from tidemark.spark.archive.compaction import ArchiveRetention
     from tidemark.spark.archive.status import ArchiveStatus
-    from tidemark.spark.reports import PipelineReport
+    from tidemark.spark.reports import EngineStarted, PipelineReport
 
 #: The directory in which `tidemark up` keeps the archive.
 ARCHIVE_DEFAULT = "tidemark-data/archive"
@@ -56,9 +56,7 @@ def pipeline() -> None:
 pipeline.add_command(audit)
 
 
-MASTER = click.option(
-    "--master", default="local[*]", show_default=True, help="Where Spark runs, when there is much to do."
-)
+MASTER = click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 LOG = click.option(
     "--log",
     "level",
@@ -74,7 +72,18 @@ ATTACHED = click.option("--attached", is_flag=True, hidden=True, help="End when 
 @pipeline.command()
 @PATH
 @click.option("--once", is_flag=True, help="Stop when all that there is has been archived.")
-@click.option("--interval", type=duration, default="1s", show_default=True, help="The wait between rounds.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "spark", "light"]),
+    default="auto",
+    show_default=True,
+    envvar="TIDEMARK_ARCHIVE_ENGINE",
+    show_envvar=True,
+    help="What writes it: a streaming query of Spark, or a plain process.",
+)
+@click.option(
+    "--interval", type=duration, default="5s", show_default=True, help="How often it looks for new events."
+)
 @click.option(
     "--retain",
     metavar="AGE|SIZE",
@@ -96,6 +105,7 @@ ATTACHED = click.option("--attached", is_flag=True, hidden=True, help="End when 
 def archive(
     path: Path,
     once: bool,
+    engine: str,
     interval: float,
     retain: str | None,
     is_serving: bool,
@@ -111,7 +121,10 @@ def archive(
     `tidemark up` runs this by itself. It goes on where it was, after a crash too: every event is archived
     once. The brokers are told how far it got, and let go only what is archived if their setting
     retention.archive is true. A second process on the same directory refuses to start. With --json a line
-    for each round.
+    for the engine that runs and one for each round.
+
+    The engine is a Structured Streaming query where Spark is installed and 2 GiB of memory are free, and
+    otherwise a plain process. Both write the same rows, and each goes on where the other one ended.
 
     Subscribers that come back from beyond what brokers still hold, or start in the past, get what they want
     from here, too: all that come together in one scan.
@@ -119,6 +132,7 @@ def archive(
     \b
     tidemark pipeline archive
     tidemark pipeline archive --path /var/lib/tidemark/archive --retain 365d
+    tidemark pipeline archive --engine spark --master spark://head:7077
     tidemark pipeline archive --broker tidemark://east:7676 --broker tidemark://west:7676
     tidemark pipeline archive --once --json
     """
@@ -138,6 +152,7 @@ def archive(
                 path,
                 tell=_emit if as_json else ArchiveLog() if level is not None else _tell,
                 sleep=interrupts.sleep,
+                engine=engine,
                 interval=interval,
                 once=once,
                 retain=kept,
@@ -242,11 +257,19 @@ def _emit(report: PipelineReport) -> None:
     emit(report.to_json())
 
 
-def _tell(report: PipelineReport) -> None:
-    from tidemark.spark.reports import ScanEnded, Waiting
+def describe_engine(started: EngineStarted) -> str:
+    """The line that says which engine writes the archive, and why."""
+    where = f" on {started.master}" if started.engine == "spark" else ""
+    return f"engine {started.engine}{where} ({started.reason})" + (f", UI {started.ui}" if started.ui else "")
 
-    took = "" if isinstance(report, Waiting) else show_seconds(report.seconds)
-    if isinstance(report, Waiting):
+
+def _tell(report: PipelineReport) -> None:
+    from tidemark.spark.reports import EngineStarted, ScanEnded, Waiting
+
+    took = "" if isinstance(report, Waiting | EngineStarted) else show_seconds(report.seconds)
+    if isinstance(report, EngineStarted):
+        click.echo(visible(describe_engine(report)))
+    elif isinstance(report, Waiting):
         click.echo(f"waiting: {visible(report.waiting)}" if report.waiting else "going on", err=True)
     elif isinstance(report, ScanEnded):
         click.echo(
@@ -257,12 +280,24 @@ def _tell(report: PipelineReport) -> None:
         click.echo(f"archived {report.events:,} events, {show_bytes(report.bytes)}, in {took}")
 
 
+def _draw_engine(found: ArchiveStatus) -> list[str]:
+    engine = found.engine
+    if engine is None:
+        return []
+    parts = [f"engine {engine.engine}" + (f" on {engine.master}" if engine.engine == "spark" else "")]
+    parts.append(f"batch {engine.batch:,}")
+    parts += [f"UI {engine.ui}"] if engine.ui else []
+    parts += [f"last error: {engine.error}"] if engine.error else []
+    return [", ".join(parts)]
+
+
 def _draw(found: ArchiveStatus) -> str:
     rate = found.events_per_second
     process = found.process
     lines = [
         f"{click.style(found.path, bold=True)}  "
         + (f"written by process {process}" if process is not None else "no process writes it"),
+        *_draw_engine(found),
         f"{found.events:,} events of {show_bytes(found.event_bytes)} archived"
         + (f", {rate:,.0f} a second while at work" if rate else ""),
     ]

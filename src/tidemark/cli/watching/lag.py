@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from tidemark.admin import ANSWER_SECONDS, SUBSCRIPTIONS, SubscriptionLag, connect, lags_of
+from tidemark.admin import connect, overlay_lag
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
 from tidemark.cli.output import emit, visible_values
-from tidemark.cli.watching.screen import draw_lags, watch
+from tidemark.cli.watching.screen import draw_overlay_lag, watch
 
 
 @click.command()
@@ -17,27 +17,27 @@ from tidemark.cli.watching.screen import draw_lags, watch
 @BROKER
 @JSON
 def lag(is_watching: bool, interval: float, url: str, as_json: bool) -> None:
-    """Show how far behind each durable subscription is: the time between the last event that was delivered
-    at this broker and the last one that the subscriber has acknowledged.
+    """Show what each durable subscription is owed: the events that matched it and that it has not
+    acknowledged, their bytes, and the age of the oldest. All brokers of the overlay are asked.
 
     With --json a line for each subscription; with --watch too, again every interval.
 
     \b
     tidemark lag
     tidemark lag --watch
-    tidemark lag --json | jq 'select(.lag_seconds > 60)'
+    tidemark lag --json | jq 'select(.owed_events > 1000)'
     """
     with connect(url) as client, Interrupts() as interrupts:
 
-        def lags() -> list[SubscriptionLag]:
-            return lags_of(client.ask(SUBSCRIPTIONS, timeout=ANSWER_SECONDS))
-
         def draw() -> str:
-            return draw_lags(visible_values(lags()))
+            return draw_overlay_lag(visible_values(overlay_lag(client)))
 
         def emit_all() -> None:
-            for each in lags():
+            found = overlay_lag(client)
+            for each in found.lags:
                 emit(each)
+            for broker, problem in sorted(found.silent.items()):
+                emit({"broker": broker, "problem": problem})
 
         if as_json:
             emit_all()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from tidemark.admin import BrokerSnapshot, SubscriptionLag
+from tidemark.admin import BrokerSnapshot, OverlayLag, SubscriptionLag
 from tidemark.admin.numbers import show_bytes, show_seconds
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.output import table
@@ -29,12 +29,32 @@ COUNTERS = {
 }
 
 
-def draw_lags(lags: Sequence[SubscriptionLag]) -> str:
-    """Return a table of durable subscriptions."""
+def draw_lags(lags: Sequence[SubscriptionLag], *, with_broker: bool = False) -> str:
+    """Return a table of durable subscriptions and what they are owed."""
     if not lags:
         return "no durable subscriptions here"
-    rows = [(each.name, _state(each), show_seconds(each.lag_seconds)) for each in lags]
-    return table(("subscription", "state", "lag"), rows, right=[2])
+    rows = [
+        (
+            each.name,
+            *([each.broker or ""] if with_broker else []),
+            _state(each),
+            f"{each.owed_events:,}{'' if each.is_exact else '+'}",
+            show_bytes(each.owed_bytes),
+            show_seconds(each.lag_seconds),
+        )
+        for each in lags
+    ]
+    titles = ("subscription", *(["broker"] if with_broker else []), "state", "events", "bytes", "oldest")
+    return table(titles, rows, right=range(len(titles) - 3, len(titles)))
+
+
+def draw_overlay_lag(found: OverlayLag) -> str:
+    """Return a table of the durable subscriptions of an overlay, and which brokers did not answer."""
+    silent = [
+        click.style(f"\n! no answer from {broker}: {problem}", fg="red")
+        for broker, problem in sorted(found.silent.items())
+    ]
+    return draw_lags(found.lags, with_broker=found.brokers > 1) + "".join(silent)
 
 
 def draw_top(snapshot: BrokerSnapshot) -> str:

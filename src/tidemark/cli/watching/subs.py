@@ -18,7 +18,7 @@ from tidemark.admin import (
     recall_of,
     worst_lag,
 )
-from tidemark.admin.numbers import NOTHING, show_seconds, show_time
+from tidemark.admin.numbers import NOTHING, show_bytes, show_seconds, show_time
 from tidemark.cli.options import BROKER, JSON
 from tidemark.cli.output import emit, emit_either, table, visible_values
 from tidemark.errors import ConfigError
@@ -178,6 +178,8 @@ def _shown(found: SubscriptionStatus) -> str:
             pubend,
             show_time(each.start),
             show_time(each.acknowledged),
+            f"{each.owed_events:,}{'' if each.is_exact else '+'}",
+            show_bytes(each.owed_bytes),
             show_seconds(None if each.lag_us is None else each.lag_us / 1e6),
             RECALLS.get(each.recall or "", "yes" if each.catching_up else ""),
         )
@@ -191,5 +193,9 @@ def _shown(found: SubscriptionStatus) -> str:
         f"  where       {found.selector or NOTHING}{changing}\n"
         f"  credit      {found.credit:,}\n"
         f"  checkpoint  {found.checkpoint}\n\n"
-        + table(("pubend", "started", "acknowledged", "lag", "catching up"), rows, right=[3])
+        + table(
+            ("pubend", "started", "acknowledged", "owed", "bytes", "oldest", "catching up"),
+            rows,
+            right=[3, 4, 5],
+        )
     )

@@ -20,6 +20,7 @@ from tidemark.client.subscribing.arguments import SubscribeArguments
 from tidemark.client.subscribing.inbox import NOT_KEPT, RECONNECTED, Inbox, InboxCursor
 from tidemark.client.subscribing.start_position import Start
 from tidemark.client.topics import ClientTopics
+from tidemark.client.wakeup import Wakeup
 from tidemark.errors import ClientError, ClosedError, GapError, TidemarkError, TimedOutError
 from tidemark.message.foreign.dataclasses import from_value
 from tidemark.ticks import CheckpointToken
@@ -82,7 +83,7 @@ class SubscriptionSession:
         #: pubend -> tick that was acknowledged to the broker on this connection
         self._sent: dict[str, int] = {}
         self._opened: asyncio.Future[None] | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._wakeup = Wakeup()
         #: the events that the inbox's cursor goes through; None while it is at a gap
         self._rows: EventRows | None = None
         self._error: TidemarkError | None = None
@@ -151,14 +152,14 @@ class SubscriptionSession:
         self._owner.leave(self)
         if self._opened is not None and not self._opened.done():
             self._opened.set_exception(error)
-        self._wake()
+        self._wakeup.wake()
 
     def _end(self) -> None:
         self._is_closed = True
         self.is_subscribed = False
         self._owner.acks.forget(self)
         self._owner.leave(self)
-        self._wake()
+        self._wakeup.wake()
 
     def check_open(self) -> None:
         """Raise the error that the session has ended with; ClosedError if it was closed."""
@@ -212,7 +213,7 @@ class SubscriptionSession:
         waits already; the error of the session if it has failed; DecodeError if the broker does not know the
         schema of an event.
         """
-        if self._waiter is not None:
+        if self._wakeup.is_awaited:
             raise ClientError("somebody else iterates over this subscription: open another one")
         if self._opened is None:
             await self.open()
@@ -235,24 +236,13 @@ class SubscriptionSession:
             if cursor is not None:
                 self._rows = EventRows(cursor, topics, self) if cursor.entry.batch is not None else None
                 return True
-            await self._more()
+            await self._wakeup.wait()
 
     def _consumed(self) -> None:
         granted = self.inbox.grant()
         if granted and self.is_subscribed:
             self._owner.link.send(Credit(self.name, granted))
         self._owner.acks.soon(self)
-
-    async def _more(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     # Acknowledging.
 
@@ -387,7 +377,7 @@ class SubscriptionSession:
         if self._opened is not None and not self._opened.done():
             self._check_started()
         if is_new:
-            self._wake()
+            self._wakeup.wake()
         elif self._durable is not None:
             self._owner.acks.soon(self)
 

@@ -21,7 +21,7 @@ from random import Random
 
 from tidemark.errors import TidemarkError
 from tidemark.lab.damage.harms import Harm, flipped_bits, whole_files
-from tidemark.lab.damage.stage import SECOND, Reader, Stage, Writer
+from tidemark.lab.damage.stepped_broker import SECOND, Reader, SteppedBroker, Writer
 from tidemark.lab.damage.story import Moment, put_back, tell
 from tidemark.ticks import TICK_MAX, RangeSet
 
@@ -75,35 +75,35 @@ def judge(moment: Moment, harm: Harm, directory: Path) -> Verdict:
 def _outcome(moment: Moment, directory: Path) -> tuple[str, str]:
     readers, writers = moment.clients()
     try:
-        stage = Stage(directory, moment.now + 60 * SECOND)
+        broker = SteppedBroker(directory, moment.now + 60 * SECOND)
     except (TidemarkError, OSError) as error:
         return REFUSED, str(error)
     try:
-        told = _come_back(stage, readers, writers)
+        told = _come_back(broker, readers, writers)
     finally:
-        stage.kill()
+        broker.kill()
     found = "; ".join(fault for reader in readers for fault in faults_of(reader, writers))
     if found:
         return SILENT, found
     gaps = [gap for reader in readers for gap in reader.gaps]
-    alarms = told or stage.alarms
+    alarms = told or broker.alarms
     if gaps or alarms:
         return TOLD, "; ".join((*(f"gap ({base}, {upto}]" for base, upto in gaps), *alarms))
     return HARMLESS, ""
 
 
-def _come_back(stage: Stage, readers: list[Reader], writers: list[Writer]) -> list[str]:
+def _come_back(broker: SteppedBroker, readers: list[Reader], writers: list[Writer]) -> list[str]:
     """Everybody comes back, publishes and reads on. Returns what a client was told instead of an answer."""
-    stage.pass_time(SECOND)
+    broker.pass_time(SECOND)
     for reader in readers:
-        stage.subscribe(reader)
-    stage.pass_time(2 * SECOND)
+        broker.subscribe(reader)
+    broker.pass_time(2 * SECOND)
     for writer in writers:
-        stage.publish(writer, 2)
+        broker.publish(writer, 2)
     for _ in range(3):
-        stage.pass_time(SECOND)
+        broker.pass_time(SECOND)
         for reader in readers:
-            stage.acknowledge(reader)
+            broker.acknowledge(reader)
     clients: list[Reader | Writer] = [*readers, *writers]
     return [each for who in clients for each in who.refusals]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark.lab.damage.stage import BEGIN, MILLISECOND, SECOND, Reader, Stage, Writer
+from tidemark.lab.damage.stepped_broker import BEGIN, MILLISECOND, SECOND, Reader, SteppedBroker, Writer
 
 #: relative path -> bytes of every file of a data directory
 Files = dict[str, bytes]
@@ -53,7 +53,7 @@ def put_back(files: Files, directory: Path) -> None:
 
 def tell(directory: Path) -> list[Moment]:
     """Play the story in a directory that does not exist yet. Returns a killed and a stopped moment."""
-    stage = Stage(directory, BEGIN)
+    broker = SteppedBroker(directory, BEGIN)
     writer, other = Writer("w"), Writer("v")
     live = Reader("live", 10, holds=True)
     lazy = Reader("lazy", 6, holds=True)
@@ -63,37 +63,37 @@ def tell(directory: Path) -> list[Moment]:
 
     def work(rounds: int, topic: str = "t") -> None:
         for number in range(rounds):
-            stage.publish(writer, 1 + number % 3, topic)
+            broker.publish(writer, 1 + number % 3, topic)
             if number % 3 == 0:
-                stage.publish(other, BATCH, topic)
-            stage.pass_time(60 * MILLISECOND)
+                broker.publish(other, BATCH, topic)
+            broker.pass_time(60 * MILLISECOND)
             for reader in (live, kept):
                 if reader.client is not None and number % 4 == 3:
-                    stage.acknowledge(reader)
-        stage.pass_time(400 * MILLISECOND)
+                    broker.acknowledge(reader)
+        broker.pass_time(400 * MILLISECOND)
 
     for reader in (live, lazy, kept):
-        stage.subscribe(reader)
-    stage.pass_time(SECOND)
+        broker.subscribe(reader)
+    broker.pass_time(SECOND)
     work(30)
-    stage.acknowledge(lazy)
-    stage.leave(lazy)
+    broker.acknowledge(lazy)
+    broker.leave(lazy)
     work(6)
-    stage.leave(kept)
+    broker.leave(kept)
     earlier = files_of(directory)
-    stage.subscribe(late)
-    stage.pass_time(SECOND)
+    broker.subscribe(late)
+    broker.pass_time(SECOND)
     work(5)
-    stage.leave(late)
+    broker.leave(late)
     work(12)
-    stage.publish(other, 3, "u")
-    stage.publish(writer, 5)
+    broker.publish(other, 3, "u")
+    broker.publish(writer, 5)
     killed = files_of(directory)
-    moments = [_moment("killed", killed, earlier, readers, writers, stage.now)]
-    stage.leave(live)
-    stage.pass_time(SECOND)
-    stage.stop()
-    moments.append(_moment("stopped", files_of(directory), earlier, readers, writers, stage.now))
+    moments = [_moment("killed", killed, earlier, readers, writers, broker.now)]
+    broker.leave(live)
+    broker.pass_time(SECOND)
+    broker.stop()
+    moments.append(_moment("stopped", files_of(directory), earlier, readers, writers, broker.now))
     return moments
 
 

@@ -22,8 +22,9 @@ from tidemark.lab.processes.broker_start import listening_address, set_arguments
 from tidemark.lab.processes.ledger import Audit, audit
 from tidemark.spark.audit.ledgers import SQLITE
 
-#: The longest that any method here waits.
-PATIENCE_SECONDS = 60.0
+#: The longest that any method here waits: only a failure takes so long, also where much else runs.
+PATIENCE_SECONDS = 300.0
+#: A process that is told to end with its harness, and does not within this time, is killed.
 GOODBYE_SECONDS = 10.0
 POLL_SECONDS = 0.02
 #: An archive looks for events this often.
@@ -96,7 +97,7 @@ class ManagedProcess:
     def stop(self) -> int:
         """Send SIGTERM; returns the exit code."""
         self.signal(signal.SIGTERM)
-        return self.wait(GOODBYE_SECONDS)
+        return self.wait()
 
     def end(self) -> None:
         """Make sure that the process has ended, by SIGKILL if it must be."""
@@ -235,8 +236,9 @@ class ManagedArchive(ManagedProcess):
     #: the archive ends when this pipe is closed, and so with its parent
     stdin = subprocess.PIPE
 
-    def __init__(self, name: str, path: Path, url: str, log: Path) -> None:
+    def __init__(self, name: str, path: Path, url: str, log: Path, engine: str) -> None:
         told = ["--path", str(path), "--broker", url, "--interval", ARCHIVE_INTERVAL, "--attached", "--json"]
+        told += ["--engine", engine]
         super().__init__(name, ["pipeline", "archive", *told], log)
         self.path = path
 
@@ -305,9 +307,9 @@ class ProcessHarness:
         self._brokers.append(part)
         return part
 
-    def archive(self, url: str, name: str = "archive") -> ManagedArchive:
+    def archive(self, url: str, name: str = "archive", engine: str = "light") -> ManagedArchive:
         """Returns the archive of a broker, not started yet."""
-        part = ManagedArchive(name, self.directory / name, url, self.directory / f"{name}.log")
+        part = ManagedArchive(name, self.directory / name, url, self.directory / f"{name}.log", engine)
         self._archives.append(part)
         return part
 

@@ -69,15 +69,20 @@ _FAMILIES = {
 }
 
 
-def check(tree: Node, fields: FieldTypes, text: str = "") -> None:
-    """Raise SelectorTypeError, with the position in `text`, for the first part of `tree` that is refused."""
-    _Checker(fields, text).condition(tree)
+def check(tree: Node, fields: FieldTypes, text: str = "", *, hints: bool = True) -> None:
+    """Raise SelectorTypeError, with the position in `text`, for the first part of `tree` that is refused.
+
+    Without `hints` the error does not say what its author may have meant: to find that out, all fields have
+    to be looked at.
+    """
+    _Checker(fields, text, hints=hints).condition(tree)
 
 
 class _Checker:
-    def __init__(self, fields: FieldTypes, text: str) -> None:
+    def __init__(self, fields: FieldTypes, text: str, *, hints: bool) -> None:
         self._fields = fields
         self._text = text
+        self._hints = hints
 
     def condition(self, node: Node) -> None:
         match node:
@@ -163,8 +168,9 @@ class _Checker:
 
     def _whole(self, ref: FieldRef) -> NoReturn:
         depth = len(ref.path)
-        inside = [path for path in self._fields.paths() if path[:depth] == ref.path and len(path) > depth]
-        hint = f", such as `{render_path(inside[0])}`" if inside else ""
+        paths = self._fields.paths() if self._hints else ()
+        inside = next((path for path in paths if path[:depth] == ref.path and len(path) > depth), None)
+        hint = f", such as `{render_path(inside)}`" if inside is not None else ""
         self._fail(ref, f"`{render_path(ref.path)}` is not one value; name a field inside it{hint}")
 
     def _type(self, ref: FieldRef) -> Type:
@@ -180,8 +186,9 @@ class _Checker:
         return self._unknown(ref, "header" if is_header else "field")
 
     def _unknown(self, ref: FieldRef, what: str) -> NoReturn:
-        hint = ""
-        suggestion = nearest(ref.path, [*self._fields.paths(), *((header,) for header in HEADERS)])
+        hint = suggestion = ""
+        if self._hints:
+            suggestion = nearest(ref.path, [*self._fields.paths(), *((header,) for header in HEADERS)])
         if isinstance(self._fields.type_of(ref.path[:-1]), Dynamic | Reference):
             hint = f"; `{render_path(ref.path[:-1])}` is dynamic and a selector cannot look inside it"
         elif suggestion:

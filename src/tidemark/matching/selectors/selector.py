@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidemark.errors import SelectorTypeError
 from tidemark.matching.selectors.check import check
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.topic_conditions import for_topic
@@ -43,6 +44,19 @@ class Selector:
         """
         tree = for_topic(parse(text), topic, text)
         check(tree, fields, text)
+        return cls(text, tree)
+
+    @classmethod
+    def fitting(cls, text: str, fields: FieldTypes, topic: str = "") -> Selector | None:
+        """The same, but None if the text does not fit the fields; nothing is found out about what was meant.
+
+        SelectorError if the text is no selector.
+        """
+        tree = for_topic(parse(text), topic, text)
+        try:
+            check(tree, fields, text, hints=False)
+        except SelectorTypeError:
+            return None
         return cls(text, tree)
 
     def __str__(self) -> str:

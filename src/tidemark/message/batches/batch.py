@@ -63,6 +63,12 @@ class Shape(NamedTuple):
     fingerprint: int
 
 
+class Verdict(NamedTuple):
+    """Whether all messages of a batch can be decoded: the first problem, or None if there is none."""
+
+    problem: DecodeError | None
+
+
 class EventBatch:
     """A view of one batch.
 
@@ -79,6 +85,8 @@ class EventBatch:
         self.shapes = shapes
         self.publishers = publishers
         self._names_bytes: int = names
+        #: what `checking` has found of the messages already; None before it has looked
+        self.verdict: Verdict | None = None
         at = _HEADER.size + names
         self.ticks: Ints = np.frombuffer(data, "<i8", count, at)
         self.ends: NDArray[np.uint32] = np.frombuffer(data, "<u4", count, at + 8 * count)
@@ -151,6 +159,10 @@ class EventBatch:
             same = self.ends == np.arange(width, width * self.count + 1, width)
             return width if same.all() else 0
         return 0
+
+    def lengths(self, rows: Ints) -> NDArray[np.uint32]:
+        """The bytes that each of these rows takes in the body: prelude, message and key."""
+        return (self.ends[rows] - self.starts[rows]).astype(np.uint32)
 
     def message(self, row: int) -> bytes:
         """The message of one row."""

@@ -13,18 +13,26 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from tidemark.errors import DecodeError
-from tidemark.message.batches.batch import PRELUDE, EventBatch, Shape
+from tidemark.message.batches.batch import PRELUDE, EventBatch, Shape, Verdict
 from tidemark.message.batches.columns import Ints
 from tidemark.message.batches.gather import Messages
 from tidemark.message.schema import Schema
 from tidemark.ticks import Range
 
+#: Bytes of messages that one step of `check_in_steps` looks at: of a schema with single values only, whose
+#: messages are looked at all at once, and of any other, whose messages are looked at one by one.
+PLAIN_STEP_BYTES = 1 << 20
+STEP_BYTES = 16 << 10
 #: From so many messages of one schema on, array operations take less time than looking at each message.
 ARRAY_ROWS_MIN = 24
 
 
 def check_messages(batch: EventBatch, schemas: Mapping[int, Schema]) -> None:
     """DecodeError, with the number of the first such row, unless every row's message can be decoded."""
+    if batch.verdict is not None:
+        if batch.verdict.problem is not None:
+            raise batch.verdict.problem
+        return
     if batch.count == 1 and len(batch.shapes) == 1:
         # The most frequent case; slicing arrays would take longer than the rest.
         body = batch.body.data
@@ -40,6 +48,58 @@ def check_messages(batch: EventBatch, schemas: Mapping[int, Schema]) -> None:
         if not _is_sound(batch, schema, rows):
             row, problem = next(_problems(batch, schema, rows))
             raise _at(row, problem)
+
+
+class CheckWork:
+    """Some messages of one schema to be looked at, on any thread: it changes nothing but itself."""
+
+    def __init__(self, batch: EventBatch, schema: Schema, rows: Ints) -> None:
+        self._batch, self._schema, self._rows = batch, schema, rows
+        #: the first row that cannot be decoded, and why; None if there is none
+        self.problem: DecodeError | None = None
+
+    def __call__(self) -> None:
+        """Do the work."""
+        if not _is_sound(self._batch, self._schema, self._rows):
+            row, problem = next(_problems(self._batch, self._schema, self._rows))
+            self.problem = _at(row, problem)
+
+
+def is_long_check(batch: EventBatch, schemas: Mapping[int, Schema]) -> bool:
+    """Return whether `check_messages` would take more than about two milliseconds."""
+    size = len(batch.body)
+    if batch.verdict is not None or size <= STEP_BYTES:
+        return False
+    if size > 2 * PLAIN_STEP_BYTES or len(batch.shapes) > ARRAY_ROWS_MIN:
+        return True
+    return any(not schemas[each.fingerprint].is_plain for each in batch.shapes if each.fingerprint in schemas)
+
+
+def check_in_steps(batch: EventBatch, schemas: Mapping[int, Schema]) -> Iterator[CheckWork]:
+    """Do what `check_messages` does, in steps, and note the verdict in the batch.
+
+    Each step that is yielded has to be done before the next is asked for; no step takes longer than looking
+    at one message, or at STEP_BYTES.
+    """
+    problem: DecodeError | None = None
+    sizes = batch.message_ends - batch.message_starts
+    for shape, rows in _groups(batch):
+        schema = schemas.get(shape.fingerprint)
+        if schema is None:
+            return  # the batch will be refused
+        is_plain = schema.is_plain and len(rows) >= ARRAY_ROWS_MIN
+        step = PLAIN_STEP_BYTES if is_plain else STEP_BYTES
+        ends = np.cumsum(sizes[rows])
+        first = 0
+        while first < len(rows) and problem is None:
+            used = int(ends[first - 1]) if first else 0
+            last = max(int(np.searchsorted(ends, used + step, side="right")), first + 1)
+            work = CheckWork(batch, schema, rows[first:last])
+            yield work
+            problem, first = work.problem, last
+        if problem is not None:
+            break
+    batch.verdict = Verdict(problem)
 
 
 def without_damaged(

@@ -23,8 +23,10 @@ from tidemark.message.evolve import Resolution
 from tidemark.message.schema import Schema
 from tidemark.message.types import INT, LONG, STRING, Atomic, Kind, Path, Type
 
-#: Schemas that one reader remembers how to read at a time; a topic may have thousands of them.
+#: Schemas that one reader remembers how to read at a time, and bytes of their texts, which take about a
+#: hundred times as much in memory: a topic may have thousands of schemas.
 RESOLUTIONS_MAX = 256
+RESOLUTIONS_BYTES_MAX = 128 << 10
 
 
 class EventReader:
@@ -37,6 +39,7 @@ class EventReader:
         self.schemas = schemas
         self._open = is_open
         self._resolutions: dict[int, Resolution] = {}
+        self._resolutions_bytes = 0
 
     @property
     def open(self) -> bool:
@@ -69,9 +72,12 @@ class EventReader:
         """How messages of the schema of that fingerprint are read; DecodeError if it is not known here."""
         found = self._resolutions.get(fingerprint)
         if found is None:
-            if len(self._resolutions) >= RESOLUTIONS_MAX:
+            is_full = self._resolutions_bytes > RESOLUTIONS_BYTES_MAX
+            if is_full or len(self._resolutions) >= RESOLUTIONS_MAX:
                 self._resolutions.clear()
+                self._resolutions_bytes = 0
             found = self._resolutions[fingerprint] = Resolution(self.writer(fingerprint), self.schema)
+            self._resolutions_bytes += len(found.writer.text)
         return found
 
     def writer(self, fingerprint: int) -> Schema:

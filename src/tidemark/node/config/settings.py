@@ -233,6 +233,13 @@ class ArchiveSection:
     """The archive that `tidemark up` writes beside the broker."""
 
     path: str = setting("", 'Its directory; "" is the directory `archive` in the data directory.')
+    engine: str = setting(
+        "auto",
+        "What writes it. spark: a Structured Streaming query. light: a plain process, which needs no Java "
+        "while there is little to do. auto: spark, where it is installed and 2 GiB of memory are free, else "
+        "light.",
+        choices=("auto", "spark", "light"),
+    )
     retain: RetainLimits | None = setting(
         None,
         'How much history the archive keeps, like "90d" or "500GB"; it removes older history in whole files.',
@@ -240,9 +247,7 @@ class ArchiveSection:
     interval: Duration = _time(
         "5s", "How often the archive looks for events when few have come.", least="10ms"
     )
-    master: str = setting(
-        "local[2]", "Where Spark runs; the archive starts Spark when there is much to archive."
-    )
+    master: str = setting("local[2]", "Where Spark runs.")
 
 
 @dataclass(frozen=True, slots=True)

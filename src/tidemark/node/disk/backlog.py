@@ -78,8 +78,8 @@ class Backlog:
             match effect:
                 case AppendEvents(batch=batch):
                     self._log.appended += batch.held_bytes + APPEND_BYTES
-                case AppendPfs(ticks=ticks, sets=sets):
-                    self._pfs.appended += ticks.nbytes + sets.nbytes + APPEND_BYTES
+                case AppendPfs(ticks=ticks, sets=sets, lengths=lengths):
+                    self._pfs.appended += ticks.nbytes + sets.nbytes + lengths.nbytes + APPEND_BYTES
                 case SyncLog(ticket):
                     self._log.sync(ticket)
                 case SyncPfs(ticket):

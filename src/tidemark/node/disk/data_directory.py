@@ -8,6 +8,9 @@
     witness/        how far the three above were on the platter, so that one that is older is noticed
     overlay.toml    the topology, once it was changed while the broker ran
     access.toml     the access document, once it was changed while the broker ran; readable by its owner only
+    restored        the backup that the directory was put back from, until its first start has succeeded
+    restoring       in place of `version` while a backup is put back: such a directory cannot be started
+    snapshot/       links to the files above and a copy of the tables, while a backup is made
 
 A directory that holds something else, or data of another version, is refused and left as it is.
 
@@ -18,7 +21,10 @@ file as it was, and at most an unfinished file ending in `.new`, which the next 
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+from dataclasses import asdict, fields
 from pathlib import Path
 from zlib import crc32
 
@@ -27,6 +33,7 @@ from tidemark.errors import DamagedError, StorageError, UnknownFormatError
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.text import to_text
 from tidemark.node.topology.topology import Topology
+from tidemark.persistence.restoration import Restoration
 from tidemark.storage.disk.atomic_file import replace_file
 from tidemark.storage.disk.real_disk import LOCK, RealDisk
 
@@ -36,6 +43,9 @@ OVERLAY_FILE = "overlay.toml"
 OVERLAY_FILE_NEW = "overlay.new"
 ACCESS_FILE = "access.toml"
 ACCESS_FILE_NEW = "access.new"
+RESTORED_FILE = "restored"
+RESTORING_FILE = "restoring"
+SNAPSHOT = "snapshot"
 VERSION = 1
 PARTS = ("log", "pfs", "tables", "witness")
 #: How the second line of a saved file begins; the line has the checksum of all others.
@@ -116,6 +126,27 @@ class DataDirectory:
         whole = f"# version {version}\n{_check_line(str(version), text)}\n{text}"
         replace_file(self._disk, name, [whole.encode()], draft=draft)
 
+    def restoration(self) -> Restoration | None:
+        """Returns the backup that the directory was put back from, if this is the first start since then.
+
+        Raises DamagedError if the file about it cannot be read.
+        """
+        path = self.path / RESTORED_FILE
+        if not path.exists():
+            return None
+        try:
+            found = json.loads(path.read_bytes())
+            return Restoration(**{each.name: int(found[each.name]) for each in fields(Restoration)})
+        except (ValueError, KeyError, TypeError) as error:
+            reason = "cannot be read; restore the backup again into an empty directory"
+            raise DamagedError(reason, path=str(path), offset=0) from error
+
+    def has_started(self) -> None:
+        """The first start since the directory was put back has succeeded. Raises StorageError."""
+        if RESTORED_FILE in self._disk.list():
+            self._disk.remove(RESTORED_FILE)
+            self._disk.sync_directory()
+
     def close(self) -> None:
         """Release the lock, so that another process may use the directory."""
         self._disk.unlock()
@@ -132,11 +163,60 @@ class DataDirectory:
 
     def _create(self, names: set[str]) -> None:
         """Write the version first: a crash leaves a new directory, or one that says what it is."""
+        if RESTORING_FILE in names:
+            reason = "a backup was not put back completely: empty it, and restore the backup again"
+            raise UnknownFormatError(reason, path=str(self.path))
         strange = sorted(names - _HARMLESS)
         if strange:
             reason = f"has {strange[0]!r} in it and is no data directory; choose a new or an empty one"
             raise UnknownFormatError(reason, path=str(self.path))
         replace_file(self._disk, VERSION_FILE, [_line().encode() + b"\n"], draft=VERSION_FILE_NEW)
+
+
+class RestoredDirectory:
+    """A directory into which a backup is put back: it becomes a data directory at the end, and not before."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Lock the directory, which is made if need be and has to be empty.
+
+        What an attempt that was interrupted has left is removed. Raises StorageError; the directory is left
+        as it is then.
+        """
+        self.path = Path(path)
+        self._disk = RealDisk(path)
+        self._disk.lock()
+        try:
+            names = _names(self.path)
+            if RESTORING_FILE in names and VERSION_FILE not in names:
+                self.clear()
+                names = _names(self.path)
+            strange = sorted(names - _HARMLESS)
+            if strange:
+                reason = f"has {strange[0]!r} in it; restore into a new or an empty directory"
+                raise StorageError(reason, path=str(self.path))
+            self._disk.create(RESTORING_FILE).close()
+            self._disk.sync_directory()
+        except BaseException:
+            self._disk.unlock()
+            raise
+
+    def finish(self, restoration: Restoration) -> None:
+        """Everything is there and on the platter: make it a data directory. Raises StorageError."""
+        replace_file(self._disk, RESTORED_FILE, [json.dumps(asdict(restoration)).encode()])
+        replace_file(self._disk, VERSION_FILE, [_line().encode() + b"\n"], draft=VERSION_FILE_NEW)
+        self._disk.remove(RESTORING_FILE)
+        self._disk.sync_directory()
+
+    def clear(self) -> None:
+        """Remove what was put here so far."""
+        for part in PARTS:
+            shutil.rmtree(self.path / part, ignore_errors=True)
+        for name in (OVERLAY_FILE, RESTORED_FILE, f"{RESTORED_FILE}.new", RESTORING_FILE):
+            (self.path / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._disk.unlock()
 
 
 def _check_line(number: str, text: str) -> str:

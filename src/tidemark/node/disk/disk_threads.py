@@ -68,6 +68,11 @@ class DiskThreads:
         """Call `function` on the thread of the event logs: see `DiskThread.call`."""
         return await self._event_logs.call(function)
 
+    async def call_for_tables(self, function: Callable[[], Result]) -> Result:
+        """Call `function` on the thread of the PFS and the tables: see `DiskThread.call`."""
+        self._hand_over()
+        return await self._pfs_and_tables.call(function)
+
     @property
     def busy_seconds(self) -> float:
         """Seconds since the older of the running disk operations began; 0 while there is none."""

@@ -2,6 +2,7 @@
 
 The archive belongs to the Spark pipeline; a broker knows its command line and no more. `ArchiveWatch` raises
 an alarm when the archive stays behind: a broker that waits for it releases nothing, and its disk fills.
+`EngineReports` keeps what the archive's process last said about itself, for `/metrics`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 
+from tidemark.errors import WireError
 from tidemark.node.clock import Clock
 from tidemark.node.config.loading import load
 from tidemark.node.config.settings import DEFAULT, Config
 from tidemark.node.config.units import HostPort, show_duration, show_retain
 from tidemark.node.process.supervised_process import SupervisedProcess
 from tidemark.node.topology.topology import Topology
-from tidemark.wire.answers import PubendStatus
+from tidemark.wire.answers import REPORTED_CHARACTERS_MAX, EngineStatus, PubendStatus
 
 PACKAGES = ("deltalake", "pyarrow", "pyspark")
 #: The defaults of `tidemark up` while there is an archive: a pubend keeps its events until the archive has
@@ -30,6 +32,10 @@ DEFAULTS = {"retention.archive": "true", "retention.max_bytes": "8GiB"}
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 #: An archive that has made no progress for this long, while events wait for it, is an alarm.
 BEHIND_SECONDS_MAX = 600.0
+#: An engine that has not reported for this long is not shown any more.
+REPORT_SECONDS_MAX = 60.0
+#: Beyond what any number of a report can be.
+_REPORTED_MAX = 1 << 53
 
 
 def missing() -> str | None:
@@ -82,7 +88,8 @@ def _archive_process(hosts: Sequence[HostPort], path: Path, config: Config) -> S
     command = [
         *(sys.executable, "-m", "tidemark", "pipeline", "archive", "--attached"),
         *("--log", config.log.level, "--log-format", config.log.format),
-        *("--path", str(path), "--interval", show_duration(section.interval), "--master", section.master),
+        *("--path", str(path), "--interval", show_duration(section.interval)),
+        *("--engine", section.engine, "--master", section.master),
         *retain,
         *(argument for url in urls for argument in ("--broker", url)),
     ]
@@ -118,3 +125,28 @@ class ArchiveWatch:
             "further: see `tidemark pipeline status`; start `tidemark pipeline archive`, or do without it by "
             "retention.archive = false"
         )
+
+
+class EngineReports:
+    """What the process that writes the archive last said about itself."""
+
+    def __init__(self, clock: Clock = monotonic) -> None:
+        self._clock = clock
+        self._last: EngineStatus | None = None
+        self._at = float("-inf")
+
+    def note(self, given: Mapping[str, object]) -> EngineStatus:
+        """Keep a report, which a stranger gives. Raises WireError if it is none, or is beyond all bounds."""
+        status = EngineStatus.from_json(given)
+        for name, value in status.json_items().items():
+            if isinstance(value, str) and len(value) > REPORTED_CHARACTERS_MAX:
+                raise WireError(f"{name} has more than {REPORTED_CHARACTERS_MAX} characters")
+            if not isinstance(value, str) and not 0 <= value <= _REPORTED_MAX:
+                raise WireError(f"{name} is not between 0 and {_REPORTED_MAX}")
+        self._last, self._at = status, self._clock()
+        return status
+
+    @property
+    def current(self) -> EngineStatus | None:
+        """The last report; None if there was none for REPORT_SECONDS_MAX."""
+        return self._last if self._clock() < self._at + REPORT_SECONDS_MAX else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tidemark.broker.preparation import Steps, Work
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.clock import Clock
 from tidemark.node.turns.turns import SLICE_FRAMES_MAX, Account, Turns
@@ -21,8 +22,12 @@ class TurnTaking(asyncio.BufferedProtocol):
     __slots__ = (
         "_account",
         "_decoder",
+        "_is_away",
         "_is_closing",
+        "_is_parked",
         "_is_waiting",
+        "_prepared",
+        "_steps",
         "_time",
         "_transport",
         "_turns",
@@ -44,6 +49,11 @@ class TurnTaking(asyncio.BufferedProtocol):
         self._is_closing = False
         #: this connection waits for its turn, and is not read meanwhile
         self._is_waiting = False
+        #: the steps that are taken for the first frame in `_unheard`, and the frame whose steps were taken
+        self._steps: Steps | None = None
+        self._prepared: Frame | None = None
+        #: a thread does a step, and this connection has been left out of the turns until it is done
+        self._is_away = self._is_parked = False
         #: nothing is read, because the disk is behind or the broker stops
         self.is_held = False
         #: whether the other side is alive, on the loop's clock; the server's sweeps judge by it
@@ -54,8 +64,57 @@ class TurnTaking(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def _hear(self, until: float) -> None:
-        """Handle the frames in `_unheard`, at least one, until they have been handled or it is `until`."""
+        """Handle the frames in `_unheard`, as many as `_ready` says, until it is `until`."""
         raise NotImplementedError
+
+    def _steps_for(self, frame: Frame) -> Steps | None:
+        """Return the steps to take before `frame` is handled; None if it needs none."""
+        raise NotImplementedError
+
+    def _take_step(self, steps: Steps) -> tuple[Work | None, bool]:
+        """Take one step; return the work that a thread has to do now, and whether it was the last step."""
+        raise NotImplementedError
+
+    def _ready(self, until: float) -> int:
+        """Return how many of the frames in `_unheard` can be handled now; prepare the first that cannot.
+
+        0 while a frame is prepared: by a thread, or in this connection's next slice.
+        """
+        if self._is_away or (self._steps is not None and not self._prepare(until)):
+            return 0
+        for at, frame in enumerate(self._unheard):
+            steps = self._steps_for(frame) if frame is not self._prepared else None
+            if steps is not None:
+                if at:
+                    return at
+                self._steps = steps
+                if not self._prepare(until):
+                    return 0
+        return len(self._unheard)
+
+    def _prepare(self, until: float) -> bool:
+        """Take steps for the first frame in `_unheard`; return whether all have been taken."""
+        assert self._steps is not None
+        while not self._is_closing:
+            work, is_last = self._take_step(self._steps)
+            if is_last:
+                self._steps, self._prepared = None, self._unheard[0]
+                return True
+            if work is not None:
+                self._is_away = True
+                self._turns.run(work, self._back)
+                return False
+            if self._turns.clock() > until:
+                return False
+        return False
+
+    def _back(self, seconds: float) -> None:
+        """The thread has done its step, which took so long: go on in this connection's turn."""
+        self._is_away = False
+        self._account.used(seconds)
+        if self._is_parked:
+            self._is_parked = False
+            self._turns.wait(self)
 
     @property
     def is_paused(self) -> bool:
@@ -84,6 +143,9 @@ class TurnTaking(asyncio.BufferedProtocol):
 
     def go_on(self) -> bool:
         """Use one slice for what has come; return whether a part of it is left."""
+        if self._is_away:
+            self._is_parked = True
+            return False
         turns = self._turns
         began = turns.clock()
         # What waits for the disk is handled when the disk has caught up: see `resume`.
@@ -130,4 +192,4 @@ class TurnTaking(asyncio.BufferedProtocol):
 
     def give_up_input(self) -> None:
         """Let go of what has arrived and is not handled; the connection is closed next."""
-        self._decoder, self._unheard = FrameDecoder(), []
+        self._decoder, self._unheard, self._steps = FrameDecoder(), [], None

@@ -6,14 +6,19 @@ socket is not read, and it gets a further slice whenever its turn comes, in the 
 began to wait. All slices of those that wait take at most TURN_SECONDS of each pass of the event loop. The
 rest of a pass belongs to connections that say little, to the completions of the disk and to timers.
 
-A slice ends between two frames, so that a single frame may exceed it.
+A slice ends between two frames, and between two steps of what is done for a frame before it is handled
+(`broker.preparation`). Steps that take long are done on a thread; the connection waits for it, and the time
+that it took counts as the connection's.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from time import perf_counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from time import perf_counter, thread_time
 from typing import Protocol
 
 from tidemark.node.clock import Clock
@@ -58,7 +63,7 @@ class Account:
 
 
 class Rate:
-    """So many times a second, and as many at once."""
+    """A bound on how often something is done: `most` times in each second."""
 
     __slots__ = ("_clock", "_most", "_since", "_taken")
 
@@ -88,12 +93,32 @@ class Turns:
         self._is_due = False
         #: how often a connection began to wait; for metrics
         self.waits = 0
+        #: does the long steps, in the order in which connections ask for them; one of each at a time
+        self._thread = ThreadPoolExecutor(1, "preparation")
 
     def wait(self, connection: Waiting) -> None:
         """`connection` waits for its turn; it must not be waiting already."""
         self.waits += 1
         self._waiting.append(connection)
         self._call()
+
+    def run(self, work: Callable[[], None], done: Callable[[float], None]) -> None:
+        """Do `work` on a thread, then call `done` on the loop with the seconds of processor time it took."""
+
+        def timed() -> None:
+            began = thread_time()
+            try:
+                work()
+            finally:
+                # The loop is closed when a broker ends while a thread is at work; nobody waits then.
+                with suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(done, thread_time() - began)
+
+        self._thread.submit(timed)
+
+    def close(self) -> None:
+        """Begin no more work on the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def deadline(self) -> float:
         """Return when a slice that begins now has to end, on `clock`."""

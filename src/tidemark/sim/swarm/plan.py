@@ -130,6 +130,7 @@ PROFILES: dict[str, Callable[[Random], FaultWeights]] = {
     "hostile": _hostile,
     "calm": lambda _: FaultWeights(),
     "thin": _thin,
+    "narrow": _everything,
 }
 
 
@@ -184,7 +185,7 @@ def with_history(plan: WorldPlan, chance: Random) -> WorldPlan:
 
 def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
     """The same plan, perhaps with links that have a bandwidth, as links of TCP: what they carry arrives."""
-    share = {"thin": 1.0, "swarm": 0.3, "network": 0.3}.get(profile, 0.0)
+    share = {"thin": 1.0, "narrow": 1.0, "swarm": 0.3, "network": 0.3}.get(profile, 0.0)
     if chance.random() >= share:
         return plan
     rate = LinkRate(chance.choice((4_000, 12_000, 40_000, 400_000)), chance.choice((8_000, 1 << 20)))

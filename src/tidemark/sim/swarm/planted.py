@@ -324,12 +324,16 @@ BUGS = {
         ("which is not durable", "was not wanted or not published"),
     ),
     "forget-lease": Bug(
-        "after a crash, silence that was advertised may turn into events", _forget_the_lease, ("is missing",)
+        "after a crash, silence that was advertised may turn into events",
+        _forget_the_lease,
+        ("is missing",),
+        "crashes",
     ),
     "cut-at-bad-record": Bug(
         "recovery cuts a log at the first record that is damaged",
         _cut_at_the_first_bad_record,
         ("was durable and is gone",),
+        "disk",
     ),
     "trust-tables": Bug(
         "a broker starts with tables that are gone or older than other stores know",

@@ -167,6 +167,8 @@ class SeedRun:
 
     def _nacks_stop(self) -> None:
         engine, sent = self.world.engine, self.world.network.sent
+        # What brokers say of their links and routes is heard when the live frames before it have left.
+        engine.run(engine.now + self.world.network.waiting_us())
         # A broker that returns to a better route nacks once what lies between. A link that has died often is
         # a better route again after three half-lives at the latest.
         engine.run(engine.now + CALM_US + self.plan.return_delay + 3 * self.plan.damping)

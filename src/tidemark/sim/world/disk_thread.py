@@ -16,6 +16,7 @@ from random import Random
 from tidemark.broker.broker import Recovered
 from tidemark.broker.effects import (
     CommitTables,
+    CountPfs,
     Effect,
     LogRead,
     ReadLog,
@@ -44,6 +45,7 @@ TAKES_US_MAX: dict[type, int] = {
     CommitTables: SYNC_US_MAX,
     ReadLog: READ_US_MAX,
     ReadPfs: READ_US_MAX,
+    CountPfs: READ_US_MAX,
 }
 #: Microseconds between attempts to write to a disk that was full.
 RETRY_US = 100_000

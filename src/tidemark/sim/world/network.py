@@ -126,6 +126,17 @@ class Network:
         for arrive in self._stuck.pop((sender, receiver), []):
             arrive()
 
+    def waiting_us(self) -> int:
+        """Return how many microseconds it takes at the most until all that waits for a link has left."""
+        return max(
+            (
+                (direction.live_bytes + direction.history.bytes) * 1_000_000 // rate.bytes_per_second
+                for ends, direction in self._directions.items()
+                if (rate := self.rates.get(ends, self.rate)) is not None
+            ),
+            default=0,
+        )
+
     def send(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         """Put a frame on the link, or let it wait until the link has sent what is before it."""
         self._observe(sender, receiver, frame)

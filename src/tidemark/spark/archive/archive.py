@@ -1,21 +1,23 @@
 """Writing an archive: pubend logs into Delta tables of Parquet, exactly once (docs/architecture.md).
 
-A round reads what brokers have beyond `covered`, writes it into files, commits the files and reports:
-  1. the round is planned as ranges of ticks of pubends, up to the positions that the brokers have answered;
-  2. tasks fetch the ranges and write Parquet files, which each task syncs (a small round is one task, here in
-     the driver; a large one is a Spark job);
+A batch reads what brokers have beyond `covered`, writes it into files, commits the files and reports:
+  1. the batch is planned as ranges of ticks of pubends, up to the positions that the brokers have answered;
+  2. tasks fetch the ranges and write Parquet files, which each task syncs;
   3. each table that got files gets one Delta commit, which also says how far that table has got, synced;
-  4. the state says the new `covered`, synced: the round has ended;
+  4. the state says the new `covered`, synced: the batch has ended;
   5. the pubends are told how far they are archived, and may release.
 
-Why a plain loop and not a streaming query: the ticks in a commit say what the commit contains, so
-exactly-once needs no second ledger. A crash before a table's commit leaves files that no log names; they are
-removed. After a table's commit, the next round leaves out what that table already has, by the table's own
+Two engines make batches. `Archive.round` plans and reads in this process. The streaming query of
+`spark.archive_query` plans in its source and reads in Spark tasks, and hands what they wrote to
+`Archive.take`. Steps 3 to 5 are the same for both, and so are the rows.
+
+The ticks in a commit say what the commit contains, so exactly-once needs no second ledger, and either engine
+goes on where the other one ended. A crash before a table's commit leaves files that no log names; they are
+removed. After a table's commit, the next batch leaves out what that table already has, by the table's own
 transaction. After the state, the report is made again by comparing what a pubend says is archived with what
 is covered, which also serves a broker that restarted. The commits repeat the state: if the file of the state
-is damaged, the state is rebuilt from them. A streaming query would keep the same facts a second time, in a
-checkpoint that Spark does not sync, with batch ids that start again when the checkpoint is lost, and would
-cost a quarter of a second a round.
+is damaged, the state is rebuilt from them. The checkpoint of the query is Spark's own memory of where it was;
+if it is lost or older than the state, nothing is lost or doubled.
 
 One process writes an archive: the directory is locked.
 """
@@ -24,16 +26,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from threading import RLock
 from types import TracebackType
+from typing import Any
 
 from tidemark.errors import DamagedError, DirectoryLockedError, NotConnectedError
 from tidemark.spark.archive.compaction import ArchiveRetention, Maintenance
 from tidemark.spark.archive.layout import ArchiveLayout, fields_of
-from tidemark.spark.archive.part import FETCH_SECONDS, PartResult, run_part, run_part_alone
-from tidemark.spark.archive.plan import FetchTask, RoundPart, backlog, divided, lost_before
+from tidemark.spark.archive.part import PartResult, divided_backlog, merged_results, run_part, run_part_alone
+from tidemark.spark.archive.plan import FetchTask, RoundPart, backlog, lost_before
 from tidemark.spark.archive.recovery import about_round, is_stale, recovered
 from tidemark.spark.archive.state import (
     FOLDER,
@@ -83,12 +88,19 @@ class Archive:
         *,
         sessions: SessionLender | None = None,
         retain: ArchiveRetention | None = None,
+        merging: SessionLender | None = None,
     ) -> None:
-        """`sessions` lends a Spark session for large rounds; without `retain` all history is kept."""
+        """`sessions` lends a Spark session for large rounds, `merging` for merging files.
+
+        Without `retain` all history is kept.
+        """
         self.path = Path(path)
         self._brokers = ArchiveBrokers(urls_of(broker))
         self._sessions = sessions
         self._disk = RealDisk(self.path / FOLDER)
+        #: held by whoever commits to the tables or replaces the state: batches and maintenance, each in a
+        #: thread of its own
+        self.commits: AbstractContextManager[Any] = RLock()
         self._lock()
         try:
             self._topics = load_topics(self.path)
@@ -96,7 +108,7 @@ class Archive:
             #: the last batch that was begun; it may be ahead of the state, if a round was interrupted
             self._batch = max([self.state.batch, *(each.batches[1] for each in self._files())])
             self._remove_strays()
-            self._maintenance = Maintenance(self, retain or ArchiveRetention())
+            self.maintenance = Maintenance(self, retain or ArchiveRetention(), sessions=merging)
         except BaseException:
             self._disk.unlock()
             raise
@@ -124,16 +136,39 @@ class Archive:
         return self._brokers.away
 
     def round(self) -> Round | None:
-        """Archive what the brokers have, or a first part of it.
+        """Archive what the brokers have, or a first part of it, in this process.
 
         Returns None if there was nothing to archive. Raises NotConnectedError if no broker answers.
         """
         began = time.monotonic()
         pubends = self._brokers.pubends()
-        ended = self._round(pubends, began)
+        lost = lost_before(pubends, self.state.covered)
+        tasks = backlog(pubends, self.state.covered)
+        ended = None
+        if lost or tasks:
+            ended = self._take(pubends, lambda part: self._read(tasks, lost, part), began)
         self._report(pubends)
-        self._maintenance.run(is_changed=ended is not None)
+        self.maintenance.run(is_changed=ended is not None)
         return ended
+
+    def take(self, read: Callable[[RoundPart], PartResult]) -> Round | None:
+        """Commit what `read` has read beyond what is covered, and tell the pubends.
+
+        `read` gets a part without tasks, which says how to write. Returns None if it has read nothing.
+        Raises NotConnectedError if no broker answers.
+        """
+        began = time.monotonic()
+        pubends = self._brokers.pubends()
+        ended = self._take(pubends, read, began)
+        self._report(pubends)
+        return ended
+
+    def tell_pubends(self) -> None:
+        """Tell how far the archive has got to those pubends that do not know it, say after a restart.
+
+        Raises NotConnectedError if no broker answers.
+        """
+        self._report(self._brokers.pubends())
 
     @property
     def tables(self) -> Sequence[ArchiveTable]:
@@ -145,31 +180,29 @@ class Archive:
         save_state(self.path, state)
         self.state = state
 
-    # A round.
+    # A batch.
 
-    def _round(self, pubends: Sequence[HostedPubend], began: float) -> Round | None:
-        lost = lost_before(pubends, self.state.covered)
-        tasks = backlog(pubends, self.state.covered)
-        if not lost and not tasks:
-            return None
-        state = self.state
-        for gone in lost:
-            _warn_lost(gone.pubend, gone.base, gone.upto)
-            state = state.without(gone.pubend, gone.base, gone.upto)
-        covered = CheckpointToken({gone.pubend: gone.upto for gone in lost})
+    def _take(
+        self, pubends: Sequence[HostedPubend], read: Callable[[RoundPart], PartResult], began: float
+    ) -> Round | None:
         # Topics are asked for after the positions: a publisher declares a schema before it publishes with it.
         self._learn(self._brokers.topics())
         self._batch += 1
-        done = self._read(tasks, self._batch)
-        for pubend, (base, upto) in done.missing:
-            _warn_lost(pubend, base, upto)
-            state = state.without(pubend, base, upto)
-        covered = covered.merge(CheckpointToken(done.reached))
-        ended = Round(time.time(), time.monotonic() - began, done.events, done.bytes)
-        self._commit(done, covered, state.after(self._batch, covered, {}, ended))
-        versions = {root: table.version for root, table in self._tables.items()}
-        ended = replace(ended, at=time.time(), seconds=time.monotonic() - began)
-        self.save(state.after(self._batch, covered, versions, ended))
+        done = read(self._part([each.pubend for each in pubends], self._batch))
+        if not done.reached:
+            self._batch -= 1
+            return None
+        with self.commits:
+            state = self.state
+            for pubend, (base, upto) in done.missing:
+                _warn_lost(pubend, base, upto)
+                state = state.without(pubend, base, upto)
+            covered = CheckpointToken(done.reached)
+            ended = Round(time.time(), time.monotonic() - began, done.events, done.bytes)
+            self._commit(done, covered, state.after(self._batch, covered, {}, ended))
+            versions = {root: table.version for root, table in self._tables.items()}
+            ended = replace(ended, at=time.time(), seconds=time.monotonic() - began)
+            self.save(state.after(self._batch, covered, versions, ended))
         return ended
 
     def _learn(self, described: Sequence[TopicStatus]) -> None:
@@ -186,42 +219,38 @@ class Archive:
             ]
             layout = before.extended(field for each in versions for field in fields_of(each).items())
             if table is None or layout is not before:
-                self._tables[root] = ArchiveTable.to_write(self.path, root, layout)
+                with self.commits:
+                    self._tables[root] = ArchiveTable.to_write(self.path, root, layout)
 
-    def _read(self, tasks: Sequence[FetchTask], batch: int) -> PartResult:
+    def _read(self, tasks: Sequence[FetchTask], lost: Sequence[FetchTask], part: RoundPart) -> PartResult:
+        """What a round in this process reads; a large backlog is a Spark job, if a session is lent."""
+        gone = PartResult(
+            reached={each.pubend: each.upto for each in lost},
+            missing=[(each.pubend, (each.base, each.upto)) for each in lost],
+        )
         if not tasks:
-            return PartResult()
+            return gone
         if self._sessions is not None and sum(task.bytes for task in tasks) >= BACKLOG_BYTES_MIN:
-            parts = [part for task in tasks for part in self._divided(task, len(tasks))]
+            ranges = divided_backlog(tasks, LARGE_ROUND_BYTES_MAX, PART_BYTES, self._brokers.client)
             # The sizes that brokers answer include what is archived already; those of parts do not.
-            if sum(task.bytes for task in parts) >= BACKLOG_BYTES_MIN:
-                each = [self._part([task], batch, number) for number, task in enumerate(parts)]
-                return _merged(_run_on_spark(each, self._sessions))
-        part = self._part(tasks, batch, 0)
-        return run_part(replace(part, bytes_max=SMALL_ROUND_BYTES_MAX), self._brokers.client, self._topics)
+            if sum(task.bytes for task in ranges) >= BACKLOG_BYTES_MIN:
+                parts = [replace(part, number=at, tasks=(each,)) for at, each in enumerate(ranges)]
+                return merged_results([gone, *_run_on_spark(parts, self._sessions)])
+        small = replace(part, tasks=tuple(tasks), bytes_max=SMALL_ROUND_BYTES_MAX)
+        return merged_results([gone, run_part(small, self._brokers.client, self._topics)])
 
-    def _divided(self, task: FetchTask, count: int) -> list[FetchTask]:
-        client = self._brokers.client(task.broker)
-        first = client._fetch(task.pubend, TICK_MIN, task.upto, bytes_max=1, timeout=FETCH_SECONDS)
-        held_from = first.upto if first.batch is None else int(first.batch.ticks[0]) - 1
-        return divided(task, held_from, LARGE_ROUND_BYTES_MAX // count, PART_BYTES)
-
-    def _part(self, tasks: Sequence[FetchTask], batch: int, number: int) -> RoundPart:
-        pubends = [task.pubend for task in tasks]
+    def _part(self, pubends: Sequence[str], batch: int) -> RoundPart:
+        """How a batch is written: the columns of the tables, and what they have already."""
+        covered = self.state.covered
         reached = {
-            root: {name: tick for name in pubends if (tick := table.reached(name)) is not None}
+            root: {
+                name: max(covered.get(name, TICK_MIN), table.reached(name) or TICK_MIN)
+                for name in {*pubends, *covered}
+            }
             for root, table in self._tables.items()
         }
         layouts = {root: table.layout.to_bytes() for root, table in self._tables.items()}
-        return RoundPart(
-            str(self.path.absolute()),
-            batch,
-            number,
-            tuple(tasks),
-            self._topics.described,
-            layouts,
-            reached,
-        )
+        return RoundPart(str(self.path.absolute()), batch, 0, (), self._topics.described, layouts, reached)
 
     def _commit(self, done: PartResult, covered: CheckpointToken, after: ArchiveState) -> None:
         roots = list(dict.fromkeys(each.root for each in done.files))
@@ -296,18 +325,6 @@ def _run_on_spark(parts: Sequence[RoundPart], sessions: SessionLender) -> list[P
         if any(each.reached[task.pubend] < task.upto for task in part.tasks):
             raise NotConnectedError("the broker has restarted in the middle of a round: it is begun again")
     return done
-
-
-def _merged(parts: Sequence[PartResult]) -> PartResult:
-    whole = PartResult()
-    for each in parts:
-        whole.files += each.files
-        whole.missing += each.missing
-        whole.events += each.events
-        whole.bytes += each.bytes
-        for pubend, tick in each.reached.items():
-            whole.reached[pubend] = max(tick, whole.reached.get(pubend, tick))
-    return whole
 
 
 def _warn_lost(pubend: str, base: int, upto: int) -> None:

@@ -1,9 +1,11 @@
 """Looking after an archive: few and large files, no more history than is to be kept, no unused files.
 
-`Maintenance.run` is called between rounds, by the process that writes the archive. Compaction merges
-neighbouring files, so that for one pubend the order of the files stays the order of the ticks, and never
-touches the files of a round that has not ended. It merges files of similar size, so that an event is
-rewritten a few times at most and not once for every file beside it.
+`Maintenance.run` is called by the process that writes the archive: between rounds, or beside the query in a
+thread of its own. Compaction merges neighbouring files, so that for one pubend the order of the files stays
+the order of the ticks, and never touches the files of a round that has not ended. It merges files of similar
+size, so that an event is rewritten a few times at most and not once for every file beside it. With a Spark
+session to borrow, each merge is a task of a Spark job and files become about 256 MiB large; without one they
+are merged in this process, up to 32 MiB.
 
 History is removed in whole files, the oldest first, up to one tick for all pubends. The state says that tick
 before the first file is removed, so a reader never finds history with holes.
@@ -13,26 +15,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark.spark.archive.layout import ArchiveLayout, laid_out
+from tidemark.spark.archive.part import PartResult
 from tidemark.spark.archive.recovery import about_release
+from tidemark.spark.archive.scan import may_have_pubend
 from tidemark.spark.archive.state import ArchiveState
-from tidemark.spark.archive.table import ArchiveTable, DataFile, disk_errors, file_name, remove_old
+from tidemark.spark.archive.table import (
+    ArchiveTable,
+    DataFile,
+    disk_errors,
+    file_name,
+    folder_of,
+    remove_old,
+)
 from tidemark.spark.archive.writer import FileWriter
+from tidemark.spark.engine.tasks import SessionLender, run_tasks
 from tidemark.storage.disk.atomic_file import sync_path
 
-#: SMALL_FILES_MIN neighbours that are smaller than one of these sizes are merged into one file of at most
-#: MERGED_BYTES_MAX; fewer neighbours, if they have half of that together.
-TIERS_BYTES = (64 << 10, 1 << 20, 8 << 20)
+#: SMALL_FILES_MIN neighbours that are smaller than one of the tiers are merged into one file of at most
+#: `merged_bytes_max`; fewer neighbours, if they have half of that together.
 SMALL_FILES_MIN = 16
-MERGED_BYTES_MAX = 32 << 20
+#: A run of files with more bytes than this is merged piece by piece, not in memory.
+IN_MEMORY_BYTES_MAX = 32 << 20
 #: Files that a commit has replaced stay this long, for readers that have begun with them.
 GRACE_SECONDS = 3_600.0
 #: How often an archive without new events is looked after, and how often unused files are removed.
@@ -48,11 +62,25 @@ class ArchiveRetention:
     bytes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MergeSizes:
+    """How large merged files become, and which sizes of files are merged with each other."""
+
+    tiers_bytes: tuple[int, ...]
+    merged_bytes_max: int
+
+
+IN_PROCESS = MergeSizes((64 << 10, 1 << 20, 8 << 20), 32 << 20)
+ON_SPARK = MergeSizes((64 << 10, 1 << 20, 8 << 20, 64 << 20), 256 << 20)
+
+
 class MaintainedArchive(Protocol):
     """What maintenance needs of an archive; `archive.Archive` is one."""
 
     path: Path
     state: ArchiveState
+    #: held by whoever commits to a table or replaces the state
+    commits: AbstractContextManager[Any]
 
     @property
     def tables(self) -> Sequence[ArchiveTable]:
@@ -63,17 +91,20 @@ class MaintainedArchive(Protocol):
 
 
 class Maintenance:
-    """Looks after one archive, between its rounds."""
+    """Looks after one archive, between its rounds or beside them."""
 
     def __init__(
         self,
         archive: MaintainedArchive,
         retain: ArchiveRetention,
         clock: Callable[[], float] = time.monotonic,
+        sessions: SessionLender | None = None,
     ) -> None:
+        """With `sessions`, files are merged by Spark jobs."""
         self._archive = archive
         self._retain = retain
         self._clock = clock
+        self._sessions = sessions
         self._looked = self._swept = float("-inf")
 
     def run(self, *, is_changed: bool) -> None:
@@ -85,18 +116,37 @@ class Maintenance:
         if not is_changed and now < self._looked + LOOK_SECONDS:
             return
         self._looked = now
-        archive = self._archive
-        horizon = horizon_of([each for files in ended(archive) for each in files], self._retain, time.time())
-        if horizon is not None:
-            remove_history(archive, horizon)
-        for table, files in zip(archive.tables, ended(archive), strict=True):
-            run = mergeable(files)
-            if run:
-                compact(archive.path, table, run)
+        self._remove_history()
+        self._merge()
         if now >= self._swept + SWEEP_SECONDS:
             self._swept = now
-            for table in archive.tables:
-                remove_old(table.folder, table.files(), time.time() - GRACE_SECONDS)
+            with self._archive.commits:
+                for table in self._archive.tables:
+                    remove_old(table.folder, table.files(), time.time() - GRACE_SECONDS)
+
+    def _remove_history(self) -> None:
+        with self._archive.commits:
+            files = [each for some in ended(self._archive) for each in some]
+            horizon = horizon_of(files, self._retain, time.time())
+            if horizon is not None:
+                remove_history(self._archive, horizon)
+
+    def _merge(self) -> None:
+        sizes = IN_PROCESS if self._sessions is None else ON_SPARK
+        archive = self._archive
+        with archive.commits:
+            runs = [
+                (table, run)
+                for table, files in zip(archive.tables, ended(archive), strict=True)
+                if (run := mergeable(files, sizes))
+            ]
+        merges = [Merge.of(archive.path, table, run) for table, run in runs]
+        if not merges:
+            return
+        made = run_tasks(merges, merge, PartResult.from_json, self._sessions)
+        with archive.commits:
+            for (table, run), done in zip(runs, made, strict=True):
+                table.exchange(run, done.files)
 
 
 def ended(archive: MaintainedArchive) -> list[list[DataFile]]:
@@ -119,23 +169,25 @@ def horizon_of(files: Sequence[DataFile], retain: ArchiveRetention, now: float) 
     return max(found, default=None)
 
 
-def mergeable(files: Sequence[DataFile]) -> list[DataFile]:
+def mergeable(files: Sequence[DataFile], sizes: MergeSizes = IN_PROCESS) -> list[DataFile]:
     """Neighbours that are many and small enough to be merged, of the smallest tier that has some; or []."""
-    for least, limit in pairwise((0, *TIERS_BYTES)):
-        for run in _runs(files, limit):
+    for least, limit in pairwise((0, *sizes.tiers_bytes)):
+        for run in _runs(files, limit, sizes.merged_bytes_max):
             # Smaller files are merged along, but do not count: each would cause larger ones to be rewritten.
             counted = [each.bytes for each in run if each.bytes >= least]
-            if len(counted) >= SMALL_FILES_MIN or sum(counted) >= MERGED_BYTES_MAX // 2:
+            if len(counted) >= SMALL_FILES_MIN or (
+                len(run) > 1 and sum(counted) >= sizes.merged_bytes_max // 2
+            ):
                 return run
     return []
 
 
-def _runs(files: Sequence[DataFile], limit: int) -> Iterator[list[DataFile]]:
+def _runs(files: Sequence[DataFile], limit: int, most: int) -> Iterator[list[DataFile]]:
     """Runs of neighbours that are smaller than the limit, each run as large as one file may be."""
     run: list[DataFile] = []
     size = 0
     for each in files:
-        if each.bytes >= limit or size + each.bytes > MERGED_BYTES_MAX:
+        if each.bytes >= limit or size + each.bytes > most:
             yield run
             run, size = [], 0
         if each.bytes < limit:
@@ -144,24 +196,72 @@ def _runs(files: Sequence[DataFile], limit: int) -> Iterator[list[DataFile]]:
     yield run
 
 
-def compact(path: Path, table: ArchiveTable, files: Sequence[DataFile]) -> DataFile:
-    """Merge neighbours into one file, sorted by pubend and tick, and commit that; the new file."""
-    layout = table.layout
-    with disk_errors(table.folder):
-        rows = pa.concat_tables([_read(table.folder / each.name, layout) for each in files])
-    rows = rows.sort_by([("_pubend", "ascending"), ("_tick", "ascending")])
-    first, last = files[0].batches[0], files[-1].batches[1]
-    part, number = (int(text) for text in files[0].name.split("-")[2:4])
-    writer = FileWriter(path, table.root, file_name(first, last, part, number), layout.schema)
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Neighbouring files of a table that become one; Spark carries it to wherever the task runs."""
+
+    path: str
+    root: str
+    #: the columns of the table, as an Arrow schema in bytes
+    layout: bytes
+    names: tuple[str, ...]
+    bytes: int
+    #: of the new file
+    name: str
+
+    @classmethod
+    def of(cls, path: Path, table: ArchiveTable, files: Sequence[DataFile]) -> Merge:
+        """The merge of these neighbours."""
+        first, last = files[0].batches[0], files[-1].batches[1]
+        part, number = (int(text) for text in files[0].name.split("-")[2:4])
+        return cls(
+            str(path.absolute()),
+            table.root,
+            table.layout.to_bytes(),
+            tuple(each.name for each in files),
+            sum(each.bytes for each in files),
+            file_name(first, last, part, number),
+        )
+
+
+def merge(task: Merge) -> PartResult:
+    """Merge files into one, sorted by pubend and tick; it is on the platter, and in no commit yet."""
+    layout = ArchiveLayout.from_bytes(task.layout)
+    folder = folder_of(Path(task.path), task.root)
+    files = [folder / name for name in task.names]
+    writer = FileWriter(Path(task.path), task.root, task.name, layout.schema)
+    rows = _sorted_rows if task.bytes <= IN_MEMORY_BYTES_MAX else _streamed_rows
     try:
-        writer.add(rows)
+        with disk_errors(folder):
+            for some in rows(files, layout):
+                writer.add(some)
         made = writer.close()
-        sync_path(table.folder)
-        table.exchange(files, [made])
+        sync_path(folder)
     except BaseException:
         writer.discard()
         raise
-    return made
+    return PartResult(files=[made], events=made.rows, bytes=made.bytes)
+
+
+def _sorted_rows(files: Sequence[Path], layout: ArchiveLayout) -> Iterator[pa.Table]:
+    rows = pa.concat_tables([_laid_out(pq.read_table(each, partitioning=None), layout) for each in files])
+    yield rows.sort_by([("_pubend", "ascending"), ("_tick", "ascending")])
+
+
+def _streamed_rows(files: Sequence[Path], layout: ArchiveLayout) -> Iterator[pa.Table]:
+    """The rows of neighbours pubend by pubend: of one pubend, the order of the files is that of the ticks."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(pq.ParquetFile(each)) for each in files]
+        pubends: set[str] = set()
+        for each in opened:
+            for group in each.iter_batches(columns=["_pubend"]):
+                pubends.update(group.column(0).unique().to_pylist())
+        for pubend in sorted(pubends):
+            for each in opened:
+                for group in range(each.num_row_groups):
+                    if may_have_pubend(each, group, pubend):
+                        some = _laid_out(each.read_row_group(group), layout)
+                        yield some.filter(pc.equal(some.column("_pubend"), pubend))
 
 
 def remove_history(archive: MaintainedArchive, horizon: int) -> None:
@@ -182,6 +282,5 @@ def _newest(file: DataFile) -> int:
     return tick
 
 
-def _read(file: Path, layout: ArchiveLayout) -> pa.Table:
-    table = pq.read_table(file, partitioning=None)
+def _laid_out(table: pa.Table, layout: ArchiveLayout) -> pa.Table:
     return laid_out({name: table.column(name) for name in table.column_names}, table.num_rows, layout)

@@ -7,16 +7,17 @@ over connections of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 
 from tidemark import sync
-from tidemark.spark.archive.plan import FetchTask, RoundPart
+from tidemark.spark.archive.plan import FetchTask, RoundPart, divided
 from tidemark.spark.archive.state import ArchiveTopics
 from tidemark.spark.archive.table import DataFile
 from tidemark.spark.archive.writer import PartWriter
+from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
 from tidemark.wire.frames import Fetched
 
@@ -50,6 +51,36 @@ class PartResult:
         ]
         missing = [(pubend, (base, upto)) for pubend, (base, upto) in found["missing"]]
         return cls(files, found["reached"], missing, found["events"], found["bytes"])
+
+
+def merged_results(parts: Sequence[PartResult]) -> PartResult:
+    """The results of all parts of a batch as one."""
+    whole = PartResult()
+    for each in parts:
+        whole.files += each.files
+        whole.missing += each.missing
+        whole.events += each.events
+        whole.bytes += each.bytes
+        for pubend, tick in each.reached.items():
+            whole.reached[pubend] = max(tick, whole.reached.get(pubend, tick))
+    return whole
+
+
+def divided_backlog(
+    tasks: Sequence[FetchTask],
+    batch_bytes: int,
+    part_bytes: int,
+    client: Callable[[str], sync.Client],
+) -> list[FetchTask]:
+    """The first `batch_bytes` or so of all tasks, in tasks of about `part_bytes` each."""
+    found: list[FetchTask] = []
+    for task in tasks:
+        first = client(task.broker)._fetch(
+            task.pubend, TICK_MIN, task.upto, bytes_max=1, timeout=FETCH_SECONDS
+        )
+        held_from = first.upto if first.batch is None else int(first.batch.ticks[0]) - 1
+        found += divided(task, held_from, batch_bytes // len(tasks), part_bytes)
+    return found
 
 
 def run_part_alone(part: RoundPart) -> PartResult:

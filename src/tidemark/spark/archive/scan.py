@@ -46,7 +46,7 @@ def scan(
         with disk_errors(file), pq.ParquetFile(file) as parquet:
             groups = [at for at in range(parquet.num_row_groups) if _may_have(parquet, at, wanted)]
             for group in groups:
-                for table in _pieces(_chosen(parquet.read_row_group(group), wanted)):
+                for table in pieces(_chosen(parquet.read_row_group(group), wanted)):
                     yield from to_events(table, schemas, layout).split(EVENTS_BYTES_MAX)
 
 
@@ -100,10 +100,16 @@ def _bounded(order: Ints, sizes: Ints) -> Iterator[Ints]:
 
 
 def _may_have(parquet: pq.ParquetFile, group: int, wanted: WantedRange) -> bool:
-    pubends, ticks = _bounds(parquet, group, "_pubend"), _bounds(parquet, group, "_tick")
-    if pubends is not None and not pubends[0] <= wanted.pubend <= pubends[1]:
+    if not may_have_pubend(parquet, group, wanted.pubend):
         return False
+    ticks = _bounds(parquet, group, "_tick")
     return ticks is None or (ticks[1] > wanted.base and ticks[0] <= wanted.upto)
+
+
+def may_have_pubend(parquet: pq.ParquetFile, group: int, pubend: str) -> bool:
+    """May the row group have events of the pubend? False only if its bounds exclude it."""
+    pubends = _bounds(parquet, group, "_pubend")
+    return pubends is None or bool(pubends[0] <= pubend <= pubends[1])
 
 
 def _bounds(parquet: pq.ParquetFile, group: int, column: str) -> tuple[Any, Any] | None:
@@ -125,7 +131,7 @@ def _chosen(table: pa.Table, wanted: WantedRange) -> pa.Table:
     return table if pc.all(mask).as_py() else table.filter(mask)
 
 
-def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+def pieces(table: pa.Table) -> Iterator[pa.Table]:
     """The table cut into stretches that make batches of bounded size."""
     if not table.num_rows:
         return

@@ -18,9 +18,11 @@ from tidemark.spark.archive.reader import Snapshot, snapshot
 from tidemark.spark.archive.state import FOLDER, Round
 from tidemark.spark.broker_answers import HostedPubend
 from tidemark.spark.connections import ArchiveBrokers, urls_of
+from tidemark.spark.engine_report import load_report, rate_of
 from tidemark.storage.disk.real_disk import LOCK
 from tidemark.ticks import TICK_MIN
 from tidemark.ticks.tick import Range
+from tidemark.wire.answers import EngineStatus
 
 #: A person waits for the status, so a broker that is away is given up this soon.
 CONNECT_SECONDS = 3.0
@@ -64,6 +66,8 @@ class ArchiveStatus:
     path: str
     #: the process that writes the archive; None if none does, 0 if it has not said which it is
     process: int | None
+    #: what the process last said about itself; None if no process writes the archive
+    engine: EngineStatus | None
     events: int
     #: of the events as they were published
     event_bytes: int
@@ -93,16 +97,18 @@ def status(path: Path, broker: str | Sequence[str] | None) -> ArchiveStatus:
     archived = snapshot(path)
     state = archived.state
     pubends, away = _pubends(archived, broker)
+    process = writing_process(path)
     return ArchiveStatus(
         path=str(path),
-        process=writing_process(path),
+        process=process,
+        engine=None if process is None else load_report(path),
         events=state.events,
         event_bytes=state.bytes,
         files=sum(map(len, archived.files.values())),
         bytes=sum(each.bytes for files in archived.files.values() for each in files),
         released=state.released,
         last_round=state.rounds[-1] if state.rounds else None,
-        events_per_second=_rate(archived),
+        events_per_second=rate_of(state),
         lag_seconds=max((each.lag_seconds for each in pubends if each.lag_seconds is not None), default=None),
         lag_events=_sum(each.lag_events for each in pubends),
         away=away,
@@ -122,12 +128,6 @@ def writing_process(path: Path) -> int | None:
     except OSError:
         return None
     return None
-
-
-def _rate(archived: Snapshot) -> float | None:
-    """Events a second over the rounds that are remembered, by the time that those took."""
-    seconds = sum(each.seconds for each in archived.state.rounds)
-    return sum(each.events for each in archived.state.rounds) / seconds if seconds else None
 
 
 def _table(archived: Snapshot, root: str) -> TableStatus:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidemark.errors import NotConnectedError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.spark.archive.bounds import Bounds
 from tidemark.spark.archive.layout import ArchiveLayout
@@ -48,6 +49,11 @@ class PartWriter:
         roots = np.array([root_of(shape.topic) for shape in batch.shapes])
         of_row = roots[batch.prelude("shape")]
         for root in dict.fromkeys(roots.tolist()):
+            if root not in self._layouts:
+                raise NotConnectedError(
+                    f"a broker has events of {root!r} and did not say so when it was asked for its topics: "
+                    "the batch is begun again"
+                )
             wanted = (of_row == root) & (batch.ticks > self._part.reached.get(root, {}).get(pubend, TICK_MIN))
             if wanted.any():
                 some = batch if wanted.all() else batch.take(wanted)

@@ -7,7 +7,6 @@ what has been read, so that a subscriber that wants little is not sent a frame f
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tidemark.client.wakeup import Wakeup
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Ints
 from tidemark.spark.deep.spool import SliceReader, Spool
@@ -80,7 +80,7 @@ class Request:
         #: read, and not sent yet
         self._ranges: deque[ReadRange] = deque()
         self._is_last = True
-        self._waiter: asyncio.Future[None] | None = None
+        self._wakeup = Wakeup()
         #: monotonic time since when the archive has been behind what the request wants; None if it is not
         self.waits_since: float | None = None
 
@@ -124,12 +124,12 @@ class Request:
         if read.reader is not None:
             read.reader.readers += 1
         self._ranges.append(read)
-        self._wake()
+        self._wakeup.wake()
 
     def finish(self) -> None:
         """The scan reads nothing more for the request."""
         self._is_last = True
-        self._wake()
+        self._wakeup.wake()
 
     def drop(self) -> None:
         """Forget what was read and has not been sent."""
@@ -147,7 +147,7 @@ class Request:
                 elif self._is_last:
                     return
                 else:
-                    await self._more()
+                    await self._wakeup.wait()
         finally:
             self.drop()
 
@@ -204,14 +204,3 @@ class Request:
     def _done(self, read: ReadRange) -> None:
         if read.reader is not None:
             self._spool.release(read.reader)
-
-    async def _more(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)

@@ -42,7 +42,7 @@ def identify(disk: Disk, fresh: int) -> int:
             path=disk.path,
         )
     if VOLUME in names:
-        return _read(disk)
+        return identity_of(disk)
     if any(parse_name(name) for name in names):
         raise DamagedError(
             f"segments without the file {VOLUME!r}; put it back from a copy", path=disk.path, offset=0
@@ -52,7 +52,8 @@ def identify(disk: Disk, fresh: int) -> int:
     return fresh
 
 
-def _read(disk: Disk) -> int:
+def identity_of(disk: Disk) -> int:
+    """Returns the identity of the volume in a directory. Raises DamagedError or UnknownFormatError."""
     file = disk.open(VOLUME)
     try:
         data, _ = read_all(file)

@@ -30,7 +30,7 @@ from tidemark.storage.disk.disk import Disk
 from tidemark.storage.log.catalogue import MARK_MIN, STREAM_NAME_BYTES_MAX, Entry
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.damage import Damage
-from tidemark.storage.log.identity import identify
+from tidemark.storage.log.identity import VOLUME, identify
 from tidemark.storage.log.reader import read_rows
 from tidemark.storage.log.record import RECORD_BYTES_MAX
 from tidemark.storage.log.recovery import RecoveredVolume, recover
@@ -77,7 +77,8 @@ class LogVolume:
         #: every stream, by its name and by its number
         self._streams = {stream.name: stream for stream in found.streams.values()}
         self._by_id = found.streams
-        #: Every segment was lost: a stream that is new here may have been there before, and gets a hole.
+        #: Every segment was lost, or the volume is an older copy: a stream that is new here may have been
+        #: there before, and gets a hole.
         self._is_emptied = found.is_emptied
         #: the number of the next new stream
         self._next_stream = found.next_stream
@@ -93,19 +94,28 @@ class LogVolume:
 
     @classmethod
     def open(
-        cls, disk: Disk, *, identity: int, segment_bytes: int = SEGMENT_BYTES, synced: Place = NOWHERE
+        cls,
+        disk: Disk,
+        *,
+        identity: int,
+        segment_bytes: int = SEGMENT_BYTES,
+        synced: Place = NOWHERE,
+        is_partial: bool = False,
     ) -> LogVolume:
         """Lock the directory and recover the volume in it, or create one. Returns the open volume.
 
         `identity` is a random number of 64 bits, for a volume that has to be created. Everything before
         `synced` is known to have been on the platter; a stream that may have lost its last records there
-        gets a hole at its end. Damage that recovery found is in `damage`. Raises DirectoryLockedError,
+        gets a hole at its end. With `is_partial` whole streams may have been lost: one that is new begins
+        with a hole. Damage that recovery found is in `damage`. Raises DirectoryLockedError,
         UnknownFormatError or DamagedError if the directory cannot be used; it is left as it is then.
         """
         disk.lock()
         try:
             identity = identify(disk, identity)
-            return cls(disk, identity, recover(disk, identity, synced), segment_bytes)
+            found = recover(disk, identity, synced)
+            found.is_emptied |= is_partial
+            return cls(disk, identity, found, segment_bytes)
         except Exception:
             disk.unlock()
             raise
@@ -136,6 +146,18 @@ class LogVolume:
     def place(self) -> Place:
         """Everything before this place is on the platter; NOWHERE before anything was written."""
         return self._writer.place
+
+    def cut(self) -> dict[str, int | None]:
+        """Returns the files that have everything before `place`: name -> how many of its bytes; None for all.
+
+        These bytes do not change any more. A file may be removed by a later sync, when it is not needed.
+        """
+        place, names = self.place, {VOLUME: None}
+        lengths = {
+            segment_name(number): place.offset if number == place.segment else None
+            for number in sorted(self._segments.live)
+        }
+        return {**names, **lengths}
 
     @property
     def streams(self) -> list[str]:

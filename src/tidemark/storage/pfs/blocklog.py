@@ -16,7 +16,7 @@ from tidemark.message.batches.batch import Buffer
 from tidemark.storage.log.stream import Undo
 from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs.columns import BlockColumns
-from tidemark.storage.pfs.record import Index, PfsRecord, Summary, decode, encode
+from tidemark.storage.pfs.record import Ids, Index, PfsRecord, Summary, decode, encode
 from tidemark.ticks import RangeSet
 
 #: Beyond this, records do not wait in the volume for the owner's next sync.
@@ -125,6 +125,12 @@ class BlockLog:
             ) from error
 
 
+def _lengths(records: list[PfsRecord]) -> Ids | None:
+    """Returns lengths[row] of all records; None if one of them does not say."""
+    found = [record.lengths for record in records if record.lengths is not None]
+    return np.concatenate(found) if len(found) == len(records) else None
+
+
 def _assemble(records: list[PfsRecord]) -> LoadedBlock:
     """Returns the rows of all records that name no lost set; sets whose definition is lost are left empty."""
     head = records[0].head
@@ -141,6 +147,7 @@ def _assemble(records: list[PfsRecord]) -> LoadedBlock:
     columns = BlockColumns(
         np.concatenate([record.ticks for record in whole]),
         np.concatenate([record.sets for record in whole]),
+        _lengths(whole),
         size_of.cumsum(),
         np.concatenate([record.new.members for record in records]),
         head.group_bits,

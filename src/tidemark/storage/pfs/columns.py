@@ -1,4 +1,5 @@
-"""The columns of a block: a tick and a match set for each row, and the subscribers in each set.
+"""The columns of a block: a tick, a match set and the bytes of the event for each row, and the subscribers in
+each set.
 
 Reading what a subscriber missed takes two gathers: the sets that it is in, then the rows with one of them.
 """
@@ -6,23 +7,35 @@ Reading what a subscriber missed takes two gathers: the sets that it is in, then
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.storage.pfs.record import Ids, Index
-from tidemark.ticks import Tick, Ticks
+from tidemark.ticks import TICK_MAX, Tick, Ticks
+
+
+class BlockTally(NamedTuple):
+    """For each subscriber how many events matched, their bytes, and the oldest; TICK_MAX if there is none."""
+
+    events: Index
+    bytes: Index
+    oldest: Ticks
+    #: the block knows how many bytes its events have
+    is_exact: bool
 
 
 @dataclass(frozen=True, slots=True)
 class BlockColumns:
-    """ticks[row] ascend, sets[row].
+    """ticks[row] ascend, sets[row], and lengths[row]: the bytes of the event, None if they are not known.
 
     Set n is members[ends[n - 1] : ends[n]], which are groups of subscribers.
     """
 
     ticks: Ticks
     sets: Ids
+    lengths: Ids | None
     ends: Index
     members: Ids
     #: the group of a subscriber is its number shifted right by so many bits
@@ -32,12 +45,13 @@ class BlockColumns:
     def nothing(cls, group_bits: int) -> BlockColumns:
         """Returns columns without rows."""
         none, nobody = np.zeros(0, np.int64), np.zeros(0, np.uint32)
-        return cls(none, nobody, none, nobody, group_bits)
+        return cls(none, nobody, nobody, none, nobody, group_bits)
 
     @property
     def nbytes(self) -> int:
         """How many bytes of memory the arrays take."""
-        return self.ticks.nbytes + self.sets.nbytes + self.ends.nbytes + self.members.nbytes
+        lengths = 0 if self.lengths is None else self.lengths.nbytes
+        return self.ticks.nbytes + self.sets.nbytes + lengths + self.ends.nbytes + self.members.nbytes
 
     def present(self) -> Ids:
         """Returns every group that is in some set."""
@@ -54,6 +68,36 @@ class BlockColumns:
             found.append(self.ticks[first:last][chosen[self.sets[first:last]]])
             chosen[sets] = False
         return found
+
+    def tally(self, subscribers: Ids, bases: Ticks, uptos: Ticks) -> BlockTally:
+        """Returns how much in `(bases[i], uptos[i]]` matched subscribers[i]."""
+        count = len(subscribers)
+        events, size = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        oldest = np.full(count, TICK_MAX, np.int64)
+        firsts = self.ticks.searchsorted(bases, "right").tolist()
+        lasts = self.ticks.searchsorted(uptos, "right").tolist()
+        lengths = np.zeros(len(self.ticks), np.uint32) if self.lengths is None else self.lengths
+        # Most ranges hold the whole block: for them each set is added up once for all subscribers.
+        sets_events = np.bincount(self.sets, minlength=len(self.ends))
+        sets_bytes = np.bincount(self.sets, lengths, len(self.ends)).astype(np.int64)
+        named, places = np.unique(self.sets, return_index=True)
+        sets_oldest = np.full(len(self.ends), TICK_MAX, np.int64)
+        sets_oldest[named] = self.ticks[places]
+        chosen = np.zeros(len(self.ends), np.bool_)
+        for i, (sets, first, last) in enumerate(zip(self._sets_of(subscribers), firsts, lasts, strict=True)):
+            if not len(sets) or first >= last:
+                continue
+            if first == 0 and last == len(self.ticks):
+                events[i], size[i] = sets_events[sets].sum(), sets_bytes[sets].sum()
+                oldest[i] = sets_oldest[sets].min()
+                continue
+            chosen[sets] = True
+            rows = first + np.flatnonzero(chosen[self.sets[first:last]])
+            chosen[sets] = False
+            if len(rows):
+                events[i], size[i] = len(rows), lengths[rows].sum(dtype=np.int64)
+                oldest[i] = self.ticks[rows[0]]
+        return BlockTally(events, size, oldest, self.lengths is not None)
 
     def _sets_of(self, subscribers: Ids) -> list[Index]:
         """subscribers[i] -> the sets that the subscriber's group is in."""

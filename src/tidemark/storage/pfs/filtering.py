@@ -10,9 +10,11 @@ that returns need not be matched again. It promises:
   old selector, after it the new one. It says nothing about a subscriber for ticks before that one was made.
   Numbers of subscribers are never used again.
 - A tick is appended once: what comes again after a crash is recognised by its tick and not doubled.
-- An event that matched n subscribers takes at most 8 + 16n bytes, the paper's size, and usually about 4. Only
-  a sync with next to nothing in it takes more, because the volume's header outweighs it: one event of less
-  than five subscribers, or three of one each. Where that matters, sync less often.
+- An event that matched n subscribers takes at most 8 + 16n bytes, the paper's size, and as many as its own
+  length needs (at most 4, usually 1); usually about 5 altogether. Only a sync with next to nothing in it
+  takes more, because the volume's header outweighs it: one event of less than five subscribers, or three of
+  one each. Where that matters, sync less often.
+- What a subscriber is owed is counted from what is stored, with the bytes of the events (`count`).
 - Damage and other holes are unknown, never silence.
 
 The caller appends, calls `sync`, and only then lets latest_delivered go up to what `sync` returned. When the
@@ -31,6 +33,7 @@ import numpy as np
 from tidemark.storage.log.volume import LogVolume
 from tidemark.storage.pfs.blocklog import BlockLog
 from tidemark.storage.pfs.cache import CACHE_BYTES_MAX, BlockCache
+from tidemark.storage.pfs.counting import CountedMatches
 from tidemark.storage.pfs.openblock import MembersOf
 from tidemark.storage.pfs.reading import Missed, read_missed
 from tidemark.storage.pfs.record import Ids
@@ -48,6 +51,7 @@ class Filtered(NamedTuple):
 
     ticks: Ticks
     sets: Ids
+    lengths: Ids
     members: MembersOf
 
 
@@ -87,17 +91,17 @@ class PersistentFiltering:
         return self._stream(pubend).last
 
     def append(
-        self, pubend: str, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf
+        self, pubend: str, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, lengths: Ids, members: MembersOf
     ) -> None:
         """Append that in `(base, upto]` the events at ticks[row] matched the subscribers members(sets[row]).
 
-        Ticks strictly increase. Every tick that is not listed, or is listed with set 0, is silence for every
-        subscriber of that time. What is known already stays as it is, so the same may be appended again. If
-        `base` is beyond the last known tick, what lies between is unknown. `members` is called during this
-        call only; a number must mean the same set as long as the same function (or method of the same object)
-        is given. Raises DiskFullError or DiskFailedError.
+        lengths[row] are the bytes of the event. Ticks strictly increase. Every tick that is not listed, or is
+        listed with set 0, is silence for every subscriber of that time. What is known already stays as it is,
+        so the same may be appended again. If `base` is beyond the last known tick, what lies between is
+        unknown. `members` is called during this call only; a number must mean the same set as long as the
+        same function (or method of the same object) is given. Raises DiskFullError or DiskFailedError.
         """
-        self._stream(pubend).append(base, upto, ticks, sets, members)
+        self._stream(pubend).append(base, upto, ticks, sets, lengths, members)
 
     def flush(self) -> dict[str, Tick]:
         """Hand everything to the log volume.
@@ -128,6 +132,13 @@ class PersistentFiltering:
         stream = self._stream(pubend)
         missed = read_missed(stream, subscribers, starts, limit, self._read_blocks_max)
         return dict(zip(bases, missed, strict=True))
+
+    def count(self, pubend: str, bases: Mapping[int, Tick]) -> dict[int, CountedMatches] | None:
+        """Returns what each subscriber is owed beyond its base, from counts that are kept from call to call.
+
+        None if that takes more reading than one call may do: what was read counts, so call again.
+        """
+        return self._stream(pubend).owed.count(bases, self._read_blocks_max)
 
     def unknown(self, pubend: str, base: Tick, upto: Tick) -> list[Range]:
         """Returns the parts of `(base, upto]` that have to be matched again.

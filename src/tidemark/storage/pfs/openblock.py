@@ -48,6 +48,8 @@ class OpenBlock:
         self._group_bits = group_bits
         #: a row each: its tick and the number of its set in this block
         self._ticks, self._sets = Growing(np.int64), Growing(np.uint32)
+        #: and the bytes of its event
+        self._lengths = Growing(np.uint32)
         #: set n is members[ends[n - 1] : ends[n]]
         self._ends, self._members = Growing(np.int64), Growing(np.uint32)
         #: members of a set, as bytes -> its number in this block
@@ -58,7 +60,7 @@ class OpenBlock:
         #: the caller's numbers for the last rows, which are not in the column of sets yet
         self._waiting = Growing(np.uint32)
 
-    def add(self, upto: Tick, ticks: Ticks, numbers: Ids, members: MembersOf) -> int:
+    def add(self, upto: Tick, ticks: Ticks, numbers: Ids, lengths: Ids, members: MembersOf) -> int:
         """Add that in `(self.upto, upto]` these ticks matched these sets, and no other tick matched anyone.
 
         No number is 0. Returns for how many rows there was room in a record; if not for all, the block ends
@@ -73,14 +75,15 @@ class OpenBlock:
         taken = self._learn(numbers[:room], members)
         self._ticks.extend(ticks[:taken])
         self._waiting.extend(numbers[:taken])
+        self._lengths.extend(lengths[:taken])
         self.upto = upto if taken == len(ticks) else int(ticks[taken - 1])
         return taken
 
     def columns(self) -> BlockColumns:
         """Returns all rows so far."""
         self._settle()
-        views = self._ticks.view(), self._sets.view(), self._ends.view(), self._members.view()
-        return BlockColumns(*views, self._group_bits)
+        views = self._ticks.view(), self._sets.view(), self._lengths.view()
+        return BlockColumns(*views, self._ends.view(), self._members.view(), self._group_bits)
 
     @property
     def unwritten(self) -> bool:
@@ -105,12 +108,12 @@ class OpenBlock:
         self._settle()
         head = BlockHead(self._group_bits, before) if self.records == 0 else None
         rows = self._written_rows
-        ticks, sets = self._ticks.view(rows), self._sets.view(rows)
+        ticks, sets, lengths = self._ticks.view(rows), self._sets.view(rows), self._lengths.view(rows)
         assert (ticks[1:] > ticks[:-1]).all(), "ticks increase"
         sizes = np.diff(self._ends.view(self._written_sets), prepend=self._written_members)
         new = Definitions(sizes, self._members.view(self._written_members))
         return PfsRecord(
-            self.records, self._written_upto, self.upto, ticks, sets, self._written_sets, new, head
+            self.records, self._written_upto, self.upto, ticks, sets, lengths, self._written_sets, new, head
         )
 
     def written(self, index: int) -> None:

@@ -1,14 +1,16 @@
 """A record of the PFS: what one flush adds to the log stream of one pubend.
 
-    record := format u8 | base i64 | back, span, rows, first set, new sets | [head] | ticks | sets | sizes,
-              members, present
+    record := format u8 | base i64 | back, span, rows, first set, new sets | [head] | [least, width u8] |
+              ticks | sets | lengths | sizes, members, present
     head   := group bits, blocks records | [group bits, base i64, span, rows]    of the block before, if any
 
 A record has the match set of each tick in `(base, base + span]`; a tick that is not listed is silence for
 every subscriber of that time. `ticks` are differences to the tick before, `sets` are numbers that count from
 0 in each block; both are as wide as the largest in the record needs. A set is defined in the record that
-names it first. All other numbers are varints; members are differences within their set. A record with `back`
-0 is the head of a block and sums up the block before it, so that recovery reads one record for each block.
+names it first. `lengths` are the bytes of each event: what it has beyond the `least` of the record, in
+`width` bytes, and no column if all have the same. All other numbers are varints; members are differences
+within their set. A record with `back` 0 is the head of a block and sums up the block before it, so that
+recovery reads one record for each block. Format 1, of version 0.1.0, has no lengths.
 """
 
 from __future__ import annotations
@@ -29,8 +31,13 @@ from tidemark.ticks import Tick, Ticks
 Ids = NDArray[np.uint32]
 Index = NDArray[np.int64]
 
-FORMAT = 1
+FORMAT = 2
+#: The format of version 0.1.0, whose records have no lengths.
+FORMAT_WITHOUT_LENGTHS = 1
 _WIDTHS = ("<u1", "<u2", "<u4", "<u8")
+#: Lengths have at most 32 bits: the widths in _WIDTHS up to the third, counted from 1.
+LENGTH_WIDTH_MAX = 3
+LENGTH_MAX = 2**32 - 1
 _START = Struct("<Bq")
 _BASE = Struct("<q")
 _NONE: Ids = np.zeros(0, np.uint32)
@@ -78,6 +85,8 @@ class PfsRecord:
     #: ticks[row] in `(base, upto]`, and sets[row], the number of the tick's match set
     ticks: Ticks
     sets: Ids
+    #: lengths[row], the bytes of the event; None if the record does not say
+    lengths: Ids | None
     #: how many sets the earlier records of the block define; `new` are the ones that follow
     first_set: int
     new: Definitions
@@ -90,12 +99,16 @@ def encode(record: PfsRecord) -> list[bytes]:
     assert (record.back == 0) == (record.head is not None)
     deltas = _differences(record.ticks, record.base)
     tick_width, set_width = _width(deltas), _width(record.sets)
-    out = bytearray(_START.pack(FORMAT << 4 | tick_width << 2 | set_width, record.base))
+    form = FORMAT_WITHOUT_LENGTHS if record.lengths is None else FORMAT
+    out = bytearray(_START.pack(form << 4 | tick_width << 2 | set_width, record.base))
     for number in (record.back, record.upto - record.base, len(record.ticks), record.first_set):
         put(out, number)
     put(out, len(record.new.sizes))
     if record.head is not None:
         _put_head(out, record.head)
+    lengths = b""
+    if record.lengths is not None and len(record.lengths):
+        lengths = _put_lengths(out, record.lengths)
     before = record.head.before if record.head else None
     present = before.present if before else _NONE
     sizes = record.new.sizes.astype(np.uint64)
@@ -105,6 +118,7 @@ def encode(record: PfsRecord) -> list[bytes]:
         bytes(out),
         deltas.astype(_WIDTHS[tick_width]).tobytes(),
         record.sets.astype(_WIDTHS[set_width]).tobytes(),
+        lengths,
         pack(np.concatenate(varints)),
     ]
 
@@ -114,7 +128,7 @@ def decode(data: Buffer) -> PfsRecord:
     if len(data) < _START.size:
         raise DecodeError("a record of the PFS is cut off")
     form, base = _START.unpack_from(data)
-    if form >> 4 != FORMAT:
+    if form >> 4 not in (FORMAT_WITHOUT_LENGTHS, FORMAT):
         raise DecodeError(f"a record of the PFS is in format {form >> 4}; this version reads format {FORMAT}")
     at = _START.size
     back, at = take(data, at)
@@ -123,13 +137,19 @@ def decode(data: Buffer) -> PfsRecord:
     first_set, at = take(data, at)
     new_sets, at = take(data, at)
     head, at = _take_head(data, at) if back == 0 else (None, at)
+    has_lengths = form >> 4 == FORMAT
+    least, width, at = _take_lengths(data, at) if has_lengths and rows else (0, 0, at)
     deltas, at = _column(data, at, rows, _WIDTHS[form >> 2 & 3])
     sets, at = _column(data, at, rows, _WIDTHS[form & 3])
+    lengths: Ids | None = np.full(rows, least, np.uint32) if has_lengths else None
+    if lengths is not None and width:
+        beyond, at = _column(data, at, rows, _WIDTHS[width - 1])
+        lengths += beyond.astype(np.uint32)
     new, present = _definitions(unpack(memoryview(data)[at:]), new_sets)
     ticks = (deltas.astype(np.uint64).cumsum() + np.uint64(base % 2**64)).view(np.int64)
     if head is not None and head.before is not None:
         head = BlockHead(head.group_bits, replace(head.before, present=present))
-    return PfsRecord(back, base, base + span, ticks, sets.astype(np.uint32), first_set, new, head)
+    return PfsRecord(back, base, base + span, ticks, sets.astype(np.uint32), lengths, first_set, new, head)
 
 
 def _differences(ticks: Ticks, base: Tick) -> NDArray[np.uint64]:
@@ -182,6 +202,24 @@ def _take_head(data: Buffer, at: int) -> tuple[BlockHead, int]:
     span, at = take(data, at + _BASE.size)
     rows, at = take(data, at)
     return BlockHead(group_bits, Summary(records, base, base + span, rows, bits_before, _NONE)), at
+
+
+def _put_lengths(out: bytearray, lengths: Ids) -> bytes:
+    """Put the least length, and how wide the column of the others is, which is returned."""
+    least = int(lengths.min())
+    beyond = lengths - np.uint32(least)
+    width = 1 + _width(beyond) if beyond.any() else 0
+    put(out, least)
+    out.append(width)
+    return beyond.astype(_WIDTHS[width - 1]).tobytes() if width else b""
+
+
+def _take_lengths(data: Buffer, at: int) -> tuple[int, int, int]:
+    """Returns the least length, the width of the column, and where both end. Raises DecodeError."""
+    least, at = take(data, at)
+    if at >= len(data) or data[at] > LENGTH_WIDTH_MAX or least > LENGTH_MAX:
+        raise DecodeError("the lengths of a record of the PFS are cut off, or too large")
+    return least, data[at], at + 1
 
 
 def _column(data: Buffer, at: int, rows: int, width: str) -> tuple[NDArray[np.unsignedinteger], int]:

@@ -7,12 +7,14 @@ were unknown, as after damage, are filled in.
 from __future__ import annotations
 
 from collections import deque
+from itertools import takewhile
 
 import numpy as np
 
 from tidemark.storage.pfs.blocklog import BlockLog, LoadedBlock
 from tidemark.storage.pfs.cache import BlockCache
 from tidemark.storage.pfs.columns import BlockColumns
+from tidemark.storage.pfs.counting import OwedCounts
 from tidemark.storage.pfs.extents import Block, Extents
 from tidemark.storage.pfs.openblock import MembersOf, OpenBlock
 from tidemark.storage.pfs.reading import Stretch
@@ -43,21 +45,26 @@ class FilteredStream:
         self._before: Summary | None = None
         #: the block that is being written, whose ticks follow all extents
         self._open: OpenBlock | None = None
+        #: what subscribers are owed; forgotten with this object when the volume takes something back
+        self.owed = OwedCounts(self)
         self._recover()
 
-    def append(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf) -> None:
+    def append(
+        self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, lengths: Ids, members: MembersOf
+    ) -> None:
         """Append `(base, upto]`, as far as it was unknown; arguments as of `PersistentFiltering.append`."""
         assert base <= upto
         if not sets.all():
-            ticks, sets = ticks[sets != 0], sets[sets != 0]
+            rows = sets != 0
+            ticks, sets, lengths = ticks[rows], sets[rows], lengths[rows]
         last = base if self.last is None else self.last
         if last <= base:
-            self._extend(base, upto, ticks, sets, members)
+            self._extend(base, upto, ticks, sets, lengths, members)
         else:
             for start, stop in self.gaps(base, upto):
                 low, high = ticks.searchsorted((start, stop), "right")
                 fill = self._extend if start >= last else self._patch
-                fill(start, stop, ticks[low:high], sets[low:high], members)
+                fill(start, stop, ticks[low:high], sets[low:high], lengths[low:high], members)
         self.last = max(last, upto)
 
     def gaps(self, base: Tick, upto: Tick) -> list[Range]:
@@ -90,11 +97,14 @@ class FilteredStream:
         # it would keep its segment alive.
         if self._open is not None and self._open.upto <= upto and self._log.lags():
             self._close()
+        if not self._blocks or self._blocks[0].upto > upto:
+            return
+        self.owed.chopped(
+            max(block.upto for block in takewhile(lambda each: each.upto <= upto, self._blocks))
+        )
         gone: list[Block] = []
         while self._blocks and self._blocks[0].upto <= upto:
             gone.append(self._blocks.popleft())
-        if not gone:
-            return
         self._log.chop(gone[-1].last)
         self._extents.remove(set(gone), upto)
         for block in gone:
@@ -122,26 +132,31 @@ class FilteredStream:
             return None
         return Stretch(self._open.base, self._open.upto, self._open.columns())
 
-    def _extend(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf) -> None:
+    def _extend(
+        self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, lengths: Ids, members: MembersOf
+    ) -> None:
         """Append behind the last tick, in as many records and blocks as it takes."""
         if self._open is not None and self._open.upto != base:
             self._close()
         while base < upto:
             opened = self._open = self._open or OpenBlock(base, self._group_bits)
-            taken = opened.add(upto, ticks, sets, members)
-            ticks, sets, base = ticks[taken:], sets[taken:], opened.upto
+            taken = opened.add(upto, ticks, sets, lengths, members)
+            ticks, sets, lengths, base = ticks[taken:], sets[taken:], lengths[taken:], opened.upto
             if opened.full:
                 self._close()
             elif opened.pressing:
                 self._write(opened)
 
-    def _patch(self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, members: MembersOf) -> None:
+    def _patch(
+        self, base: Tick, upto: Tick, ticks: Ticks, sets: Ids, lengths: Ids, members: MembersOf
+    ) -> None:
         """Fill a gap before the last tick with blocks of its own."""
         self._close()
+        self.owed.forget()
         while base < upto:
             patch = OpenBlock(base, self._group_bits)
-            taken = patch.add(upto, ticks, sets, members)
-            ticks, sets, base = ticks[taken:], sets[taken:], patch.upto
+            taken = patch.add(upto, ticks, sets, lengths, members)
+            ticks, sets, lengths, base = ticks[taken:], sets[taken:], lengths[taken:], patch.upto
             self._finish(patch)
 
     def _write(self, opened: OpenBlock) -> None:

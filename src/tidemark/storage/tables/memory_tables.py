@@ -28,6 +28,10 @@ class MemoryTables(Tables):
         """Returns tables of their own with what is committed here now: a copy that somebody made."""
         return MemoryTables(_copy(self._committed))
 
+    def copy_to(self, path: str) -> None:
+        """Tables in memory are copied by `copy`."""
+        raise AssertionError(path)
+
     def _write(self, changes: TableRows, removed: set[int]) -> None:
         if self.is_full and not self._has_room_once:
             raise DiskFullError("no space left on device", path="memory")

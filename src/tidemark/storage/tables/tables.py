@@ -27,6 +27,9 @@ INCARNATION = "incarnation"
 GENERATION = "generation"
 #: The greatest number that a subscriber may have had when rows were lost; 0 if that never was.
 ACCEPTED = "accepted"
+#: How many microseconds the clock of a lost machine may have been ahead of this one's, if the tables were put
+#: back from a backup of that machine; 0 if they never were.
+RESTORED = "restored"
 #: The counters with what the tables know of the log and of the PFS: segment and offset of each.
 _PLACES = ("log segment", "log offset", "pfs segment", "pfs offset")
 #: When rows were lost, what is known of these counters may be a little old: numbers go on after so many more.
@@ -207,6 +210,14 @@ class Tables(ABC):
         self._keep_counter(SUBSCRIBERS, subscribers)
         self._keep_counter(INCARNATION, incarnation)
         self._keep_counter(ACCEPTED, subscribers)
+
+    def restored(self, ahead: int) -> None:
+        """The tables were put back from a backup; see RESTORED."""
+        self._keep_counter(RESTORED, max(1, ahead, self.counter(RESTORED)))
+
+    @abstractmethod
+    def copy_to(self, path: str) -> None:
+        """Make a file of tables at `path`, with everything that is committed. Raises StorageError."""
 
     @property
     def uncommitted(self) -> int:

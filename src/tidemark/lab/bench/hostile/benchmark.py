@@ -18,7 +18,7 @@ from tidemark.lab.processes.process_numbers import peak_resident_bytes
 
 #: What a well-behaved client may notice of all attacks together.
 P99_MS = 50.0
-#: What the broker may hold, all attacks together: its queues, windows and input have bounds (docs/faults.md).
+#: What the broker may hold, all attacks together: its queues, windows and input have bounds (docs/limits.md).
 RSS_MIB = 1_024
 ALONE = "alone"
 TOGETHER = "all together"

@@ -61,10 +61,11 @@ QUICK = PfsEffort(8, 1)
 
 @dataclass(frozen=True, slots=True)
 class PfsLoad:
-    """ticks[event], sets[event], messages[event]; members[set] are subscribers."""
+    """ticks[event], sets[event], lengths[event] in bytes, messages[event]; members[set] are subscribers."""
 
     ticks: Ticks
     sets: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
     messages: list[bytes]
     members: list[NDArray[np.uint32]]
 
@@ -123,7 +124,8 @@ def _load(effort: PfsEffort, sets: int) -> PfsLoad:
     members = [np.array(sorted(who), np.uint32) for who in ((), *drawn)]
     numbers = np.arange(count) % sets + 1
     messages = [random.randbytes(MESSAGE_BYTES) for _ in range(count)]
-    return PfsLoad(ticks, numbers.astype(np.uint32), messages, members)
+    lengths = np.array([len(each) for each in messages], np.uint32)
+    return PfsLoad(ticks, numbers.astype(np.uint32), lengths, messages, members)
 
 
 def _run(write: Writer, load: PfsLoad) -> WriteCost:
@@ -152,7 +154,7 @@ def _filter(volume: LogVolume, load: PfsLoad) -> PersistentFiltering:
             turn = slice(first, first + TURN_EVENTS)
             ticks = load.ticks[turn]
             base, upto = upto, int(ticks[-1])
-            pfs.append(PUBEND, base, upto, ticks, load.sets[turn], load.members_of)
+            pfs.append(PUBEND, base, upto, ticks, load.sets[turn], load.lengths[turn], load.members_of)
         pfs.sync()
         pfs.chop(PUBEND, upto - KEPT_SECONDS * TICKS_A_SECOND)
     return pfs
@@ -231,7 +233,7 @@ def _reading(effort: PfsEffort, loads: dict[str, PfsLoad]) -> Section:
             volume = LogVolume.open(CountingDisk(path), identity=1)
             pfs = PersistentFiltering(volume)
             upto = int(load.ticks[-1])
-            pfs.append(PUBEND, FIRST_TICK, upto, load.ticks, load.sets, load.members_of)
+            pfs.append(PUBEND, FIRST_TICK, upto, load.ticks, load.sets, load.lengths, load.members_of)
             pfs.sync()
             for count in (1, SUBSCRIBERS):
                 rates = [_read_rate(volume, count, len(load.ticks)) for _ in range(5)]

@@ -10,15 +10,16 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, play
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.node.config.units import HostPort
-from tidemark.node.http import REQUEST_BYTES_MAX, HttpServer, Response
+from tidemark.node.monitoring.http import REQUEST_BYTES_MAX, HttpServer, Response
 
 
 async def fetch(address: HostPort, request: bytes) -> tuple[int, bytes]:
     """Status and body."""
     reader, writer = await asyncio.open_connection(*address)
     writer.write(request)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         answer = await reader.read()
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -43,6 +44,7 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
             "tidemark_events_published_total 0",
             "tidemark_clients 0",
             "tidemark_sync_seconds_bucket",
+            "tidemark_lag_incomplete 0.0",
         ):
             assert name.encode() in body
         node.state = "stopping"
@@ -53,7 +55,7 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
 
 def test_head_gives_what_get_gives_without_the_content() -> None:
     async def story() -> None:
-        server = HttpServer({"/page": lambda: Response(b"hello")})
+        server = HttpServer({"/page": lambda say: say(Response(b"hello"))})
         address = await server.listen(HostPort("127.0.0.1", 0))
         assert await fetch(address, b"HEAD /page HTTP/1.1\r\n\r\n") == (200, b"")
         assert await fetch(address, b"HEAD /nothing HTTP/1.1\r\n\r\n") == (404, b"")
@@ -75,7 +77,7 @@ def test_head_gives_what_get_gives_without_the_content() -> None:
 )
 def test_a_request_is_answered_or_refused(request_bytes: bytes, status: int) -> None:
     async def story() -> None:
-        server = HttpServer({"/page": lambda: Response(b"hello")})
+        server = HttpServer({"/page": lambda say: say(Response(b"hello"))})
         address = await server.listen(HostPort("127.0.0.1", 0))
         assert (await fetch(address, request_bytes))[0] == status
         server.close()

@@ -6,7 +6,7 @@ durations of syncs alone are collected here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from shutil import disk_usage
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,8 @@ from prometheus_client.registry import Collector
 
 from tidemark.broker.counters import COUNTED
 from tidemark.node.disk.disk_thread import SYNCS
-from tidemark.node.http import Response
+from tidemark.node.monitoring.http import Response
+from tidemark.wire.answers import SubscriptionStatus
 
 if TYPE_CHECKING:
     from tidemark.node.node import Node
@@ -50,9 +51,41 @@ class Metrics:
         """A sync of `which` (log, pfs or tables) took so long."""
         self._syncs.labels(which).observe(seconds)
 
-    def page(self) -> Response:
-        """Returns the page /metrics."""
-        return Response(generate_latest(self.registry), CONTENT_TYPE_LATEST)
+    def page(self, subscriptions: Sequence[SubscriptionStatus], *, is_all: bool) -> Response:
+        """Returns the page /metrics, with the lag of these subscriptions; `is_all`: there are no others."""
+        lag = CollectorRegistry(auto_describe=False)
+        lag.register(_LagCollector(subscriptions, is_all))
+        return Response(generate_latest(self.registry) + generate_latest(lag), CONTENT_TYPE_LATEST)
+
+
+class _LagCollector(Collector):
+    """What each durable subscription is owed, in all pubends together."""
+
+    def __init__(self, subscriptions: Sequence[SubscriptionStatus], is_all: bool) -> None:
+        self._subscriptions = subscriptions
+        self._is_all = is_all
+
+    def describe(self) -> list[Metric]:
+        """Nothing beforehand."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields three series for each subscription."""
+        label = ["subscription"]
+        events = GaugeMetricFamily("tidemark_lag_events", "Events that are owed.", labels=label)
+        size = GaugeMetricFamily("tidemark_lag_bytes", "Bytes of the events that are owed.", labels=label)
+        age = GaugeMetricFamily("tidemark_lag_seconds", "Age of the oldest event that is owed.", labels=label)
+        for each in self._subscriptions:
+            progress = each.pubends.values()
+            events.add_metric([each.name], sum(one.owed_events for one in progress))
+            size.add_metric([each.name], sum(one.owed_bytes for one in progress))
+            age.add_metric([each.name], max((one.lag_us or 0 for one in progress), default=0) / 1e6)
+        yield from (events, size, age)
+        yield GaugeMetricFamily(
+            "tidemark_lag_incomplete",
+            "1 if some subscriptions have no series here.",
+            0 if self._is_all else 1,
+        )
 
 
 class _NodeCollector(Collector):
@@ -96,6 +129,37 @@ class _NodeCollector(Collector):
         for what, size in held_bytes(self._node).items():
             held.add_metric([what], size)
         yield held
+        yield from _archive(self._node)
+
+
+def _archive(node: Node) -> Iterator[Metric]:
+    """Yields how the engine that writes the archive is doing, and how far it is behind this broker."""
+    behind = [
+        each.last_event - each.archived
+        for each in node.runtime.broker.describe_pubends()
+        if each.archived is not None and each.last_event is not None
+    ]
+    if behind:
+        yield GaugeMetricFamily(
+            "tidemark_archive_lag_seconds",
+            "How old the oldest event is that is not archived, measured from the last event.",
+            max(0.0, max(behind) / 1e6),
+        )
+    engine = node.engine_reports.current
+    if engine is None:
+        return
+    info = GaugeMetricFamily(
+        "tidemark_archive_engine",
+        "1 for the engine that writes the archive, with where it runs and what went wrong last.",
+        labels=["engine", "master", "ui", "error"],
+    )
+    info.add_metric([engine.engine, engine.master, engine.ui, engine.error], 1)
+    yield info
+    yield GaugeMetricFamily("tidemark_archive_batch", "The last batch that was archived.", engine.batch)
+    yield GaugeMetricFamily(
+        "tidemark_archive_events_per_second", "Of the last batches, while at work.", engine.events_per_second
+    )
+    yield CounterMetricFamily("tidemark_archive_events", "Events in the archive.", engine.events)
 
 
 def held_bytes(node: Node) -> Mapping[str, int]:

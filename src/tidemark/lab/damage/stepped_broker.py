@@ -1,4 +1,4 @@
-"""Stage: a broker with its real store on a real data directory, stepped by hand, and its clients.
+"""SteppedBroker: a broker with its real store on a real data directory, stepped by hand, and its clients.
 
 Nothing runs by itself: effects are carried out at once, in order, and time is a number. So a start of the
 broker with everything that follows takes milliseconds, and happens the same way each time.
@@ -46,7 +46,7 @@ from tidemark.wire.frames import (
 
 MILLISECOND = 1_000
 SECOND = 1_000 * MILLISECOND
-#: Ticks of this stage begin here: a time of day in microseconds.
+#: When the story begins, in microseconds since 1970; ticks grow from here.
 BEGIN = 1_700_000_000 * SECOND
 CREDIT = 1 << 20
 SCHEMA = Schema.parse("[key: string, n: int, text: string]")
@@ -177,7 +177,7 @@ class Writer:
                 pass
 
 
-class Stage:
+class SteppedBroker:
     """One life of the broker, from its start to its stop or its death."""
 
     def __init__(self, directory: Path, now: int, *, accept_damage: bool = False) -> None:
@@ -229,8 +229,8 @@ class Stage:
     def kill(self) -> None:
         """Let go of the files as a process that is killed does, as far as one process can do that to itself.
 
-        SQLite puts its write-ahead log away when it is closed: who wants the files as they are copies them
-        before.
+        SQLite removes its write-ahead log when it is closed, so a caller that needs the files of a killed
+        process copies them before.
         """
         self._store.abandon()
         self._data.close()

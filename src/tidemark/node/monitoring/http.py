@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol, cast
@@ -28,11 +28,15 @@ class Response:
     status: int = HTTPStatus.OK
 
 
+#: Sends a response to whoever asked.
+Say = Callable[[Response], None]
+
+
 class Page(Protocol):
     """Makes a page when it is asked for."""
 
-    def __call__(self) -> Response:
-        """Returns the page as of now. Called on the event loop, so it must not block."""
+    def __call__(self, say: Say, /) -> None:
+        """Call `say` with the page, now or later. Called on the event loop, so it must not block."""
 
 
 class Guard(Protocol):
@@ -77,21 +81,21 @@ class HttpServer:
         for request in list(self.open):
             request.cut_off()
 
-    def respond(self, head: bytes) -> Response:
-        """Returns the response to the request with this head."""
+    def respond(self, head: bytes, say: Say) -> None:
+        """Call `say` with the response to the request with this head, now or later."""
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
         path, _, version = rest.partition(" ")
         if not version.startswith("HTTP/1."):
-            return _problem(HTTPStatus.BAD_REQUEST)
+            return say(_problem(HTTPStatus.BAD_REQUEST))
         if method not in ("GET", "HEAD"):
-            return _problem(HTTPStatus.METHOD_NOT_ALLOWED)
+            return say(_problem(HTTPStatus.METHOD_NOT_ALLOWED))
         name = path.partition("?")[0]
         page, guard = self.pages.get(name), self._guards.get(name)
         if page is None:
-            return _problem(HTTPStatus.NOT_FOUND)
+            return say(_problem(HTTPStatus.NOT_FOUND))
         if guard is not None and not guard(_authorization(head)):
-            return _problem(HTTPStatus.UNAUTHORIZED)
-        return page()
+            return say(_problem(HTTPStatus.UNAUTHORIZED))
+        return page(say)
 
 
 class _Request(asyncio.Protocol):
@@ -100,6 +104,8 @@ class _Request(asyncio.Protocol):
     def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._head = b""
+        #: the request is whole, and a page answers it now or later
+        self._is_answered = False
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -120,11 +126,13 @@ class _Request(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Part of the request has arrived, or all of it."""
-        if self._transport is None or self._transport.is_closing():
+        if self._is_answered or self._transport is None or self._transport.is_closing():
             return
         self._head += data
         if b"\r\n\r\n" in self._head:
-            self._say(self._server.respond(self._head), is_bare=self._head.startswith(b"HEAD "))
+            is_bare = self._head.startswith(b"HEAD ")
+            self._is_answered = True
+            self._server.respond(self._head, lambda response: self._say(response, is_bare=is_bare))
         elif len(self._head) > REQUEST_BYTES_MAX:
             self._say(_problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
 
@@ -135,7 +143,8 @@ class _Request(asyncio.Protocol):
 
     def _say(self, response: Response, *, is_bare: bool = False) -> None:
         """Send the response and close the connection; if `is_bare`, without the content, as HEAD asks."""
-        assert self._transport is not None
+        if self._transport is None or self._transport.is_closing():
+            return  # whoever asked did not wait
         head = (
             f"HTTP/1.1 {int(response.status)} {HTTPStatus(response.status).phrase}\r\n"
             f"Content-Type: {response.kind}\r\nContent-Length: {len(response.body)}\r\n"

@@ -1,0 +1,1 @@
+"""What monitoring systems read: the pages /health and /metrics, and the server for them."""

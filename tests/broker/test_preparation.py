@@ -1,0 +1,230 @@
+"""What may take long is done before a frame is handled, in steps, and comes to the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker.desk import Desk, told
+from tidemark.broker.preparation import Steps
+from tidemark.broker.topics import DECLARED_BYTES_MAX
+from tidemark.matching import audience
+from tidemark.message import registry
+from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
+from tidemark.message.batches.checking import STEP_BYTES, CheckWork
+from tidemark.message.registry import ParseWork, ReaderWork
+from tidemark.message.schema import Schema
+from tidemark.wire.frames import ClientFrame, Deliver, Publish, Published, Refused, Subscribe, Topic
+
+LISTS = Schema.parse("[n: int, many: *(string)*]")
+NUMBERS = Schema.parse("[n: int]")
+
+
+def wide(fields: int, prefix: str = "field") -> str:
+    """The text of a schema with so many fields."""
+    return Schema.parse("[" + ", ".join(f"{prefix}_{at}: int?" for at in range(fields)) + "]").text
+
+
+def events(schema: Schema, *messages: bytes, topic: str = "t") -> EventBatch:
+    builder = BatchBuilder()
+    for message in messages:
+        builder.add(Shape(topic, schema.fingerprint), message)
+    return builder.build()
+
+
+def take(steps: Steps | None) -> list[type | None]:
+    """Take all steps, as a connection does; what kind each was."""
+    assert steps is not None
+    kinds: list[type | None] = []
+    for step in steps:
+        kinds.append(type(step) if step is not None else None)
+        if step is not None:
+            step()
+    return kinds
+
+
+def say(desk: Desk, frame: ClientFrame) -> list[ClientFrame]:
+    """A client says something that is prepared first; what it is told."""
+    take(desk.broker.preparation(frame))
+    return desk.do(1, frame)
+
+
+def lists(count: int, *, is_last_damaged: bool = False) -> EventBatch:
+    """A batch of so many events with lists."""
+    message = LISTS.encode({"n": 1, "many": ["text"] * 20})
+    messages = [message] * count
+    if is_last_damaged:
+        messages[-1] = message.replace(b"text", b"\xff\xfe\xff\xfe")
+    return events(LISTS, *messages)
+
+
+def test_a_large_schema_is_parsed_in_a_step_of_its_own_and_not_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk, text = Desk(), wide(200)
+    frame = Topic("t", False, (text,))
+    assert take(desk.broker.preparation(frame)) == [ParseWork]
+
+    def parse(text: str) -> Schema:
+        raise AssertionError(f"parsed again: {text}")
+
+    monkeypatch.setattr(Schema, "parse", parse)
+    assert desk.do(1, frame) == [frame]
+    assert desk.broker.preparation(Topic("u", False, (NUMBERS.text,))) is None, "a small one needs no steps"
+
+
+def test_a_large_text_that_is_no_schema_is_refused_with_the_same_words() -> None:
+    frame = Topic("t", False, (wide(200)[:-1],))
+    assert say(Desk(), frame) == Desk().do(1, frame) != []
+
+
+def test_what_was_parsed_for_a_client_that_is_gone_is_forgotten() -> None:
+    desk = Desk()
+    steps = desk.broker.preparation(Topic("t", False, (wide(200), wide(201))))
+    assert steps is not None
+    for _ in range(2):
+        step = next(steps)
+        assert step is not None
+        step()
+    assert desk.broker._topics._prepared
+    del steps
+    assert not desk.broker._topics._prepared
+
+
+def test_more_schemas_than_one_declaration_may_have_are_refused_before_they_are_parsed() -> None:
+    desk = Desk()
+    text = wide(2_000)
+    frame = Topic("t", False, (text,) * (DECLARED_BYTES_MAX // len(text) + 1))
+    assert desk.broker.preparation(frame) is None
+    (refused,) = desk.do(1, frame)
+    assert isinstance(refused, Refused)
+    assert f"may have {DECLARED_BYTES_MAX}" in refused.reason
+
+
+@pytest.mark.parametrize("is_last_damaged", [False, True])
+def test_the_messages_of_a_large_batch_are_looked_at_in_steps(is_last_damaged: bool) -> None:
+    answers = []
+    for is_prepared in (False, True):
+        desk = Desk()
+        desk.do(1, Topic("t", False, (LISTS.text,)))
+        frame = Publish("p", "me", 1, lists(500, is_last_damaged=is_last_damaged))
+        steps = take(desk.broker.preparation(frame)) if is_prepared else []
+        assert len(steps) == (len(frame.batch.body) // STEP_BYTES + 1 if is_prepared else 0)
+        assert set(steps) <= {CheckWork}
+        answers.append(desk.do(1, frame))
+    assert answers[0] == answers[1]
+    assert isinstance(answers[0][0], Refused if is_last_damaged else Published)
+
+
+def test_a_message_that_was_looked_at_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+    desk.do(1, Topic("t", False, (LISTS.text,)))
+    frame = Publish("p", "me", 1, lists(500))
+    take(desk.broker.preparation(frame))
+
+    def check(*_: object) -> None:
+        raise AssertionError("looked at again")
+
+    monkeypatch.setattr(Schema, "check", check)
+    assert isinstance(desk.do(1, frame)[0], Published)
+
+
+def subscribed(desk: Desk, count: int, pattern: str) -> None:
+    for number in range(count):
+        desk.do(1, Subscribe(f"s{number}", pattern, f"n = {number}", False, 1 << 20))
+    desk.pass_time(0.5)
+
+
+def test_the_matcher_of_a_topic_that_many_want_is_made_in_steps_before_its_first_event() -> None:
+    heard = []
+    for is_prepared in (False, True):
+        desk = Desk()
+        subscribed(desk, 100, "t.>")
+        desk.do(1, Topic("t.new", False, (NUMBERS.text,)))
+        frame = Publish("p", "me", 1, events(NUMBERS, NUMBERS.encode({"n": 7}), topic="t.new"))
+        if is_prepared:
+            steps = take(desk.broker.preparation(frame))
+            assert len(steps) >= 100 // audience.STEP_MEMBERS
+            assert set(steps) == {None}
+            assert desk.broker.preparation(frame) is None
+        told_to_all = told(desk.finish(desk.say(2, frame)), 1)
+        heard.append([each.name for each in told_to_all if isinstance(each, Deliver) and each.batch])
+    assert heard[0] == heard[1]
+    assert len(heard[0]) == 1
+
+
+def test_an_event_that_comes_between_two_steps_is_matched_with_all() -> None:
+    desk = Desk()
+    subscribed(desk, 100, "t.>")
+    desk.do(1, Topic("t.new", False, (NUMBERS.text,)))
+    frame = Publish("p", "me", 1, events(NUMBERS, NUMBERS.encode({"n": 99}), topic="t.new"))
+    steps = desk.broker.preparation(frame)
+    assert steps is not None
+    next(steps)
+    assert [type(each) for each in told(desk.finish(desk.say(2, frame)), 1)] == [Deliver]
+    assert list(steps) == [], "nothing is left to do"
+
+
+def test_who_subscribes_to_many_topics_pays_before_its_next_subscription() -> None:
+    desk = Desk()
+    topics = [f"t.{number}" for number in range(2 * audience.JOINED_AT_ONCE_MAX)]
+    for number, name in enumerate(topics, 1):
+        desk.do(1, Topic(name, False, (NUMBERS.text,)))
+        desk.do(1, Publish("p", "me", number, events(NUMBERS, NUMBERS.encode({"n": 1}), topic=name)))
+    subscribed(desk, 1, "other")
+    for number, name in enumerate(topics, 1):  # each of them has a matcher now
+        desk.do(1, Publish("p", "you", number, events(NUMBERS, NUMBERS.encode({"n": 1}), topic=name)))
+    assert desk.broker.preparation(Subscribe("a", "t.*", "n = 1", False, 1 << 20)) is None
+    desk.do(1, Subscribe("a", "t.*", "n = 1", False, 1 << 20))
+    steps = desk.broker.preparation(Subscribe("b", "t.*", "n = 1", False, 1 << 20))
+    assert len(take(steps)) == audience.JOINED_AT_ONCE_MAX // audience.STEP_MEMBERS
+    desk.pass_time(0.5)
+    batch = events(NUMBERS, NUMBERS.encode({"n": 1}), topic=topics[-1])
+    assert [type(each) for each in told(desk.finish(desk.say(2, Publish("p", "he", 1, batch))), 1)] == [
+        Deliver
+    ]
+
+
+def test_a_large_topic_is_read_in_a_step_of_its_own_when_it_is_not_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "READY_BYTES_MAX", 8 << 10)
+    monkeypatch.setattr(registry, "READERS_BYTES_MAX", 8 << 10)
+    desk = Desk()
+    texts = {f"t{number}": wide(300, f"f{number}") for number in range(4)}
+    for name, text in texts.items():
+        say(desk, Topic(name, False, (text,)))
+    frame = Subscribe("s", "t0", "f0_1 = 1", False, 1 << 20)
+    assert take(desk.broker.preparation(frame)) == [ReaderWork]
+    assert desk.broker.preparation(frame) is None
+    desk.do(1, frame)
+    schema = Schema.parse(texts["t3"])
+    say(desk, Subscribe("v", "t3", "", False, 1 << 20))
+    desk.registry.schemas._young.clear()
+    desk.registry.schemas._old.clear()
+    batch = events(schema, schema.encode({}), topic="t3")
+    assert take(desk.broker.preparation(Publish("p", "me", 1, batch)))[0] is ParseWork
+    assert isinstance(desk.do(1, Publish("p", "me", 1, batch))[0], Published)
+
+
+def test_a_subscription_to_many_large_topics_reads_few_of_them() -> None:
+    desk = Desk()
+    for number in range(20):
+        desk.do(1, Topic(f"t.{number}", False, (wide(300, f"f{number}"),)))
+    desk.registry._readers.clear()
+    assert desk.do(1, Subscribe("s", "t.*", "nobody_has = 1", False, 1 << 20))
+    assert len(desk.registry._readers) <= 6
+
+
+def test_steps_are_only_for_frames_that_need_them() -> None:
+    desk = Desk()
+    desk.declare()
+    small: Iterator[ClientFrame] = iter(
+        (
+            Publish("p", "me", 1, events(NUMBERS, *[NUMBERS.encode({"n": 1})] * 1_000)),
+            Subscribe("s", "t", "n = 1", False, 1 << 20),
+            Topic("t", False, (NUMBERS.text,)),
+        )
+    )
+    assert [desk.broker.preparation(each) for each in small] == [None] * 3

@@ -1,0 +1,1 @@
+"""The archive as a streaming query."""

@@ -1,0 +1,121 @@
+"""Engines of the archive as processes: they are killed and take over from each other under load."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.live_broker import Spoken
+from tests.live_node import live_node
+from tidemark import sync
+from tidemark.lab.processes.process_harness import ProcessHarness
+from tidemark.message.schema import Schema
+from tidemark.spark.archive import reader as archive_reader
+from tidemark.spark.archive.state import load_state
+from tidemark.spark.archive.status import status
+from tidemark.ticks import TICK_MAX, TICK_MIN
+from tidemark.wire.answers import EngineStatus
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = Schema.parse("[n: int, text: string]")
+
+
+#: Starting Spark takes its time on a busy machine.
+PATIENCE_SECONDS = 180.0
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def values_in(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Every row of the archive: its tick and its values."""
+    return [
+        (int(batch.ticks[row]), SCHEMA.decode(batch.message(row)))
+        for batch in archive_reader.read(path, "main", TICK_MIN, TICK_MAX)
+        for row in range(batch.count)
+    ]
+
+
+@pytest.mark.slow
+def test_engines_that_are_killed_and_switched_under_load_leave_every_row_once(tmp_path: Path) -> None:
+    published: list[tuple[int, dict[str, Any]]] = []
+    stop = threading.Event()
+
+    def publish(url: str) -> None:
+        with sync.connect(url) as tm:
+            while not stop.wait(0.02):
+                first = len(published)
+                values = [{"n": n, "text": f"event {n}"} for n in range(first, first + 20)]
+                ticks = [tick for tick in tm.publish_many("t", values) if tick is not None]
+                published.extend(zip(ticks, values, strict=True))
+
+    with (
+        live_node(tmp_path, **{"retention.archive": "true"}) as node,
+        ProcessHarness(tmp_path) as harness,
+        sync.connect(node.url) as tm,
+    ):
+        tm.create_topic("t", SCHEMA.text)
+        load = threading.Thread(target=publish, args=(node.url,))
+        load.start()
+        path = tmp_path / "archive"
+        try:
+            for turn, engine in enumerate(["spark", "light", "spark"]):
+                archive = harness.archive(node.url, engine=engine)
+                archive.log = tmp_path / f"{turn}.log"
+                archive.start()
+                want = load_state(path).batch + 3
+                wait_until(lambda want=want: load_state(path).batch >= want)  # type: ignore[misc]
+                archive.kill()
+        finally:
+            stop.set()
+            load.join()
+        archive = harness.archive(node.url)
+        archive.start()
+        wait_until(lambda: load_state(path).covered.get("main", TICK_MIN) >= published[-1][0])
+    assert values_in(path) == published
+    assert dict(load_state(path).missing) == {}
+
+
+@pytest.mark.slow
+def test_up_archives_by_a_query_whose_page_can_be_opened(tmp_path: Path) -> None:
+    """`tidemark up` with Spark: the status says what runs, and its web interface answers."""
+    settings = [
+        *("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir", "data"),
+        *("--set", "archive.engine=spark", "--set", "archive.interval=100ms", "--json"),
+    ]
+    broker = Spoken("up", *settings, cwd=tmp_path)
+    try:
+        ready = json.loads(broker.line())
+        with sync.connect(ready["url"]) as tm:
+            tm.publish_many("t", [{"n": n} for n in range(10)])
+            path = tmp_path / "data" / "archive"
+            wait_until(lambda: load_state(path).events == 10)
+            wait_until(lambda: (status(path, ready["url"]).engine or NOTHING).batch >= 1)
+        engine = status(path, ready["url"]).engine
+        assert engine is not None
+        assert (engine.engine, engine.master, engine.error) == ("spark", "local[2]", "")
+        assert "tidemark archive" in page(f"{engine.ui}/StreamingQuery/")
+        assert 'tidemark_archive_engine{engine="spark"' in page(f"{ready['http']}/metrics")
+    finally:
+        broker.end(signal.SIGTERM)
+
+
+NOTHING = EngineStatus("", "", 0, "", 0, 0, 0.0, "", 0.0)
+
+
+def page(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
+        return str(answer.read().decode())
