@@ -27,7 +27,7 @@ def test_today_there_are_four_versions_for_clients_and_two_for_links() -> None:
 
 
 @pytest.mark.parametrize(
-    ("oldest", "newest", "advice"), [(4, 5, "update this side"), (0, 0, "update the other side")]
+    ("oldest", "newest", "advice"), [(5, 6, "update this side"), (0, 0, "update the other side")]
 )
 def test_without_a_common_version_the_older_side_is_named(oldest: int, newest: int, advice: str) -> None:
     with pytest.raises(VersionError, match=advice):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tidemark.broker.access_control import AccessControl
+from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.effects import Owed, SendClient
 from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.host import Host

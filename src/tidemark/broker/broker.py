@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from tidemark.broker.access_control import AccessControl
+from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.admin import Admin
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import (

@@ -6,8 +6,8 @@ of access that was tightened holds for everything that was not yet delivered, ho
 
 from __future__ import annotations
 
+from tidemark.broker.access.sight import Sight
 from tidemark.broker.effects import SendClient
-from tidemark.broker.hosting.sight import Sight
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch

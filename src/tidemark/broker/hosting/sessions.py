@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from tidemark.broker.access_control import AccessControl
+from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.effects import SendClient
 from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.handover import Handover, Holds

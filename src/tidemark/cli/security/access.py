@@ -48,7 +48,11 @@ def access_show(url: str, with_verifiers: bool, as_json: bool) -> None:
 @BROKER
 @JSON
 def access_plan(file: Path, url: str, as_json: bool) -> None:
-    """Print what a document would change, without changing anything. Exit code 2 if it changes something."""
+    """Print what a document would change, without changing anything. Exit code 2 if it changes something.
+
+    \b
+    tidemark access plan access.toml
+    """
     with connect(url) as client:
         found = client.ask(ACCESS, timeout=ANSWER_SECONDS)
     changes = plan_access(found.text, file.read_text())
@@ -67,7 +71,11 @@ def access_plan(file: Path, url: str, as_json: bool) -> None:
 @BROKER
 @JSON
 def access_apply(file: Path, url: str, as_json: bool) -> None:
-    """Put a document into force in the whole overlay; clients that it concerns connect again."""
+    """Put a document into force in the whole overlay; clients that it concerns connect again.
+
+    \b
+    tidemark access apply access.toml
+    """
     text = file.read_text()
     with connect(url) as client:
         found = client.ask(ACCESS, timeout=ANSWER_SECONDS)
@@ -134,12 +142,22 @@ def _told(found: AccessAnswer) -> str:
 
 @access.command("password")
 @click.option("--file", type=FILE, help="Read the password from this file; default: it is asked for.")
-def access_password(file: Path | None) -> None:
-    """Print the verifier of a password, for `password` of a user in the access document."""
+@JSON
+def access_password(file: Path | None, as_json: bool) -> None:
+    """Print the verifier of a password, for `password` of a user in the access document.
+
+    \b
+    tidemark access password
+    tidemark access password --file alice.password
+    """
     from tidemark.node.security.login import make_verifier
 
     if file is not None:
         password = file.read_text().rstrip("\r\n")
     else:
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    click.echo(make_verifier(password).text)
+    verifier = make_verifier(password).text
+    if as_json:
+        emit({"verifier": verifier})
+    else:
+        click.echo(verifier)

@@ -29,7 +29,11 @@ def cert() -> None:
 @click.option("--name", default="Tidemark authority", show_default=True, help="What it is called.")
 @JSON
 def cert_ca(directory: Path, name: str, as_json: bool) -> None:
-    """Make an authority: ca.pem, which everybody gets, and ca.key, which nobody else may see."""
+    """Make an authority: ca.pem, which everybody gets, and ca.key, which nobody else may see.
+
+    \b
+    tidemark cert ca
+    """
     from tidemark.node.security.certificates import make_authority
 
     make_authority(name).save(directory / "ca.pem", directory / "ca.key")
@@ -87,7 +91,11 @@ def cert_issue(
 @click.argument("file", type=FILE)
 @JSON
 def cert_show(file: Path, as_json: bool) -> None:
-    """Print what a certificate says: its names, who signed it, and how long it holds."""
+    """Print what a certificate says: its names, who signed it, and how long it holds.
+
+    \b
+    tidemark cert show tidemark-certificates/east.pem
+    """
     from tidemark.node.security.certificates import describe
 
     found = describe(file.read_bytes())

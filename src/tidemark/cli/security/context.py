@@ -25,6 +25,7 @@ def context() -> None:
 @click.option("--ca", default="", help="The authority that signs the broker's certificate, in PEM.")
 @click.option("--certificate", default="", help="Your own certificate, in PEM.")
 @click.option("--key", default="", help="Its key, in PEM.")
+@JSON
 def context_add(
     name: str,
     url: str,
@@ -34,6 +35,7 @@ def context_add(
     ca: str,
     certificate: str,
     key: str,
+    as_json: bool,
 ) -> None:
     """Add a context, or replace the one of this name.
 
@@ -54,13 +56,20 @@ def context_add(
     ]
     made = Context(url, user, *files)
     path = save_contexts({**load_contexts(), name: made})
-    click.echo(f"{name} is in {path}: use it with --context {name}, or {VARIABLE}={name}")
+    if as_json:
+        emit({"context": name, "file": str(path)})
+    else:
+        click.echo(f"{name} is in {path}: use it with --context {name}, or {VARIABLE}={name}")
 
 
 @context.command("list")
 @JSON
 def context_list(as_json: bool) -> None:
-    """Print all contexts."""
+    """Print all contexts.
+
+    \b
+    tidemark context list
+    """
     found = load_contexts()
     if as_json:
         emit(found)
@@ -71,12 +80,20 @@ def context_list(as_json: bool) -> None:
 
 @context.command("rm")
 @click.argument("name")
-def context_rm(name: str) -> None:
-    """Remove a context; files that it names stay, but for a password that was asked for."""
+@JSON
+def context_rm(name: str, as_json: bool) -> None:
+    """Remove a context; files that it names stay, but for a password that was asked for.
+
+    \b
+    tidemark context rm prod
+    """
     find_context(name)
     save_contexts({each: made for each, made in load_contexts().items() if each != name})
     (directory() / f"{name}.password").unlink(missing_ok=True)
-    click.echo(f"{name} is gone")
+    if as_json:
+        emit({"removed": name})
+    else:
+        click.echo(f"{name} is gone")
 
 
 def _kept(name: str, password: str) -> str:

@@ -252,7 +252,7 @@ class ArchiveSection:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySection:
-    """Who may connect, and how that is proved. See docs/security.md."""
+    """Who may connect, and how that is proved."""
 
     mode: str = setting(
         "open",

@@ -10,7 +10,7 @@ import pytest
 from tests.broker.desk import Desk, batch, told
 from tidemark.access.document import AccessDocument
 from tidemark.access.principal import Principal
-from tidemark.broker.access_control import AccessControl
+from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.effects import AccessChanged, ClientCame, RefuseClient, SaveSubscription
 from tidemark.broker.turn import Turn
 from tidemark.message.registry import Registry
