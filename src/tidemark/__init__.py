@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidemark.client.subscribing.transaction import Transaction
     from tidemark.errors import (
         AccessError,
+        BackupError,
         ClientError,
         ClosedError,
         ConfigError,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessError",
     "AckMode",
+    "BackupError",
     "Batch",
     "BatchBuilder",
     "CheckpointStore",
