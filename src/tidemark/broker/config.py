@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.access.document import AccessDocument
@@ -54,3 +55,9 @@ class BrokerConfig:
     drain_notice: DrainNotice | None = None
     #: who may do what, None while everybody may do everything; `AccessChanged` brings later ones
     access: AccessDocument | None = None
+    #: pubend -> its policy, for those that have one of their own
+    pubend_policies: Mapping[str, PubendPolicy] = field(default_factory=dict)
+
+    def policy_of(self, pubend: str) -> PubendPolicy:
+        """Return the policy of a pubend that is hosted here."""
+        return self.pubend_policies.get(pubend, self.pubend_policy)
