@@ -74,6 +74,7 @@ from tidemark.wire.limits import (
     TICKET_MAX,
 )
 from tidemark.wire.peer_layouts import MERGED
+from tidemark.wire.security.frames import Access, Challenge, LinkProof, Login, Proof
 
 KINDS: tuple[type[Any], ...] = tuple(dict.fromkeys(get_args(Frame)))
 
@@ -232,6 +233,11 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     RecallMore: st.builds(RecallMore, counts, amounts),
     RecallOver: st.builds(RecallOver, counts),
     Refused: st.builds(Refused, names, names, names, texts, st.lists(names, max_size=4).map(tuple)),
+    Login: st.builds(Login, st.lists(names, max_size=4).map(tuple), texts),
+    Proof: st.builds(Proof, names, texts),
+    Challenge: st.builds(Challenge, names),
+    LinkProof: st.builds(LinkProof, names),
+    Access: st.builds(Access, st.integers(0, OVERLAY_VERSION_MAX), names, texts),
 }
 
 merged = st.one_of(*(OF_KIND[kind] for kind in MERGED - {Knowledge}), knowledge(is_first=True))

@@ -29,12 +29,13 @@ from tidemark.wire.frames import (
 from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, key_of
 from tidemark.wire.limits import FRAME_BYTES_MAX, TOGETHER_MAX
 from tidemark.wire.peer_layouts import MERGED
+from tidemark.wire.security import layouts as security_layouts
 from tidemark.wire.tails import Tail, copied_tail
 
 #: Gives the pieces of a frame's bytes.
 Encode = Callable[[Frame], list[Buffer]]
 
-_TOGETHER = key_of(29)
+_TOGETHER = key_of(64)
 
 
 def _write_together(frame: Together) -> list[Buffer]:
@@ -83,6 +84,7 @@ def _check_merged(frame: PeerFrame) -> None:
 LAYOUTS = (
     *peer_layouts.LAYOUTS,
     *client_layouts.LAYOUTS,
+    *security_layouts.LAYOUTS,
     FrameLayout(Together, _TOGETHER, _write_together, _read_together),
 )
 _WRITERS = {layout.frame: layout.write for layout in LAYOUTS}
@@ -108,9 +110,9 @@ def encode(frame: Frame) -> list[Buffer]:
 
 def encoder_for(version: int) -> Encode:
     """Return what encodes frames for another side that speaks this version of the protocol."""
-    if version > 3:
+    if version > 4:
         return encode
-    older = {3: _encode_for_version_3, 2: _encode_for_version_2}
+    older = {4: _encode_for_version_4, 3: _encode_for_version_4, 2: _encode_for_version_2}
     return older.get(version, _encode_for_version_1)
 
 
@@ -132,8 +134,8 @@ def _encode_for_link_3(frame: Frame) -> list[Buffer]:
     return encode(frame)
 
 
-def _encode_for_version_3(frame: Frame) -> list[Buffer]:
-    """Readers of version 3 know no last broker in a Subscribe, and get credit in frames of its own."""
+def _encode_for_version_4(frame: Frame) -> list[Buffer]:
+    """Readers of version 4 know no last broker in a Subscribe, and get credit in frames of its own."""
     if type(frame) is Subscribe and frame.last:
         frame = replace(frame, last="")
     if type(frame) is Ack and frame.credits:
@@ -147,7 +149,7 @@ def _encode_for_version_2(frame: Frame) -> list[Buffer]:
     """Readers of version 2 know no shapes in a Describe; they answer with the whole topic."""
     if type(frame) is Describe and frame.shapes:
         frame = replace(frame, shapes=())
-    return _encode_for_version_3(frame)
+    return _encode_for_version_4(frame)
 
 
 def _encode_for_version_1(frame: Frame) -> list[Buffer]:

@@ -10,6 +10,7 @@
 | any two of these                       | Topic, Fetch, Fetched, Ping, Pong                               |
 | a broker and the pipeline, a client    | Offer, Recall, Recalled, RecallMore, RecallOver                 |
 | a broker and a client that it calls    | Lease, Leased, Rest, Pushing, Resume                            |
+| the ends of a connection, as proofs    | Login, Proof, Challenge, LinkProof, Access (`wire.security`)    |
 
 Ranges are `(base, upto]`.
 """
@@ -21,16 +22,14 @@ from dataclasses import dataclass, field
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.security.frames import Login, Proof, SecurityFrame
 
 Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first frame of a link: the broker that sends it, and the number of its incarnation.
-
-    A broker has a higher incarnation after each restart; frames of an older one are ignored.
-    """
+    """The first frame of a link: the broker that sends it, and its incarnation, higher after each start."""
 
     broker: str
     incarnation: int
@@ -316,7 +315,7 @@ class Subscribe:
     #: The subscriber's time of day when it subscribed, in microseconds; 0 if not known. Of several
     #: connections of one subscriber the one with the latest stamp holds.
     stamp: int = 0
-    #: the broker that the subscriber asked before this one, or empty; only for brokers of version 4 and newer
+    #: the broker that the subscriber asked before this one, or empty; only for brokers of version 5 and newer
     last: str = ""
 
 
@@ -363,7 +362,7 @@ class Ack:
 
     tokens: tuple[tuple[str, CheckpointToken], ...]
     ticket: int = 0
-    #: what Credit would grant besides; brokers older than version 4 are sent Credit
+    #: what Credit would grant besides; brokers older than version 5 are sent Credit
     credits: tuple[Credit, ...] = ()
 
 
@@ -581,11 +580,11 @@ class Refused:
     addresses: tuple[str, ...] = ()
 
 
-#: taken: by another subscription; sequence: publish again from an earlier one; draining: the broker is to be
-#: taken away; address: this broker does not call there; token: it says that more was consumed than can be.
+#: sequence: publish again from an earlier one; draining: the broker is to be taken away; token: it says that
+#: more was consumed than can be; login: who is there was not proved; access: connect again, rules changed.
 REFUSALS = frozenset((
     "selector", "topic", "schema", "taken", "pubend", "sequence", "full", "limit", "version",
-    "frame", "unknown", "draining", "address", "token",
+    "frame", "unknown", "draining", "address", "token", "login", "denied", "access",
 ))  # fmt: skip
 
 PeerFrame = (
@@ -595,6 +594,7 @@ PeerFrame = (
 ClientFrame = (
     Connect | Welcome | Describe | Topic | Publish | Published | Subscribe | Subscribed | Deliver | Gap | Ack
     | Acked | Credit | Unsubscribe | Unsubscribed | Fetch | Fetched | Offer | Recall | Recalled | RecallMore
-    | RecallOver | Lease | Leased | Rest | Pushing | Resume | Ask | Answer | Refused | Ping | Pong
+    | RecallOver | Lease | Leased | Rest | Pushing | Resume | Ask | Answer | Refused | Ping | Pong | Login
+    | Proof
 )  # fmt: skip
-Frame = PeerFrame | ClientFrame | Overlay
+Frame = PeerFrame | ClientFrame | Overlay | SecurityFrame

@@ -1,6 +1,6 @@
 """The layouts of the frames between brokers, and of the frames that brokers and clients share.
 
-Kinds 1 to 15 are for brokers and clients, 16 to 31 for brokers only.
+Kinds 1 to 15 are for brokers and clients, 16 to 31 and 64 on for brokers only.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ LAYOUTS = (
     FrameLayout(Knowledge, _KNOWLEDGE, write_knowledge, read_knowledge),
     record(Nack, 18, layout_version=2, version=VERSION, pubend=NAME, ranges=RANGES),
     record(Claim, 27, epoch=EPOCH, settled=FLAG, name=NAME, broker=NAME, to=at_end(NAME, "")),
-    record(Yielded, 30, epoch=EPOCH, name=NAME, to=NAME),
+    record(Yielded, 65, epoch=EPOCH, name=NAME, to=NAME),
     record(AckExpected, 19, tick=TICK, pubend=NAME),
     record(Release, 20, layout_version=2, pubend=NAME, rows=many(_ROW, ROWS_MAX, what="rows of a release")),
     record(
