@@ -9,6 +9,7 @@ does not load what only the archive needs. The packages:
 | `sink` | `df.write` and `df.writeStream` of the same format | `sink.Sink` |
 | `archive` | writes and reads the Delta tables that hold history | `archive.Archive`, `reader.read` |
 | `archive_query` | writes the archive as a streaming query, and chooses the engine | `query.ArchiveQuery` |
+| `upkeep` | erases events of the archive, and compares it with brokers | `asking.erase`, `verifying.verify` |
 | `history_frames` | history as a DataFrame, from archive and brokers | `frame.history` |
 | `deep` | deep catch-up: answers brokers from the archive | `service.DeepService` |
 | `audit` | checks exactly-once delivery by ledgers | `audit.run` |
