@@ -14,6 +14,7 @@ from tidemark.cli.options import JSON, duration
 from tidemark.cli.output import emit, table, visible_values
 from tidemark.cli.pipeline.audit import audit
 from tidemark.cli.pipeline.options import BROKERS, MASTER, PATH
+from tidemark.cli.pipeline.report import report
 from tidemark.cli.pipeline.upkeep import erase, verify
 from tidemark.cli.watching.screen import watch
 from tidemark.errors import ConfigError, TidemarkError
@@ -33,6 +34,7 @@ def pipeline() -> None:
 pipeline.add_command(audit)
 pipeline.add_command(erase)
 pipeline.add_command(verify)
+pipeline.add_command(report)
 
 
 LOG = click.option(
