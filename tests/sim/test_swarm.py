@@ -46,6 +46,10 @@ REGRESSIONS: dict[tuple[str, int], str] = {
     ("thin", 500_037): "routes were judged while what brokers say of their links waited for a thin link",
     ("thin", 500_250): "who may ask for two ranges at once never came to ask for larger ones",
     ("thin", 500_296): "the same, so that history of half a second took more than a minute",
+    (
+        "narrow",
+        610_351,
+    ): "the archive asked for two pubends under one ticket, and the second was not answered",
     ("swarm", 121_998): "what was wanted at another broker was not known to the one that was returned to",
 }
 
@@ -112,8 +116,8 @@ def test_a_run_does_not_depend_on_the_hash_seed() -> None:
 @pytest.mark.slow
 def test_several_processes_tell_the_same_as_one() -> None:
     alone, together = list[SeedOutcome](), list[SeedOutcome]()
-    run_many(41, 3, jobs=1, report=alone.append)
-    run_many(41, 3, jobs=2, report=together.append)
+    run_many(170, 3, jobs=1, report=alone.append)
+    run_many(170, 3, jobs=2, report=together.append)
     assert together == alone
 
 

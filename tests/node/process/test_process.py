@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,13 +42,14 @@ class Process:
         return self.process.returncode, [json.loads(line) for line in said.splitlines()]
 
 
-async def connected(port: int) -> Speaker:
+async def connected(to: Process, port: int) -> Speaker:
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             speaker = Speaker(*await asyncio.open_connection("127.0.0.1", port))
             break
         except OSError:
+            assert to.process.poll() is None, "the broker has ended"
             assert time.monotonic() < until, "the broker does not listen"
             await asyncio.sleep(0.02)
     await speaker.say(Connect("tester"))
@@ -73,7 +75,7 @@ def test_a_process_that_is_ended_loses_nothing_that_was_acknowledged(
 
     async def story(_: Stage) -> None:
         first = Process(*settings(tmp_path, port))
-        client = await connected(port)
+        client = await connected(first, port)
         await client.declare()
         await client.subscribe()
         await client.started()
@@ -87,7 +89,7 @@ def test_a_process_that_is_ended_loses_nothing_that_was_acknowledged(
         await client.close()
 
         second = Process(*settings(tmp_path, port))
-        client = await connected(port)
+        client = await connected(second, port)
         await client.subscribe(token=token)
         assert (await client.numbers(100))[0] == list(range(101, 201))
         await client.close()
@@ -119,6 +121,23 @@ def test_a_process_whose_tables_are_gone_says_what_to_choose_and_ends_with_its_o
     (alarm,) = asyncio.run(once(storage__accept_damage="tables"))
     assert "was accepted" in alarm
     assert asyncio.run(once()) == ()
+
+
+def test_a_data_directory_that_is_gone_is_noticed_with_a_witness_elsewhere(tmp_path: Path) -> None:
+    async def once(**options: str) -> tuple[str, ...]:
+        node = await Node.start(
+            config_at(tmp_path / "data", storage__witness=str(tmp_path / "elsewhere"), **options)
+        )
+        alarms = node.alarms
+        await node.stop()
+        return alarms
+
+    asyncio.run(once())
+    shutil.rmtree(tmp_path / "data")
+    with pytest.raises(DamagedError, match="accept_damage=tables"):
+        asyncio.run(once())
+    assert asyncio.run(once(storage__accept_damage="tables"))
+    asyncio.run(once())
 
 
 def test_a_saved_topology_that_is_gone_is_refused_unless_that_is_accepted(tmp_path: Path) -> None:
@@ -200,9 +219,9 @@ def test_a_topology_starts_and_stops_with_one_command(tmp_path: Path) -> None:
 
     async def story(_: Stage) -> None:
         whole = Process("--config", str(file), "--all")
-        publisher = await connected(ports["east"])
+        publisher = await connected(whole, ports["east"])
         await publisher.declare()
-        subscriber = await connected(ports["west"])
+        subscriber = await connected(whole, ports["west"])
         await subscriber.subscribe()
         await subscriber.started()
         await publisher.publish(1, 10)

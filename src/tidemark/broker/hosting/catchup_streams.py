@@ -8,7 +8,7 @@ ends where it reaches the constream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -20,6 +20,7 @@ from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.fetching import Fetching
+from tidemark.broker.publishing.past_fetches import PastFetches
 from tidemark.broker.streams.interest import HERE
 from tidemark.broker.streams.stream import Ranges
 from tidemark.broker.streams.window import Cuts, unexpired
@@ -47,14 +48,13 @@ class CatchupStreams:
         self._constreams = state.constreams
         self._audience = state.audience
         self._delivery = delivery
-        self._fetching = fetching
         self._turn = turn
         self._out = turn.out
         self._counters = turn.counters
         self._recall = recall
         self.recalls = Recalls(turn, self)
-        #: (pubend, subscriber) -> a function that gives up what is being fetched for it
-        self._fetches: dict[tuple[str, int], Callable[[], None]] = {}
+        #: what is fetched for subscribers from before this host knew them
+        self._fetches = PastFetches(fetching, self._fetched)
         #: (pubend, subscriber) whose catchup stream may be able to go on; `settle` takes them one by one
         self._calls: dict[tuple[str, int], None] = {}
 
@@ -70,9 +70,7 @@ class CatchupStreams:
         """A subscriber does not catch up any more: give up what was asked for it."""
         if self._constreams[pubend].catchups.pop(number, None) is not None:
             self.recalls.end(pubend, number)
-            fetch = self._fetches.pop((pubend, number), None)
-            if fetch is not None:
-                fetch()
+            self._fetches.end((pubend, number))
 
     def call(self, pubend: str, number: int) -> None:
         """The catchup stream of a subscriber, if it has one, may be able to go on."""
@@ -142,7 +140,7 @@ class CatchupStreams:
             catchup.skip(gap)
             self._delivery.gap(pubend, subscription, gap)
         known = subscription.known.get(pubend)
-        if known is None or (pubend, subscription.id) in self._fetches:
+        if known is None or self._fetches.is_under_way((pubend, subscription.id)):
             return  # it is not known yet what the subscriber lacks, or that is on its way
         if constream.delivered is not None and catchup.position >= max(constream.delivered, known):
             self._counters["switchovers"] += 1
@@ -188,23 +186,25 @@ class CatchupStreams:
             if not self.recalls.is_asked(pubend, subscription.id):
                 self.recalls.ask(pubend, subscription.id, base, upto, lines)
         else:
-            line, done = lines[0], partial(self._fetched, subscription.id)
-            self._fetches[pubend, subscription.id] = self._fetching.ask(
-                pubend, base, line.upto, line.wanted, done
-            )
+            line = lines[0]
+            self._fetches.begin((pubend, subscription.id), base, line.upto, line.wanted)
 
-    def _fetched(self, number: int, frame: Fetched) -> None:
-        """The pubend's log has answered with a part of what lies before this host knew the subscriber."""
-        del self._fetches[frame.pubend, number]
+    def _fetched(self, number: int, frame: Fetched) -> bool:
+        """The pubend's log has answered with a part of what lies before this host knew the subscriber.
+
+        Returns whether the subscriber can take more.
+        """
         lost = min(frame.lost, frame.upto)
         if lost > frame.base and self._recall:
+            self._fetches.end((frame.pubend, number))
             self._constreams[frame.pubend].stream.lose(frame.lost)
             self._calls[frame.pubend, number] = None
-            return
+            return False
         gone = list(frame.damaged)
         if lost > frame.base:
             gone.insert(0, (frame.base, lost))
         self._told_of_past(frame.pubend, number, frame.base, frame.upto, frame.batch, gone)
+        return self._subscriptions[number].credit > 0
 
     def recalled(
         self, pubend: str, number: int, base: int, upto: int, batch: EventBatch | None, gone: Sequence[Range]

@@ -122,7 +122,8 @@ class Fetching:
 
     def asked(self, client: int, frame: Fetch) -> None:
         """A client wants to read; it is answered with a Fetched, or refused."""
-        if frame.ticket in self._of_owner.get(client, ()):
+        known = self._of_owner.get(client, {}).get(frame.ticket)
+        if known is not None and self._asked[known].frame == frame:
             self._counters["fetches_repeated"] += 1
             return
         with self._turn.looking:
@@ -150,6 +151,14 @@ class Fetching:
         frame = Fetch(0, pubend, base, upto, wanted.pattern, wanted.selector, FETCH_BYTES_MAX >> 1)
         ticket = self._take(None, frame, answered)
         return lambda: self._give_up(ticket)
+
+    def has_room(self, pubend: str) -> bool:
+        """Return whether a fetch of a pubend that is not hosted here would be passed on at once."""
+        stream = self._streams.get(pubend)
+        if pubend in self._pubends or stream is None or stream.upstream is None:
+            return False
+        way = self._ways.setdefault(stream.upstream, _Way())
+        return way.under_way < way.pace.limit
 
     def gone(self, owner: int | str) -> None:
         """A connection or link is gone: drop what it asked for, and ask others for what it was asked for."""
@@ -195,8 +204,9 @@ class Fetching:
             way = self._ways.setdefault(upstream, _Way())
             if way.under_way < way.pace.limit:
                 del self._waiting[ticket]
-                # Half of what may be under way: while one answer is read here, the next is on its way.
-                asked.size = max(1, min(asked.frame.bytes_max, FETCH_BYTES_MAX, way.pace.limit // 2))
+                # Half of what may be under way: while one answer is read here, the next is on its way. It is
+                # rounded up, so that two of them use all of it.
+                asked.size = max(1, min(asked.frame.bytes_max, FETCH_BYTES_MAX, -(-way.pace.limit // 2)))
                 asked.upstream, asked.tries, asked.first = upstream, 0, self._turn.now
                 way.under_way += asked.size
                 self._pass_on(ticket, asked, upstream)
@@ -315,6 +325,8 @@ class Fetching:
     def _refusal(self, client: int, frame: Fetch) -> tuple[str, str] | None:
         if frame.pubend not in self._streams:
             return "pubend", f"there is no pubend {frame.pubend!r} here or behind a neighbour"
+        if frame.ticket in self._of_owner.get(client, ()):
+            return "ticket", f"the ticket {frame.ticket} is that of another fetch under way: choose another"
         if len(self._of_owner.get(client, ())) >= FETCHES_MAX:
             return "limit", f"{FETCHES_MAX} fetches are under way already: wait for an answer"
         try:
