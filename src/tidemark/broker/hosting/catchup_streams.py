@@ -26,6 +26,7 @@ from tidemark.broker.streams.window import Cuts, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
+from tidemark.ticks import NO_TICKS
 from tidemark.wire.frames import Fetched, Range
 
 
@@ -136,6 +137,11 @@ class CatchupStreams:
         elif gap is not None or catchup.position < known:
             if subscription.credit > 0:
                 self._reach_back(pubend, subscription, catchup, known, gap)
+        elif catchup.needs_read and not subscription.durable:
+            # The PFS has nothing of subscribers that are not durable: everything is matched again.
+            assert constream.delivered is not None
+            catchup.matched(catchup.position, NO_TICKS, (catchup.position, constream.delivered))
+            self.call(pubend, subscription.id)
         elif catchup.needs_read:
             catchup.reads_from = catchup.position
             self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
