@@ -9,6 +9,8 @@ from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
     Effect,
+    ExpireLog,
+    LogExpired,
     LoseLog,
     RecoveredPubend,
     SendClient,
@@ -18,6 +20,7 @@ from tidemark.broker.publishing import pubend, remembered_publishers
 from tidemark.broker.publishing.pubend import Pubend, PubendPolicy
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
+from tidemark.ticks import TICK_MIN
 from tidemark.wire.frames import Publish, Published, Refused
 
 FULL = "the disk is full: nothing was logged, send again when there is room"
@@ -49,9 +52,12 @@ class Root:
         self.syncs += [each.ticket for each in effects if isinstance(each, SyncLog)]
         return [each for each in effects if not isinstance(each, SyncLog)]
 
-    def publish(self, sequence: int, count: int, wall: int, publisher: str = "me") -> list[Effect]:
+    def publish(
+        self, sequence: int, count: int, wall: int, publisher: str = "me", validity_ms: int = 0
+    ) -> list[Effect]:
         self.turn.wall = wall
-        self.pubend.received(7, Publish("p", publisher, sequence, batch(*range(count))))
+        events = batch(*range(count), validity_ms=validity_ms)
+        self.pubend.received(7, Publish("p", publisher, sequence, events))
         self.commit.flush()
         return self.take()
 
@@ -69,6 +75,11 @@ class Root:
         self.turn.now, self.turn.wall = now, now if wall is None else wall
         self.pubend.beat()
         self.commit.flush()
+        return self.take()
+
+    def expire(self, now: int, wall: int | None = None) -> list[Effect]:
+        self.turn.now, self.turn.wall = now, now if wall is None else wall
+        self.pubend.expire()
         return self.take()
 
     def released(self, released: int, delivered: int, wall: int = 0) -> list[Effect]:
@@ -388,3 +399,77 @@ def test_it_describes_itself(state: RecoveredPubend) -> None:
     assert described.last_event == (7 if state.last == 7 else None)
     assert described.lost == (3 if state.last == 7 else None)
     assert described.bytes == 0
+
+
+# Expired events.
+
+
+def test_the_log_is_asked_for_expired_events_when_the_oldest_should_have_expired() -> None:
+    root = Root(policy=PubendPolicy(expiry=100))
+    root.publish(1, 1, 50)
+    root.sync()
+    assert root.expire(200) == []  # no event has a validity
+    root.publish(2, 1, 300, validity_ms=1)
+    root.sync()
+    assert root.expire(310) == [ExpireLog("p", 310, 300)]
+    assert root.expire(500) == []  # it has not answered yet
+    root.pubend.expired(LogExpired("p", 50, 1_300))
+    assert root.pubend.bytes > 0
+    assert root.expire(1_299) == []
+    assert root.expire(1_300) == [ExpireLog("p", 1_300, 300)]
+    root.pubend.expired(LogExpired("p", 300, None))
+    assert (root.pubend.bytes, root.pubend.lost, root.counters["logs_expired"]) == (0, TICK_MIN, 2)
+    assert root.expire(9_000) == []
+
+
+def test_a_log_of_an_earlier_life_is_asked_too_and_again_when_its_oldest_events_have_gone() -> None:
+    root = Root(RecoveredPubend(last=500, sizes=((100, 10), (500, 10))), PubendPolicy(expiry=100))
+    assert root.expire(1_000) == [ExpireLog("p", 1_000, 500)]
+    root.pubend.expired(LogExpired("p", TICK_MIN, None))
+    assert root.expire(2_000) == []
+    root.released(100, 100)
+    assert root.expire(3_000) == [ExpireLog("p", 3_000, 500)]
+
+
+def test_what_has_expired_waits_for_the_archive_unless_policy_says_otherwise() -> None:
+    state = RecoveredPubend(last=500, sizes=((100, 10), (500, 10)))
+    root = Root(state, PubendPolicy(expiry=100, archive=True))
+    root.pubend.archived = 120
+    assert root.expire(1_000) == [ExpireLog("p", 1_000, 120)]
+    root = Root(state, PubendPolicy(expiry=100, archive=True, release_unarchived=True))
+    assert root.expire(1_000) == [ExpireLog("p", 1_000, 500)]
+
+
+# What is kept for newcomers.
+
+
+def test_what_everyone_has_released_is_kept_for_a_while() -> None:
+    state = RecoveredPubend(last=500, sizes=((100, 10), (300, 10), (500, 10)))
+    root = Root(state, PubendPolicy(min_retain=1_000, min_retain_bytes=1_000))
+    assert root.released(500, 500, wall=1_099) == []
+    assert root.released(500, 500, wall=1_200) == [LoseLog("p", 200)]
+    assert root.released(500, 500, wall=1_250) == []  # nothing would be freed
+    assert root.released(500, 500, wall=9_000) == [LoseLog("p", 500)]
+
+
+def test_no_more_is_kept_than_bytes_allow_and_nothing_while_the_disk_is_full() -> None:
+    state = RecoveredPubend(last=500, sizes=((100, 10), (300, 10), (500, 10)))
+    root = Root(state, PubendPolicy(min_retain=1_000, min_retain_bytes=20))
+    assert root.released(500, 500, wall=600) == [LoseLog("p", 100)]
+    root.publish(1, 1, 700)
+    root.full()
+    assert root.released(500, 500, wall=700) == [LoseLog("p", 500)]
+
+
+def test_nothing_is_kept_for_newcomers_at_a_broker_that_is_being_drained() -> None:
+    state = RecoveredPubend(last=500, sizes=((100, 10), (500, 10)))
+    root = Root(state, PubendPolicy(min_retain=1_000, min_retain_bytes=1_000))
+    assert root.released(500, 500, wall=600) == []
+    root.pubend.is_draining = True
+    assert root.released(500, 500, wall=600) == [LoseLog("p", 500)]
+
+
+def test_policy_lets_go_also_what_would_be_kept_for_newcomers() -> None:
+    state = RecoveredPubend(last=500, sizes=((100, 10), (300, 10), (500, 10)))
+    root = Root(state, PubendPolicy(min_retain=9_000, min_retain_bytes=1_000, max_retain=700))
+    assert root.released(500, 500, wall=1_010) == [LoseLog("p", 310)]

@@ -31,18 +31,19 @@ HISTORY = (
 )
 
 
-def events(*ticks: int, size: int = 8) -> EventBatch:
+def events(*ticks: int, size: int = 8, validity_ms: int = 0) -> EventBatch:
     """A batch with these ticks; each message is its tick in decimal."""
     builder = BatchBuilder()
     for tick in ticks:
-        builder.add(Shape("t", 1), str(tick).encode().ljust(size), publisher="ada")
+        message = str(tick).encode().ljust(size)
+        builder.add(Shape("t", 1), message, publisher="ada", validity_ms=validity_ms)
     batch = builder.build()
     batch.fill_ticks(np.array(ticks, np.int64))
     return batch
 
 
-def append(sequence: int, *ticks: int, size: int = 8) -> AppendEvents:
-    return AppendEvents("p1", "ada", sequence, events(*ticks, size=size))
+def append(sequence: int, *ticks: int, size: int = 8, validity_ms: int = 0) -> AppendEvents:
+    return AppendEvents("p1", "ada", sequence, events(*ticks, size=size, validity_ms=validity_ms))
 
 
 def matched(base: int, upto: int, of: dict[int, tuple[int, list[int]]]) -> AppendPfs:
@@ -91,7 +92,8 @@ def waits(machine: Machine) -> bool:
 class Machine:
     """A disk in memory, and the store of its latest life."""
 
-    def __init__(self) -> None:
+    def __init__(self, os_pubends: tuple[str, ...] = ()) -> None:
+        self._os_pubends = os_pubends
         self.log, self.pfs, self.tables = MemoryDisk("log"), MemoryDisk("pfs"), MemoryTables()
         self.disks = (self.log, self.pfs)
         self.witness = MemoryDisk("witness")
@@ -107,8 +109,9 @@ class Machine:
             segment_bytes=SEGMENT,
             read_bytes=500,
             accept_damage=accept_damage,
+            os_pubends=self._os_pubends,
         )
-        self.recovered = self.store.recover(["p1"], now)
+        self.recovered = self.store.recover(["p1", *self._os_pubends], now)
         return self.store
 
     def crash(self, choose: Callable[[int], int] = lose_all) -> Store:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.persistence.store_machine import Machine, append, read_all, ticks_of
+from tests.persistence.store_machine import Machine, append, events, read_all, ticks_of
 from tidemark.broker.effects import (
+    AppendEvents,
     AppendLease,
+    ExpireLog,
+    LogExpired,
     LogFull,
     LogRead,
     LogSynced,
@@ -169,3 +172,49 @@ def test_the_alarm_about_a_full_disk_stands_once_and_goes_away_with_its_cause() 
     machine.free()
     machine.do(append(1, 11), SyncLog(11))
     assert not machine.store.alarms
+
+
+def test_what_has_expired_goes_although_the_disk_is_too_full_for_what_came_with_it() -> None:
+    machine = Machine()
+    for number in range(1, 21):
+        machine.do(append(number, 10 * number, size=200, validity_ms=1), SyncLog(number))
+    used = sum(map(len, machine.log.contents().values()))
+    machine.fill()
+    asked = [ExpireLog("p1", 75 + 1_000, 500)] * 8
+    answers = machine.do(*asked, append(21, 300, size=300_000), SyncLog(30))
+    assert answers[-2:] == [LogExpired("p1", 70, 80 + 1_000), LogFull(30)]
+    assert sum(map(len, machine.log.contents().values())) < used - 1_000
+    # While publishing is refused nothing is written, and the broker asks again.
+    assert machine.do(ExpireLog("p1", 2_000, 500)) == [LogExpired("p1", TICK_MIN, 2_000)]
+    machine.free()
+    store = machine.crash()
+    assert read_all(store, 0, 300) == ([10 * number for number in range(8, 21)], [])
+    assert machine.state().lost == TICK_MIN
+
+
+def test_nothing_expires_that_is_not_synced() -> None:
+    machine = Machine()
+    machine.do(append(1, 10, validity_ms=1), SyncLog(1), append(2, 20, validity_ms=1))
+    assert machine.do(ExpireLog("p1", 9_000, 50)) == [LogExpired("p1", 10, 1_010)]
+
+
+def test_events_of_a_pubend_that_is_not_synced_are_handed_over_and_others_are_synced() -> None:
+    machine = Machine(os_pubends=("p2",))
+
+    def events_of_p2(sequence: int, tick: int) -> AppendEvents:
+        return AppendEvents("p2", "ada", sequence, events(tick))
+
+    def found(pubend: str) -> list[int]:
+        return ticks_of(machine.store.carry_out(ReadLog(pubend, 0, 900)))
+
+    assert machine.do(events_of_p2(1, 10), SyncLog(1)) == [LogSynced(1)]
+    assert found("p2") == [10]
+    machine.crash()
+    assert found("p2") == []  # the power failed before the next sync
+    synced = machine.do(events_of_p2(1, 20), SyncLog(1), append(1, 30), SyncLog(2))
+    assert synced == [LogSynced(1), LogSynced(2)]
+    machine.crash()
+    assert (found("p1"), found("p2")) == ([30], [20])
+    machine.do(events_of_p2(2, 40), SyncLog(1), AppendLease("p2", 50), SyncLog(2))
+    machine.crash()
+    assert found("p2") == [20, 40]

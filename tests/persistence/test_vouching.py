@@ -121,6 +121,22 @@ def test_segments_that_are_gone_at_the_end_of_a_log_are_a_gap_and_an_alarm(count
     assert all(any(base < tick <= upto for base, upto in damaged_again) for tick in missing)
 
 
+@pytest.mark.parametrize("events", [6, 40])
+def test_a_last_segment_that_is_cut_anywhere_is_a_gap_and_an_alarm(events: int) -> None:
+    whole = len(worked(events).log.platter(segments(worked(events).log)[-1]))
+    for size in (0, 1, 10, 31, 32, 33, whole // 2):
+        machine = worked(events)
+        machine.switch_off(keep_all)
+        last = segments(machine.log)[-1]
+        machine.log.replace(last, machine.log.contents()[last][:size])
+        machine.start(LATER)
+        ticks, damaged = told(machine, LATER)
+        missing = [tick for tick in range(100, events * 100 + 1, 100) if tick not in ticks]
+        assert missing, size
+        assert all(any(base < tick <= upto for base, upto in damaged) for tick in missing), size
+        assert machine.store.alarms, size
+
+
 @pytest.mark.parametrize("choose", [lose_all, keep_all])
 def test_an_older_copy_of_the_log_is_a_gap_and_an_alarm(choose: Callable[[int], int]) -> None:
     machine = worked()

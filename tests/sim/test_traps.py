@@ -341,6 +341,29 @@ def test_trap_13_an_event_that_expires_before_a_subscriber_returns_is_silence_fo
     assert story.counted("events_expired") > 0
 
 
+def test_trap_13_a_pubend_lets_expired_events_go_although_a_durable_subscriber_is_away() -> None:
+    story = Scenario("phb - shb")
+    away = story.subscriber("away", "shb")
+    story.wait(0.3)
+    away.leave()
+    story.wait(0.1)
+    short: list[str] = []
+    for _ in range(10):
+        short += story.publish("abcd", validity_ms=150)
+        story.wait(0.1)
+    story.wait(2)
+    [status] = story.broker("phb").describe_pubends()
+    assert status.bytes == 0
+    assert status.released is not None
+    assert status.released < story.tick(short[0])  # its subscriber lacks all of them
+    assert story.counted("logs_expired") > 0
+    story.publish("b")
+    story.power_loss("phb")
+    story.end()
+    assert story.got(away) == "b"
+    assert story.counted("gaps_told") == 0
+
+
 def test_trap_14_frames_of_a_former_life_are_not_listened_to() -> None:
     story = Scenario("phb - shb")
     sub = story.subscriber("sub", "shb")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tidemark.client.publishing.publisher import Publisher
+from tidemark.client.publishing.assignment import PubendChoice
 from tidemark.spark.options import SinkOptions
 from tidemark.spark.sink import publishing
 from tidemark.wire import rendezvous
 from tidemark.wire.answers import PubendStatus
+from tidemark.wire.frames import Welcome
 
 PUBENDS = [f"p{n}" for n in range(7)]
 #: Of the keys "me", "you" and "them", as clients have always chosen.
@@ -61,7 +61,7 @@ def test_the_pipeline_chooses_the_pubend_that_a_client_of_the_same_name_would(
 ) -> None:
     monkeypatch.setattr(publishing, "RetryingClient", _AskedBroker)
     publisher = publishing.BrokerPublisher(SinkOptions("tidemark://x", "t"))
-    link = SimpleNamespace(welcome=SimpleNamespace(pubends=PUBENDS, broker="b"))
     for name in (f"publisher-{n}" for n in range(50)):
-        client: Any = SimpleNamespace(_link=link, _pinned=None, _publisher=name)
-        assert publisher.pubend_of(name, None) == Publisher._choose_pubend(client)
+        choice = PubendChoice(name, None, is_named=True)
+        choice.up(Welcome("b", 1, 1, tuple(PUBENDS)))
+        assert publisher.pubend_of(name, None) == choice.of_publisher()

@@ -20,6 +20,7 @@ from tidemark.broker.effects import (
     LinkDown,
     LinkMeasured,
     LinkUp,
+    LogExpired,
     LogFetched,
     LogFull,
     LogRead,
@@ -315,12 +316,17 @@ class Broker:
                     self._streams[stimulus.pubend].read(stimulus)
             case LogFetched():
                 self._fetching.read(stimulus)
+            case LogExpired():
+                if stimulus.pubend in self._pubends:
+                    self._pubends[stimulus.pubend].expired(stimulus)
             case PfsRead():
                 self._host.catchup_streams.read(stimulus)
             case PfsCounted():
                 self._host.owed.counted(stimulus)
             case RoutesChanged(layout, pubends, drain_notice):
                 self._drain_notice = drain_notice
+                for pubend in self._pubends.values():
+                    pubend.is_draining = drain_notice is not None
                 self._change(layout, pubends)
             case HostRemoved(host):
                 self._reports.remove_host(host)
@@ -474,7 +480,8 @@ class Broker:
         )
         self._reports.open(name)
         if is_hosted:
-            pubend = self._pubends[name] = Pubend(name, state, config.pubend_policy, self._turn, stream)
+            pubend = self._pubends[name] = Pubend(name, state, config.policy_of(name), self._turn, stream)
+            pubend.is_draining = self._drain_notice is not None
             stream.position = pubend.position
             stream.window.lose(pubend.lost)
             self._reports.open_hosted(name, state, hosts, layout)
@@ -494,6 +501,7 @@ class Broker:
         self._overlay.wake()
         for name, pubend in self._pubends.items():
             pubend.beat()
+            pubend.expire()
             tick = pubend.announcement()
             if tick is not None:
                 self._streams[name].ack_expected(tick)

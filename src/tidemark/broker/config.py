@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark.broker.effects import DrainNotice
@@ -51,3 +52,9 @@ class BrokerConfig:
     #: what publishers are told while this broker takes nothing new from them, None while it does; as for the
     #: layout, `RoutesChanged` brings later ones
     drain_notice: DrainNotice | None = None
+    #: pubend -> its policy, for those that have one of their own
+    pubend_policies: Mapping[str, PubendPolicy] = field(default_factory=dict)
+
+    def policy_of(self, pubend: str) -> PubendPolicy:
+        """Return the policy of a pubend that is hosted here."""
+        return self.pubend_policies.get(pubend, self.pubend_policy)

@@ -47,6 +47,7 @@ COUNTED = {
     "former_lives": "frames or introductions of a neighbour's former life, ignored",
     "released": "times that a pubend let ticks go that everyone had released",
     "released_early": "times that policy let ticks go that somebody had not released",
+    "logs_expired": "times that a pubend let events go because their validity had passed",
     "ranges_damaged": "ranges that a disk lost, told as L",
     "log_full": "groups of events that found the disk full",
     "clock_back": "times that a pubend's clock was found behind its ticks",

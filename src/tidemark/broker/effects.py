@@ -120,6 +120,18 @@ class LoseLog:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpireLog:
+    """The pubend's log may discard its oldest batches, as silence, whose events have all expired at `wall`.
+
+    None beyond `upto` is discarded. Reports LogExpired.
+    """
+
+    pubend: str
+    wall: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
 class AppendPfs:
     """In `(base, upto]` the events at `ticks` matched the subscribers of `sets`, and nothing else matched.
 
@@ -250,6 +262,7 @@ Effect = (
     | ReadLog
     | FetchLog
     | LoseLog
+    | ExpireLog
     | AppendPfs
     | SyncPfs
     | ReadPfs
@@ -373,6 +386,19 @@ class LogFetched:
 
 
 @dataclass(frozen=True, slots=True)
+class LogExpired:
+    """Every batch up to `upto` has expired or is lost, and has been let go by the pubend's log.
+
+    `due` is the time of day when the next batch will have expired; None if it never will. A time that has
+    passed means that there is more to look at.
+    """
+
+    pubend: str
+    upto: int
+    due: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PfsSynced:
     """Everything appended to the PFS before the SyncPfs of this ticket is on disk."""
 
@@ -464,6 +490,7 @@ Stimulus = (
     | LogFull
     | LogRead
     | LogFetched
+    | LogExpired
     | PfsSynced
     | PfsRead
     | PfsCounted

@@ -172,6 +172,7 @@ class Client:
             is_named=self._publisher_name is not None,
             pubend=self._pubend,
             backoff=Backoff(),
+            ask=self.ask,
         )
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             Deliver: self._subscriptions.delivered,
@@ -332,9 +333,8 @@ class Client:
         seconds = self._timeout if timeout is None else timeout
         if key == b"" and validity is None and priority == PRIORITY_DEFAULT and sequence is None:
             return self._publisher.publish(topic, value, _PLAIN, seconds)
-        return self._publisher.publish(
-            topic, value, event_options(key, priority, validity, sequence), seconds
-        )
+        options = event_options(key, priority, validity, sequence)
+        return self._publisher.publish(topic, value, options, seconds)
 
     async def publish_many(
         self,

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import ConfigError, StaleTopologyError, StorageError, TidemarkError
 from tidemark.node.config.loading import show
+from tidemark.node.config.pubends import has_archive, pubend_of_priority
 from tidemark.node.connection import Connection
 from tidemark.node.local_link import LocalLink
 from tidemark.node.monitoring.metrics import gauges
 from tidemark.node.topology.text import to_text
 from tidemark.wire import answers
 from tidemark.wire.answers import (
+    Assignment,
     BrokerStatus,
     ConnectionStatus,
     LinkStatus,
@@ -173,7 +175,7 @@ def _status(node: Node) -> BrokerStatus:
 def _archive(node: Node) -> list[str]:
     """The directory of the archive that has what this broker lets go; nothing without an archive."""
     config = node.config
-    return [str(config.archive_path().absolute())] if config.retention.archive else []
+    return [str(config.archive_path().absolute())] if has_archive(config) else []
 
 
 def _overlay(node: Node) -> OverlayText:
@@ -242,7 +244,13 @@ def _config(node: Node) -> list[Setting]:
     return [Setting(key, value, source) for key, value, source in show(node.config)]
 
 
+def _assignment(node: Node) -> Assignment:
+    rules = pubend_of_priority(node.config, node.server.pubends)
+    return Assignment(node.config.broker.assign, rules)
+
+
 QUESTIONS: Mapping[str, Callable[[Node], object]] = {
+    answers.ASSIGNMENT.what: _assignment,
     answers.CONFIG.what: _config,
     answers.LINKS.what: _links,
     answers.METRICS.what: _metrics,

@@ -26,8 +26,9 @@ from tidemark.message.registry import Registry
 from tidemark.node.admin import ProcessAdmin
 from tidemark.node.clock import wall_us
 from tidemark.node.config.loading import moved
-from tidemark.node.config.settings import Config, RetentionSection
-from tidemark.node.config.units import HostPort
+from tidemark.node.config.pubends import has_archive, settings_of
+from tidemark.node.config.settings import Config
+from tidemark.node.config.units import HostPort, parse_duration
 from tidemark.node.disk.data_directory import OVERLAY_FILE, DataDirectory
 from tidemark.node.disk.snapshots import Snapshots, remove_snapshot
 from tidemark.node.disk.unsynced_disk import UnsyncedDisk
@@ -58,6 +59,8 @@ NO_PIPELINE = (
     "`tidemark pipeline archive`, or set retention.recall to no, which tells them of a gap"
 )
 TABLES_FILE = "tables.sqlite"
+#: What `retention.min_retain` is where there is no archive, in microseconds.
+MIN_RETAIN_US = parse_duration("1h")
 log = Log("node")
 
 
@@ -341,6 +344,9 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
             accept_damage=config.storage.accept_damage == "tables",
             restoration=directory.restoration(),
             segment_bytes=config.storage.segment,
+            os_pubends=[
+                pubend for pubend in config.pubends if settings_of(config, pubend).durability == "os"
+            ],
         )
     except BaseException:
         tables.close()
@@ -385,34 +391,45 @@ def _recovered(config: Config, store: Store) -> tuple[Broker, list[str]]:
     return broker, sorted(known - set(config.topology.brokers))
 
 
-def _recalls(retention: RetentionSection) -> bool:
-    return retention.archive if retention.recall == "auto" else retention.recall == "yes"
+def _recalls(config: Config) -> bool:
+    recall = config.retention.recall
+    return has_archive(config) if recall == "auto" else recall == "yes"
+
+
+def _policy(config: Config, pubend: str) -> PubendPolicy:
+    """Returns the policy of one pubend."""
+    thresholds, own = config.thresholds, settings_of(config, pubend)
+    without_archive = 0 if own.archive else int(MIN_RETAIN_US)
+    return PubendPolicy(
+        heartbeat=thresholds.heartbeat,
+        heartbeat_idle=thresholds.heartbeat_idle,
+        lease_ahead=thresholds.lease,
+        ack_expected=thresholds.ack_expected,
+        max_retain=own.max_retain,
+        max_bytes=own.max_bytes,
+        min_retain=without_archive if own.min_retain is None else own.min_retain,
+        min_retain_bytes=config.retention.min_retain_bytes,
+        archive=own.archive,
+        release_unarchived=config.retention.release_unarchived,
+    )
 
 
 def broker_config(config: Config, incarnation: int) -> BrokerConfig:
     """Returns the settings in the form that the broker's core takes."""
-    name, thresholds, retention = config.broker.name, config.thresholds, config.retention
+    name, thresholds = config.broker.name, config.thresholds
     return BrokerConfig(
         name,
         incarnation,
         config.topology.layout(),
-        PubendPolicy(
-            heartbeat=thresholds.heartbeat,
-            heartbeat_idle=thresholds.heartbeat_idle,
-            lease_ahead=thresholds.lease,
-            ack_expected=thresholds.ack_expected,
-            max_retain=retention.max_retain,
-            max_bytes=retention.max_bytes,
-            archive=retention.archive,
-            release_unarchived=retention.release_unarchived,
-        ),
-        HostPolicy(silence=thresholds.silence, save=thresholds.save, recall=_recalls(retention)),
+        _policy(config, ""),
+        HostPolicy(silence=thresholds.silence, save=thresholds.save, recall=_recalls(config)),
         Thresholds(gct_us=thresholds.gap, nrt_us=thresholds.nack, nrt_us_max=thresholds.nack_max),
         config.limits.window,
         TopicLimits(config.limits.topic_schemas, config.limits.all_schemas),
         ClientLimits(config.limits.subscriptions, config.limits.topics),
         pfs_sync=thresholds.pfs_sync,
         drain_notice=drain_notice(config.topology, name),
+        pubend_policies={pubend: _policy(config, pubend) for pubend in config.pubends},
     )
 
 

@@ -14,7 +14,7 @@ is raised to the caller, and then the broker can only stop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 
 from tidemark.broker.broker import Recovered
@@ -27,6 +27,7 @@ from tidemark.broker.effects import (
     CountPfs,
     DropSubscription,
     Effect,
+    ExpireLog,
     FetchLog,
     LoseLog,
     ReadLog,
@@ -76,6 +77,7 @@ class Store:
         segment_bytes: int = SEGMENT_BYTES,
         read_bytes: int = READ_BYTES,
         accept_damage: bool = False,
+        os_pubends: Collection[str] = (),
         restoration: Restoration | None = None,
     ) -> None:
         """Open the volumes in the two directories, or create them. Raises what `LogVolume.open` raises.
@@ -83,8 +85,9 @@ class Store:
         The store closes `tables` when it is closed. `identity` is a random number of 64 bits, for volumes
         that have to be created. `witness` is the directory with what the stores know of each other. A ReadLog
         is answered with about `read_bytes` at the most. With `accept_damage` tables that have lost rows are
-        used; otherwise they raise DamagedError, and nothing is written. With `restoration` the directories
-        were put back from a backup, and this is the first start since then.
+        used; otherwise they raise DamagedError, and nothing is written. Events of `os_pubends` are durable
+        once the operating system has them. With `restoration` the directories were put back from a backup,
+        and this is the first start since then.
         """
         #: how often the broker has started, counting this time; 0 before `recover`
         self.incarnation = 0
@@ -111,7 +114,7 @@ class Store:
             undo.pop_all()
         self._volumes = (log_volume, pfs_volume)
         self._raw_tables = tables
-        self._logs = EventLogs(log_volume, self._vouching, read_bytes, self._alarms)
+        self._logs = EventLogs(log_volume, self._vouching, read_bytes, self._alarms, os_pubends)
         self._pfs = PfsStore(pfs_volume, self._vouching, self._alarms)
         self._tables = TableStore(tables, self._vouching, self._alarms)
         for text in tables.bounded:
@@ -208,6 +211,8 @@ class Store:
                 return self._logs.read(effect)
             case FetchLog():
                 return self._logs.fetch(effect)
+            case ExpireLog():
+                return self._logs.expire(effect)
             case ReadPfs():
                 return self._pfs.read(effect)
             case CountPfs():

@@ -143,6 +143,16 @@ class HostForgotten(JsonObject):
 # Answers of the process around a broker (src/tidemark/node/admin.py).
 
 
+@dataclass(frozen=True, slots=True)
+class Assignment(JsonObject):
+    """By what publishers choose among the pubends of a broker for an event."""
+
+    #: "publisher", "key" or "priority"; whoever does not know the word goes by the publisher
+    by: str = "publisher"
+    #: the pubend of each priority from 0 on; empty if there are no such rules
+    priorities: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStatus(JsonObject):
     """A broker as a whole."""
@@ -375,6 +385,8 @@ LINKS = Question("links", tuple[LinkStatus, ...])
 CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...], is_paged=True)
 #: All settings, and where each came from.
 CONFIG = Question("config", tuple[Setting, ...])
+#: By what publishers choose among the broker's pubends.
+ASSIGNMENT = Question("assignment", Assignment)
 #: The directories of archives, as the broker's machine names them.
 ARCHIVE = Question("archive", tuple[str, ...])
 #: Keep the stores as they are now, for a backup.

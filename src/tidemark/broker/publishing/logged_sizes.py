@@ -37,6 +37,10 @@ class LoggedSizes:
             del numbers[:at]
             self._first = 0
 
+    def has_upto(self, tick: int) -> bool:
+        """Return whether there is a batch that ends at or before this tick."""
+        return self._first < len(self._numbers) and self._numbers[self._first] <= tick
+
     def beyond(self, bytes_max: int) -> int | None:
         """Return up to which tick batches must go so that `bytes_max` bytes are left; None if none must."""
         excess, upto = self.bytes - bytes_max, None

@@ -3,7 +3,8 @@
 Owns the ticks of its events, the sequence numbers of its publishers, and what may be let go. Promises: an
 acknowledged event is on disk; a retried event is not logged again; ticks that were told to be silent stay
 silent, also after a crash with a clock that went back; a tick turns L only when every durable subscriber has
-released it, or when policy says so and every subscriber that is not catching up has it.
+released it, or when policy says so and every subscriber that is not catching up has it. Events whose validity
+has passed are let go as silence, whoever has not got them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
     DrainNotice,
+    ExpireLog,
+    LogExpired,
     LoseLog,
     RecoveredPubend,
     SendClient,
@@ -24,7 +27,8 @@ from tidemark.broker.publishing.logged_sizes import LoggedSizes
 from tidemark.broker.publishing.remembered_publishers import RememberedPublishers
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
-from tidemark.ticks import TICK_MIN
+from tidemark.message.batches.validity import may_expire
+from tidemark.ticks import TICK_MAX, TICK_MIN
 from tidemark.wire.answers import PubendStatus
 from tidemark.wire.frames import Publish, Published, Refused
 
@@ -51,10 +55,15 @@ class PubendPolicy:
     #: Early release of events older than this, and of the oldest events beyond this many bytes.
     max_retain: int | None = None
     max_bytes: int | None = None
+    #: What everybody has released is kept for this long, but never more of it than so many bytes.
+    min_retain: int = 0
+    min_retain_bytes: int = 0
     #: There is an archive: nothing is let go before the archive has it.
     archive: bool = False
     #: Policy may let go what the archive does not have yet.
     release_unarchived: bool = False
+    #: How often the log is looked through for events whose validity has passed, if there may be any.
+    expiry: int = SECOND
 
 
 class RootStream(Protocol):
@@ -101,10 +110,20 @@ class Pubend:
         #: (base, upto, batch) of batches that are durable and not passed on yet
         self._fresh: list[tuple[int, int, EventBatch]] = []
         self._sizes = LoggedSizes(state.sizes)
+        #: The disk had no room for the last group: nothing is kept that nobody waits for.
+        self._is_full = False
+        #: The broker is being drained, so nothing is kept that nobody waits for; only `Broker` sets it.
+        self.is_draining = False
         self._released = TICK_MIN
         self._delivered = TICK_MIN
         #: the archive has reported to have everything up to here; None if there is no archive
         self.archived: int | None = TICK_MIN if policy.archive else None
+        #: A batch in the log may have a validity. Of what earlier lives logged, nothing is known yet.
+        self._may_expire = bool(state.sizes)
+        #: when the oldest batch will have expired, TICK_MAX if never; and when the log was last asked, None
+        #: while it has not answered
+        self._expires_at = TICK_MIN
+        self._expiry_asked: int | None = 0
         self._release_heard = TICK_MIN
         self._announce = state.last > state.lost
 
@@ -195,10 +214,12 @@ class Pubend:
 
     def _durable(self, publisher: str, last: int, batch: EventBatch) -> None:
         self._unsynced -= 1
+        self._is_full = False
         base, upto = self.position, int(batch.ticks[-1])
         self._publishers.durable(publisher, (last, upto))
         self.position = upto
         self._sizes.append(upto, len(batch.data))
+        self._may_expire = self._may_expire or may_expire(batch)
         self._counters["events_published"] += batch.count
         self.hasten()
         self._fresh.append((base, upto, batch))
@@ -216,6 +237,7 @@ class Pubend:
     def _forgotten(self) -> None:
         """The disk had no room: what was not durable was discarded. The ticks of those events stay used."""
         self._unsynced = 0
+        self._is_full = True
         self._publishers.discarded()
 
     def _when_durable(self, action: Callable[[], None], failed: Callable[[], None]) -> None:
@@ -287,16 +309,37 @@ class Pubend:
     def release(self) -> None:
         """Turn to L what may be let go, but nothing that a subscriber that is not catching up still lacks."""
         archived = self._released if self.archived is None else self.archived
-        let_go = min(self._released, archived)
+        let_go = min(self._released, archived, self._kept_for_newcomers())
         early = min(self._delivered, self._early())
         if not self._policy.release_unarchived and self.archived is not None:
             early = min(early, self.archived)
         upto = min(max(let_go, early), self.position)
-        if upto > self.lost:
+        if upto > self.lost and (not self._policy.min_retain or self._sizes.has_upto(upto)):
             self._counters["released" if upto <= let_go else "released_early"] += 1
             self.lost = upto
             self._sizes.lose(upto)
+            self._expires_at = TICK_MIN
             self._out.add(LoseLog(self.name, upto))
+
+    def expire(self) -> None:
+        """Let what has expired go, as silence, whether or not anybody lacks it; the archive gets it first."""
+        asked = self._expiry_asked
+        if not self._may_expire or asked is None or self._turn.now - asked < self._policy.expiry:
+            return
+        if not self._sizes.bytes or self._turn.wall < self._expires_at:
+            return
+        is_archived = self.archived is None or self._policy.release_unarchived
+        upto = self.position if is_archived or self.archived is None else min(self.archived, self.position)
+        self._expiry_asked = None
+        self._out.add(ExpireLog(self.name, self._turn.wall, upto))
+
+    def expired(self, answer: LogExpired) -> None:
+        """The log has let go what had expired."""
+        before = self._sizes.bytes
+        self._sizes.lose(answer.upto)
+        self._counters["logs_expired"] += self._sizes.bytes < before
+        self._expires_at = TICK_MAX if answer.due is None else answer.due
+        self._expiry_asked = self._turn.now
 
     def describe(self) -> PubendStatus:
         """Return how the pubend stands, for administrators."""
@@ -310,6 +353,15 @@ class Pubend:
             bytes=self.bytes,
             publishers=len(self._publishers),
         )
+
+    def _kept_for_newcomers(self) -> int:
+        """Return the tick up to which nothing is kept for subscribers that may come and ask for the past."""
+        policy = self._policy
+        if not policy.min_retain or self._is_full or self.is_draining:
+            return TICK_MAX
+        beyond = self._sizes.beyond(policy.min_retain_bytes)
+        old = self._turn.wall - policy.min_retain
+        return old if beyond is None else max(old, beyond)
 
     def _early(self) -> int:
         """Return the tick up to which the administrator's policy would let history go."""

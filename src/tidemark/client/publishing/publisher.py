@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.link import Link, closed
 from tidemark.client.connecting.refusals import error_of
+from tidemark.client.publishing.assignment import AssignmentRule, PubendChoice, read_rule
 from tidemark.client.publishing.options import EventOptions
 from tidemark.client.publishing.outgoing import PublisherStream, Receipt, Ticks
 from tidemark.client.topics import ClientTopics
 from tidemark.errors import (
     ClientError,
+    ClosedError,
     EncodeError,
     NotConnectedError,
     RefusedError,
@@ -34,7 +36,6 @@ from tidemark.message.batches.batch import (
     EventBatch,
     Shape,
 )
-from tidemark.wire import rendezvous
 from tidemark.wire.frames import Publish, Published, Refused, Welcome
 
 #: Bytes of events that may be published and not acknowledged; beyond that, publishing waits.
@@ -72,18 +73,22 @@ class Publisher:
         is_named: bool,
         pubend: str | None,
         backoff: Backoff,
+        ask: Callable[[str], Awaitable[object]],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._link = link
         self._topics = topics
         self._publisher = publisher
         self._is_named = is_named
-        self._pinned = pubend
+        self._choice = PubendChoice(publisher, pubend, is_named=is_named)
+        self._ask = ask
+        #: asks the broker for its rule
+        self._asking: asyncio.Task[None] | None = None
         self._backoff = backoff
         #: pubend -> its stream; each stream has its own publisher id, since a refusal names only that
         self._streams: dict[str, PublisherStream] = {}
         self._streams_made = 0
-        #: the stream that new events go to
+        #: the stream that new events go to that go by the publisher
         self._current: PublisherStream | None = None
         #: bytes of events in all streams
         self._bytes = 0
@@ -107,7 +112,7 @@ class Publisher:
         self._check_open()
         future: asyncio.Future[int | None] = self._loop.create_future()
         receipt = Receipt(future, self._loop.time() + timeout, is_single=True)
-        if self._worker is None and self._link.is_up and self._bytes < UNACKNOWLEDGED_BYTES_MAX:
+        if self._worker is None and self._has_room():
             encoded = self._topics.encode(topic, value)
             if encoded is not None:
                 self._add(encoded, options, receipt)
@@ -139,7 +144,7 @@ class Publisher:
             if encoded is None:
                 encoded = await self._encoded(topic, value, deadline)
                 receipt = None
-            stream = self._stream(options.sequence)
+            stream = self._stream(options)
             if receipt is None or stream.opened != opened:
                 futures.append(self._loop.create_future())
                 receipt = Receipt(futures[-1], deadline, is_single=False)
@@ -154,7 +159,7 @@ class Publisher:
         await self._until(lambda: self._worker is None and self._has_room(), deadline)
         future: asyncio.Future[Ticks] = self._loop.create_future()
         receipt = Receipt(future, deadline, is_single=False)
-        self._bytes += self._stream(sequence).add_batch(batch, receipt)
+        self._bytes += self._own_stream(sequence).add_batch(batch, receipt)
         self._soon(deadline)
         return await future
 
@@ -165,7 +170,7 @@ class Publisher:
             raise EncodeError(
                 f"an event of {size} bytes is over the limit of {EVENT_BYTES_MAX}: publish less"
             )
-        stream = self._stream(options.sequence)
+        stream = self._stream(options)
         self._bytes += stream.add(
             shape,
             message,
@@ -176,15 +181,22 @@ class Publisher:
         )
         self._soon(receipt.deadline)
 
-    def _stream(self, sequence: int | None = None) -> PublisherStream:
-        """The stream that new events go to: its pubend stays the same as long as the broker hosts it.
+    def _stream(self, options: EventOptions) -> PublisherStream:
+        """The stream that a new event goes to. Raises as `_own_stream`."""
+        pubend = self._choice.pubend(options)
+        if pubend is None:
+            return self._own_stream(options.sequence)
+        return self._streams.get(pubend) or self._make_stream(pubend, 1)
+
+    def _own_stream(self, sequence: int | None) -> PublisherStream:
+        """The stream of events that go by the publisher, whose pubend stays as long as the broker hosts it.
 
         RefusedError if the broker hosts no pubend, or not the one that the application named; ClientError if
         a named publisher does not give the next `sequence`.
         """
         stream = self._current
         if stream is None:
-            pubend = self._choose_pubend()
+            pubend = self._choice.of_publisher()
             stream = self._streams.get(pubend) or self._make_stream(pubend, sequence or 1)
             self._current = stream
         if self._is_named and sequence != stream.next:
@@ -193,19 +205,6 @@ class Publisher:
                 f"publish(..., sequence={stream.next}) is next, not {sequence}"
             )
         return stream
-
-    def _choose_pubend(self) -> str:
-        assert self._link.welcome is not None
-        hosted = self._link.welcome.pubends
-        broker = self._link.welcome.broker
-        if self._pinned is not None and self._pinned not in hosted:
-            reason = f"the broker {broker!r} does not host it: connect to the one that does"
-            raise RefusedError(reason, what="publish", name=self._pinned, code="pubend")
-        if not hosted:
-            reason = "it hosts no pubend, so nothing can be published there: connect to another broker"
-            raise RefusedError(reason, what="publish", name=broker, code="pubend")
-        # The hash spreads publishers over the pubends, and leads each publisher to the same one every time.
-        return self._pinned or rendezvous.chosen(self._publisher, hosted)
 
     def _make_stream(self, pubend: str, first: int) -> PublisherStream:
         self._streams_made += 1
@@ -241,7 +240,7 @@ class Publisher:
                 promise.set_exception(error)
 
     def _has_room(self) -> bool:
-        return self._link.is_up and self._bytes < UNACKNOWLEDGED_BYTES_MAX
+        return self._link.is_up and self._choice.is_known and self._bytes < UNACKNOWLEDGED_BYTES_MAX
 
     async def _encoded(self, topic: str, value: Any, deadline: float) -> tuple[Shape, bytes]:
         await self._until(self._has_room, deadline)
@@ -309,9 +308,26 @@ class Publisher:
         """A new connection: send again, in order, what is not acknowledged, if its pubend is hosted there."""
         if self._current is not None and self._current.pubend not in welcome.pubends:
             self._current = None
+        if self._choice.up(welcome):
+            self._asking = self._loop.create_task(self._learn_rule(), name="tidemark assignment")
         for stream in self._streams.values():
             stream.rewind()
         self.writable()
+        self._changed.set()
+
+    async def _learn_rule(self) -> None:
+        """Ask the broker by what events are assigned to its pubends."""
+        rule: AssignmentRule | None = None
+        while rule is None:
+            try:
+                rule = read_rule(await self._ask("assignment"))
+            except RefusedError:
+                rule = AssignmentRule()  # the broker is older than such rules
+            except TimedOutError:
+                continue
+            except (NotConnectedError, ClosedError):
+                return  # it is asked on the next connection
+        self._choice.learn(rule)
         self._changed.set()
 
     # Outcomes.
@@ -413,8 +429,9 @@ class Publisher:
     def close(self) -> None:
         """Take no more calls; those that still wait raise ClosedError, or TimedOutError if they were sent."""
         self._closed = True
-        if self._worker is not None:
-            self._worker.cancel()
+        for task in (self._worker, self._asking):
+            if task is not None:
+                task.cancel()
         for timer in (self._timer, self._retry):
             if timer is not None:
                 timer.cancel()

@@ -14,6 +14,14 @@ from typing import Any
 
 from tidemark.errors import ConfigError
 from tidemark.message.visible import control_problem
+from tidemark.node.config.pubends import (
+    KEYS_OF_PUBEND,
+    PUBENDS,
+    check_pubends,
+    checked_of_pubend,
+    pubend_key,
+    show_pubends,
+)
 from tidemark.node.config.settings import DEFAULT, KEYS, SECTIONS, Config, alone
 from tidemark.node.config.values import checked, shown
 from tidemark.node.leases.callback_policy import check_patterns
@@ -35,10 +43,14 @@ class _Gathered:
 
     def set(self, key: str, value: Any, source: str) -> None:
         """Check and keep a value, in place of an earlier one. Raises ConfigError, which names `source`."""
-        if key not in KEYS:
+        of_pubend = pubend_key(key)
+        if of_pubend is not None and of_pubend[1] not in KEYS_OF_PUBEND:
+            raise ConfigError(unknown(of_pubend[1], KEYS_OF_PUBEND), key=key, source=source)
+        if of_pubend is None and key not in KEYS:
             raise ConfigError(unknown(key, list(KEYS)), key=key, source=source)
         try:
-            self.values[key] = checked(key, value)
+            of_key = checked(key, value) if of_pubend is None else checked_of_pubend(of_pubend[1], value)
+            self.values[key] = of_key
         except ConfigError as error:
             raise ConfigError(error.reason, key=key, source=source) from None
         self.sources[key] = source
@@ -108,7 +120,8 @@ def read(path: str | Path) -> dict[str, Any]:
 
 def show(config: Config) -> list[tuple[str, str, str]]:
     """Returns (key, value as a file would have it, where it came from) for every setting."""
-    return [(key, shown(key, config.value(key)), config.provenance(key)) for key in KEYS]
+    general = [(key, shown(key, config.value(key)), config.provenance(key)) for key in KEYS]
+    return general + list(show_pubends(config))
 
 
 # One broker of a topology.
@@ -127,7 +140,11 @@ def _assembled(gathered: _Gathered, topology: Topology | None, path: str | Path 
     if topology is not None:
         _place(gathered, topology, source)
     sections = {name: _section(name, kind, gathered.values) for name, kind in SECTIONS.items()}
-    config = Config(**sections, sources=dict(gathered.sources))
+    pubends: dict[str, dict[str, Any]] = {}
+    for key, value in gathered.values.items():
+        if (of_pubend := pubend_key(key)) is not None:
+            pubends.setdefault(of_pubend[0], {})[of_pubend[1]] = value
+    config = Config(**sections, sources=dict(gathered.sources), pubends=pubends)
     return _fitting(replace(config, topology=topology or alone(config.broker)))
 
 
@@ -171,12 +188,17 @@ def is_outside(source: str) -> bool:
 
 def _flattened(document: dict[str, Any], source: str) -> Iterator[tuple[str, Any]]:
     for section, table in document.items():
-        if section not in SECTIONS:
-            raise ConfigError(unknown(section, [*SECTIONS, *TABLES]), key=section, source=source)
+        if section not in (*SECTIONS, PUBENDS):
+            raise ConfigError(unknown(section, [*SECTIONS, PUBENDS, *TABLES]), key=section, source=source)
         if not isinstance(table, dict):
             raise ConfigError(f"write it as a table: [{section}]", key=section, source=source)
         for name, value in table.items():
-            yield f"{section}.{name}", value
+            if section != PUBENDS:
+                yield f"{section}.{name}", value
+            elif isinstance(value, dict):
+                yield from ((f"{section}.{name}.{what}", each) for what, each in value.items())
+            else:
+                raise ConfigError(f"write a table: [{PUBENDS}.NAME]", key=f"{section}.{name}", source=source)
 
 
 def _variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -209,6 +231,7 @@ def _fitting(config: Config) -> Config:
         raise _of(config, "links.wait_max", "must not be shorter than links.wait")
     if config.thresholds.nack_max < config.thresholds.nack:
         raise _of(config, "thresholds.nack_max", "must not be shorter than thresholds.nack")
+    check_pubends(config)
     try:
         check_patterns(config.subscribers.callbacks)
     except ConfigError as error:

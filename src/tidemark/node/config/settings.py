@@ -54,6 +54,12 @@ class BrokerSection:
         HostPort("127.0.0.1", 7676), "The address where clients and other brokers connect."
     )
     pubends: tuple[str, ...] = setting((DEFAULT_PUBEND,), "The pubends that this broker hosts.")
+    assign: str = setting(
+        "publisher",
+        "By what clients without a publisher of their own choose among this broker's pubends for an event: "
+        "by publisher, by the event's key, or by its priority.",
+        choices=("publisher", "key", "priority"),
+    )
     topology: str = setting(
         "", "A file with the brokers of an overlay; this broker is found there by its name."
     )
@@ -204,7 +210,7 @@ class ThresholdsSection:
 
 @dataclass(frozen=True, slots=True)
 class RetentionSection:
-    """Early release: which events a pubend may let go although a subscriber has not acknowledged them."""
+    """How long a pubend keeps events that all have acknowledged, and which it may let go before that."""
 
     max_retain: Duration | None = setting(
         None, "A pubend may let go of events that are older than this.", least=parse_duration("1s")
@@ -213,6 +219,17 @@ class RetentionSection:
         None,
         "A pubend may let go of its oldest events while it holds more than this.",
         least=parse_size("64KiB"),
+    )
+    min_retain: Duration | None = setting(
+        None,
+        "For how long a pubend keeps events that everybody has acknowledged, so that a later subscriber can "
+        "ask for them with start. none: 1h where there is no archive, else not at all.",
+        least=0,
+    )
+    min_retain_bytes: Size = _size(
+        "128MiB",
+        "min_retain keeps at most this much of a pubend, the newest; none on a full disk.",
+        least="0B",
     )
     archive: bool = setting(
         False, "Whether there is an archive: a pubend lets go of no event before the archive has it."
@@ -282,6 +299,8 @@ class Config:
     topology: Topology = field(default_factory=lambda: alone(BrokerSection()))
     #: key -> where its value came from; a key that is not in it has its default
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    #: pubend -> key -> value, for the settings that a pubend has of its own; `config.pubends` reads them
+    pubends: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
 
     def provenance(self, key: str) -> str:
         """Returns where the value of a key came from: "default", a file, a variable, or an option."""

@@ -20,6 +20,7 @@ from tidemark.broker.effects import (
     AppendLease,
     AppendPfs,
     Effect,
+    ExpireLog,
     FetchLog,
     LoseLog,
     ReadLog,
@@ -29,7 +30,9 @@ from tidemark.broker.effects import (
 )
 from tidemark.node.disk.disk_thread import DiskListener, DiskThread, DiskWorker, Result
 
-_OF_EVENT_LOGS = frozenset((AppendEvents, AppendLease, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog))
+_OF_EVENT_LOGS = frozenset(
+    (AppendEvents, AppendLease, ExpireLog, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog)
+)
 #: How many additions to the PFS may wait to be handed over, and how many events each of them may have.
 HELD_MAX = 64
 HELD_EVENTS_MAX = 8

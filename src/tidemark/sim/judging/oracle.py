@@ -28,6 +28,10 @@ NEEDLESS_BYTES = 4_000
 NEEDLESS_BYTES_A_FAULT = 4_000
 
 
+#: More than a world's events: with such a bound `min_retain` is bounded by time only.
+MUCH_BYTES = 1 << 20
+
+
 @dataclass
 class RunningChecks:
     """The checks that need not wait for the end of a run."""
@@ -37,17 +41,24 @@ class RunningChecks:
     lost: dict[str, int] = field(default_factory=dict)
     #: pubend -> the ticks that a damaged disk lost
     damaged: dict[str, RangeSet] = field(default_factory=dict)
+    #: pubend -> the tick up to which the pubend has let expired events go
+    expired: dict[str, int] = field(default_factory=dict)
     #: a policy may release history before every durable subscriber has consumed it
     is_early: bool = False
     #: bytes of events that came in answers, to those that waited for them and to those that did not
     needed_bytes: int = 0
     needless_bytes: int = 0
 
-    def let_go(self, pubend: str, upto: int) -> None:
-        """A pubend releases history: every durable subscriber must have consumed it, unless `is_early`."""
-        self.lost[pubend] = max(self.lost.get(pubend, 0), upto)
+    def let_go(self, pubend: str, upto: int, wall: int) -> None:
+        """A pubend releases history at the time of day `wall`.
+
+        Unless `is_early`, every durable subscriber must have consumed it, and min_retain must have passed.
+        """
+        before = self.lost.get(pubend, 0)
+        self.lost[pubend] = max(before, upto)
         if self.is_early:
             return
+        self._is_old(pubend, before, upto, wall)
         for subscriber in self.world.subscribers:
             received = subscriber.life.ledger.get(pubend)
             if subscriber.life.past is not None:
@@ -56,6 +67,23 @@ class RunningChecks:
                 raise ViolationError(
                     f"{pubend} let go up to {upto}, but {subscriber.name} has only got to {received.upto}"
                 )
+
+    def _is_old(self, pubend: str, base: int, upto: int, wall: int) -> None:
+        """No event of `(base, upto]` may be younger than min_retain, where nothing else bounds that."""
+        policy = self.world.plan.policy_of(pubend)
+        if policy.min_retain_bytes < MUCH_BYTES or self.world.plan.fault_weights.full:
+            return
+        for tick, key in self.world.ground_truth.within(pubend, base, upto):
+            if tick > wall - policy.min_retain:
+                raise ViolationError(f"{pubend} let {key} at {tick} go, which it keeps for newcomers")
+
+    def expire(self, pubend: str, upto: int) -> None:
+        """A pubend has let go what has expired: no event of it may be valid for anybody."""
+        self.expired[pubend] = max(self.expired.get(pubend, 0), upto)
+        truth = self.world.ground_truth
+        for tick, key in truth.within(pubend, self.lost.get(pubend, 0), upto):
+            if truth[key].alive_at(tick, self.world.latest):
+                raise ViolationError(f"{pubend} let {key} at {tick} go as expired, which is still valid")
 
     def knowledge(self, sender: str, receiver: str, frame: Knowledge) -> None:
         """A broker sends knowledge: D must be durable, and S must hide no event that is wanted.

@@ -63,6 +63,8 @@ class WorldPlan:
     reaches_back: float = 0.0
     #: the chance that a subscriber returns to another broker
     moves: float = 0.0
+    #: pubend -> its policy, for those that have one of their own
+    pubend_policies: Mapping[str, PubendPolicy] = field(default_factory=dict)
     #: what each link carries; None: without bound
     link_rate: LinkRate | None = None
 
@@ -70,6 +72,10 @@ class WorldPlan:
     def has_archive(self) -> bool:
         """Whether there is an archive: pubends release only archived events, and subscribers get no gaps."""
         return self.pubend_policy.archive
+
+    def policy_of(self, pubend: str) -> PubendPolicy:
+        """The policy of a pubend."""
+        return self.pubend_policies.get(pubend, self.pubend_policy)
 
     @property
     def pubends(self) -> Mapping[str, str]:
@@ -181,6 +187,28 @@ def with_history(plan: WorldPlan, chance: Random) -> WorldPlan:
         host_policy=replace(plan.host_policy, recall=True),
         fault_weights=replace(plan.fault_weights, pipeline=chance.choice((0.0, 0.5))),
     )
+
+
+def with_expiry(plan: WorldPlan, chance: Random) -> WorldPlan:
+    """The same plan, with expired events let go soon; perhaps most events are valid for a short time only."""
+    plan = replace(plan, pubend_policy=replace(plan.pubend_policy, expiry=chance.choice((20_000, 200_000))))
+    if chance.random() < 0.8:
+        return plan
+    short = (SHORT_MS, SHORT_MS, SHORT_MS)
+    return replace(plan, validities=chance.choice((short, (*short, LONG_MS))))
+
+
+def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
+    """The same plan, perhaps with pubends that keep what everybody has released for a while."""
+    policies = {}
+    for pubend in plan.pubends:
+        if chance.random() < 0.4:
+            policies[pubend] = replace(
+                plan.pubend_policy,
+                min_retain=chance.choice((100_000, SECOND, 100 * SECOND)),
+                min_retain_bytes=chance.choice((1_500, 1 << 30)),
+            )
+    return replace(plan, pubend_policies=policies)
 
 
 def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:

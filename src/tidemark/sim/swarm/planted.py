@@ -25,8 +25,10 @@ from tidemark.broker.publishing.release import NOBODY, Hosts
 from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.stream import Stream
+from tidemark.message.batches.batch import EventBatch
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.persistence.vouching import Vouching
+from tidemark.storage.events import event_log
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.segments.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity, Pace
@@ -117,6 +119,14 @@ def _trust_the_tables() -> list[Patch]:
         del self, accept
 
     return [(Vouching, "check_tables", trusting)]
+
+
+def _free_by_the_first_to_expire() -> list[Patch]:
+    def hasty(batch: EventBatch) -> int | None:
+        validity = batch.prelude("validity_ms").astype(int)
+        return int((batch.ticks + validity * 1_000)[validity > 0].min()) if validity.any() else None
+
+    return [(event_log, "expires_at", hasty)]
 
 
 # On the way.
@@ -328,6 +338,11 @@ BUGS = {
         _forget_the_lease,
         ("is missing",),
         "crashes",
+    ),
+    "expire-early": Bug(
+        "a batch is let go when its first event has expired, although others were promised",
+        _free_by_the_first_to_expire,
+        ("go as expired, which is still valid",),
     ),
     "cut-at-bad-record": Bug(
         "recovery cuts a log at the first record that is damaged",

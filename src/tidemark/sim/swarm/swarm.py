@@ -16,7 +16,7 @@ from random import Random
 from tidemark.sim.judging.ground_truth import ViolationError
 from tidemark.sim.judging.oracle import check_routes, check_world, is_caught_up
 from tidemark.sim.swarm.faults import FaultInjector
-from tidemark.sim.swarm.plan import SECOND, plan_of, with_history, with_rates
+from tidemark.sim.swarm.plan import SECOND, plan_of, with_expiry, with_history, with_rates, with_retention
 from tidemark.sim.swarm.planted import planted
 from tidemark.sim.swarm.workers import in_order
 from tidemark.sim.world.network import LinkFaults
@@ -68,6 +68,8 @@ class SeedRun:
         # A generator of its own: whatever draws from it leaves the rest of a seed's world unchanged.
         history = Random(f"history of {seed}")
         plan = with_history(plan_of(self.chance, profile), history)
+        plan = with_expiry(plan, Random(f"expiry of {seed}"))
+        plan = with_retention(plan, Random(f"retention of {seed}"))
         self.plan = with_rates(plan, Random(f"rates of {seed}"), profile)
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
         self.fault_injector = FaultInjector(self.world, self.plan, Random(self.chance.random()))
@@ -158,11 +160,22 @@ class SeedRun:
         return sha256(repr((lives, sorted(world.network.sent.items()))).encode()).hexdigest()
 
     def _is_quiet(self) -> bool:
-        """Every event is acknowledged, every subscriber has committed all of its own and has one host."""
+        """Every event is acknowledged, every subscriber has committed all of its own and has one host.
+
+        The hosts have come to the end of every stream, also where all that is left has expired.
+        """
         world = self.world
-        return all(publisher.is_idle for publisher in world.publishers) and all(
-            is_caught_up(each, world) and len(world.hosts_of(each.life.name)) == 1
-            for each in world.subscribers
+        return (
+            all(publisher.is_idle for publisher in world.publishers)
+            and all(
+                is_caught_up(each, world) and len(world.hosts_of(each.life.name)) == 1
+                for each in world.subscribers
+            )
+            and all(
+                machine.has_delivered(pubend, world.ground_truth.last(pubend))
+                for machine in world.machines.values()
+                for pubend in self.plan.pubends
+            )
         )
 
     def _nacks_stop(self) -> None:

@@ -17,6 +17,7 @@ from tidemark.broker.effects import (
     LinkDown,
     LinkMeasured,
     LinkUp,
+    LogExpired,
     LogFetched,
     LogFull,
     LogRead,
@@ -262,7 +263,7 @@ class Machine:
             case RefusePeer(peer, reason):
                 self._engine.after(1, lambda: self._refuse_peer(peer, reason))
             case LoseLog(pubend, upto):
-                self._world.checks.let_go(pubend, upto)
+                self._world.checks.let_go(pubend, upto, self._engine.now + self.skew)
                 self._disk.put(effect)
             case _:
                 self._disk.put(effect)
@@ -280,6 +281,14 @@ class Machine:
         """Returns (pubend, bytes in its window) for each pubend; empty while the broker is down."""
         return [] if self.broker is None else self.broker.window_bytes()
 
+    def has_delivered(self, pubend: str, upto: int) -> bool:
+        """Whether the subscribers here that are not catching up, if any, have been given all up to a tick."""
+        stream = self.broker.stream(pubend) if self.broker is not None else None
+        if stream is None or stream.listener is None:
+            return True
+        delivered = stream.listener.delivered(pubend)
+        return delivered is None or delivered >= upto
+
     def _note(self, text: str) -> None:
         if self._world.trace is not None:
             self._world.trace.note(self._engine.now, self.name, text)
@@ -296,6 +305,8 @@ class Machine:
             self._unsynced.clear()
         elif isinstance(stimulus, LogFull) or isinstance(effect, ResumeLog):
             self._unsynced.clear()
+        elif isinstance(stimulus, LogExpired):
+            self._world.checks.expire(stimulus.pubend, stimulus.upto)
         elif isinstance(stimulus, LogRead | LogFetched):
             read = stimulus.read if isinstance(stimulus, LogFetched) else stimulus
             if read.damaged:

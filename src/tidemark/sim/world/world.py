@@ -97,6 +97,7 @@ class World:
             linger=plan.linger,
             damping=plan.damping,
             drain_notice=drain_notice(self.layout, name),
+            pubend_policies=plan.pubend_policies,
         )
 
     def neighbours(self, name: str) -> tuple[str, ...]:
@@ -331,15 +332,21 @@ class World:
     ) -> None:
         """Compare a recovered log with what was durable: nothing may be missing or changed.
 
+        Where marks are damaged, the log may take expired events that it has let go for lost ones.
         Events that a crash left on disk although no sync covered them become durable now.
         """
         self.damage_found(pubend, damaged, rots=rots)
+        lost, expired = self.checks.lost.get(pubend, 0), self.checks.expired.get(pubend, 0)
+        if state.lost > (max(lost, expired) if rots else lost):
+            raise ViolationError(f"{pubend} has lost up to {state.lost}, and let go only up to {lost}")
+        self.checks.lost[pubend] = max(lost, state.lost)
         found = {
             tick: batch.message(row) for batch in batches for row, tick in enumerate(batch.ticks.tolist())
         }
         for tick, message in self._messages[pubend].items():
             if (
                 tick > state.lost
+                and (tick > expired or self.ground_truth[str(self._key(message))].alive_at(tick, self.latest))
                 and found.get(tick) != message
                 and not self.checks.damaged[pubend].contains(tick)
             ):

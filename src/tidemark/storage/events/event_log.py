@@ -8,6 +8,7 @@ event log promises:
   beyond the lease, up to which silence may have been advertised.
 - A batch that was synced is read back row for row until it is lost on purpose, or else its ticks are reported
   as lost: those between the records before and after the damage, no more and no fewer.
+- The oldest batches whose events have all expired can be let go without being lost: they read as silence.
 - The last event of a publisher is remembered as long as the batches are, and after they are chopped.
 
 What a crash may lose: what was appended, leased or lost on purpose since the last sync. Publishers have no
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.validity import expires_at
 from tidemark.storage.events.publishers import LastPublished, Publishers, decode_publishers
 from tidemark.storage.events.record import (
     Marks,
@@ -59,6 +61,8 @@ class EventLogState:
     lease: Tick
     #: ticks up to this one are L on purpose
     lost: Tick
+    #: ticks beyond `lost` up to this one had events that have all expired
+    expired: Tick
     #: the last event of each publisher
     publishers: dict[str, LastPublished]
     #: ticks beyond `lost` that are L because the disk lost them
@@ -79,6 +83,14 @@ class EventsRead:
     lost: tuple[Range, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Every batch up to `upto` has been let go; the next one expires at `due`, or never if that is None."""
+
+    upto: Tick
+    due: int | None
+
+
 class EventLog:
     """The log of one pubend. `TICK_MIN` stands for no tick at all."""
 
@@ -93,7 +105,7 @@ class EventLog:
         self._events = f"events/{pubend}"
         self._marks = f"marks/{pubend}"
         self._snapshots = f"publishers/{pubend}"
-        self._last_tick = self._lease = self._lost = TICK_MIN
+        self._last_tick = self._lease = self._lost = self._expired = TICK_MIN
         self._publishers = Publishers()
         #: the last snapshot has all publishers of the batches up to this index; bytes of the batches after it
         self._covered = 0
@@ -110,7 +122,8 @@ class EventLog:
         """What the log knows now."""
         self._look_for_damage()
         damage = tuple(self._damage.parts(self._lost, max(self._last_tick, self._lost)))
-        return EventLogState(self._last_tick, self._lease, self._lost, self._publishers.as_dict(), damage)
+        publishers = self._publishers.as_dict()
+        return EventLogState(self._last_tick, self._lease, self._lost, self._expired, publishers, damage)
 
     @property
     def lost(self) -> Tick:
@@ -118,8 +131,13 @@ class EventLog:
         return self._lost
 
     def sizes(self) -> tuple[tuple[Tick, int], ...]:
-        """Last tick and bytes of every record beyond `lost`, as of the last sync, in order."""
-        return tuple(each for each in self._volume.sizes(self._events) if each[0] > self._lost)
+        """Last tick and bytes of every record that was not let go, as of the last sync, in order."""
+        return tuple(each for each in self._volume.sizes(self._events) if each[0] > self._let_go)
+
+    @property
+    def _let_go(self) -> Tick:
+        """Nothing up to this tick is read any more: it is L, or expired and therefore silence."""
+        return max(self._lost, self._expired)
 
     def published(self, publisher: str) -> LastPublished | None:
         """Returns the publisher's last event; None if the publisher is not remembered."""
@@ -169,15 +187,43 @@ class EventLog:
         """
         if upto <= self._lost:
             return
-        last = self._last_below(upto)
+        self._let_go_upto(self._last_below(upto), lost=upto)
+
+    def expire(self, now: Tick, upto: Tick, bytes_max: int | None = READ_BYTES) -> Expired:
+        """Let the oldest batches go whose events have all expired at `now`: they are silence from then on.
+
+        No batch beyond `upto` is let go, and none beyond damage, which is L. At most about `bytes_max` are
+        looked at: where there is more, the answer is due at once.
+        """
+        start = self._let_go
+        first, last = self._indexes(start, upto)
+        last = min(last, self._volume.after_mark(self._events, upto) - 1)
+        records = self._volume.read_some(self._events, first, last, bytes_max=bytes_max).records
+        self._look_for_damage()
+        damage = self._damage.parts(start, max(start, upto))
+        whole = damage[0][0] if damage else upto
+        due: int | None = now
+        expired: LogRecord | None = None
+        for record in records:
+            events = decode_events(record.payload) if record.mark <= whole else None
+            due = expires_at(events.batch) if events is not None else None
+            if due is None or due > now:
+                break
+            expired = record
+        if expired is not None:
+            self._let_go_upto(expired.index, expired=expired.mark)
+        return Expired(self._let_go, due)
+
+    def _let_go_upto(self, last: int, lost: Tick | None = None, expired: Tick | None = None) -> None:
+        """Note what is let go; remove the records up to the index `last` that a snapshot covers."""
         if last > self._covered and self._is_snapshot_paid:
             self._write_snapshot()
-        self._write_marks(lost=upto)
+        self._write_marks(lost=lost, expired=expired)
         self._volume.chop(self._events, min(last, self._covered))
 
     def free(self) -> None:
-        """Give back the place of all batches that are lost on purpose, whatever a snapshot costs."""
-        last = self._last_below(self._lost)
+        """Give back the place of all batches that were let go, whatever a snapshot costs."""
+        last = self._last_below(self._let_go)
         if last > max(self._covered, self._volume.bounds(self._events)[0] - 1):
             self._write_snapshot()
         self._volume.chop(self._events, min(last, self._covered))
@@ -188,7 +234,7 @@ class EventLog:
         If they have more than `bytes_max` bytes, the answer ends earlier, though not before the first event:
         go on from its `upto`. The caller must ask for nothing beyond its last completed sync.
         """
-        start, complete = max(base, self._lost), upto
+        start, complete = max(base, self._let_go), upto
         batches: list[EventBatch] = []
         first, last = self._indexes(start, upto)
         while first <= last and not batches:
@@ -198,7 +244,7 @@ class EventLog:
         if first <= last:
             complete = self._volume.mark_upto(self._events, first - 1)
         self._look_for_damage()
-        lost = RangeSet(self._damage.parts(base, max(base, complete)))
+        lost = RangeSet(self._damage.parts(start, max(start, complete)))
         if base < min(self._lost, complete):
             lost.add(base, min(self._lost, complete))
         return EventsRead(batches, complete, tuple(lost))
@@ -227,15 +273,21 @@ class EventLog:
         assert before is None or before.sequence < published.sequence
         return self._publishers.note(publisher, published)
 
-    def _write_marks(self, lease: Tick | None = None, lost: Tick | None = None) -> None:
-        before = Marks(self._lease, self._lost)
+    def _write_marks(
+        self, lease: Tick | None = None, lost: Tick | None = None, expired: Tick | None = None
+    ) -> None:
+        before = Marks(self._lease, self._lost, self._expired)
 
         def undo() -> None:
-            self._lease, self._lost = before
+            self._lease, self._lost, self._expired = before
 
-        after = Marks(before.lease if lease is None else lease, before.lost if lost is None else lost)
+        after = Marks(
+            before.lease if lease is None else lease,
+            before.lost if lost is None else lost,
+            before.expired if expired is None else expired,
+        )
         index = self._volume.append(self._marks, encode_marks(after), self._last_tick, undo)
-        self._lease, self._lost = after
+        self._lease, self._lost, self._expired = after
         old = index - self._volume.bounds(self._marks)[0] >= _MARKS_KEPT
         if old or self._volume.segments_behind(self._marks) > _SEGMENTS_BEHIND_MAX:
             self._volume.chop(self._marks, index - 1)
@@ -268,10 +320,12 @@ class EventLog:
     def _recover(self, now: Tick) -> None:
         volume = self._volume
         for record in self._newest(self._marks):
-            self._lease, self._lost = decode_marks(record.payload)
+            self._lease, self._lost, self._expired = decode_marks(record.payload)
         for record in self._newest(self._snapshots):
             self._covered, self._publishers = decode_publishers(bytes(record.payload))
-        self._lost = max(self._lost, volume.chopped_mark(self._events))
+        if volume.chopped_mark(self._events) > self._let_go:
+            # The marks that said why these were let go are damaged: they may have been L.
+            self._lost = volume.chopped_mark(self._events)
         self._replay()
         streams = self._events, self._marks, self._snapshots
         self._last_tick = max(volume.last_mark(stream) for stream in streams)

@@ -2,7 +2,7 @@
 
     events := kind u8 | 0 u8 | name bytes u16 | 0 u32 | sequence i64 | name, padded to 8 bytes | event batch
     resume := kind u8 | zeros; ticks up to its mark that have no event are lost
-    marks  := lease i64 | lost i64
+    marks  := lease i64 | lost i64 | expired i64; the last is missing in marks of earlier versions
 
 The publisher's name is left out if it is the first in the batch's own dictionary, as it usually is.
 """
@@ -13,11 +13,12 @@ from struct import Struct
 from typing import NamedTuple
 
 from tidemark.message.batches.batch import Buffer, EventBatch
-from tidemark.ticks.tick import Tick
+from tidemark.ticks.tick import TICK_MIN, Tick
 
 _EVENTS, _EVENTS_OF_FIRST, _RESUME = 1, 2, 3
 _PREFIX = Struct("<BBHIq")
-_MARKS = Struct("<qq")
+_MARKS = Struct("<qqq")
+_MARKS_BEFORE = Struct("<qq")
 
 
 class PublishedBatch(NamedTuple):
@@ -29,10 +30,14 @@ class PublishedBatch(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """Ticks up to `lease` may have been advertised as silence; ticks up to `lost` are L."""
+    """Ticks up to `lease` may have been advertised as silence; ticks up to `lost` are L.
+
+    Ticks beyond that up to `expired` had events that have all expired, and are silence.
+    """
 
     lease: Tick
     lost: Tick
+    expired: Tick
 
 
 def encode_events(batch: EventBatch, publisher: str, sequence: int) -> list[Buffer]:
@@ -70,4 +75,7 @@ def encode_marks(marks: Marks) -> list[Buffer]:
 
 def decode_marks(payload: bytes | memoryview) -> Marks:
     """Returns the marks of a record."""
+    if len(payload) == _MARKS_BEFORE.size:
+        lease, lost = _MARKS_BEFORE.unpack(payload)
+        return Marks(lease, lost, TICK_MIN)
     return Marks(*_MARKS.unpack(payload))
