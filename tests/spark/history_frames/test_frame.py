@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.live_node import LiveNode, live_node
-from tidemark import sync
+from tidemark import Event, Gap, sync
 from tidemark.errors import ConfigError, SelectorError
 from tidemark.spark import history
 from tidemark.spark.archive.archive import Archive
@@ -34,6 +34,7 @@ class Place:
 
     def __init__(self, node: LiveNode, tm: sync.Client, path: Path) -> None:
         self.url = node.url
+        self.tm = tm
         self.path = path / "archive"
         tm.create_topic("trades.us", TRADE)
         tm.create_topic("trades.fx", "[price: string, pair: string]")
@@ -50,6 +51,8 @@ class Place:
         values = [value(n) | more for n in range(first, first + 40)]
         self.ticks += [tick for tick in tm.publish_many("trades.us", values) if tick is not None]
         tm.publish("trades.fx", {"price": f"p{first}", "pair": "EURUSD"})
+        for key in ("", f"k{first}", "größe", b"\xff"):
+            tm.publish("keyed", {"price": first}, key=key)
         tm.publish("trades.open", {"price": first, "n": 1})
         tm.publish("trades.open", {"price": f"o{first}"})
         tm.publish("other", {"price": first})
@@ -89,6 +92,25 @@ def test_a_selector_chooses_in_the_archive_as_at_the_broker(spark: Any, place: P
     assert ticks("leg.venue = 'V1' OR qty IS NULL") == [tick for n, tick in every if n % 2 == 0 or n % 3]
     since, until = place.ticks[60], place.ticks[100]
     assert ticks("price >= 0", since=since, until=until) == place.ticks[60:100]
+
+
+@pytest.mark.spark
+def test_key_and_time_are_the_same_in_the_archive_as_at_the_broker(spark: Any, place: Place) -> None:
+    moment = datetime.fromtimestamp(place.ticks[60] / 1e6, UTC).isoformat(" ", "microseconds")
+    for selector in (
+        "_key = 'k40'",
+        "_key LIKE 'gr_%'",
+        "_key IS NULL",
+        "NOT _key > 'k'",
+        f"_time >= TIMESTAMP '{moment}'",
+        "_time IS NULL OR _key IN ('k0', 'k80')",
+    ):
+        found = history(spark, "keyed", selector, broker=place.url, archive=place.path, columns=["_tick"])
+        with place.tm.subscribe("keyed", where=selector, start="earliest", gaps=True) as sub:
+            wanted = []
+            while isinstance(item := sub.next(0.5), Event | Gap):
+                wanted += [item.tick] if isinstance(item, Event) else []
+        assert [row[0] for row in found.orderBy("_tick").collect()] == wanted, selector
 
 
 @pytest.mark.spark

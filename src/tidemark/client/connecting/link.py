@@ -280,7 +280,11 @@ class Link:
     def _unreachable(self, timeout: float | None) -> NotConnectedError:
         """Return the error of having found no broker: in so many seconds, or, if None, at once."""
         said = "; ".join(f"{address}: {self._outcome(address)}" for address in self._addresses)
-        what = "no broker answered: nobody listens" if timeout is None else f"no broker answered in {timeout:g} s"
+        what = (
+            "no broker answered: nobody listens"
+            if timeout is None
+            else f"no broker answered in {timeout:g} s"
+        )
         return NotConnectedError(f"{what} ({said}): start one with `tidemark up`, or correct the URL")
 
     def _outcome(self, address: SocketAddress) -> str:
