@@ -22,6 +22,7 @@ from tidemark.message.visible import visible
 if TYPE_CHECKING:
     from tidemark.client.events import Event, Gap
     from tidemark.sync import Client, Subscription
+    from tidemark.ticks import CheckpointToken
 
 #: A checkpoint file is written at most this often, and whenever nothing comes.
 SAVE_SECONDS = 0.2
@@ -161,6 +162,8 @@ def sub(
     start = _start(token, file) | ({} if begin is None else {"start": _begin(begin)})
     mode = None if durable is None else _mode(ack, file)
     form: Form = "json" if as_json else "values" if values else "text"
+    if push is not None:
+        _check_address(push)
     with (
         connect(url) if push is None else listen(url, push, lease) as tm,
         tm.subscribe(topic, where, durable=durable, ack=mode, gaps=True, **start) as subscription,
@@ -193,11 +196,30 @@ def _tell_if_there_is_no_topic(tm: Client, pattern: str) -> None:
 
 
 def _start(token: str | None, file: CheckpointFile | None) -> dict[str, Any]:
+    if token is not None:
+        return {"checkpoint": _parsed(token, "--from-checkpoint")}
+    return {} if file is None else {"checkpoint": file.load()}
+
+
+def _check_address(text: str) -> None:
+    from tidemark.client.connecting.addresses import parse_listen
+    from tidemark.errors import ConfigError
+
+    try:
+        parse_listen(text)
+    except ConfigError as error:
+        raise click.BadParameter(error.reason, param_hint="--push") from None
+
+
+def _parsed(text: str, option: str) -> CheckpointToken:
+    """Return the token that an option gives; BadParameter, which names the option, if it is none."""
+    from tidemark.errors import TidemarkError
     from tidemark.ticks import CheckpointToken
 
-    if token is not None:
-        return {"checkpoint": CheckpointToken.parse(token)}
-    return {} if file is None else {"checkpoint": file.load()}
+    try:
+        return CheckpointToken.parse(text)
+    except TidemarkError as error:
+        raise click.BadParameter(visible(str(error)), param_hint=option) from None
 
 
 def _begin(text: str) -> Any:
@@ -205,14 +227,13 @@ def _begin(text: str) -> Any:
     from datetime import UTC, datetime, timedelta
 
     from tidemark.cli.watching.subs import parse_goal
-    from tidemark.ticks import CheckpointToken
 
     if text == "earliest":
         return text
     goal = parse_goal(text, datetime.now(UTC), "--start", now="earliest")
     if isinstance(goal, int):
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=goal)
-    return CheckpointToken.parse(goal)
+    return _parsed(goal, "--start")
 
 
 def _mode(ack: Literal["auto", "client"] | None, file: CheckpointFile | None) -> Literal["auto", "client"]:
