@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.live_node import LiveNode, live_node
-from tidemark import Event, Gap, sync
+from tidemark import sync
 from tidemark.errors import ConfigError, SelectorError
 from tidemark.spark import history
 from tidemark.spark.archive.archive import Archive
@@ -34,12 +34,13 @@ class Place:
 
     def __init__(self, node: LiveNode, tm: sync.Client, path: Path) -> None:
         self.url = node.url
-        self.tm = tm
         self.path = path / "archive"
         tm.create_topic("trades.us", TRADE)
         tm.create_topic("trades.fx", "[price: string, pair: string]")
         tm.subscribe("trades.us", durable="holds").close()
         self.ticks: list[int] = []
+        #: tick and key of each event of the topic `keyed`
+        self.keyed: list[tuple[int, str | bytes]] = []
         with Archive(node.url, self.path) as archive:
             for first in (0, 40):
                 self.publish(tm, first)
@@ -52,7 +53,9 @@ class Place:
         self.ticks += [tick for tick in tm.publish_many("trades.us", values) if tick is not None]
         tm.publish("trades.fx", {"price": f"p{first}", "pair": "EURUSD"})
         for key in ("", f"k{first}", "größe", b"\xff"):
-            tm.publish("keyed", {"price": first}, key=key)
+            tick = tm.publish("keyed", {"price": first}, key=key)
+            assert tick is not None
+            self.keyed.append((tick, key))
         tm.publish("trades.open", {"price": first, "n": 1})
         tm.publish("trades.open", {"price": f"o{first}"})
         tm.publish("other", {"price": first})
@@ -96,21 +99,19 @@ def test_a_selector_chooses_in_the_archive_as_at_the_broker(spark: Any, place: P
 
 @pytest.mark.spark
 def test_key_and_time_are_the_same_in_the_archive_as_at_the_broker(spark: Any, place: Place) -> None:
-    moment = datetime.fromtimestamp(place.ticks[60] / 1e6, UTC).isoformat(" ", "microseconds")
-    for selector in (
-        "_key = 'k40'",
-        "_key LIKE 'gr_%'",
-        "_key IS NULL",
-        "NOT _key > 'k'",
-        f"_time >= TIMESTAMP '{moment}'",
-        "_time IS NULL OR _key IN ('k0', 'k80')",
-    ):
-        found = history(spark, "keyed", selector, broker=place.url, archive=place.path, columns=["_tick"])
-        with place.tm.subscribe("keyed", where=selector, start="earliest", gaps=True) as sub:
-            wanted = []
-            while isinstance(item := sub.next(0.5), Event | Gap):
-                wanted += [item.tick] if isinstance(item, Event) else []
-        assert [row[0] for row in found.orderBy("_tick").collect()] == wanted, selector
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=place.ticks[60])
+    expected: dict[str, Callable[[int, str | bytes], bool]] = {
+        "_key = 'k40'": lambda _, key: key == "k40",
+        "_key LIKE 'gr_%'": lambda _, key: key == "größe",
+        "_key IS NULL": lambda _, key: key in ("", b"\xff"),
+        "NOT _key > 'k'": lambda _, key: key == "größe",
+        f"_time >= TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S.%f}Z'": lambda tick, _: tick >= place.ticks[60],
+        "_time IS NULL OR _key IN ('k0', 'k80')": lambda _, key: key in ("k0", "k80"),
+    }
+    for selector, is_wanted in expected.items():
+        frame = history(spark, "keyed", selector, broker=place.url, archive=place.path, columns=["_tick"])
+        found = [row[0] for row in frame.orderBy("_tick").collect()]
+        assert found == [tick for tick, key in place.keyed if is_wanted(tick, key)], selector
 
 
 @pytest.mark.spark
