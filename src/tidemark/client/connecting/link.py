@@ -14,10 +14,12 @@ import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from errno import ECONNREFUSED
+from ssl import SSLCertVerificationError
 
 from tidemark.client.connecting.addresses import SocketAddress
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.connection import PING_SECONDS, BrokerConnection
+from tidemark.client.connecting.credentials import Credentials
 from tidemark.errors import ClosedError, NotConnectedError, RefusedError, TidemarkError, VersionError
 from tidemark.wire.frames import ClientFrame, Connect, Resume, Welcome
 from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
@@ -64,10 +66,12 @@ class Link:
         backoff: Backoff,
         ping_seconds: float = PING_SECONDS,
         waits: bool = True,
+        credentials: Credentials | None = None,
     ) -> None:
         """`waits`: the first connection is tried again also if nobody listens at any address."""
         assert addresses
         self._waits = waits
+        self._credentials = credentials or Credentials()
         #: the addresses that the application gave: never forgotten
         self._given = frozenset(addresses)
         #: every address to try, the one that answered last first
@@ -101,7 +105,8 @@ class Link:
         """Connect for the first time, and return the broker's welcome.
 
         NotConnectedError, with what each broker answered, if none has welcomed this client within `timeout`
-        seconds; VersionError, or RefusedError with the code "address", if all brokers answered so.
+        seconds; VersionError, RefusedError with the code "address" or "login", or SSLCertVerificationError,
+        if all brokers answered so.
         """
         loop = asyncio.get_running_loop()
         first: asyncio.Future[Welcome] = loop.create_future()
@@ -263,7 +268,11 @@ class Link:
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 _, connection = await loop.create_connection(
-                    lambda: self._protocol(greeting), address.host, address.port
+                    lambda: self._protocol(greeting),
+                    address.host,
+                    address.port,
+                    ssl=self._credentials.tls,
+                    server_hostname=address.host if self._credentials.tls is not None else None,
                 )
                 try:
                     await connection.welcome
@@ -275,7 +284,13 @@ class Link:
             raise NotConnectedError(f"no answer within {HANDSHAKE_SECONDS:.0f} s") from None
 
     def _protocol(self, greeting: Connect | Resume) -> BrokerConnection:
-        return BrokerConnection(greeting, self._on_frame, self._on_writable, ping_seconds=self._ping_seconds)
+        return BrokerConnection(
+            greeting,
+            self._on_frame,
+            self._on_writable,
+            ping_seconds=self._ping_seconds,
+            credentials=self._credentials,
+        )
 
     def _unreachable(self, timeout: float | None) -> NotConnectedError:
         """Return the error of having found no broker: in so many seconds, or, if None, at once."""
@@ -308,7 +323,9 @@ def _is_refusal(error: Exception) -> bool:
 
 def _is_final(error: Exception) -> bool:
     """Trying again would not help."""
-    return isinstance(error, VersionError) or (isinstance(error, RefusedError) and error.code == "address")
+    if isinstance(error, RefusedError):
+        return error.code in ("address", "login")
+    return isinstance(error, VersionError | SSLCertVerificationError)
 
 
 def closed() -> ClosedError:
