@@ -153,9 +153,8 @@ def test_two_that_come_with_one_name_before_it_is_on_disk_leave_the_later_one_co
         (subscribe(selector="n = 1 " + "OR n = 1 " * 2_000), "selector", "4096 characters"),
         (subscribe(pattern="t..u"), "topic", "t..u"),
         (subscribe(pattern="t.>.u"), "topic", "t.>.u"),
-        (subscribe(token=CheckpointToken({"p": 5}), durable=False), "unknown", "without a checkpoint"),
     ],
-    ids=["syntax", "no such field", "type", "limit", "empty level", "rest in the middle", "from elsewhere"],
+    ids=["syntax", "no such field", "type", "limit", "empty level", "rest in the middle"],
 )
 def test_a_subscriber_is_refused_with_a_code_and_a_reason(frame: Subscribe, code: str, reason: str) -> None:
     at = desk()

@@ -27,7 +27,7 @@ from tidemark.broker.streams.window import Cuts, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.ticks import TICK_MAX
+from tidemark.ticks import NO_TICKS, TICK_MAX
 from tidemark.wire.frames import Fetched, Range
 
 
@@ -148,6 +148,11 @@ class CatchupStreams:
         elif gap is not None or catchup.position < known:
             if subscription.credit > 0:
                 self._reach_back(pubend, subscription, catchup, known, gap)
+        elif catchup.needs_read and not subscription.durable:
+            # The PFS has nothing of subscribers that are not durable: everything is matched again.
+            assert constream.delivered is not None
+            catchup.matched(catchup.position, NO_TICKS, (catchup.position, constream.delivered))
+            self.call(pubend, subscription.id)
         elif catchup.needs_read:
             catchup.reads_from = catchup.position
             catchup.reads_upto = max(catchup.position, constream.delivered or catchup.position)

@@ -427,6 +427,7 @@ class Host:
             subscription.saved = subscription.released
             period.kept.add(pubend)
             self._begin(subscription.id, pubend)
+            self.catchup_streams.call(pubend, subscription.id)
             return
         # A start is told, and a change passed, only once it is on disk: from then on it holds, whichever
         # broker crashes.
@@ -480,7 +481,7 @@ class Host:
         if is_known and (delivered is None or told >= delivered):
             self._counters["tokens_ahead"] += delivered is not None and told > delivered
             return
-        if subscription.durable:
+        if subscription.durable or subscription.replays:
             self.catchup_streams.begin(pubend, subscription.id, told)
         else:
             assert delivered is not None
