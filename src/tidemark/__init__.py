@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tidemark.client.subscribing.subscription import Subscription
     from tidemark.client.subscribing.transaction import Transaction
     from tidemark.errors import (
+        BackupError,
         ClientError,
         ClosedError,
         ConfigError,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AckMode",
+    "BackupError",
     "Batch",
     "BatchBuilder",
     "CheckpointStore",
