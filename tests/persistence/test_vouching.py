@@ -230,6 +230,31 @@ def test_an_older_or_missing_witness_does_no_harm() -> None:
         assert told(machine, 500) == ([100, 200, 300, 400, 500], [])
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_second_witness_knows_that_all_other_files_are_older_or_gone(is_deleted: bool) -> None:
+    machine = worked()
+    machine.switch_off(lose_all)
+    everything = (machine.log, machine.pfs, machine.witness)
+    copies = [{} if is_deleted else copied(disk) for disk in everything]
+    tables = MemoryTables() if is_deleted else machine.tables.copy()
+    machine.second_witness = MemoryDisk("second")
+    machine.start()
+    for number in range(7, 13):
+        machine.do(append(number, number * 100), SyncLog(number), subscription(number), CommitTables(number))
+    machine.switch_off(keep_all)
+    for disk, copy in zip(everything, copies, strict=True):
+        put_back(disk, copy)
+    machine.tables = tables
+    with pytest.raises(DamagedError, match="accept_damage=tables"):
+        machine.start(LATER)
+    machine.start(LATER, accept_damage=True)
+    ticks, damaged = told(machine, LATER)
+    missing = [tick for tick in range(100, 1_201, 100) if tick not in ticks]
+    assert set(missing) >= set(range(700, 1_201, 100))
+    assert all(any(base < tick <= upto for base, upto in damaged) for tick in missing)
+    assert machine.store.alarms
+
+
 def test_the_witness_costs_no_sync_beside_those_of_the_stores() -> None:
     machine = Machine()
     before = machine.witness.operations

@@ -20,6 +20,7 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import (
     ClientFrameReceived,
     ClientGone,
+    Effect,
     LinkDown,
     LinkUp,
     PeerFrameReceived,
@@ -77,8 +78,10 @@ GOOD = Schema.parse("[n: int]")
 BEGIN = 1_700_000_000_000_000
 #: How long a step may take, in microseconds.
 STEPS_TAKE = (10, 1_000, 100_000, 1_000_000, 3_000_000)
-#: So many stimuli may follow from one, through the disk, before the broker rests.
-FOLLOWING_MAX = 2_000
+#: So many effects may follow from each other, through the disk, before the broker rests.
+FOLLOWING_MAX = 20_000
+#: So many effects may wait for the disk while more is said.
+FOR_DISK_MAX = 500
 #: After so many steps the process dies and starts again.
 LIFE_STEPS = 1_500
 #: Steps between two events of the good publisher.
@@ -121,6 +124,8 @@ class CoreFuzzer:
             CoreClient(f"evil-client-{number}", *shared) for number in range(CLIENTS)
         ]
         self._connections += [CoreNeighbour(name, *shared) for name in NEIGHBOURS]
+        #: what the broker has asked of the disk and is not done yet
+        self._for_disk: deque[Effect] = deque()
         #: the good publisher's events: how many were sent, which was acknowledged last, what was delivered
         self._sent = 0
         self._acknowledged = 0
@@ -132,6 +137,8 @@ class CoreFuzzer:
         try:
             for step in range(1, steps + 1):
                 self._chance.choice(self._connections).step()
+                if self._chance.random() < 0.5 or len(self._for_disk) > FOR_DISK_MAX:
+                    self._rest()
                 if step % 5 == 0:
                     self._pass_time(self._chance.choice(STEPS_TAKE))
                 if step % PUBLISH_STEPS == 0:
@@ -156,6 +163,7 @@ class CoreFuzzer:
         )
         found = self._store.recover([PUBEND], self._now)
         self._broker = Broker(BrokerConfig("a", self._store.incarnation, _layout()), Registry(), found)
+        self._for_disk.clear()
         self.give(Woken())
         self._say(PUBLISHER, Topic("good", False, (GOOD.text,)))
         self._say(SUBSCRIBER, Subscribe("good", "good", "", True, 1 << 40))
@@ -173,11 +181,9 @@ class CoreFuzzer:
         self._tables = self._tables.crash()
 
     def give(self, stimulus: Stimulus) -> None:
-        """Have the broker handle a stimulus and what follows from it. AssertionError if it never rests."""
-        waiting, handled = deque([stimulus]), 0
+        """Have the broker handle a stimulus. What it asks of the disk is done later, in order."""
+        waiting = deque([stimulus])
         while waiting:
-            handled += 1
-            assert handled < FOLLOWING_MAX, f"the broker does not come to rest after {stimulus!r:.500}"
             for effect in self._broker.handle(waiting.popleft(), self._now - BEGIN, self._now):
                 match effect:
                     case SendClient(client, frame):
@@ -189,8 +195,17 @@ class CoreFuzzer:
                     case RefusePeer(peer, _, cause):
                         waiting += self._refused(peer, LinkDown(peer), cause)
                     case _:
-                        done = self._store.carry_out(effect)
-                        waiting += [done] if done is not None else []
+                        self._for_disk.append(effect)
+
+    def _rest(self) -> None:
+        """Let the disk do its work, and all that follows from that. AssertionError if it never ends."""
+        done = 0
+        while self._for_disk:
+            done += 1
+            assert done < FOLLOWING_MAX, f"the broker does not come to rest: {self._for_disk[0]!r:.500}"
+            answer = self._store.carry_out(self._for_disk.popleft())
+            if answer is not None:
+                self.give(answer)
 
     def _send(self, who: int | str, frame: Frame) -> None:
         for _ in encode(frame):
@@ -216,9 +231,11 @@ class CoreFuzzer:
     def _pass_time(self, microseconds: int) -> None:
         self._now += microseconds
         self.give(Woken())
+        self._rest()
 
     def _say(self, client: int, frame: ClientFrame) -> None:
         self.give(ClientFrameReceived(client, frame))
+        self._rest()
 
     def _publish(self) -> None:
         """Publish the next event, and with it what was not acknowledged before a crash."""

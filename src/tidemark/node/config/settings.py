@@ -76,6 +76,11 @@ class StorageSection:
         choices=("sync", "os"),
     )
     segment: Size = _size("64MiB", "The size of one log file.", least="64KiB")
+    witness: str = setting(
+        "",
+        "A directory on another disk, in which the broker also notes how far its data is, so that it notices "
+        "if the whole data directory is gone or older than it was. Without one it cannot.",
+    )
     accept_damage: str = setting(
         "nothing",
         "tables: start although the tables have lost rows, and tell subscribers. overlay: start although the "
