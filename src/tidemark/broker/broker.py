@@ -237,7 +237,7 @@ class Broker:
         """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible."""
         for pubend in self._pubends.values():
             pubend.settle()
-        self._sessions.settle()
+        self._sessions.settle(is_woken=self._is_woken)
         self._host.settle()
         self._overlay.settle()
         if self._interests.is_unsaid and (not self._interests.is_large or self._is_woken):

@@ -33,8 +33,8 @@ from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubsc
 MISFITS_MAX = 64
 #: Bytes of the schemas that are read for that.
 LOOKED_AT_BYTES_MAX = 16 << 10
-#: Subscriptions of clients that are gone that one stimulus removes.
-LEAVING_MAX = 32
+#: Subscriptions of clients that are gone that are removed each time that the broker is woken.
+LEAVING_MAX = 8
 #: Of which the last may take them beyond so many places in the matchers of topics.
 LEAVING_TOPICS_MAX = 128
 
@@ -274,8 +274,13 @@ class Sessions:
         """Whether subscriptions of clients that are gone have still to be removed."""
         return bool(self._leaving)
 
-    def settle(self) -> None:
-        """Remove some of the subscriptions whose client is gone: one stimulus must not remove thousands."""
+    def settle(self, *, is_woken: bool) -> None:
+        """Remove some of the subscriptions whose client is gone; the broker is woken again for the others.
+
+        Where there are many, nobody's frame has to wait for it.
+        """
+        if not is_woken and len(self._leaving) > LEAVING_MAX:
+            return
         topics = 0
         for number in list(islice(self._leaving, LEAVING_MAX)):
             subscription = self._host.subscriptions[number]
