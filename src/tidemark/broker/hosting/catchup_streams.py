@@ -177,7 +177,8 @@ class CatchupStreams:
     ) -> None:
         """Ask for what no stream has.
 
-        That is what is L up to `gap`, of the archive, or else what lies before `known`, of the pubend's log.
+        That is what is L up to `gap`, of the archive, or else what lies before `known`: of the window, where
+        that accounts for what the subscriber wants, and else of the pubend's log.
         """
         base, lost = catchup.position, self._constreams[pubend].stream.window.knowledge.lost
         if self._recall and base < lost:
@@ -192,7 +193,24 @@ class CatchupStreams:
                 self.recalls.ask(pubend, subscription.id, base, upto, lines)
         else:
             line = lines[0]
-            self._fetches.begin((pubend, subscription.id), base, line.upto, line.wanted)
+            period = next(subscription.in_force(pubend, base, upto))[0]
+            remembered = self._constreams[pubend].stream.accounted(base, line.upto, period.version)
+            end = remembered[0][0] if remembered else line.upto
+            if end == base:
+                self._remember(pubend, subscription.id, *remembered[0])
+                return
+            self._fetches.begin((pubend, subscription.id), base, end, line.wanted)
+
+    def _remember(self, pubend: str, number: int, base: int, upto: int) -> None:
+        """Take from the window what lies before this host knew the subscriber, in a piece of bounded size."""
+        window = self._constreams[pubend].stream.window
+        upto = window.reach(base, upto)
+        batch = window.events(base, upto)
+        if batch is not None:
+            batch = batch.take(np.flatnonzero(self._chosen(pubend, number, batch)))
+        self._counters["remembered"] += 1
+        damaged = window.damaged.parts(base, upto)
+        self._told_of_past(pubend, number, base, upto, batch if batch and batch.count else None, damaged)
 
     def _fetched(self, number: int, frame: Fetched) -> bool:
         """The pubend's log has answered with a part of what lies before this host knew the subscriber.

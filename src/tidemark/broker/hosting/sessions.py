@@ -212,7 +212,7 @@ class Sessions:
         if is_there and subscription.client is None:
             self._connect(client, frame, subscription)
         if subscription.epoch:
-            self.handover.claim(subscription)
+            self.handover.claim(subscription, frame.last)
 
     def _came(self, frame: Subscribe) -> int:
         """Return when the subscriber came, by its own clock, the same at whichever broker."""
@@ -224,9 +224,10 @@ class Sessions:
         What it was told there is not known here. At pubends that its token does not name it was told nothing.
         """
         token = CheckpointToken({**subscription.released, **(frame.token or {})})
+        last = subscription.moved_to or frame.last
         self._end_older(client, subscription)
         self.remove(subscription)
-        self._create(client, replace(frame, token=token), was_here=True)
+        self._create(client, replace(frame, token=token, last=last), was_here=True)
 
     def _change(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The subscriber has changed its selector; until the new one starts at a pubend the old one holds."""
@@ -302,6 +303,10 @@ class Sessions:
     def is_leaving(self) -> bool:
         """Whether subscriptions of clients that are gone have still to be removed."""
         return bool(self._leaving)
+
+    def wake(self) -> None:
+        """Do what is due: claims that nobody has answered."""
+        self.handover.wake()
 
     def settle(self, *, is_woken: bool) -> None:
         """Remove some of the subscriptions whose client is gone; the broker is woken again for the others.

@@ -72,6 +72,8 @@ class SubscriptionSession:
         self.name = arguments.durable or ""
         #: the stamp of the last Subscribe frame; of two connections with one name the later stamp wins
         self._stamp = 0
+        #: the broker that was asked last
+        self._asked = ""
         #: pubend -> the tick from which a changed selector holds
         self.since = CheckpointToken()
         #: the broker on this connection delivers
@@ -323,6 +325,8 @@ class SubscriptionSession:
         if self._keeps_place and self._was_subscribed:
             token = CheckpointToken(self.inbox.consumed()) or None
         self._stamp = max(self._stamp + 1, time_ns() // 1_000)
+        last, welcome = self._asked, self._owner.link.welcome
+        self._asked = welcome.broker if welcome is not None else ""
         frame = Subscribe(
             self.name,
             self._arguments.pattern,
@@ -331,6 +335,7 @@ class SubscriptionSession:
             self.inbox.credit,
             token,
             self._stamp,
+            last if last != self._asked else "",
         )
         self._owner.link.send(frame)
 
