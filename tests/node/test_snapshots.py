@@ -22,7 +22,8 @@ from tidemark.wire.answers import SNAPSHOT, SNAPSHOT_END, SNAPSHOT_READ
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[LiveNode]:
-    with live_node(tmp_path, storage__segment="64KiB", thresholds__save="20ms") as made:
+    options = {"storage__segment": "64KiB", "thresholds__save": "20ms", "retention__min_retain": "0s"}
+    with live_node(tmp_path, **options) as made:
         yield made
 
 
@@ -53,7 +54,7 @@ def test_a_snapshot_keeps_what_the_broker_lets_go_of(node: LiveNode, tm: sync.Cl
     assert len(segments) > 3
     assert [each.is_final for each in segments] == [True] * (len(segments) - 1) + [False]
     for _ in range(1_000):
-        event = sub.next(timeout=10)
+        event = sub.next(timeout=PATIENCE_SECONDS)
         assert event is not None
     sub.ack(sub.checkpoint)
     first = log / Path(segments[0].name).name
