@@ -31,19 +31,19 @@ FINDS = {
     "release-past-moving": 11,
     "unknown-released": 3,
     "raise-overtakes": 0,
-    "hold-skipped": 0,
+    "hold-skipped": 11,
     "window-in-doubt": 3,
-    "merged-in-part": 0,
+    "merged-in-part": 3,
     "nack-once": 20,
     "fetch-storm": 0,
     "start-at-a-moment": 3,
-    "change-at-a-moment": 5,
+    "change-at-a-moment": 14,
     "rewind": 0,
     "tell-and-catch-up": 0,
     "join-early": 0,
     "deliver-expired": 4,
     "token-in-memory": 6,
-    "hole-is-silence": 16,
+    "hole-is-silence": 12,
 }
 
 
