@@ -317,3 +317,22 @@ def test_who_was_told_of_a_claim_is_told_that_it_is_settled() -> None:
     at.said()
     at.handover.heard("l", Claim("s", 9, "new", True, "old"))
     assert at.said() == [(peer, Claim("s", 9, "new", True)) for peer in "lr"]
+
+
+def test_a_neighbour_that_was_away_is_told_the_newest_claim_if_all_were_told_an_earlier_one() -> None:
+    """It may have the subscription from before the earlier one, and the newest is for one broker only."""
+    at = Place("new")
+    at.handover.heard("l", Claim("s", 5, "old", True))
+    at.said()
+    at.handover.claim(at.has(epoch=7), "old")
+    assert at.said() == [("l", Claim("s", 7, "new", False, "old"))]
+    at.handover.tell_all("r")
+    assert at.said() == [("r", Claim("s", 7, "new", False))]
+    at.held.pop()()
+    assert at.said() == [(peer, Claim("s", 7, "new", True)) for peer in "lr"]
+    at = Place("old")
+    at.has(epoch=0, made_at=3)
+    at.handover.heard("l", Claim("s", 7, "new", True, "old"))
+    at.said()
+    at.handover.tell_all("r")
+    assert at.said() == []
