@@ -13,6 +13,8 @@ from typing import assert_never
 from tidemark.broker.admin import Admin
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import (
+    CacheRead,
+    CacheWritten,
     ClientFrameReceived,
     ClientGone,
     Effect,
@@ -49,6 +51,7 @@ from tidemark.broker.preparation import Preparation, Steps
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release_reports import ReleaseReports
+from tidemark.broker.streams.disk_cache import DiskCache
 from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.topics import Topics
@@ -127,6 +130,7 @@ class Broker:
         #: pubend hosted here -> itself; only this class adds and removes. `Interests`, `Fetching`,
         #: `ReleaseReports` and `Admin` hold it too
         self._pubends: dict[str, Pubend] = {}
+        self._cache = DiskCache(turn, config.cache_bytes_max)
         self._interests = Interests(config.incarnation, registry, turn, self._pubends)
         self._fetching = Fetching(self._pubends, self._streams, registry, turn)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
@@ -316,6 +320,11 @@ class Broker:
                     self._streams[stimulus.pubend].read(stimulus)
             case LogFetched():
                 self._fetching.read(stimulus)
+            case CacheWritten(number):
+                self._cache.written(number)
+            case CacheRead():
+                if stimulus.asked.pubend in self._streams:
+                    self._streams[stimulus.asked.pubend].cached(stimulus)
             case LogExpired():
                 if stimulus.pubend in self._pubends:
                     self._pubends[stimulus.pubend].expired(stimulus)
@@ -477,6 +486,7 @@ class Broker:
             config.window_bytes_max,
             config.thresholds,
             is_hosted=is_hosted,
+            cache=self._cache,
         )
         self._reports.open(name)
         if is_hosted:
@@ -492,6 +502,7 @@ class Broker:
         self._host.part(name)
         self._interests.forget_pubend(name)
         self._reports.close(name)
+        self._cache.forget_pubend(name)
         del self._streams[name]
         self._pubends.pop(name, None)
 

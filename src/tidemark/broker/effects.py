@@ -132,6 +132,36 @@ class ExpireLog:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteCache:
+    """Write what is known of `(base, upto]` to the cache on disk, if there is room; report CacheWritten."""
+
+    number: int
+    pubend: str
+    base: int
+    upto: int
+    batch: EventBatch | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCache:
+    """Read the entry of this number, for `(base, upto]` of it; report CacheRead."""
+
+    number: int
+    pubend: str
+    base: int
+    upto: int
+    #: the interest version that the entry is complete for; it comes back in the report
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChopCache:
+    """The cache may discard the entries up to this number."""
+
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
 class AppendPfs:
     """In `(base, upto]` the events at `ticks` matched the subscribers of `sets`, and nothing else matched.
 
@@ -263,6 +293,9 @@ Effect = (
     | FetchLog
     | LoseLog
     | ExpireLog
+    | WriteCache
+    | ReadCache
+    | ChopCache
     | AppendPfs
     | SyncPfs
     | ReadPfs
@@ -399,6 +432,22 @@ class LogExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheWritten:
+    """The WriteCache of this number is done, or was given up."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead:
+    """The answer to a ReadCache: the entry with all its events, or that it is not there."""
+
+    asked: ReadCache
+    is_found: bool
+    batch: EventBatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PfsSynced:
     """Everything appended to the PFS before the SyncPfs of this ticket is on disk."""
 
@@ -491,6 +540,8 @@ Stimulus = (
     | LogRead
     | LogFetched
     | LogExpired
+    | CacheWritten
+    | CacheRead
     | PfsSynced
     | PfsRead
     | PfsCounted

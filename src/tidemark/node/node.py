@@ -344,6 +344,8 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
             accept_damage=config.storage.accept_damage == "tables",
             restoration=directory.restoration(),
             segment_bytes=config.storage.segment,
+            cache=UnsyncedDisk(directory.part("cache")),
+            is_cached=config.cache.bytes > 0,
             os_pubends=[
                 pubend for pubend in config.pubends if settings_of(config, pubend).durability == "os"
             ],
@@ -429,6 +431,7 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         ClientLimits(config.limits.subscriptions, config.limits.topics),
         pfs_sync=thresholds.pfs_sync,
         drain_notice=drain_notice(config.topology, name),
+        cache_bytes_max=config.cache.bytes,
         pubend_policies={pubend: _policy(config, pubend) for pubend in config.pubends},
     )
 

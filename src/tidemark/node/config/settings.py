@@ -246,6 +246,18 @@ class RetentionSection:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSection:
+    """The cache on disk, for the history of pubends that other brokers host."""
+
+    bytes: Size = _size(
+        "0B",
+        "How much history is kept on disk beyond limits.window, so that a pubend is asked for it once; 0B "
+        "for none.",
+        least="0B",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveSection:
     """The archive that `tidemark up` writes beside the broker."""
 
@@ -293,6 +305,7 @@ class Config:
     http: HttpSection = field(default_factory=HttpSection)
     thresholds: ThresholdsSection = field(default_factory=ThresholdsSection)
     retention: RetentionSection = field(default_factory=RetentionSection)
+    cache: CacheSection = field(default_factory=CacheSection)
     archive: ArchiveSection = field(default_factory=ArchiveSection)
     log: LogSection = field(default_factory=LogSection)
     #: the overlay that this broker is part of; without a topology file, this broker alone
@@ -331,6 +344,7 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "http": HttpSection,
         "thresholds": ThresholdsSection,
         "retention": RetentionSection,
+        "cache": CacheSection,
         "archive": ArchiveSection,
         "log": LogSection,
     }

@@ -45,6 +45,8 @@ class WorldPlan:
     link_faults: LinkFaults = field(default_factory=LinkFaults)
     fault_weights: FaultWeights = field(default_factory=FaultWeights)
     window_bytes_max: int = 1 << 20
+    #: bytes of the cache on disk of each broker; 0 for none
+    cache_bytes_max: int = 0
     pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
     host_policy: HostPolicy = field(default_factory=HostPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -199,7 +201,7 @@ def with_expiry(plan: WorldPlan, chance: Random) -> WorldPlan:
 
 
 def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
-    """The same plan, perhaps with pubends that keep what everybody has released for a while."""
+    """The same plan, perhaps with pubends that keep what everybody has released, and caches on disk."""
     policies = {}
     for pubend in plan.pubends:
         if chance.random() < 0.4:
@@ -208,7 +210,7 @@ def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
                 min_retain=chance.choice((100_000, SECOND, 100 * SECOND)),
                 min_retain_bytes=chance.choice((1_500, 1 << 30)),
             )
-    return replace(plan, pubend_policies=policies)
+    return replace(plan, pubend_policies=policies, cache_bytes_max=chance.choice((0, 0, 20_000, 1 << 20)))
 
 
 def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:

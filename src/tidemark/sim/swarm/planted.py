@@ -6,12 +6,14 @@ when a world breaks the promise that the bug breaks, not any promise: `notices` 
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from tidemark.broker.broker import Broker
 from tidemark.broker.hosting import catchup_streams, constream
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
@@ -26,6 +28,8 @@ from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.stream import Stream
 from tidemark.message.batches.batch import EventBatch
+from tidemark.persistence import cache_store
+from tidemark.persistence.cache_store import CacheStore
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.persistence.vouching import Vouching
 from tidemark.storage.events import event_log
@@ -119,6 +123,35 @@ def _trust_the_tables() -> list[Patch]:
         del self, accept
 
     return [(Vouching, "check_tables", trusting)]
+
+
+def _answer_from_a_former_life() -> list[Patch]:
+    begin, begin_store = Broker.__init__, CacheStore.__init__
+    former: dict[str, Broker] = {}
+
+    def stale(self: Broker, config: Any, *rest: Any) -> None:
+        begin(self, config, *rest)
+        mine, before = self._cache, former.get(config.name)
+        for entry in before._cache._entries.values() if before is not None else ():
+            # It passes for complete for everything that is wanted now.
+            kept = mine._entries[entry.number] = entry._replace(version=TICK_MAX)
+            insort(mine._of.setdefault(entry.pubend, []), kept)
+            mine._bytes += entry.bytes
+            mine._last = entry.number
+        former[config.name] = self
+
+    def recovering(self: CacheStore, *arguments: Any, **options: Any) -> None:
+        begin_store(self, *arguments, **options)
+        if self._volume is not None:
+            first, last = self._volume.bounds(cache_store.STREAM)
+            for record in self._volume.read_some(cache_store.STREAM, first, last, bytes_max=None).records:
+                self._index_of[cache_store.HEAD.unpack_from(record.payload)[0]] = record.index
+
+    return [
+        (Broker, "__init__", stale),
+        (CacheStore, "__init__", recovering),
+        (cache_store, "empty", lambda _: None),
+    ]
 
 
 def _free_by_the_first_to_expire() -> list[Patch]:
@@ -343,6 +376,11 @@ BUGS = {
         "a batch is let go when its first event has expired, although others were promised",
         _free_by_the_first_to_expire,
         ("go as expired, which is still valid",),
+    ),
+    "stale-cache": Bug(
+        "a cache on disk answers with what an earlier life of its broker has written",
+        _answer_from_a_former_life,
+        ("is missing", "of silence at"),
     ),
     "cut-at-bad-record": Bug(
         "recovery cuts a log at the first record that is damaged",
