@@ -203,9 +203,8 @@ class FakeBroker:
             acked = self.subscribers[name].acked
             for pubend, tick in token.items():
                 acked[pubend] = max(tick, acked.get(pubend, tick))
-        if frame.ticket:
-            if not self.is_silent_about_acks:
-                session.send(Acked(frame.ticket))
+        if frame.ticket and not self.is_silent_about_acks:
+            session.send(Acked(frame.ticket))
 
     def declare(self, frame: Topic) -> Topic | Refused:
         """Create a topic or add to it."""

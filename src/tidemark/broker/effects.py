@@ -459,6 +459,7 @@ class PfsRead:
     """The subscriber matched `ticks` and nothing else in `(base, upto]`.
 
     What matched in `unknown`, which begins at `upto`, the PFS does not know: it has to be matched again.
+    Unless `is_exact`, some of `ticks` may have matched others only.
     """
 
     pubend: str
@@ -467,6 +468,7 @@ class PfsRead:
     upto: int
     ticks: Ticks
     unknown: Range | None = None
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)

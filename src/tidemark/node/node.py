@@ -346,6 +346,7 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
             segment_bytes=config.storage.segment,
             cache=UnsyncedDisk(directory.part("cache")),
             is_cached=config.cache.bytes > 0,
+            pfs_group_bits=config.storage.pfs_group_bits,
             os_pubends=[
                 pubend for pubend in config.pubends if settings_of(config, pubend).durability == "os"
             ],

@@ -83,6 +83,7 @@ class Store:
         accept_damage: bool = False,
         os_pubends: Collection[str] = (),
         restoration: Restoration | None = None,
+        pfs_group_bits: int = 0,
         cache: Disk | None = None,
         is_cached: bool = False,
     ) -> None:
@@ -94,7 +95,7 @@ class Store:
         used; otherwise they raise DamagedError, and nothing is written. Events of `os_pubends` are durable
         once the operating system has them. With `restoration` the directories were put back from a backup,
         and this is the first start since then. What is in the directory `cache` is removed; if `is_cached`, a
-        new cache begins there.
+        new cache begins there. `pfs_group_bits` makes the PFS imprecise: see `PersistentFiltering`.
         """
         #: how often the broker has started, counting this time; 0 before `recover`
         self.incarnation = 0
@@ -122,7 +123,7 @@ class Store:
         self._volumes = (log_volume, pfs_volume)
         self._raw_tables = tables
         self._logs = EventLogs(log_volume, self._vouching, read_bytes, self._alarms, os_pubends)
-        self._pfs = PfsStore(pfs_volume, self._vouching, self._alarms)
+        self._pfs = PfsStore(pfs_volume, self._vouching, self._alarms, group_bits=pfs_group_bits)
         self._cache = CacheStore(cache, identity ^ 2, segment_bytes, self._alarms, is_on=is_cached)
         self._tables = TableStore(tables, self._vouching, self._alarms)
         for text in tables.bounded:

@@ -48,6 +48,8 @@ class Catchup:
         #: have[i]: the event of ticks[i] is in `_held`
         self._have: Mask = np.zeros(0, np.bool_)
         self._held: list[EventBatch] = []
+        #: some of `_ticks` may not have matched: their events are matched again when they have arrived
+        self._is_exact = True
         #: ranges of `(position, scanned]` whose events have to be matched again
         self._unfiltered = RangeSet()
         #: ranges of it that are L
@@ -66,9 +68,13 @@ class Catchup:
         """Whether everything that the PFS answered has been told, so that it has to be asked for more."""
         return self.reads_from is None and self.position >= self._scanned
 
-    def matched(self, upto: int, ticks: Ticks, unknown: Range | None) -> None:
-        """The PFS answers: up to `upto` exactly `ticks` matched; `unknown` has to be matched again."""
+    def matched(self, upto: int, ticks: Ticks, unknown: Range | None, *, is_exact: bool = True) -> None:
+        """The PFS answers: up to `upto` exactly `ticks` matched; `unknown` has to be matched again.
+
+        Unless `is_exact`, some of `ticks` may not have matched.
+        """
         self.reads_from = None
+        self._is_exact = self._is_exact and is_exact
         if upto > self._scanned:
             self._insert(ticks[ticks > self._scanned])
             self._scanned = upto
@@ -109,7 +115,7 @@ class Catchup:
     ) -> None:
         """Events of `(base, upto]` have arrived; a matched tick that is not among them has expired meanwhile.
 
-        `chosen` matches events again where the PFS does not know.
+        `chosen` matches events again where the PFS does not know, or not exactly.
         """
         base = max(base, self.position)
         if upto <= base:
@@ -127,6 +133,8 @@ class Catchup:
             wanted, ticks = self._ticks[lacking], cuts.batch.ticks
             rows = np.minimum(np.searchsorted(ticks, wanted), len(ticks) - 1)
             found = ticks[rows] == wanted
+            if not self._is_exact and found.any():
+                found[found] = chosen(cuts.take(rows[found]))
             if found.any():
                 self._hold(cuts.take(rows[found]))
                 self._have[lacking[found]] = True

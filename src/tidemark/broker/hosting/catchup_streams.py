@@ -110,7 +110,7 @@ class CatchupStreams:
         if catchup is None or catchup.reads_from != answer.base:
             return  # for a catchup stream of a former connection, which began at another tick
         self._counters["refilters"] += answer.unknown is not None
-        catchup.matched(answer.upto, answer.ticks, answer.unknown)
+        catchup.matched(answer.upto, answer.ticks, answer.unknown, is_exact=answer.is_exact)
         self._calls[answer.pubend, answer.subscriber] = None
 
     def _catch_up(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:

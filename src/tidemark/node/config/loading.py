@@ -32,6 +32,7 @@ PREFIX = "TIDEMARK_"
 #: settings that are paths: a relative one in a file starts at the directory of that file
 PATHS = ("archive.path", "broker.topology", "storage.data_dir")
 NAME_BYTES_MAX = 255
+PFS_GROUP_BITS_MAX = 16
 
 
 @dataclass(slots=True)
@@ -231,6 +232,8 @@ def _fitting(config: Config) -> Config:
         raise _of(config, "links.wait_max", "must not be shorter than links.wait")
     if config.thresholds.nack_max < config.thresholds.nack:
         raise _of(config, "thresholds.nack_max", "must not be shorter than thresholds.nack")
+    if config.storage.pfs_group_bits > PFS_GROUP_BITS_MAX:
+        raise _of(config, "storage.pfs_group_bits", f"is more than {PFS_GROUP_BITS_MAX}, the most that works")
     check_pubends(config)
     try:
         check_patterns(config.subscribers.callbacks)

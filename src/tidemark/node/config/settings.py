@@ -76,6 +76,12 @@ class StorageSection:
         choices=("sync", "os"),
     )
     segment: Size = _size("64MiB", "The size of one log file.", least="64KiB")
+    pfs_group_bits: int = setting(
+        0,
+        "With more than 0 the PFS is imprecise: it notes which groups of 2, 4, 8 ... durable subscribers an "
+        "event is for, writes less, and who returns gets more events matched again. At most 16.",
+        least=0,
+    )
     accept_damage: str = setting(
         "nothing",
         "tables: start although the tables have lost rows, and tell subscribers. overlay: start although the "

@@ -45,6 +45,8 @@ class WorldPlan:
     link_faults: LinkFaults = field(default_factory=LinkFaults)
     fault_weights: FaultWeights = field(default_factory=FaultWeights)
     window_bytes_max: int = 1 << 20
+    #: with more than 0 the PFS is imprecise
+    pfs_group_bits: int = 0
     #: bytes of the cache on disk of each broker; 0 for none
     cache_bytes_max: int = 0
     pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
@@ -201,7 +203,7 @@ def with_expiry(plan: WorldPlan, chance: Random) -> WorldPlan:
 
 
 def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
-    """The same plan, perhaps with pubends that keep what everybody has released, and caches on disk."""
+    """The same plan, perhaps with pubends that keep what everybody has released, caches, imprecise PFS."""
     policies = {}
     for pubend in plan.pubends:
         if chance.random() < 0.4:
@@ -210,7 +212,12 @@ def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
                 min_retain=chance.choice((100_000, SECOND, 100 * SECOND)),
                 min_retain_bytes=chance.choice((1_500, 1 << 30)),
             )
-    return replace(plan, pubend_policies=policies, cache_bytes_max=chance.choice((0, 0, 20_000, 1 << 20)))
+    return replace(
+        plan,
+        pubend_policies=policies,
+        cache_bytes_max=chance.choice((0, 0, 20_000, 1 << 20)),
+        pfs_group_bits=chance.choice((0, 0, 1, 3)),
+    )
 
 
 def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:

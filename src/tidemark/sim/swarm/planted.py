@@ -6,14 +6,13 @@ when a world breaks the promise that the bug breaks, not any promise: `notices` 
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from tidemark.broker.broker import Broker
+from tidemark.broker.effects import CacheWritten
 from tidemark.broker.hosting import catchup_streams, constream
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
@@ -126,30 +125,22 @@ def _trust_the_tables() -> list[Patch]:
 
 
 def _answer_from_a_former_life() -> list[Patch]:
-    begin, begin_store = Broker.__init__, CacheStore.__init__
-    former: dict[str, Broker] = {}
-
-    def stale(self: Broker, config: Any, *rest: Any) -> None:
-        begin(self, config, *rest)
-        mine, before = self._cache, former.get(config.name)
-        for entry in before._cache._entries.values() if before is not None else ():
-            # It passes for complete for everything that is wanted now.
-            kept = mine._entries[entry.number] = entry._replace(version=TICK_MAX)
-            insort(mine._of.setdefault(entry.pubend, []), kept)
-            mine._bytes += entry.bytes
-            mine._last = entry.number
-        former[config.name] = self
+    begin, write = CacheStore.__init__, CacheStore.write
 
     def recovering(self: CacheStore, *arguments: Any, **options: Any) -> None:
-        begin_store(self, *arguments, **options)
+        begin(self, *arguments, **options)
         if self._volume is not None:
             first, last = self._volume.bounds(cache_store.STREAM)
             for record in self._volume.read_some(cache_store.STREAM, first, last, bytes_max=None).records:
                 self._index_of[cache_store.HEAD.unpack_from(record.payload)[0]] = record.index
 
+    def trusting(self: CacheStore, effect: Any) -> Any:
+        # The numbers of entries count from 1 in every life.
+        return CacheWritten(effect.number) if effect.number in self._index_of else write(self, effect)
+
     return [
-        (Broker, "__init__", stale),
         (CacheStore, "__init__", recovering),
+        (CacheStore, "write", trusting),
         (cache_store, "empty", lambda _: None),
     ]
 

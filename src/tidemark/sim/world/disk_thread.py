@@ -68,6 +68,7 @@ class SimDiskThread:
         failed: Action,
         *,
         is_cached: bool = False,
+        pfs_group_bits: int = 0,
     ) -> None:
         """`done` is called with every effect and its result, `report` with each stimulus for the broker.
 
@@ -79,6 +80,7 @@ class SimDiskThread:
         self._report = report
         self._failed = failed
         self._is_cached = is_cached
+        self._pfs_group_bits = pfs_group_bits
         self._identity = chance.getrandbits(64)
         self._log = MemoryDisk(f"{name}/log")
         self._pfs = MemoryDisk(f"{name}/pfs")
@@ -119,6 +121,7 @@ class SimDiskThread:
                 read_bytes=READ_BYTES,
                 cache=self._cache,
                 is_cached=self._is_cached,
+                pfs_group_bits=self._pfs_group_bits,
             )
             recovered = self._store.recover(pubends, now)
         except (DiskFullError, DiskFailedError):

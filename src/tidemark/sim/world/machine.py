@@ -65,6 +65,7 @@ class Machine:
             self._give,
             self._disk_failed,
             is_cached=world.plan.cache_bytes_max > 0,
+            pfs_group_bits=world.plan.pfs_group_bits,
         )
         self.life = 0
         self.broker: Broker | None = None
