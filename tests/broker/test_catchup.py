@@ -14,6 +14,7 @@ from tests.broker.desk import batch
 from tidemark.broker.hosting.catchup import ASK_RANGES_MAX, Catchup, Mask
 from tidemark.broker.streams.window import Cuts
 from tidemark.message.batches.batch import EventBatch
+from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import Range
 
 END = 60
@@ -25,7 +26,7 @@ def nobody(events: EventBatch) -> Mask:
 
 
 def arrive(catchup: Catchup, base: int, upto: int, *ticks: int, damaged: Sequence[Range] = ()) -> None:
-    catchup.arrived(base, upto, Cuts(batch(*ticks)) if ticks else None, damaged, nobody)
+    catchup.arrived(base, upto, Cuts(batch(*ticks)) if ticks else None, damaged, nobody, TICK_MAX)
 
 
 def ready(catchup: Catchup, credit: int = 1) -> tuple[int, list[int]] | None:
@@ -102,9 +103,21 @@ def test_where_the_pfs_does_not_know_events_are_matched_again() -> None:
     assert ready(catchup) == (10, [5])
     assert catchup.missing() == [(10, 50)]
     even = lambda events: events.ticks % 2 == 0  # noqa: E731  # one line in a test
-    catchup.arrived(10, 50, Cuts(batch(20, 21, 22)), (), even)
+    catchup.arrived(10, 50, Cuts(batch(20, 21, 22)), (), even, TICK_MAX)
     assert ready(catchup) == (50, [20, 22])
     assert catchup.needs_read
+
+
+def test_an_event_whose_topic_is_not_known_yet_is_waited_for_where_it_has_to_be_matched_again() -> None:
+    catchup = Catchup(0)
+    matched(catchup, 0, unknown=(0, 50))
+    everything = lambda events: np.ones(events.count, np.bool_)  # noqa: E731  # one line in a test
+    catchup.arrived(0, 50, Cuts(batch(20, 30, 40)), (), everything, 29)
+    assert ready(catchup) == (29, [20])
+    assert catchup.waits_for_topic
+    assert catchup.missing() == [(29, 50)]
+    catchup.arrived(29, 50, Cuts(batch(30, 40)), (), everything, TICK_MAX)
+    assert ready(catchup) == (50, [30, 40])
 
 
 def test_many_scattered_ticks_are_asked_for_in_few_ranges() -> None:
@@ -160,7 +173,7 @@ class World:
             return
         there = sorted(t for t in self.events - self.damaged if base < t <= upto)
         damaged = [(t - 1, t) for t in sorted(self.damaged) if base < t <= upto]
-        catchup.arrived(base, upto, Cuts(batch(*there)) if there else None, damaged, self.chosen)
+        catchup.arrived(base, upto, Cuts(batch(*there)) if there else None, damaged, self.chosen, TICK_MAX)
 
     def chosen(self, events: EventBatch) -> Mask:
         return np.isin(events.ticks, sorted(self.wanted))
@@ -233,17 +246,31 @@ def test_what_is_told_tiles_and_is_exactly_what_matched_or_a_gap(
 
 def test_where_the_pfs_is_imprecise_what_arrives_is_matched_again() -> None:
     def odd(events: EventBatch) -> Mask:
-        return events.ticks % 20 == 10
+        return np.equal(events.ticks % 20, 10)
 
     catchup = Catchup(0)
     catchup.matched(100, np.array([10, 20, 30, 40], np.int64), None, is_exact=False)
     assert catchup.missing() == [(9, 10), (19, 20), (29, 30), (39, 40)]
-    catchup.arrived(0, 25, Cuts(batch(10, 15, 20)), (), odd)
+    catchup.arrived(0, 25, Cuts(batch(10, 15, 20)), (), odd, TICK_MAX)
     assert ready(catchup) == (29, [10])
-    catchup.arrived(25, 100, Cuts(batch(30, 40)), (), odd)
+    catchup.arrived(25, 100, Cuts(batch(30, 40)), (), odd, TICK_MAX)
     assert ready(catchup) == (100, [30])
     # What may have matched and is lost is a gap.
     catchup = Catchup(0)
     catchup.matched(100, np.array([10, 20], np.int64), None, is_exact=False)
     assert ready(catchup, credit=0) == (9, [])
     assert catchup.gap(50) == 50
+
+
+def test_where_the_pfs_is_imprecise_events_of_an_unknown_topic_are_put_off_and_asked_for_again() -> None:
+    catchup = Catchup(0)
+    catchup.matched(100, np.array([10, 20, 30], np.int64), None, is_exact=False)
+    assert catchup.is_worth_asking(catchup.missing())
+    catchup.arrived(0, 100, Cuts(batch(10, 20, 30)), (), lambda events: events.ticks > 0, 15)
+    assert catchup.waits_for_topic
+    assert ready(catchup) == (19, [10])
+    catchup.waits_for_topic = False
+    assert catchup.missing() == [(19, 20), (29, 30)]
+    assert catchup.is_worth_asking(catchup.missing())
+    catchup.arrived(0, 100, Cuts(batch(10, 20, 30)), (), lambda events: events.ticks > 20, TICK_MAX)
+    assert ready(catchup) == (100, [30])

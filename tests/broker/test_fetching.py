@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.desk import Desk, batch, told
+from tests.broker.desk import SCHEMA, Desk, batch, sent, told
 from tests.broker.parts import AtStream, registry
 from tidemark.broker.effects import Effect, FetchLog, SendClient, SendPeer
 from tidemark.broker.publishing.fetching import AGAIN_US, FETCHES_MAX, UNDER_WAY_BYTES, Fetching
-from tidemark.wire.frames import Fetch, Fetched, Publish, Published, Refused
+from tidemark.wire.frames import Fetch, Fetched, Hello, Publish, Published, Refused, Topic
 
 
 def desk() -> tuple[Desk, int]:
     """A desk with five events published; the tick before the first of them."""
-    made = Desk()
+    made = Desk(downstream=("d",))
     made.declare()
     made.pass_time(0.2)
     (answer,) = made.do(1, Publish("p", "me", 1, batch(0, 0, 0, 0, 0, values=range(5))))
@@ -41,6 +41,40 @@ def test_only_what_the_selector_is_true_for_comes() -> None:
     assert values(answer) == [before + 4, before + 5]
     (answer,) = at.do(2, Fetch(2, "p", before, before + 5, "other.>", "", 1 << 20))
     assert values(answer) == []
+
+
+def test_an_event_whose_topic_the_tables_have_lost_is_not_answered_for() -> None:
+    """It used to end the broker, each time that somebody fetched it."""
+    at, before = desk()
+    at.declare("u")
+    (answer,) = at.do(1, Publish("p", "me", 6, batch(0, topic="u")))
+    assert isinstance(answer, Published)
+    last = answer.tick
+    del at.registry.topics["u"]
+    # What comes before it is read, and so is what cannot be meant.
+    (answer,) = at.do(2, Fetch(1, "p", before, last, ">", "n >= 3", 1 << 20))
+    assert isinstance(answer, Fetched)
+    assert (values(answer), answer.upto) == ([before + 4, before + 5], last - 1)
+    (answer,) = at.do(2, Fetch(2, "p", last - 1, last, "t", "n >= 3", 1 << 20))
+    assert isinstance(answer, Fetched)
+    assert (values(answer), answer.upto) == ([], last)
+    (answer,) = at.do(2, Fetch(3, "p", last - 1, last, "u", "", 1 << 20))
+    assert isinstance(answer, Refused)
+    assert (answer.name, answer.code) == ("3", "schema")
+
+
+def test_a_neighbour_that_fetches_an_event_of_an_unknown_topic_is_answered_once_it_is_known() -> None:
+    at, before = desk()
+    at.link("d")
+    at.hear("d", Hello("d", 1))
+    del at.registry.topics["t"]
+    assert not sent(
+        at.finish(at.hear("d", Fetch(4, "p", before, before + 5, "t", "n >= 3", 9_999))), "d", Fetched
+    )
+    assert at.broker.counters["topics_unknown"] == 1
+    answered = at.finish(at.say(9, Topic("t", False, (SCHEMA.text,))))
+    (answer,) = sent(answered, "d", Fetched)
+    assert values(answer) == [before + 4, before + 5]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ from tidemark.wire.frames import (
     Refused,
     Release,
     Subscribe,
+    Subscribed,
     Unsubscribe,
 )
 from tidemark.wire.limits import CREDIT_BYTES_MAX, EPOCH_MAX, STAMP_MAX
@@ -273,3 +274,23 @@ def test_all_looking_is_done_before_anything_changes(monkeypatch: pytest.MonkeyP
     ):
         (refused,) = refusals(desk.say(1, frame))
         assert type(frame).__name__ in refused.reason
+
+
+# Sequences.
+
+
+def test_a_name_that_is_taken_ended_and_taken_again_before_it_is_on_disk_does_not_end_the_broker() -> None:
+    """Who waited for the first to be on disk found the second, and tried again without an end."""
+    desk = Desk()
+    effects = desk.say(1, Subscribe("s", ">", "", True, 1))
+    effects += desk.say(1, Subscribe("s", ">", "", True, 1))  # the sync of the first is under way
+    for client, frame in (
+        (2, Subscribe("t", ">", "", True, 1)),
+        (3, Subscribe("t", ">", "", True, 1)),
+        (2, Unsubscribe("t")),
+        (2, Subscribe("t", ">", "", True, 1)),
+    ):
+        effects += desk.say(client, frame)
+    done = desk.finish(effects)
+    assert [type(each) for each in told(done, 3)] == [Subscribed]
+    assert Refused in [type(each) for each in told(done, 2)]  # the newer connection has it

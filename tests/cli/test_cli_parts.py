@@ -23,7 +23,7 @@ from tidemark.admin.numbers import show_bytes, show_seconds, show_time
 from tidemark.cli.brokers.overview import draw
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import duration, settings
-from tidemark.cli.output import table, to_json_value, visible_values
+from tidemark.cli.output import emit, table, to_json_value, visible_values
 from tidemark.cli.pubsub.checkpoint_file import CheckpointFile
 from tidemark.cli.pubsub.flow import at_most, lines_again, lines_of, made, paced
 from tidemark.cli.pubsub.generate import Generator
@@ -33,10 +33,12 @@ from tidemark.cli.root import main
 from tidemark.cli.topic import read_schema
 from tidemark.cli.watching.screen import draw_lags, draw_top, watch
 from tidemark.cli.watching.subs import parse_goal
+from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import EncodeError, NotConnectedError, RefusedError, SchemaError, TokenError
 from tidemark.message.schema import Schema
 from tidemark.node.topology.file import parse_topology
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.frames import Refused
 
 SCHEMA = Schema.parse(
     "[name: string, n: int, ok: boolean?, price: decimal(6, 2), at: timestamp?, raw: bytes?, "
@@ -403,3 +405,13 @@ def test_text_output_of_events_and_errors_has_no_control_characters_of_strangers
     with pytest.raises(click.ClickException) as caught:
         group.main(["fails"], standalone_mode=False)
     assert caught.value.message == "no\\x1b[2J\n  Error: forged"
+
+
+def test_json_output_has_no_control_characters_of_strangers(capsys: pytest.CaptureFixture[str]) -> None:
+    emit({"text": "\x9b2J\u202e\x7f"})
+    assert capsys.readouterr().out == '{"text": "\\u009b2J\\u202e\\u007f"}\n'
+
+
+def test_a_refusal_that_a_program_prints_has_no_control_characters_of_its_broker() -> None:
+    error = error_of(Refused("subscribe", "a\x1b[2J", "code", "no\x1b[2J\nError: forged"))
+    assert str(error) == "subscribe a\\x1b[2J: no\\x1b[2J\n  Error: forged"

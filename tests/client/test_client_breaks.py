@@ -12,6 +12,7 @@ from tests.client.fake_broker import FakeBroker
 from tests.ports import free_ports
 from tests.waiting import PATIENCE_SECONDS, bounded, until
 from tidemark.client.client import Client
+from tidemark.client.connecting import link as link_module
 from tidemark.client.connecting.addresses import SocketAddress, parse_addresses
 from tidemark.client.connecting.connection import PING_SECONDS, SILENT_PINGS_MAX
 from tidemark.errors import NotConnectedError, RefusedError, VersionError
@@ -98,8 +99,10 @@ async def test_the_error_tells_what_became_of_each_address_that_was_tried() -> N
     async with FakeBroker("deaf") as deaf:
         deaf.is_deaf = True
         url = f"tidemark://127.0.0.1:{deaf.port},127.0.0.1:{closed}"
-        with pytest.raises(NotConnectedError) as caught:
-            await tidemark.connect(url, connect_timeout=0.6).open()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(link_module, "STAGGER_SECONDS", 0.0)
+            with pytest.raises(NotConnectedError) as caught:
+                await tidemark.connect(url, connect_timeout=0.6).open()
         assert f"127.0.0.1:{deaf.port}: no answer within 0." in str(caught.value)
         assert f"127.0.0.1:{closed}: " in str(caught.value)
         assert "Connect call failed" in str(caught.value)

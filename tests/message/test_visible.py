@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.message.visible import control_problem, visible, visible_lines
+from tidemark.message.visible import control_problem, visible, visible_json, visible_lines
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,15 @@ from tidemark.message.visible import control_problem, visible, visible_lines
 def test_what_acts_on_a_terminal_is_spelt_out(text: str, shown: str) -> None:
     assert visible(text) == shown
     assert (control_problem(text) is None) == (text == shown)
+
+
+def test_json_is_printable_and_says_the_same() -> None:
+    value = {"a\x9b2J": ["\x1b[2J\n", "\u202e", "\ud800", "äöü 🙂"], "n": 1.5}
+    text = visible_json(value)
+    assert text.isprintable()
+    assert "äöü 🙂" in text
+    assert json.loads(text) == value
+    assert json.loads(visible_json(value, indent=2)) == value
 
 
 @given(st.text())

@@ -1,4 +1,4 @@
-"""An imprecise PFS at a real broker: who returns gets exactly what matched, also after the setting changed."""
+"""An imprecise PFS at a real broker: who returns gets what matched, also after the setting was changed."""
 
 from __future__ import annotations
 

@@ -72,3 +72,12 @@ def test_what_strangers_say_stays_on_its_line_and_does_nothing_to_a_terminal() -
     except ValueError as error:
         Log("test").error("failed", cause=error)
     assert "\x1b" not in out.getvalue()
+
+
+def test_a_line_of_json_does_nothing_to_a_terminal_either() -> None:
+    out = io.StringIO()
+    configure("info", "json", out)
+    Log("test").warning("refused", name="a\x9b2J\u202e\ud800")
+    (line,) = out.getvalue().splitlines()
+    assert line.isprintable()
+    assert json.loads(line)["name"] == "a\x9b2J\u202e\ud800"

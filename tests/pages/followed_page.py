@@ -1,6 +1,6 @@
 """FollowedPage: runs what a page prints, in the order of the page, and compares what comes out.
 
-A block of Python that follows the words "Write this as `name.py`:" is written to that file. In a console
+A block that follows the words "Write this as `name.py`:" is written to that file. In a console
 block a line that begins with `$ ` is a command, and the lines behind it are what it prints; a line `...`
 stands for any number of lines, and ` ...` at the end of a line for the rest of it. A command that starts a
 broker goes on beside the others. The port of the page is replaced by a free one, so that pages can be
@@ -42,7 +42,7 @@ class FollowedPage:
         """Do everything that the page says; AssertionError where something else comes out."""
         try:
             for block in self._blocks():
-                if block["kind"] == "python" and block["name"]:
+                if block["name"]:
                     (self.directory / block["name"]).write_text(block["text"])
                 elif block["kind"] == "console":
                     self._run_all(block["text"])

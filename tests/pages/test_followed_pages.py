@@ -1,4 +1,4 @@
-"""The tutorial, followed word by word in a fresh directory."""
+"""The README, the tutorial and the how-to pages, followed word by word, each in a fresh directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from tests.pages.followed_page import FollowedPage, _fits
 from tests.ports import free_ports
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
 
 
 def test_what_is_printed_is_compared_line_by_line() -> None:
@@ -23,6 +24,13 @@ def test_what_is_printed_is_compared_line_by_line() -> None:
     assert not _fits("b c\nd\n", "a ...\nd\n")
 
 
+def test_the_readme_can_be_followed_word_by_word(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    page = FollowedPage(ROOT / "README.md", tmp_path, port)
+    page.follow()
+    assert len(page.commands) >= 9
+
+
 def test_the_tutorial_can_be_followed_word_by_word(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     page = FollowedPage(DOCS / "tutorial.md", tmp_path, port)
@@ -31,11 +39,14 @@ def test_the_tutorial_can_be_followed_word_by_word(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.glob("*.py")} == {"freezers.py", "alarms.py", "count.py"}
 
 
-def test_the_page_about_backups_can_be_followed_word_by_word(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "commands"), [("backup", 13), ("checkpoint", 8), ("kafka", 6), ("rabbitmq", 6)]
+)
+def test_a_how_to_page_can_be_followed_word_by_word(name: str, commands: int, tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    page = FollowedPage(DOCS / "howto/backup.md", tmp_path, port)
+    page = FollowedPage(DOCS / f"howto/{name}.md", tmp_path, port)
     page.follow()
-    assert len(page.commands) > 12
+    assert len(page.commands) >= commands
 
 
 def test_a_page_that_is_wrong_is_noticed(tmp_path: Path) -> None:

@@ -15,7 +15,12 @@ from pathlib import Path
 from textwrap import indent
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: Every page but the reference, whose blocks are signatures.
+PAGES = [
+    page
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if page.parent.name != "reference"
+]
 IMPORTS = """
 import asyncio
 import logging
@@ -42,11 +47,12 @@ SAME_TYPES = {
     "url": "str",
     "database": "sqlite3.Connection",
     "log": "logging.Logger",
+    "store": "tidemark.SqliteCheckpoints",
     "spark": "pyspark.sql.SparkSession",
     "F": "Any",
 }
 #: page -> names that mean something else there
-ON_PAGE = {"spark": {"trades": "pyspark.sql.DataFrame", "values": "list[dict[str, Any]]"}}
+ON_PAGE = {"docs_spark": {"trades": "pyspark.sql.DataFrame", "values": "list[dict[str, Any]]"}}
 
 
 def blocks() -> list[tuple[str, str]]:
@@ -54,7 +60,8 @@ def blocks() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
         texts = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-        found += [(f"{page.stem}_{number}".lower(), text) for number, text in enumerate(texts, 1)]
+        name = "_".join(page.relative_to(ROOT).with_suffix("").parts).replace("-", "_").lower()
+        found += [(f"{name}_{number}", text) for number, text in enumerate(texts, 1)]
     return found
 
 

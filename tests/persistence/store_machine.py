@@ -97,6 +97,7 @@ class Machine:
         self.log, self.pfs, self.tables = MemoryDisk("log"), MemoryDisk("pfs"), MemoryTables()
         self.disks = (self.log, self.pfs)
         self.witness = MemoryDisk("witness")
+        self.second_witness: MemoryDisk | None = None
         self.start()
 
     def start(self, now: int = NOW, *, accept_damage: bool = False) -> Store:
@@ -106,6 +107,7 @@ class Machine:
             self.tables,
             identity=77,
             witness=self.witness,
+            second_witness=self.second_witness,
             segment_bytes=SEGMENT,
             read_bytes=500,
             accept_damage=accept_damage,
@@ -119,7 +121,7 @@ class Machine:
         return self.start()
 
     def switch_off(self, choose: Callable[[int], int] = lose_all) -> None:
-        for disk in (*self.disks, self.witness):
+        for disk in (*self.disks, self.witness, *filter(None, [self.second_witness])):
             disk.crash(choose)
         self.tables = self.tables.crash()
 

@@ -121,6 +121,22 @@ def test_segments_that_are_gone_at_the_end_of_a_log_are_a_gap_and_an_alarm(count
     assert all(any(base < tick <= upto for base, upto in damaged_again) for tick in missing)
 
 
+@pytest.mark.parametrize("events", [6, 40])
+def test_a_last_segment_that_is_cut_anywhere_is_a_gap_and_an_alarm(events: int) -> None:
+    whole = len(worked(events).log.platter(segments(worked(events).log)[-1]))
+    for size in (0, 1, 10, 31, 32, 33, whole // 2):
+        machine = worked(events)
+        machine.switch_off(keep_all)
+        last = segments(machine.log)[-1]
+        machine.log.replace(last, machine.log.contents()[last][:size])
+        machine.start(LATER)
+        ticks, damaged = told(machine, LATER)
+        missing = [tick for tick in range(100, events * 100 + 1, 100) if tick not in ticks]
+        assert missing, size
+        assert all(any(base < tick <= upto for base, upto in damaged) for tick in missing), size
+        assert machine.store.alarms, size
+
+
 @pytest.mark.parametrize("choose", [lose_all, keep_all])
 def test_an_older_copy_of_the_log_is_a_gap_and_an_alarm(choose: Callable[[int], int]) -> None:
     machine = worked()
@@ -212,6 +228,31 @@ def test_an_older_or_missing_witness_does_no_harm() -> None:
         machine.start()
         assert machine.store.alarms == ()
         assert told(machine, 500) == ([100, 200, 300, 400, 500], [])
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_second_witness_knows_that_all_other_files_are_older_or_gone(is_deleted: bool) -> None:
+    machine = worked()
+    machine.switch_off(lose_all)
+    everything = (machine.log, machine.pfs, machine.witness)
+    copies = [{} if is_deleted else copied(disk) for disk in everything]
+    tables = MemoryTables() if is_deleted else machine.tables.copy()
+    machine.second_witness = MemoryDisk("second")
+    machine.start()
+    for number in range(7, 13):
+        machine.do(append(number, number * 100), SyncLog(number), subscription(number), CommitTables(number))
+    machine.switch_off(keep_all)
+    for disk, copy in zip(everything, copies, strict=True):
+        put_back(disk, copy)
+    machine.tables = tables
+    with pytest.raises(DamagedError, match="accept_damage=tables"):
+        machine.start(LATER)
+    machine.start(LATER, accept_damage=True)
+    ticks, damaged = told(machine, LATER)
+    missing = [tick for tick in range(100, 1_201, 100) if tick not in ticks]
+    assert set(missing) >= set(range(700, 1_201, 100))
+    assert all(any(base < tick <= upto for base, upto in damaged) for tick in missing)
+    assert machine.store.alarms
 
 
 def test_the_witness_costs_no_sync_beside_those_of_the_stores() -> None:

@@ -16,7 +16,7 @@ from tidemark.sim.swarm.swarm import SeedOutcome, try_seed
 
 #: bug -> a small world that finds it; `./run sim --planted NAME` finds others when worlds have changed
 FINDS = {
-    "ack-before-sync": 0,
+    "ack-before-sync": 7,
     "no-dedup": 0,
     "knowledge-before-sync": 0,
     "forget-lease": 37,
@@ -31,7 +31,7 @@ FINDS = {
     "no-fencing": 6,
     "release-past-moving": 11,
     "unknown-released": 3,
-    "nack-once": 0,
+    "nack-once": 20,
     "fetch-storm": 0,
     "start-at-a-moment": 3,
     "change-at-a-moment": 5,

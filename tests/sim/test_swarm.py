@@ -112,8 +112,8 @@ def test_a_run_does_not_depend_on_the_hash_seed() -> None:
 @pytest.mark.slow
 def test_several_processes_tell_the_same_as_one() -> None:
     alone, together = list[SeedOutcome](), list[SeedOutcome]()
-    run_many(41, 3, jobs=1, report=alone.append)
-    run_many(41, 3, jobs=2, report=together.append)
+    run_many(170, 3, jobs=1, report=alone.append)
+    run_many(170, 3, jobs=2, report=together.append)
     assert together == alone
 
 

@@ -132,3 +132,10 @@ def test_history_arrives_once_at_the_rate_of_the_line_and_live_events_before_it(
     assert outcome.used >= 0.85
     assert max(outcome.carried.values()) <= 1.3
     assert outcome.latency < LIVE_S
+
+
+@pytest.mark.parametrize(("delay", "fetched"), [(100_000, True), (300_000, False)], ids=["fetched", "nacked"])
+def test_a_line_with_a_long_round_trip_is_not_idle_between_two_answers(delay: int, fetched: bool) -> None:
+    outcome = catch_up("phb - shb", delay, fetched=fetched)
+    assert outcome.used >= 0.8
+    assert max(outcome.carried.values()) <= 1.3

@@ -111,3 +111,18 @@ def test_another_way_is_measured_anew() -> None:
     assert at.limit == 32 << 10
     assert at.patience_us(1) == 200 * MS
     assert QUEUE_US > 200 * MS
+
+
+def test_small_answers_that_take_long_show_that_the_way_is_long() -> None:
+    at = pace()
+    now = 0
+    for _ in range(20):
+        now += 700 * MS
+        at.answered(at.limit // 2, at.limit, 700 * MS, now, is_small=True)
+    assert at.limit == 16 << 20, "what is asked for at once does not grow, and a long way is idle"
+    for _ in range(3):
+        now += 20 * MS
+        at.answered(at.limit // 2, at.limit, 20 * MS, now, is_small=True)
+    before = at.limit
+    at.answered(at.limit // 2, at.limit, 700 * MS, now + 1_000 * MS)
+    assert at.limit < before, "the way has become short again, and large answers fill it"

@@ -121,8 +121,11 @@ def sim(
     type=click.Path(file_okay=False, path_type=Path),
     help="A directory for data and logs, which stay there.",
 )
+@click.option(
+    "--core", is_flag=True, help="A broker's core in memory in place of a process: many more frames."
+)
 @JSON
-def fuzz(seconds: float, seed: int | None, keep: Path | None, as_json: bool) -> None:
+def fuzz(seconds: float, seed: int | None, keep: Path | None, core: bool, as_json: bool) -> None:
     """Send well-formed frames with hostile values to a real broker, as clients and as neighbours.
 
     A publisher and a durable subscriber beside them must not notice. Exits 1 if they did, or if the broker
@@ -131,12 +134,17 @@ def fuzz(seconds: float, seed: int | None, keep: Path | None, as_json: bool) -> 
     \b
     tidemark fuzz --seconds 600
     tidemark fuzz --seed 7 --json
+    tidemark fuzz --core --seconds 60
     """
     from random import randrange
 
     from tidemark.lab.fuzz import command
 
     chosen = randrange(1_000_000) if seed is None else seed
+    if core and keep is not None:
+        raise click.UsageError("--core writes no files: leave out --keep")
+    if core:
+        sys.exit(command.run_core(seconds, chosen, as_json=as_json))
     sys.exit(command.run(seconds, chosen, as_json=as_json, directory=keep))
 
 

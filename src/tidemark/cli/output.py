@@ -5,7 +5,6 @@ Colours are click's styles, which click leaves out where the output is no termin
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from tidemark.message.visible import visible
+from tidemark.message.visible import visible, visible_json
 
 if TYPE_CHECKING:
     from tidemark.admin import JsonObject
@@ -27,7 +26,7 @@ T = TypeVar("T")
 
 def emit(value: object) -> None:
     """Print a value as JSON on one line; dataclasses of `tidemark.admin` may be in it."""
-    click.echo(json.dumps(value, ensure_ascii=False, default=_to_json))
+    click.echo(visible_json(value, default=_to_json))
 
 
 def _to_json(value: JsonObject) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import click
 
 from tidemark.cli.options import FILE, JSON
 from tidemark.cli.topic import read_schema
+from tidemark.message.visible import visible, visible_json
 
 
 @click.group()
@@ -62,4 +62,5 @@ def _events(file: Path | None, schema: Any) -> list[Any]:
 
 
 def _print(description: dict[str, Any], render: Callable[[dict[str, Any]], str], as_json: bool) -> None:
-    click.echo(json.dumps(description, indent=2, ensure_ascii=False) if as_json else render(description))
+    text = visible_json(description, indent=2) if as_json else render(description)
+    click.echo("\n".join(map(visible, text.split("\n"))))

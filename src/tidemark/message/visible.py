@@ -7,6 +7,10 @@ does. `visible` writes such a character as Python would write it in a string. Na
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any
+
 #: C0 and DEL, C1, the separators of lines and paragraphs, and the marks, embeddings, overrides and isolates
 #: of the direction of writing.
 _CODES = (
@@ -22,6 +26,8 @@ _CODES = (
 )
 _SPELT = {code: repr(chr(code))[1:-1] for code in _CODES}
 _CONTROLS = frozenset(map(chr, _CODES))
+#: JSON escapes C0 by itself, and its own line ends are no part of a text.
+_ESCAPED = {code: f"\\u{code:04x}" for code in _CODES if code >= 0x7F}
 
 
 def visible(text: str) -> str:
@@ -34,6 +40,16 @@ def visible_lines(text: str) -> str:
     """As `visible`, but line ends stay; a line after the first is indented, so that it is seen to belong."""
     first, *rest = text.split("\n")
     return "\n".join([visible(first), *("  " + visible(line.removeprefix("  ")) for line in rest)])
+
+
+def visible_json(
+    value: object, *, indent: int | None = None, default: Callable[[Any], object] | None = None
+) -> str:
+    """The value as JSON, on one line unless it is indented, in which control characters are escaped.
+
+    A program reads what the value was; a terminal that the JSON is printed on does nothing but show it.
+    """
+    return json.dumps(value, ensure_ascii=False, indent=indent, default=default).translate(_ESCAPED)
 
 
 def control_problem(name: str) -> str | None:

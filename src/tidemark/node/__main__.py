@@ -7,6 +7,7 @@ import os
 import sys
 
 from tidemark.errors import TidemarkError
+from tidemark.message.visible import visible_lines
 from tidemark.node.config.loading import load
 from tidemark.node.process.process import NOT_STARTED, run
 from tidemark.node.process.topology_runner import run_topology
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         configs = [load(given.config, broker=name, environment=os.environ, options=options) for name in names]
         return run(*configs)
     except TidemarkError as error:
-        print(f"tidemark: {error}", file=sys.stderr)
+        print(f"tidemark: {visible_lines(str(error))}", file=sys.stderr)
         return NOT_STARTED
 
 

@@ -67,12 +67,12 @@ if TYPE_CHECKING:
     from tidemark.node.server import Server
 
 #: Frames of a client that go to the broker's core, besides Ask; Ping and Pong are handled here.
-_FROM_CLIENT = frozenset(
+FROM_CLIENT = frozenset(
     (Publish, Subscribe, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Offer, Recalled)
 )
 #: Those that may need steps before they are handled.
 _PREPARED = frozenset((Publish, Subscribe, Topic))
-_FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
+FROM_PEER = frozenset(get_args(PeerFrame)) - {Ping, Pong}
 #: Pieces of encoded frames that wait for one write.
 PIECES_MAX = 512
 #: Bytes of answers that wait for one neighbour, at most: a neighbour asks for as much as its link carries.
@@ -371,7 +371,7 @@ class Connection(TurnTaking):
             self.lease.heard(frames)
         for at, frame in enumerate(frames):
             kind = type(frame)
-            if kind in _FROM_CLIENT:
+            if kind in FROM_CLIENT:
                 if isinstance(frame, Subscribe):
                     self.is_subscriber = True
                     notice = server.drain_notice
@@ -424,7 +424,7 @@ class Connection(TurnTaking):
                 self._write(Pong(frame.stamp))
             elif isinstance(frame, Overlay):
                 self._server.told_overlay(self, frame)
-            elif type(frame) in _FROM_PEER:
+            elif type(frame) in FROM_PEER:
                 said.append(cast(PeerFrame, frame))
             elif isinstance(frame, Refused):
                 log.error("refused by the neighbour", peer=peer, code=frame.code, reason=frame.reason)

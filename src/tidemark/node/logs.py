@@ -6,13 +6,12 @@ written, so that a stranger who keeps connecting cannot fill a disk.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 from typing import Any, TextIO
 
-from tidemark.message.visible import visible
+from tidemark.message.visible import visible, visible_json
 
 ROOT = "tidemark"
 #: How many lines of the same text are written in a period; the next one after it has the number left out.
@@ -87,7 +86,7 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return visible_json(line, default=str)
 
 
 def configure(level: str, style: str, stream: TextIO | None = None) -> None:

@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Mapping
 from contextlib import ExitStack
 from errno import EADDRINUSE
 from http import HTTPStatus
+from pathlib import Path
 from secrets import randbits
 from time import time
+from urllib.parse import quote
 
 from tidemark.broker.broker import Broker
 from tidemark.broker.config import BrokerConfig, ClientLimits
@@ -334,6 +336,7 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
     """Open the storage in a data directory. Raises StorageError; nothing stays open then."""
     kind = RealDisk if config.storage.durability == "sync" else UnsyncedDisk
     tables = SqliteTables(directory.part("tables") / TABLES_FILE)
+    chosen, name = config.storage.witness, quote(config.broker.name, safe="")
     try:
         return Store(
             kind(directory.part("log")),
@@ -343,6 +346,7 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
             witness=kind(directory.part("witness")),
             accept_damage=config.storage.accept_damage == "tables",
             restoration=directory.restoration(),
+            second_witness=kind(Path(chosen) / f"of-{name}") if chosen else None,
             segment_bytes=config.storage.segment,
             cache=UnsyncedDisk(directory.part("cache")),
             is_cached=config.cache.bytes > 0,

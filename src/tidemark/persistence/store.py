@@ -86,11 +86,13 @@ class Store:
         pfs_group_bits: int = 0,
         cache: Disk | None = None,
         is_cached: bool = False,
+        second_witness: Disk | None = None,
     ) -> None:
         """Open the volumes in the two directories, or create them. Raises what `LogVolume.open` raises.
 
         The store closes `tables` when it is closed. `identity` is a random number of 64 bits, for volumes
-        that have to be created. `witness` is the directory with what the stores know of each other. A ReadLog
+        that have to be created. `witness` is the directory with what the stores know of each other, and
+        `second_witness` another one, which is not lost or put back together with them. A ReadLog
         is answered with about `read_bytes` at the most. With `accept_damage` tables that have lost rows are
         used; otherwise they raise DamagedError, and nothing is written. Events of `os_pubends` are durable
         once the operating system has them. With `restoration` the directories were put back from a backup,
@@ -100,7 +102,7 @@ class Store:
         #: how often the broker has started, counting this time; 0 before `recover`
         self.incarnation = 0
         self._alarms = Alarms()
-        self._vouching = Vouching(tables, witness, restoration)
+        self._vouching = Vouching(tables, witness, restoration, second_witness)
         self._restoration = restoration
         with ExitStack() as undo:
             # Another identity: a segment that was put into the wrong directory by mistake is recognised.

@@ -41,19 +41,27 @@ class Vouching:
     the two has a witness of its own, so that neither waits for the other.
     """
 
-    def __init__(self, tables: Tables, witness: Disk | None, restoration: Restoration | None = None) -> None:
-        """Read what the witness and the tables know. Without `witness` only the stores themselves know.
+    def __init__(
+        self,
+        tables: Tables,
+        witness: Disk | None,
+        restoration: Restoration | None = None,
+        second_witness: Disk | None = None,
+    ) -> None:
+        """Read what the witnesses and the tables know. Without any only the stores themselves know.
 
-        With `restoration` the stores were put back from a backup, and this is their first start.
+        `second_witness` is a directory that is not put back together with the stores. With `restoration` the
+        stores were put back from a backup, and this is their first start.
         """
         self._tables = tables
         self._restoration = restoration
-        self._of_log = None if witness is None else Witness(witness, "log")
-        self._of_tables = None if witness is None else Witness(witness, "tables")
+        disks = [each for each in (witness, second_witness) if each is not None]
+        self._of_log = [Witness(each, "log") for each in disks]
+        self._of_tables = [Witness(each, "tables") for each in disks]
         #: everything that was known at the start, as far as it has been read
         self.known = tables.known()
-        for each in (self._of_log, self._of_tables):
-            self.known = self.known if each is None else self.known.joined(each.known)
+        for each in (*self._of_log, *self._of_tables):
+            self.known = self.known.joined(each.known)
         if restoration is not None:
             self.known = self.known.joined(restoration.known)
         #: whether the tables have lost rows, and what an administrator should know of that
@@ -106,13 +114,13 @@ class Vouching:
 
     def log_synced(self) -> None:
         """The log was synced."""
-        if self._of_log is not None:
-            self._of_log.note(Known(log=self._log.place))
+        for each in self._of_log:
+            each.note(Known(log=self._log.place))
 
     def topology_saved(self, version: int) -> None:
         """A topology was saved. Only the witness knows of it."""
-        if self._of_log is not None:
-            self._of_log.note(Known(topology=version), sync=True)
+        for each in self._of_log:
+            each.note(Known(topology=version), sync=True)
 
     def syncs_pfs(self) -> None:
         """The PFS is about to be synced: note with it what is new of the tables."""
@@ -121,8 +129,8 @@ class Vouching:
 
     def pfs_synced(self) -> None:
         """The PFS was synced."""
-        if self._of_tables is not None:
-            self._of_tables.note(Known(pfs=self._pfs.place))
+        for each in self._of_tables:
+            each.note(Known(pfs=self._pfs.place))
 
     def commit_tables(self, *, reserved: bool = False) -> None:
         """Commit the tables, with what is new of the log and the PFS. Raises what `Tables.commit` raises.
@@ -136,22 +144,20 @@ class Vouching:
         is_lasting = tables.has_lasting_changes
         tables.learn(self._log.place, self._pfs.place)
         tables.commit(reserved=reserved)
-        if self._of_tables is not None:
-            self._of_tables.note(tables.known(), sync=is_lasting or reserved)
+        for each in self._of_tables:
+            each.note(tables.known(), sync=is_lasting or reserved)
 
     def abandon(self) -> None:
-        """Close the witness and write nothing."""
-        for each in (self._of_log, self._of_tables):
-            if each is not None:
-                each.close()
+        """Close the witnesses and write nothing."""
+        for each in (*self._of_log, *self._of_tables):
+            each.close()
 
     def close(self) -> None:
-        """Note where everything ended, and close the witness."""
-        for each in (self._of_log, self._of_tables):
-            if each is not None:
-                with suppress(StorageError):
-                    each.note(self._now(), sync=True)
-                each.close()
+        """Note where everything ended, and close the witnesses."""
+        for each in (*self._of_log, *self._of_tables):
+            with suppress(StorageError):
+                each.note(self._now(), sync=True)
+            each.close()
 
     def _now(self) -> Known:
         """Returns what is durable now. Either thread may ask: every number by itself is true."""

@@ -5,7 +5,6 @@ Spark hands options over as text and does not keep the case of their names.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,21 +17,28 @@ from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern, parse_topic
 from tidemark.message.codec.scalars import microseconds
 from tidemark.spark.connections import urls_of
+from tidemark.spark.locations import local_path, staging_beside
 from tidemark.ticks import CheckpointToken
 
 #: How long a broker may be away before a query fails.
 RETRY_SECONDS = 60.0
 #: Of the option `job`, which becomes a part of a publisher's name and, escaped, of a file's name.
 NAME_BYTES_MAX = 64
+_BATCH_MAX = 10**18
 
 _SOURCE = (
     "broker", "topic", "selector", "start", "columns", "failOnGap", "maxEventsPerTrigger", "archive",
     "pushFilters", "retrySeconds",
 )  # fmt: skip
-_SINK = ("broker", "topic", "pubend", "key", "staging", "job", "retrySeconds")
+_SINK = (
+    "broker", "topic", "pubend", "key", "staging", "onError", "deadLetter", "job", "batch", "retrySeconds",
+)  # fmt: skip
 #: Options that Spark itself sets, or a user sets for Spark.
-_OF_SPARK = ("path", "checkpointlocation", "querynamehint", "outputmode")
+_OF_SPARK = ("path", "checkpointlocation", "queryname", "outputmode")
 
+
+#: How the options of CREATE TABLE ... USING begin.
+_OF_TABLE = "option."
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -81,6 +87,10 @@ class SinkOptions:
     staging: str | None = None
     #: names a batch write, so that writing it again publishes nothing twice
     job: str | None = None
+    #: the number of a batch of the job; one that is not beyond the last is not published again
+    batch: int | None = None
+    #: the topic or the directory of rows that do not fit; None if they make the write fail
+    dead_letter: str | None = None
     retry_seconds: float = RETRY_SECONDS
 
 
@@ -104,15 +114,24 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """The options of a write. Raises ConfigError, which says which option is wrong and how to write it."""
     options = _Options(given, _SINK)
-    staging = options.get("staging", local_path, None)
-    checkpoint = options.get("checkpointLocation", str, None)
-    if staging is None and checkpoint is not None:
-        staging = options.get("checkpointLocation", local_path, "").rstrip("/") + "/tidemark"
+    staging = options.get("staging", local_path, None) or options.get(
+        "checkpointLocation", staging_beside, None
+    )
     job = options.get("job", _name, None)
     if job is not None and staging is None:
         raise ConfigError(
             "a job that can be repeated needs `staging`, a directory that stays there until it is done",
             key="job",
+        )
+    batch = options.get("batch", _number, None)
+    if batch is not None and job is None:
+        raise ConfigError("is the number of a batch of a job: name that with `job`", key="batch")
+    dead_letter = options.get("deadLetter", _dead_letter, None)
+    if (options.get("onError", _on_error, "fail") == "deadletter") != (dead_letter is not None):
+        raise ConfigError(
+            'rows that do not fit go to a topic or directory with .option("onError", "deadletter")'
+            '.option("deadLetter", "trades.bad"), which belong together',
+            key="onError",
         )
     return SinkOptions(
         broker=options.required("broker", "tidemark://127.0.0.1:7676", _url),
@@ -121,6 +140,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         key=options.get("key", str, None),
         staging=staging,
         job=job,
+        batch=batch,
+        dead_letter=dead_letter,
         retry_seconds=options.get("retrySeconds", _seconds, RETRY_SECONDS),
     )
 
@@ -152,6 +173,13 @@ class _Options:
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._given = {name.lower(): str(value) for name, value in given.items()}
+        if any(name.startswith(_OF_TABLE) for name in self._given):
+            raise ConfigError(
+                "Spark keeps no options with a table of its catalog, so it could not be read. Use a view: "
+                "CREATE TEMPORARY VIEW trades USING tidemark "
+                "OPTIONS (broker 'tidemark://127.0.0.1:7676', topic 'trades')",
+                key="CREATE TABLE",
+            )
         lowered = {name.lower(): name for name in known}
         for name in self._given.keys() - lowered.keys() - set(_OF_SPARK):
             close = get_close_matches(name, lowered, 1)
@@ -178,21 +206,6 @@ class _Options:
         found = self.get(name, read, None)
         assert found is not None
         return found
-
-
-def local_path(text: str) -> str:
-    """The absolute path of a directory, or of a `file:` URI. Raises ConfigError for other file systems."""
-    scheme, colon, rest = text.partition(":")
-    if colon and len(scheme) > 1 and "/" not in scheme:
-        if scheme.lower() != "file":
-            raise ConfigError(
-                f"{text!r} is not in a file system that is mounted here: give a directory that is"
-            )
-        text = "/" + rest.lstrip("/")
-    if not text:
-        raise ConfigError("a path is not empty")
-    # Absolute, because a task in another process or on another machine has another working directory.
-    return os.path.abspath(text)
 
 
 def _url(text: str) -> str:
@@ -244,6 +257,23 @@ def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ConfigError(f"{text!r} is not a number of events, 1 or more")
     return int(text)
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _BATCH_MAX:
+        raise ConfigError(f"{text!r} is not the number of a batch, from 0 on")
+    return int(text)
+
+
+def _on_error(text: str) -> str:
+    if text not in ("fail", "deadletter"):
+        raise ConfigError(f"{text!r} is neither fail nor deadletter")
+    return text
+
+
+def _dead_letter(text: str) -> str:
+    """A topic, or a directory: that has a slash in it."""
+    return local_path(text) if "/" in text else _topic(text)
 
 
 def _seconds(text: str) -> float:

@@ -71,8 +71,8 @@ class Pace:
     def answered(self, amount: int, under_way: int, took: int, now: int, *, is_small: bool = False) -> None:
         """A question for `amount` was answered `took` after it was first asked, with `under_way` in all.
 
-        `is_small`: answers are so small that it is not they that fill the way, and to ask for less at once
-        would only make more questions.
+        `is_small`: answers are so small that it is not they that fill the way. To ask for less at once would
+        only make more questions.
         """
         self._progress = now
         if self._idle is None:
@@ -85,10 +85,12 @@ class Pace:
         if took <= target:
             self._before = None
             if 2 * under_way >= self.limit:
-                self.limit = min(
-                    self._most, self.limit + (amount if took <= target * 2 // 3 else amount // 4)
-                )
-        elif now - took >= self._shrunk and not is_small:
+                is_fast = is_small or took <= target * 2 // 3
+                self.limit = min(self._most, self.limit + (amount if is_fast else amount // 4))
+        elif is_small:
+            # It is not the answer that took so long, but the way.
+            self._idle = min(took, 2 * self._idle + 1)
+        elif now - took >= self._shrunk:
             self._slow_down(took, target, now)
         elif self._before is not None:
             self._before = max(took, self._before)

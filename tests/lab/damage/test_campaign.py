@@ -31,27 +31,53 @@ def directory() -> Iterator[Path]:
         yield path / "harmed"
 
 
-@pytest.mark.parametrize("name", ["killed", "stopped"])
-def test_every_file_that_is_deleted_or_older_is_refused_told_or_harmless(
-    name: str, moments: dict[str, Moment], directory: Path
-) -> None:
-    verdicts = [judge(moments[name], harm, directory) for harm in whole_files(moments[name])]
-    assert not [each for each in verdicts if each.outcome == SILENT]
-    outcomes = {(each.harm.kind, each.harm.where): each.outcome for each in verdicts}
-    assert outcomes["none", ""] == HARMLESS
-    assert outcomes["deleted", "tables/"] == outcomes["older", "tables/"] == REFUSED
-    assert outcomes["deleted", "tables/tables.sqlite"] == REFUSED
-    assert outcomes["deleted", "log/"] == outcomes["older", "log/"] == TOLD
-    assert outcomes["deleted", "pfs/"] == TOLD
-    assert outcomes["deleted", "witness/"] == outcomes["older", "witness/"] == HARMLESS
-
-
-@pytest.mark.parametrize("name", ["killed", "stopped"])
-def test_a_flipped_bit_anywhere_is_refused_told_or_harmless(
-    name: str, moments: dict[str, Moment], directory: Path
+@pytest.mark.parametrize(
+    ("name", "kinds", "lives"),
+    [
+        ("killed", ("deleted", "older"), 1),
+        ("stopped", ("deleted", "older"), 1),
+        ("restarted", ("emptied", "older"), 2),
+    ],
+)
+def test_every_file_that_is_deleted_emptied_or_older_is_refused_told_or_harmless(
+    name: str, kinds: tuple[str, ...], lives: int, moments: dict[str, Moment], directory: Path
 ) -> None:
     moment = moments[name]
-    verdicts = [judge(moment, harm, directory) for harm in flipped_bits(moment, PLACES, Random(7))]
+    harms = [harm for harm in whole_files(moment) if harm.kind in kinds or harm.kind == "none"]
+    harms = [harm for harm in harms if not harm.where.endswith("reserve")]
+    verdicts = [judge(moment, harm, directory, [lives]) for harm in harms]
+    assert not [each for each in verdicts if each.outcome == SILENT]
+    outcomes = {(each.harm.kind, each.harm.where): each.outcome for each in verdicts}
+    expected = {
+        ("none", ""): HARMLESS,
+        ("deleted", "tables/"): REFUSED,
+        ("older", "tables/"): REFUSED,
+        ("deleted", "tables/tables.sqlite"): REFUSED,
+        ("older", "tables/tables.sqlite-wal"): REFUSED,
+        ("emptied", "tables/tables.sqlite-wal"): REFUSED,
+        ("deleted", "log/"): TOLD,
+        ("older", "log/"): TOLD,
+        ("emptied", "log/0000000005.segment"): TOLD,
+        ("deleted", "pfs/"): TOLD,
+        ("deleted", "witness/"): HARMLESS,
+        ("older", "witness/"): HARMLESS,
+    }
+    assert outcomes.items() >= {each: expected[each] for each in expected if each in outcomes}.items()
+    assert len(outcomes.keys() & expected.keys()) > len(kinds)
+
+
+def test_a_harm_to_a_file_is_done_to_that_file_alone(moments: dict[str, Moment]) -> None:
+    moment = moments["killed"]
+    left = Harm("deleted", "tables/tables.sqlite").done_to(moment)
+    assert moment.files.keys() - left.keys() == {"tables/tables.sqlite"}
+
+
+@pytest.mark.parametrize(("name", "lives"), [("killed", 1), ("restarted", 2)])
+def test_a_flipped_bit_anywhere_is_refused_told_or_harmless(
+    name: str, lives: int, moments: dict[str, Moment], directory: Path
+) -> None:
+    moment = moments[name]
+    verdicts = [judge(moment, harm, directory, [lives]) for harm in flipped_bits(moment, PLACES, Random(7))]
     assert not [each for each in verdicts if each.outcome == SILENT]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.errors import DirectoryLockedError, UnknownFormatError
+from tidemark.errors import DamagedError, DirectoryLockedError, UnknownFormatError
 from tidemark.node.disk.data_directory import PARTS, DataDirectory
 
 
@@ -31,6 +31,20 @@ def test_a_directory_of_another_version_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormatError, match="start the version that wrote it"):
         DataDirectory(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "version"]
+
+
+@pytest.mark.parametrize("text", ["", "tidem", "tidemark datb 1\n", "tidemark data -\n"])
+def test_a_version_that_no_broker_wrote_is_damage_with_what_to_put_back(tmp_path: Path, text: str) -> None:
+    (tmp_path / "version").write_text(text)
+    with pytest.raises(DamagedError, match="put a copy back"):
+        DataDirectory(tmp_path)
+
+
+def test_a_directory_that_has_lost_its_version_is_not_taken_for_another_programs(tmp_path: Path) -> None:
+    DataDirectory(tmp_path).close()
+    (tmp_path / "version").unlink()
+    with pytest.raises(DamagedError, match="put a copy back"):
+        DataDirectory(tmp_path)
 
 
 def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,6 +120,23 @@ def test_a_process_whose_tables_are_gone_says_what_to_choose_and_ends_with_its_o
     (alarm,) = asyncio.run(once(storage__accept_damage="tables"))
     assert "was accepted" in alarm
     assert asyncio.run(once()) == ()
+
+
+def test_a_data_directory_that_is_gone_is_noticed_with_a_witness_elsewhere(tmp_path: Path) -> None:
+    async def once(**options: str) -> tuple[str, ...]:
+        node = await Node.start(
+            config_at(tmp_path / "data", storage__witness=str(tmp_path / "elsewhere"), **options)
+        )
+        alarms = node.alarms
+        await node.stop()
+        return alarms
+
+    asyncio.run(once())
+    shutil.rmtree(tmp_path / "data")
+    with pytest.raises(DamagedError, match="accept_damage=tables"):
+        asyncio.run(once())
+    assert asyncio.run(once(storage__accept_damage="tables"))
+    asyncio.run(once())
 
 
 def test_a_saved_topology_that_is_gone_is_refused_unless_that_is_accepted(tmp_path: Path) -> None:

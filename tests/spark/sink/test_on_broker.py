@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from tidemark import sync
 from tidemark.errors import ConfigError, NotConnectedError, RefusedError, SchemaError
 from tidemark.message.schema import Schema
 from tidemark.spark.options import sink_options
-from tidemark.spark.sink.sink import Sink, checked_sink
+from tidemark.spark.sink.dead_letters import LETTER
+from tidemark.spark.sink.sink import Sink, SinkQuery, checked_sink
 from tidemark.spark.sink.staging import StagedFile
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
@@ -45,10 +47,15 @@ def sink(node: LiveNode, path: Path, schema: StructType = ROWS, **given: str) ->
     return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # as it comes to a task
 
 
-def stage(made: Sink, partition: int, numbers: range, name: str = "query") -> StagedFile:
+def query_of(made: Sink) -> SinkQuery:
+    assert made.options.staging is not None
+    return SinkQuery("query", made.options.staging)
+
+
+def stage(made: Sink, partition: int, numbers: range) -> StagedFile:
     records = pa.RecordBatch.from_pydict({"n": list(numbers), "text": [f"k{n}" for n in numbers]})
     return made.stage(
-        name, partition, iter([records.cast(pa.schema([("n", pa.int32()), ("text", pa.string())]))])
+        query_of(made), partition, iter([records.cast(pa.schema([("n", pa.int32()), ("text", pa.string())]))])
     )
 
 
@@ -75,11 +82,11 @@ def published(node: LiveNode, topic: str = "numbers") -> list[tuple[int, bytes]]
 def test_rows_are_published_once_whatever_comes_again(node: LiveNode, tmp_path: Path) -> None:
     made = sink(node, tmp_path, key="text")
     lost_attempt = stage(made, 0, range(10))  # a copy of a slow task, whose report Spark does not take
-    made.commit("query", 0, [stage(made, 1, range(10, 20)), stage(made, 0, range(10))])
-    made.commit("query", 0, [stage(made, 0, range(19, -1, -1))])
-    made.commit("query", 1, [stage(made, 0, range(20, 25))])
+    made.commit(query_of(made), 0, [stage(made, 1, range(10, 20)), stage(made, 0, range(10))])
+    made.commit(query_of(made), 0, [stage(made, 0, range(19, -1, -1))])
+    made.commit(query_of(made), 1, [stage(made, 0, range(20, 25))])
     assert published(node) == [(n, f"k{n}".encode()) for n in range(25)]
-    assert (made.staging("query").path / lost_attempt.name).exists()
+    assert (query_of(made).staging.path / lost_attempt.name).exists()
 
 
 def test_a_broker_that_restarts_during_the_commit_gets_the_rest(node: LiveNode, tmp_path: Path) -> None:
@@ -92,7 +99,7 @@ def test_a_broker_that_restarts_during_the_commit_gets_the_rest(node: LiveNode, 
 
     timer = threading.Timer(0.05, restart)
     timer.start()
-    made.commit("query", 0, parts)
+    made.commit(query_of(made), 0, parts)
     timer.join()
     assert [n for n, _ in published(node)] == list(range(200))
 
@@ -102,22 +109,22 @@ def test_a_commit_that_finds_no_broker_fails_and_is_completed_later(node: LiveNo
     parts = [stage(made, 0, range(5))]
     node.stop()
     with pytest.raises(NotConnectedError, match=r"no answer for 0.3 s"):
-        made.commit("query", 0, parts)
-    made.staging("query").discard(parts)  # Spark's abort
+        made.commit(query_of(made), 0, parts)
+    query_of(made).staging.discard(parts)  # Spark's abort
     node.start()
-    made.commit("query", 0, [stage(made, 0, range(4, -1, -1))])
+    made.commit(query_of(made), 0, [stage(made, 0, range(4, -1, -1))])
     assert [n for n, _ in published(node)] == list(range(5))
 
 
 def test_a_broker_that_lost_its_disk_is_not_taken_for_the_same(node: LiveNode, tmp_path: Path) -> None:
     made = sink(node, tmp_path)
-    made.commit("query", 0, [stage(made, 0, range(5))])
+    made.commit(query_of(made), 0, [stage(made, 0, range(5))])
     with live_node(tmp_path / "other") as other:
         with sync.connect(other.url) as tm:
             tm.create_topic("numbers", "[n: int, text: string?]")
         moved = sink(other, tmp_path)
         with pytest.raises(RefusedError, match=r"has lost its disk, or is another one.* remove .*query"):
-            moved.commit("query", 1, [stage(moved, 0, range(5, 9))])
+            moved.commit(query_of(moved), 1, [stage(moved, 0, range(5, 9))])
         assert published(other) == []
 
 
@@ -127,8 +134,8 @@ def test_columns_that_do_not_fit_are_refused_before_anything_runs(node: LiveNode
         sink(node, tmp_path, wrong)
     with pytest.raises(ConfigError, match="mode append"):
         checked_sink(sink_options({"broker": node.url, "topic": "numbers"}), ROWS, True)
-    with pytest.raises(ConfigError, match="checkpointLocation"):
-        checked_sink(sink_options({"broker": node.url, "topic": "numbers"}), ROWS, False, is_streaming=True)
+    with pytest.raises(ConfigError, match=r"outputMode: complete .* foreachBatch"):
+        checked_sink(sink_options({"broker": node.url, "topic": "numbers"}), ROWS, True, is_streaming=True)
     assert published(node) == []
 
 
@@ -136,9 +143,45 @@ def test_a_topic_that_nobody_declared_becomes_open_with_the_columns_as_a_shape(
     node: LiveNode, tmp_path: Path
 ) -> None:
     made = sink(node, tmp_path, topic="fresh", key="text")
-    made.commit("query", 0, [stage(made, 0, range(3))])
+    made.commit(query_of(made), 0, [stage(made, 0, range(3))])
     assert published(node, "fresh") == [(n, f"k{n}".encode()) for n in range(3)]
     with sync.connect(node.url) as tm:
         (described,) = [each for each in tm.ask("topics") if each["topic"] == "fresh"]
     assert described["open"]
     assert described["schemas"] == [Schema.parse("[n: int, text: string?]").text]
+
+
+@pytest.mark.parametrize("to", ["numbers.bad", "directory"])
+def test_rows_that_do_not_fit_are_told_with_their_reason_once(
+    node: LiveNode, tmp_path: Path, to: str
+) -> None:
+    where = str(tmp_path / "bad") if to == "directory" else to
+    made = sink(node, tmp_path, onError="deadletter", deadLetter=where)
+    rows = pa.record_batch(
+        {"n": pa.array([1, None, 3, None, 5], pa.int32()), "text": ["a", "b", None, "d", "e"]}
+    )
+    part = pickle.loads(pickle.dumps(made)).stage(query_of(made), 0, iter([rows]))
+    made.commit(query_of(made), 0, [part])
+    made.commit(query_of(made), 0, [pickle.loads(pickle.dumps(made)).stage(query_of(made), 0, iter([rows]))])
+    made.commit(query_of(made), 1, [stage(made, 0, range(6, 9))])
+    assert [n for n, _ in published(node)] == [1, 3, 5, 6, 7, 8]
+    if to == "directory":
+        (file,) = (tmp_path / "bad").iterdir()
+        letters = [json.loads(line) for line in file.read_text().splitlines()]
+    else:
+        with sync.connect(node.url) as tm:
+            batch = tm._fetch("main", TICK_MIN, TICK_MAX, to).batch
+        assert batch is not None
+        letters = [LETTER.decode(batch.message(row)) for row in range(batch.count)]
+    assert [json.loads(each["row"]) for each in letters] == [
+        {"n": None, "text": "b"},
+        {"n": None, "text": "d"},
+    ]
+    assert all(each["topic"] == "numbers" and "missing" in each["reason"] for each in letters)
+
+
+def test_a_topic_of_other_events_is_none_of_dead_letters(node: LiveNode, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="deadLetter: 'numbers' is no topic of"):
+        sink(node, tmp_path, onError="deadletter", deadLetter="numbers")
+    with pytest.raises(ConfigError, match="belong together"):
+        sink(node, tmp_path, onError="deadletter")

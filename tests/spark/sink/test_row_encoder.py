@@ -10,7 +10,7 @@ import pytest
 from tidemark.errors import DecodeError, EncodeError, SchemaError
 from tidemark.message.batches.batch import EVENT_BYTES_MAX
 from tidemark.message.schema import Schema
-from tidemark.spark.sink.row_encoder import PUBLISH_BYTES, check_fit, encoded
+from tidemark.spark.sink.row_encoder import PUBLISH_BYTES, RowEncoder, check_fit
 
 TRADE = "[symbol: string, price: double, qty: long?, at: timestamp?, legs: *([venue: string, n: int?])*]"
 LEGS = pa.list_(pa.struct([pa.field("venue", pa.string()), pa.field("n", pa.int32())]))
@@ -76,7 +76,7 @@ def test_rows_become_batches_of_a_size_to_publish_with_their_keys() -> None:
     count = 5_000
     table = {"n": range(count), "text": ["x" * 1_000] * count, "k": [None, *["key"] * (count - 1)]}
     records = pa.RecordBatch.from_pydict({name: list(values) for name, values in table.items()})
-    batches = list(encoded(iter([records]), schema, "t", "k", "me"))
+    batches = list(RowEncoder(schema, "t", "k", "me").encoded([records]))
     assert [schema.decode(each.message(row))["n"] for each in batches for row in range(each.count)] == list(
         range(count)
     )
@@ -89,10 +89,10 @@ def test_a_row_that_is_no_event_fails_in_its_task() -> None:
     schema = Schema.parse("[n: int, text: string]")
     null = pa.RecordBatch.from_pydict({"n": [1, None], "text": ["a", "b"]})
     with pytest.raises(EncodeError, match="n: is missing in row 1"):
-        list(encoded(iter([null]), schema, "t", None, ""))
+        list(RowEncoder(schema, "t", None, "").encoded([null]))
     large = pa.RecordBatch.from_pydict({"n": [2**40], "text": ["a"]})
     with pytest.raises(EncodeError, match="n"):
-        list(encoded(iter([large]), schema, "t", None, ""))
+        list(RowEncoder(schema, "t", None, "").encoded([large]))
     long = pa.RecordBatch.from_pydict({"n": [1], "text": ["a" * EVENT_BYTES_MAX]})
     with pytest.raises(DecodeError, match="limit"):
-        list(encoded(iter([long]), schema, "t", None, ""))
+        list(RowEncoder(schema, "t", None, "").encoded([long]))

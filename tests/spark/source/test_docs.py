@@ -34,7 +34,7 @@ def test_the_programs_of_the_manual_run(tmp_path: Path) -> None:
         assert read.option("topic", "doubled").load().count() == 90
         assert read.option("topic", "copies").load().count() == 100
         with sync.connect(node.url) as tm:
-            assert {each["topic"] for each in tm.ask("topics")} == {"trades", "doubled", "copies"}
+            assert {each["topic"] for each in tm.ask("topics")} == {"trades", "doubled", "copies", "totals"}
 
 
 @pytest.mark.parametrize(("title", "known"), [("Reading", options._SOURCE), ("Writing", options._SINK)])

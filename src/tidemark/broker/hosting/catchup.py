@@ -41,6 +41,10 @@ class Catchup:
         self.position = position
         #: the PFS was asked for what lies beyond this tick; None once it has answered
         self.reads_from: int | None = None
+        #: how far the constream was then: the PFS will never know what it does not answer up to here
+        self.reads_upto = TICK_MIN
+        #: events have come that are to be matched again, and the first of them is of a topic not known here
+        self.waits_for_topic = False
         #: the PFS has answered up to here, with matches or with not knowing
         self._scanned = position
         #: matched ticks in `(position, scanned]`, none of them told yet
@@ -112,10 +116,12 @@ class Catchup:
         cuts: Cuts | None,
         damaged: Sequence[Range],
         chosen: Callable[[EventBatch], Mask],
+        readable: int,
     ) -> None:
         """Events of `(base, upto]` have arrived; a matched tick that is not among them has expired meanwhile.
 
-        `chosen` matches events again where the PFS does not know, or not exactly.
+        `chosen` matches events again where the PFS does not know, or not exactly. That needs their schemas,
+        which are known up to the tick `readable`.
         """
         base = max(base, self.position)
         if upto <= base:
@@ -123,7 +129,11 @@ class Catchup:
         for first, last in damaged:
             self._lose(first, last)
         for first, last in self._unfiltered.parts(base, upto):
-            self._filter(first, last, cuts, chosen)
+            if readable > first:
+                self._filter(first, min(last, readable), cuts, chosen)
+            self.waits_for_topic = self.waits_for_topic or readable < last
+        if not self._is_exact and readable < upto:
+            upto = self._put_off(max(base, readable), upto)
         lo, hi = np.searchsorted(self._ticks, (base, upto), side="right").tolist()
         lacking = np.flatnonzero(~self._have[lo:hi]) + lo
         if not len(lacking):
@@ -142,6 +152,14 @@ class Catchup:
             keep = np.ones(len(self._ticks), np.bool_)
             keep[lacking[~found]] = False
             self._keep(keep)
+
+    def _put_off(self, readable: int, upto: int) -> int:
+        """What has arrived of `(readable, upto]` cannot be matched yet: ask for it again. Return `readable`."""
+        lo, hi = np.searchsorted(self._ticks, (readable, upto), side="right").tolist()
+        if not self._have[lo:hi].all():
+            self.waits_for_topic = True
+            self._asked = min(self._asked, readable)
+        return readable
 
     def _filter(self, base: int, upto: int, cuts: Cuts | None, chosen: Callable[[EventBatch], Mask]) -> None:
         """Match the events of `(base, upto]` again."""

@@ -8,7 +8,7 @@ ends where it reaches the constream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -20,12 +20,14 @@ from tidemark.broker.hosting.host_state import HostState
 from tidemark.broker.hosting.recalls import Recalls
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.publishing.fetching import Fetching
+from tidemark.broker.publishing.past_fetches import PastFetches
 from tidemark.broker.streams.interest import HERE
 from tidemark.broker.streams.stream import Ranges
 from tidemark.broker.streams.window import Cuts, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
+from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import Fetched, Range
 
 
@@ -46,14 +48,13 @@ class CatchupStreams:
         self._constreams = state.constreams
         self._audience = state.audience
         self._delivery = delivery
-        self._fetching = fetching
         self._turn = turn
         self._out = turn.out
         self._counters = turn.counters
         self._recall = recall
         self.recalls = Recalls(turn, self)
-        #: (pubend, subscriber) -> a function that gives up what is being fetched for it
-        self._fetches: dict[tuple[str, int], Callable[[], None]] = {}
+        #: what is fetched for subscribers from before this host knew them
+        self._fetches = PastFetches(fetching, self._fetched)
         #: (pubend, subscriber) whose catchup stream may be able to go on; `settle` takes them one by one
         self._calls: dict[tuple[str, int], None] = {}
 
@@ -69,9 +70,7 @@ class CatchupStreams:
         """A subscriber does not catch up any more: give up what was asked for it."""
         if self._constreams[pubend].catchups.pop(number, None) is not None:
             self.recalls.end(pubend, number)
-            fetch = self._fetches.pop((pubend, number), None)
-            if fetch is not None:
-                fetch()
+            self._fetches.end((pubend, number))
 
     def call(self, pubend: str, number: int) -> None:
         """The catchup stream of a subscriber, if it has one, may be able to go on."""
@@ -100,17 +99,30 @@ class CatchupStreams:
     def answered(self, pubend: str, base: int, upto: int, batch: EventBatch | None, damaged: Ranges) -> None:
         """An answer of the stream arrived: give it to every catchup stream of the pubend."""
         cuts = Cuts(batch) if batch is not None and batch.count else None
+        readable = self._readable(cuts)
         for number, catchup in self._constreams[pubend].catchups.items():
-            catchup.arrived(base, upto, cuts, damaged, partial(self._chosen, pubend, number))
+            catchup.arrived(base, upto, cuts, damaged, partial(self._chosen, pubend, number), readable)
             self._calls[pubend, number] = None
+
+    def learnt(self) -> None:
+        """A topic has become known: what waited for one may be able to go on."""
+        for pubend, constream in self._constreams.items():
+            for number, catchup in constream.catchups.items():
+                if catchup.waits_for_topic:
+                    catchup.waits_for_topic = False
+                    self._calls[pubend, number] = None
 
     def read(self, answer: PfsRead) -> None:
         """The PFS has answered which ticks matched a subscriber."""
         catchup = self._constreams[answer.pubend].catchups.get(answer.subscriber)
         if catchup is None or catchup.reads_from != answer.base:
             return  # for a catchup stream of a former connection, which began at another tick
-        self._counters["refilters"] += answer.unknown is not None
-        catchup.matched(answer.upto, answer.ticks, answer.unknown, is_exact=answer.is_exact)
+        unknown = answer.unknown
+        if unknown is None and answer.upto <= answer.base < catchup.reads_upto:
+            # What was let go before the constream got there is not in the PFS, and nothing comes after it.
+            unknown = (answer.base, catchup.reads_upto)
+        self._counters["refilters"] += unknown is not None
+        catchup.matched(answer.upto, answer.ticks, unknown, is_exact=answer.is_exact)
         self._calls[answer.pubend, answer.subscriber] = None
 
     def _catch_up(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
@@ -128,7 +140,7 @@ class CatchupStreams:
             catchup.skip(gap)
             self._delivery.gap(pubend, subscription, gap)
         known = subscription.known.get(pubend)
-        if known is None or (pubend, subscription.id) in self._fetches:
+        if known is None or self._fetches.is_under_way((pubend, subscription.id)):
             return  # it is not known yet what the subscriber lacks, or that is on its way
         if constream.delivered is not None and catchup.position >= max(constream.delivered, known):
             self._counters["switchovers"] += 1
@@ -138,6 +150,7 @@ class CatchupStreams:
                 self._reach_back(pubend, subscription, catchup, known, gap)
         elif catchup.needs_read:
             catchup.reads_from = catchup.position
+            catchup.reads_upto = max(catchup.position, constream.delivered or catchup.position)
             self._out.add(ReadPfs(pubend, subscription.id, catchup.position, CHUNK_EVENTS_MAX))
         elif subscription.credit > 0:
             self._fetch(pubend, subscription, catchup)
@@ -173,23 +186,25 @@ class CatchupStreams:
             if not self.recalls.is_asked(pubend, subscription.id):
                 self.recalls.ask(pubend, subscription.id, base, upto, lines)
         else:
-            line, done = lines[0], partial(self._fetched, subscription.id)
-            self._fetches[pubend, subscription.id] = self._fetching.ask(
-                pubend, base, line.upto, line.wanted, done
-            )
+            line = lines[0]
+            self._fetches.begin((pubend, subscription.id), base, line.upto, line.wanted)
 
-    def _fetched(self, number: int, frame: Fetched) -> None:
-        """The pubend's log has answered with a part of what lies before this host knew the subscriber."""
-        del self._fetches[frame.pubend, number]
+    def _fetched(self, number: int, frame: Fetched) -> bool:
+        """The pubend's log has answered with a part of what lies before this host knew the subscriber.
+
+        Returns whether the subscriber can take more.
+        """
         lost = min(frame.lost, frame.upto)
         if lost > frame.base and self._recall:
+            self._fetches.end((frame.pubend, number))
             self._constreams[frame.pubend].stream.lose(frame.lost)
             self._calls[frame.pubend, number] = None
-            return
+            return False
         gone = list(frame.damaged)
         if lost > frame.base:
             gone.insert(0, (frame.base, lost))
         self._told_of_past(frame.pubend, number, frame.base, frame.upto, frame.batch, gone)
+        return self._subscriptions[number].credit > 0
 
     def recalled(
         self, pubend: str, number: int, base: int, upto: int, batch: EventBatch | None, gone: Sequence[Range]
@@ -216,7 +231,7 @@ class CatchupStreams:
     def _fetch(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:
         """Take what is missing from the window, in pieces that other subscribers share, or ask for it."""
         missing = catchup.missing()
-        if not missing:
+        if not missing or catchup.waits_for_topic:
             return
         stream = self._constreams[pubend].stream
         piece = stream.window.piece(missing[0][0], missing[-1][1])
@@ -225,8 +240,17 @@ class CatchupStreams:
                 stream.nacked(HERE, missing)
             return
         chosen = partial(self._chosen, pubend, subscription.id)
-        catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen)
+        readable = self._readable(piece.cuts)
+        catchup.arrived(piece.base, piece.upto, piece.cuts, piece.damaged, chosen, readable)
         self._calls[pubend, subscription.id] = None
+
+    def _readable(self, cuts: Cuts | None) -> int:
+        """Return the tick before the first event whose topic or schema is not known here."""
+        strange = None if cuts is None else self._audience.unknown_from(cuts.batch)
+        if cuts is None or strange is None:
+            return TICK_MAX
+        self._counters["topics_unknown"] += 1
+        return int(cuts.batch.ticks[strange]) - 1
 
     def _chosen(self, pubend: str, number: int, batch: EventBatch) -> Bools:
         """Return chosen[row]: the event satisfies the selector that was in force for the subscriber then."""

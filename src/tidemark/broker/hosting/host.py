@@ -325,9 +325,11 @@ class Host:
         self.catchup_streams.call_all(pubend)
 
     def learnt(self) -> None:
-        """A topic has become known: constreams that waited for it can move."""
+        """A topic has become known: what waited for it can move."""
         for pubend in self.constreams:
             self._dirty_pubends[pubend] = None
+        self.catchup_streams.learnt()
+        self._fetching.learnt()
 
     def delivered(self, pubend: str) -> int | None:
         """Return the tick up to which the window is not needed here any more; None without subscribers."""

@@ -93,7 +93,8 @@ class Sessions:
             self._create(client, frame)
         elif not known.is_kept:
             self._by_client.setdefault(client, set())
-            self._host.after_save(partial(self._subscribe_again, client, frame))
+            # What is waited for is in a commit that has not been reported yet, or in the one being reported.
+            self._turn.tables.after(partial(self._subscribe_again, client, frame))
         elif known.moved_to is not None or _is_from_another_broker(frame, known):
             self._take_back(client, frame, known)
         elif _is_change(frame, known):

@@ -28,6 +28,7 @@ from tidemark.matching.audience import Audience
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch, concatenate
+from tidemark.message.batches.columns import Bools
 from tidemark.message.registry import Registry
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import Pace
@@ -111,6 +112,8 @@ class Fetching:
         self._of_owner: dict[int | str, dict[int, int]] = {}
         #: tickets of fetches that wait until they can be passed on, in order
         self._waiting: dict[int, None] = {}
+        #: tickets of fetches whose next event is of a topic that is not known here
+        self._puzzled: dict[int, None] = {}
         #: neighbour -> what was asked of it on the link that is up
         self._ways: dict[str, _Way] = {}
         self._audience = lru_cache(_READERS_KEPT_MAX)(self._make_audience)
@@ -148,6 +151,14 @@ class Fetching:
         ticket = self._take(None, frame, answered)
         return lambda: self._give_up(ticket)
 
+    def has_room(self, pubend: str) -> bool:
+        """Return whether a fetch of a pubend that is not hosted here would be passed on at once."""
+        stream = self._streams.get(pubend)
+        if pubend in self._pubends or stream is None or stream.upstream is None:
+            return False
+        way = self._ways.setdefault(stream.upstream, _Way())
+        return way.under_way < way.pace.limit
+
     def gone(self, owner: int | str) -> None:
         """A connection or link is gone: drop what it asked for, and ask others for what it was asked for."""
         for ticket in list(self._of_owner.get(owner, {}).values()):
@@ -169,14 +180,17 @@ class Fetching:
         if owner is not None:
             self._of_owner.setdefault(owner, {})[frame.ticket] = ticket
         if frame.pubend in self._pubends:
-            # Nothing is known yet of what lies beyond the position: answering for it would promise silence.
-            upto = min(frame.upto, self._pubends[frame.pubend].position)
-            size = min(max(frame.bytes_max, 1), FETCH_BYTES_MAX)
-            self._out.add(FetchLog(ticket, frame.pubend, frame.base, max(frame.base, upto), size))
+            self._read_log(ticket, frame)
         else:
             self._waiting[ticket] = None
             self._pass_on_waiting()
         return ticket
+
+    def _read_log(self, ticket: int, frame: Fetch) -> None:
+        # Nothing is known yet of what lies beyond the position: answering for it would promise silence.
+        upto = min(frame.upto, self._pubends[frame.pubend].position)
+        size = min(max(frame.bytes_max, 1), FETCH_BYTES_MAX)
+        self._out.add(FetchLog(ticket, frame.pubend, frame.base, max(frame.base, upto), size))
 
     def _pass_on_waiting(self) -> None:
         """Pass on what waits, as far as there is a way and room on it."""
@@ -189,8 +203,9 @@ class Fetching:
             way = self._ways.setdefault(upstream, _Way())
             if way.under_way < way.pace.limit:
                 del self._waiting[ticket]
-                # Half of what may be under way: while one answer is read here, the next is on its way.
-                asked.size = max(1, min(asked.frame.bytes_max, FETCH_BYTES_MAX, way.pace.limit // 2))
+                # Half of what may be under way: while one answer is read here, the next is on its way. It is
+                # rounded up, so that two of them use all of it.
+                asked.size = max(1, min(asked.frame.bytes_max, FETCH_BYTES_MAX, -(-way.pace.limit // 2)))
                 asked.upstream, asked.tries, asked.first = upstream, 0, self._turn.now
                 way.under_way += asked.size
                 self._pass_on(ticket, asked, upstream)
@@ -225,13 +240,43 @@ class Fetching:
 
     def read(self, answer: LogFetched) -> None:
         """The log of a pubend hosted here has answered."""
-        asked = self._remove(answer.ticket)
+        asked = self._asked.get(answer.ticket)
         if asked is None:
             return
         frame, read = asked.frame, answer.read
-        batch = self._chosen(frame, read.batches)
+        batch = _of_pattern(frame.pattern, concatenate(read.batches)) if read.batches else None
         upto = max(read.upto, min(read.lost, frame.upto), frame.base)
-        asked.answered(Fetched(frame.ticket, frame.pubend, frame.base, upto, read.lost, batch, read.damaged))
+        if batch is not None and not _wants_all(frame):
+            audience = self._audience(frame.pattern, frame.selector)
+            strange = audience.unknown_from(batch)
+            if strange is not None:
+                upto = int(batch.ticks[strange]) - 1
+                if upto <= frame.base:
+                    self._puzzle(answer.ticket, asked)
+                    return
+                batch = batch.slice(0, strange) if strange else None
+            batch = None if batch is None else _rows(batch, audience.chosen(_MEMBER, batch))
+        self._remove(answer.ticket)
+        damaged = tuple((base, min(end, upto)) for base, end in read.damaged if base < upto)
+        asked.answered(Fetched(frame.ticket, frame.pubend, frame.base, upto, read.lost, batch, damaged))
+
+    def learnt(self) -> None:
+        """A topic has become known: read again what was not understood without it."""
+        puzzled, self._puzzled = self._puzzled, {}
+        for ticket in puzzled:
+            if self._asked[ticket].frame.pubend in self._pubends:
+                self._read_log(ticket, self._asked[ticket].frame)
+
+    def _puzzle(self, ticket: int, asked: _FetchAsked) -> None:
+        """The next event is of a topic that the tables have lost: a client is told, others wait for it."""
+        self._counters["topics_unknown"] += 1
+        if isinstance(asked.owner, int):
+            reason = "the next event is of a topic whose schema is not known here: declare the topic again"
+            refused = Refused("fetch", str(asked.frame.ticket), "schema", reason)
+            self._remove(ticket)
+            self._out.add(SendClient(asked.owner, refused))
+        else:
+            self._puzzled[ticket] = None
 
     def fetched(self, frame: Fetched) -> None:
         """A neighbour has answered."""
@@ -270,6 +315,7 @@ class Fetching:
         if asked is None:
             return None
         self._waiting.pop(ticket, None)
+        self._puzzled.pop(ticket, None)
         self._take_back(asked)
         if asked.owner is not None:
             self._of_owner[asked.owner].pop(asked.frame.ticket, None)
@@ -295,21 +341,27 @@ class Fetching:
             return False
         return True
 
-    def _chosen(self, frame: Fetch, batches: tuple[EventBatch, ...]) -> EventBatch | None:
-        if not batches:
-            return None
-        whole = concatenate(batches)
-        if frame.pattern == ">" and not frame.selector:
-            return whole
-        rows = np.flatnonzero(self._audience(frame.pattern, frame.selector).chosen(_MEMBER, whole))
-        if not len(rows):
-            return None
-        return whole if len(rows) == whole.count else whole.take(rows)
-
     def _make_audience(self, pattern: str, selector: str) -> Audience:
         audience = Audience(self._registry, held_bytes_max=READER_BYTES_MAX)
         audience.add(_MEMBER, pattern, selector)
         return audience
+
+
+def _wants_all(frame: Fetch) -> bool:
+    return frame.pattern == ">" and not frame.selector
+
+
+def _of_pattern(pattern: str, batch: EventBatch) -> EventBatch | None:
+    """Return the events of topics that the pattern matches; None if there are none."""
+    parsed = TopicPattern.parse(pattern)
+    is_matched = np.array([parsed.matches(shape.topic) for shape in batch.shapes], np.bool_)
+    return batch if is_matched.all() else _rows(batch, is_matched[batch.prelude("shape")])
+
+
+def _rows(batch: EventBatch, chosen: Bools) -> EventBatch | None:
+    """Return these events; None if there are none."""
+    rows = np.flatnonzero(chosen)
+    return None if not len(rows) else batch if len(rows) == batch.count else batch.take(rows)
 
 
 def _check_answer(asked: Fetch, answer: Fetched) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,26 +62,41 @@ def run(places: int, seed: int = 0, *, whole: bool = True) -> Iterator[Verdict]:
                 yield judge(moment, harm, path / "harmed")
 
 
-def judge(moment: Moment, harm: Harm, directory: Path) -> Verdict:
-    """Do a harm to a copy of a moment's data directory. Returns what came of it."""
-    put_back(harm.done_to(moment), directory)
-    try:
-        outcome, detail = _outcome(moment, directory)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+def judge(moment: Moment, harm: Harm, directory: Path, lives: Sequence[int] = (1, 2)) -> Verdict:
+    """Do a harm to a copy of a moment's data directory. Returns what came of it.
+
+    It is judged once for each of `lives`: everybody is back at once, or most of them only after another
+    start, when the broker has gone on from the harm.
+    """
+    outcome, detail = "", ""
+    for count in lives:
+        put_back(harm.done_to(moment), directory)
+        try:
+            found, said = _outcome(moment, directory, count)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        if not outcome or found == SILENT:
+            outcome, detail = found, said
+        if outcome in (REFUSED, SILENT):
+            break
     return Verdict(moment.name, harm, outcome, detail)
 
 
-def _outcome(moment: Moment, directory: Path) -> tuple[str, str]:
+def _outcome(moment: Moment, directory: Path, lives: int) -> tuple[str, str]:
+    """Start the broker so many times; in the last life everybody comes back, before that one reader does."""
     readers, writers = moment.clients()
-    try:
-        broker = SteppedBroker(directory, moment.now + 60 * SECOND)
-    except (TidemarkError, OSError) as error:
-        return REFUSED, str(error)
-    try:
-        told = _come_back(broker, readers, writers)
-    finally:
-        broker.kill()
+    now = moment.now + 60 * SECOND
+    told: list[str] = []
+    for life in range(1, lives + 1):
+        try:
+            broker = SteppedBroker(directory, now)
+        except (TidemarkError, OSError) as error:
+            return (REFUSED, str(error)) if life == 1 else (SILENT, f"refused at start {life} only: {error}")
+        try:
+            told += _come_back(broker, readers if life == lives else readers[:1], writers)
+        finally:
+            broker.kill()
+        now = broker.now + SECOND
     found = "; ".join(fault for reader in readers for fault in faults_of(reader, writers))
     if found:
         return SILENT, found
@@ -105,6 +120,8 @@ def _come_back(broker: SteppedBroker, readers: list[Reader], writers: list[Write
         for reader in readers:
             broker.acknowledge(reader)
     clients: list[Reader | Writer] = [*readers, *writers]
+    for who in clients:
+        broker.leave(who)
     return [each for who in clients for each in who.refusals]
 
 

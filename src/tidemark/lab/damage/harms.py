@@ -13,7 +13,7 @@ from tidemark.lab.damage.story import Files, Moment
 class Harm:
     """One thing that is done to a data directory."""
 
-    #: none, bit, deleted or older
+    #: none, bit, deleted, emptied, cut (to half of its bytes) or older
     kind: str
     #: a file, or a directory with a slash at its end
     where: str
@@ -27,7 +27,7 @@ class Harm:
     def done_to(self, moment: Moment) -> Files:
         """Returns the files after the harm."""
         files = dict(moment.files)
-        mine = [name for name in files if name == self.where or name.startswith(self.where)]
+        mine = [name for name in files if self._meets(name)]
         match self.kind:
             case "bit":
                 data = bytearray(files[self.where])
@@ -40,20 +40,36 @@ class Harm:
                 for name in mine:
                     del files[name]
                 of_then = moment.earlier.items()
-                files |= {name: data for name, data in of_then if name.startswith(self.where)}
+                files |= {name: data for name, data in of_then if self._meets(name)}
+            case "emptied":
+                files |= dict.fromkeys(mine, b"")
+            case "cut":
+                files |= {name: files[name][: len(files[name]) // 2] for name in mine}
             case _:
                 pass
         return files
 
+    def _meets(self, name: str) -> bool:
+        """Whether this file is harmed. Beside a file may be others whose names begin with its name."""
+        return name == self.where or (self.where.endswith("/") and name.startswith(self.where))
+
 
 def whole_files(moment: Moment) -> Iterator[Harm]:
-    """Yields the harms of whole files and directories: each deleted, and replaced by its older copy."""
+    """Yields the harms of whole files and directories: each deleted, and replaced by its older copy.
+
+    Each file is also emptied, and cut to a half. A file that was there earlier and is gone comes back.
+    """
     yield Harm("none", "")
-    directories = sorted({f"{name.partition('/')[0]}/" for name in moment.files if "/" in name})
-    for where in (*moment.files, *directories):
+    for name in sorted(moment.files.keys() | moment.earlier.keys()):
+        if name in moment.files:
+            yield Harm("deleted", name)
+            yield Harm("emptied", name)
+            yield Harm("cut", name)
+        if name in moment.earlier:
+            yield Harm("older", name)
+    for where in sorted({f"{name.partition('/')[0]}/" for name in moment.files if "/" in name}):
         yield Harm("deleted", where)
-        if any(name.startswith(where) for name in moment.earlier):
-            yield Harm("older", where)
+        yield Harm("older", where)
 
 
 def flipped_bits(moment: Moment, places: int, chance: Random) -> Iterator[Harm]:

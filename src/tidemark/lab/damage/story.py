@@ -1,8 +1,8 @@
 """The story before the harm: what a broker and its clients did, and its data directory at several moments.
 
 Readers come and go, acknowledge, hold their tokens or leave them to the broker; a topic and a subscription
-are made late; history is let go. Copies of the directory are taken as a killed process leaves it, and after
-a clean stop.
+are made late; history is let go. Copies of the directory are taken as a killed process leaves it, after a
+clean stop, and in a second life of the broker, whose older copy is of the first.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def put_back(files: Files, directory: Path) -> None:
 
 
 def tell(directory: Path) -> list[Moment]:
-    """Play the story in a directory that does not exist yet. Returns a killed and a stopped moment."""
+    """Play the story in a directory that does not exist yet.
+
+    Returns the moments `killed`, `stopped` and `restarted`, which is in a second life.
+    """
     broker = SteppedBroker(directory, BEGIN)
     writer, other = Writer("w"), Writer("v")
     live = Reader("live", 10, holds=True)
@@ -94,6 +97,17 @@ def tell(directory: Path) -> list[Moment]:
     broker.pass_time(SECOND)
     broker.stop()
     moments.append(_moment("stopped", files_of(directory), earlier, readers, writers, broker.now))
+    broker = SteppedBroker(directory, broker.now + SECOND)
+    for writer in writers:
+        writer.client = None
+    for reader in (live, lazy):
+        broker.subscribe(reader)
+    broker.pass_time(SECOND)
+    work(9)
+    broker.leave(lazy)
+    work(3)
+    moments.append(_moment("restarted", files_of(directory), killed, readers, writers, broker.now))
+    broker.kill()
     return moments
 
 

@@ -7,12 +7,18 @@ failure is told with the seed and with what was said last.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 
 import click
 
+from tidemark.lab.fuzz.core_fuzzer import CoreFuzzer
 from tidemark.lab.fuzz.fuzzer import Fuzzer, FuzzReport
+
+#: Hostile things said to the core with one seed.
+CORE_STEPS = 3_000
 
 
 def run(seconds: float, seed: int, *, as_json: bool, directory: Path | None = None) -> int:
@@ -24,6 +30,31 @@ def run(seconds: float, seed: int, *, as_json: bool, directory: Path | None = No
         with TemporaryDirectory(prefix="tidemark-fuzz-") as made:
             report = Fuzzer(Path(made), seed).run(seconds)
     click.echo(json.dumps(report.as_dict()) if as_json else render(report))
+    return int(bool(report.failure))
+
+
+def run_core(seconds: float, seed: int, *, as_json: bool) -> int:
+    """Fuzz the core in memory for so many seconds, with one seed after the other."""
+    until, seeds, frames = monotonic() + seconds, 0, 0
+    unforeseen: Counter[str] = Counter()
+    while monotonic() < until:
+        report = CoreFuzzer(seed + seeds).run(CORE_STEPS)
+        seeds, frames = seeds + 1, frames + report.frames
+        unforeseen += report.unforeseen
+        if report.failure:
+            break
+    if as_json:
+        fields = {"seed": report.seed, "failure": report.failure, "last": report.last}
+        click.echo(json.dumps({**fields, "seeds": seeds, "frames": frames, "unforeseen": unforeseen}))
+    else:
+        lines = [f"nobody has foreseen ({count} times): {text}" for text, count in unforeseen.most_common(20)]
+        lines.append(f"{frames:,} hostile frames to the core, with {seeds} seeds from {seed} on")
+        if report.failure:
+            lines += ["what was said last:", *report.last, f"seed {report.seed} failed: {report.failure}"]
+            lines.append(f"  again: tidemark fuzz --core --seconds 1 --seed {report.seed}")
+        else:
+            lines.append("the broker and its clients did not notice")
+        click.echo("\n".join(lines))
     return int(bool(report.failure))
 
 

@@ -10,25 +10,24 @@ import socket
 from collections import Counter, deque
 from contextlib import suppress
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 from tidemark.errors import WireError
-from tidemark.lab.fuzz.frame_maker import KINDS, FrameMaker
-from tidemark.lab.fuzz.values import PUBLISHERS, SCHEMAS, SUBSCRIBERS, TOPICS, HostileValues
+from tidemark.lab.fuzz.frame_maker import DECLARED, KINDS, FrameMaker
+from tidemark.lab.fuzz.values import PUBLISHERS, SUBSCRIBERS, HostileValues
+from tidemark.node.connection import FROM_CLIENT
 from tidemark.ticks import TICK_FIRST, CheckpointToken, nearest_position
 from tidemark.wire import answers
 from tidemark.wire.codec import encode
 from tidemark.wire.decoder import FrameDecoder
 from tidemark.wire.frames import (
     Ack,
-    AckExpected,
     Answer,
     Ask,
     Claim,
     Connect,
     Credit,
     Deliver,
-    Describe,
     Fetch,
     Fetched,
     Frame,
@@ -38,10 +37,11 @@ from tidemark.wire.frames import (
     Knowledge,
     Lease,
     Leased,
-    Links,
     Nack,
-    Offer,
     Overlay,
+    PeerFrame,
+    Ping,
+    Pong,
     Publish,
     Published,
     Recall,
@@ -52,11 +52,10 @@ from tidemark.wire.frames import (
     Resume,
     Subscribe,
     Topic,
-    Unfollow,
     Unsubscribe,
     Welcome,
 )
-from tidemark.wire.limits import FRAME_BYTES_MAX
+from tidemark.wire.limits import FRAME_BYTES_MAX, LINK_NEWEST, PROTOCOL_NEWEST
 from tidemark.wire.questions import Question
 
 #: How many of the frames that were said last are kept.
@@ -127,7 +126,7 @@ class HostileConnection:
     def step(self) -> None:
         """Hear what has come, and say something hostile."""
         self.hear()
-        if self._socket is None and not self._open():
+        if not self.is_open and not self._open():
             return
         for raw, kind, shown in self._next():
             if self._chance.random() < self.nonsense / 2 and len(raw) > 8:
@@ -190,9 +189,12 @@ class HostileConnection:
             self._unread.append(frame)
 
     def _send(self, raw: bytes, kind: str, shown: str) -> None:
-        if self._socket is None or not raw:
-            return
-        self._said.add(self.who, kind, shown)
+        if self.is_open and raw:
+            self._said.add(self.who, kind, shown)
+            self._give(raw)
+
+    def _give(self, raw: bytes) -> None:
+        assert self._socket is not None
         try:
             self._socket.settimeout(PATIENCE_SECONDS)
             self._socket.sendall(raw)
@@ -218,8 +220,8 @@ class HostileClient(HostileConnection):
 
     #: kinds of frames that brokers take from clients, the more interesting ones twice
     KINDS = (
-        Publish, Publish, Subscribe, Subscribe, Ack, Ack, Credit, Unsubscribe, Describe, Topic, Fetch, Fetch,
-        Offer, Recalled, Ask, Ask, Lease,
+        *sorted(FROM_CLIENT, key=str), Ask, Lease, Ping, Pong,
+        Publish, Subscribe, Ack, Fetch, Ask,
     )  # fmt: skip
 
     def __init__(self, *arguments: Any) -> None:
@@ -232,7 +234,9 @@ class HostileClient(HostileConnection):
     def _open(self) -> bool:
         resumed = self._lease and self._chance.random() < 0.5
         lease, self._lease = self._lease, ""
-        first = Resume(lease, 1, 2) if resumed else Connect(self.who, 1, 2)
+        # Now and then it speaks as an older client does.
+        newest = PROTOCOL_NEWEST if self._chance.random() < 0.9 else 2
+        first = Resume(lease, 1, newest) if resumed else Connect(self.who, 1, newest)
         answer = self._connect(first, wanted=(Welcome,))
         if not isinstance(answer, Welcome):
             self.close()
@@ -279,21 +283,24 @@ class HostileClient(HostileConnection):
         return [self._made(Subscribe, pattern=each, **fixed) for each in self._chance.sample(patterns, 3)]
 
     def _published(self) -> list[tuple[bytes, str, str]]:
-        """Events with the numbers that the broker expects, and then perhaps not."""
-        topic, publisher = self._values.pick(TOPICS[:2]), self._values.pick(PUBLISHERS)
-        pubend = self._values.text("pubend")
+        """Events of a declared schema, with the numbers that the broker expects, and then perhaps not."""
+        number, publisher = self._chance.randrange(len(DECLARED)), self._values.pick(PUBLISHERS)
+        topic, pubend = f"evil.declared.{number}", self._values.text("pubend")
         sequence = self._sequences.get((pubend, publisher), 1)
-        said = [self._made(Topic, topic=topic, is_open=False, schemas=(SCHEMAS[0],))]
+        said = [self._made(Topic, topic=topic, is_open=False, schemas=(DECLARED[number].text,))]
         for _ in range(self._chance.randrange(1, 4)):
-            said.append(self._made(Publish, pubend=pubend, publisher=publisher, sequence=sequence))
-            sequence += self._chance.choice((0, 1, 1, 2))
+            batch = self._maker.batch_of(topic, number)
+            fixed = {"pubend": pubend, "publisher": publisher, "sequence": sequence}
+            said.append(self._made(Publish, batch=batch, **fixed))
+            sequence += batch.count if self._chance.random() < 0.8 else self._chance.choice((0, 1, 2))
         return said
 
     def _subscribed(self) -> list[tuple[bytes, str, str]]:
         """A subscription from its beginning to its end."""
         name = self._values.pick(SUBSCRIBERS)
+        selector = self._values.text("selector") if self._chance.random() < 0.5 else ""
         return [
-            self._made(Subscribe, name=name, pattern="evil.>", selector=""),
+            self._made(Subscribe, name=name, pattern="evil.>", selector=selector, durable=True),
             self._made(Credit, name=name),
             self._made(Ack),
             self._made(Fetch, pattern=">", selector=""),
@@ -317,6 +324,11 @@ class HostileClient(HostileConnection):
         return [*said, self._made(Rest)] if self._chance.random() < 0.4 else said
 
 
+def pubend_of(neighbour: str) -> str:
+    """The pubend that a neighbour hosts."""
+    return f"p{neighbour}"
+
+
 class HostileNeighbour(HostileConnection):
     """A broker of the topology, which says of its pubend and of others whatever it likes.
 
@@ -326,13 +338,13 @@ class HostileNeighbour(HostileConnection):
     nonsense = 0.004
 
     KINDS = (
-        Interest, Interest, Knowledge, Knowledge, Knowledge, Nack, Nack, AckExpected, Release, Release, Heard,
-        Claim, Claim, Links, Unfollow, Topic, Fetch, Fetched, Hello, Overlay,
+        *sorted(frozenset(get_args(PeerFrame)), key=str), Overlay,
+        Interest, Knowledge, Knowledge, Nack, Release, Claim,
     )  # fmt: skip
 
-    def __init__(self, broker: str, pubend: str, *arguments: Any) -> None:
-        super().__init__(broker, *arguments)
-        self._pubend = pubend
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._pubend = pubend_of(self.who)
         self._incarnation = 0
         #: steps until this neighbour comes again
         self._waits = 0
@@ -366,7 +378,7 @@ class HostileNeighbour(HostileConnection):
             return [self._known()]
         kind = chance.choice(self.KINDS)
         if kind is Hello:
-            return [self._made(Hello, broker=self.who, oldest=2, newest=2)]
+            return [self._made(Hello, broker=self.who, oldest=2, newest=LINK_NEWEST)]
         return [self._made(kind)]
 
     def _known(self) -> tuple[bytes, str, str]:
@@ -407,7 +419,7 @@ def ask(address: tuple[str, int], what: str) -> str:
     decoder = FrameDecoder(FRAME_BYTES_MAX)
     try:
         with socket.create_connection(address, timeout=PATIENCE_SECONDS) as connection:
-            for frame in (Connect("watch", 1, 2), Ask(1, what)):
+            for frame in (Connect("watch", 1, PROTOCOL_NEWEST), Ask(1, what)):
                 connection.sendall(b"".join(bytes(piece) for piece in encode(frame)))
             while data := connection.recv(1 << 16):
                 for found in decoder.feed(data):

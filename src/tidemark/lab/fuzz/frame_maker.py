@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from tidemark.errors import TidemarkError
-from tidemark.lab.fuzz.values import PUBLISHERS, SCHEMAS, HostileValues
+from tidemark.lab.fuzz.values import PUBLISHERS, RICH, SCHEMAS, HostileValues
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
 from tidemark.ticks import TICK_FIRST, CheckpointToken
@@ -30,7 +30,10 @@ _FIRST_MARK = 700_000_001
 #: Fields that hold versions in 2 bytes.
 _SHORT = ("oldest", "newest")
 _TICKS = ("base", "upto", "lost", "tick", "released", "delivered")
-_READABLE = tuple(Schema.parse(text) for text in SCHEMAS[:3])
+_PLAIN = tuple(Schema.parse(text) for text in SCHEMAS[:3])
+_RICH = tuple((Schema.parse(text), values) for text, values in RICH)
+#: Schemas of which hostile publishers declare topics.
+DECLARED = (_PLAIN[0], *(schema for schema, _ in _RICH))
 
 
 class FrameMaker:
@@ -145,25 +148,9 @@ class FrameMaker:
         builder, chance = BatchBuilder(), self._chance
         size = chance.choice((1, 1, 2, 4))
         for _ in range(size):
-            schema = self._values.pick(_READABLE)
-            value = {"n": chance.randrange(5), "text": chance.choice(("", "abc", "é")), "more": None}
-            message = schema.encode({name: each for name, each in value.items() if name in schema.text})
-            fingerprint = schema.fingerprint
-            lot = chance.random()
-            if lot < 0.08:
-                message = chance.randbytes(chance.randrange(60))
-            elif lot < 0.12:
-                message = message.replace(b"abc", b"a\xff\xfe")
-            elif lot < 0.15:
-                fingerprint = chance.getrandbits(64)
-            builder.add(
-                Shape(self._values.text("topic") if chance.random() < 0.95 else "nowhere", fingerprint),
-                message,
-                publisher=self._values.pick(PUBLISHERS),
-                key=chance.choice((b"", b"k", b"\xff" * 300)),
-                priority=chance.randrange(10),
-                validity_ms=chance.choice((0, 0, 0, 1, 0xFFFF_FFFF)),
-            )
+            fingerprint, message = self._message()
+            topic = self._values.text("topic") if chance.random() < 0.95 else "nowhere"
+            self._add(builder, Shape(topic, fingerprint), message)
         batch = builder.build()
         low, high = max(self._span[0], TICK_FIRST - 1), self._span[1]
         if high - low > size and chance.random() >= self._values.nonsense:
@@ -174,6 +161,67 @@ class FrameMaker:
             ticks = [self._values.tick() for _ in range(size)]
         batch.fill_ticks(np.array([self._marked(tick) for tick in ticks], np.int64))
         return batch
+
+    def batch_of(self, topic: str, number: int) -> EventBatch:
+        """A few events of one topic, of the schema DECLARED[number], most of which are as it says."""
+        builder, schema = BatchBuilder(), DECLARED[number]
+        for _ in range(self._chance.choice((1, 1, 2, 4))):
+            message = self._encoded(schema)
+            if self._chance.random() < 0.1:
+                message = self._rotten(message)
+            self._add(builder, Shape(topic, schema.fingerprint), message)
+        return builder.build()
+
+    def _add(self, builder: BatchBuilder, shape: Shape, message: bytes) -> None:
+        chance = self._chance
+        builder.add(
+            shape,
+            message,
+            publisher=self._values.pick(PUBLISHERS),
+            key=chance.choice((b"", b"k", b"\xff" * 300)),
+            priority=chance.randrange(10),
+            validity_ms=chance.choice((0, 0, 0, 1, 0xFFFF_FFFF)),
+        )
+
+    def _encoded(self, schema: Schema) -> bytes:
+        for rich, values in _RICH:
+            if rich is schema:
+                return rich.encode(self._values.pick(values))
+        chance = self._chance
+        value = {"n": chance.randrange(5), "text": chance.choice(("", "abc", "é")), "more": None}
+        return schema.encode({name: each for name, each in value.items() if name in schema.text})
+
+    def _message(self) -> tuple[int, bytes]:
+        """A fingerprint and a message of it, whose bytes at times are not as the schema says."""
+        chance = self._chance
+        schema = self._values.pick(_PLAIN) if chance.random() < 0.5 else self._values.pick(_RICH)[0]
+        message = self._encoded(schema)
+        lot = chance.random()
+        if lot < 0.04:
+            return schema.fingerprint, chance.randbytes(chance.randrange(60))
+        if lot < 0.08:
+            return schema.fingerprint, message.replace(b"abc", b"a\xff\xfe")
+        if lot < 0.11:
+            return chance.getrandbits(64), message
+        if lot < 0.25:
+            return schema.fingerprint, self._rotten(message)
+        return schema.fingerprint, message
+
+    def _rotten(self, message: bytes) -> bytes:
+        """A message with a few bytes changed, cut off or added: its positions and counts are lies then."""
+        chance, rotten = self._chance, bytearray(message)
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(len(rotten) + 1)
+            match chance.randrange(4):
+                case 0 if rotten:
+                    rotten[at % len(rotten)] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+                case 1:
+                    rotten[at : at + 4] = pack("<i", chance.choice((-1, 0, 1, 2**31 - 1, len(message))))
+                case 2:
+                    del rotten[at:]
+                case _:
+                    rotten[at:at] = chance.randbytes(chance.randrange(1, 9))
+        return bytes(rotten)
 
 
 @cache

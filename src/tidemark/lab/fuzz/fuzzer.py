@@ -28,6 +28,7 @@ from tidemark.lab.fuzz.connections import (
     Said,
     ask,
     closed,
+    pubend_of,
 )
 from tidemark.lab.fuzz.frame_maker import FrameMaker
 from tidemark.lab.fuzz.values import HostileValues
@@ -125,7 +126,8 @@ class Fuzzer:
         text = f'[brokers.a]\nlisten = "{listen}"\npubends = ["{PUBEND}"]\ndata_dir = "{data}"\nhttp = ""\n'
         for port, name in enumerate(NEIGHBOURS, 1):
             # Nobody listens there, and the broker does not call: its neighbours call it.
-            text += f'[brokers.{name}]\nlisten = "127.0.0.1:{port}"\npubends = ["p{name}"]\nparent = "a"\n'
+            pubend = pubend_of(name)
+            text += f'[brokers.{name}]\nlisten = "127.0.0.1:{port}"\npubends = ["{pubend}"]\nparent = "a"\n'
         path.write_text(text)
         return path
 
@@ -163,11 +165,11 @@ class Fuzzer:
         self._judge(harness)
 
     def _begin(self, broker: ManagedBroker) -> None:
-        pubends = [PUBEND, *(f"p{name}" for name in NEIGHBOURS)]
+        pubends = [PUBEND, *map(pubend_of, NEIGHBOURS)]
         values = HostileValues(self._chance, pubends, ["a", *NEIGHBOURS])
         shared = _address(broker), values, FrameMaker(values), self._said
         self._connections = [HostileClient(f"evil-client-{number}", *shared) for number in range(CLIENTS)]
-        self._connections += [HostileNeighbour(name, f"p{name}", *shared) for name in NEIGHBOURS]
+        self._connections += [HostileNeighbour(name, *shared) for name in NEIGHBOURS]
 
     def _restart(self, broker: ManagedBroker) -> None:
         """Stop the broker in order, and start it on what the hostile frames have left on its disk."""

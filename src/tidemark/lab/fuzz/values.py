@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from random import Random
 from typing import TypeVar
 
@@ -55,7 +56,49 @@ SELECTORS = (
     "text = '\x00'",
     "x" * 4_000,
     " OR ".join(["n = 1"] * 60),
+    "who.b LIKE '%a_' OR who.a > 3",
+    "price * 3 > 10.5 AND price <> 0",
+    "extra = 1 OR extra LIKE 'a%' OR extra IS NULL",
+    "tree.n > 1 OR tree.left.n < 2",
+    "is_on = TRUE AND seen IS NOT NULL",
+    "n = \u0663 OR text = '\u2028'",
 )
+#: Schemas with all that the language has, and values of each.
+RICH: tuple[tuple[str, tuple[dict[str, object], ...]], ...] = (
+    (
+        "[n: int, tags: *(string)*, who: {a: int | b: string | c: []}, price: decimal(12, 4)?, text: string]",
+        (
+            {"n": 1, "tags": [], "who": {"a": 7}, "price": None, "text": "abc"},
+            {"n": 2, "tags": ["abc", ""], "who": {"b": "abc"}, "price": Decimal("10.5"), "text": ""},
+            {"n": 3, "tags": ["abc"] * 9, "who": "c", "price": Decimal(0), "text": "\xe9"},
+        ),
+    ),
+    (
+        "[n: long, extra: dynamic, legs: *([venue: string, qty: int, kind: {x: [] | y: string}])*]",
+        (
+            {"n": 1, "extra": None, "legs": []},
+            {"n": 2, "extra": {"a": [1, 2.5, "abc"]}, "legs": [{"venue": "abc", "qty": 1, "kind": "x"}]},
+            {"n": 3, "extra": "abc", "legs": [{"venue": "", "qty": 2, "kind": {"y": "abc"}}] * 3},
+        ),
+    ),
+    (
+        "node: [n: int, left: node?, right: node?, is_on: boolean, f: float, d: double, raw: bytes]",
+        (
+            {"n": 1, "left": None, "right": None, "is_on": True, "f": 1.5, "d": 2.5, "raw": b"abc"},
+            {
+                "n": 2,
+                "left": {
+                    "n": 3, "left": None, "right": None, "is_on": False, "f": 0.0, "d": 0.0, "raw": b""
+                },
+                "right": None,
+                "is_on": True,
+                "f": 1.0,
+                "d": -1.0,
+                "raw": b"\xff" * 40,
+            },
+        ),
+    ),
+)  # fmt: skip
 SCHEMAS = (
     "[n: int, text: string]",
     "[n: int]",
@@ -71,6 +114,7 @@ SCHEMAS = (
     "int",
     "[n: int, n: int]",
     "[\x00: int]",
+    *(text for text, _ in RICH),
 )
 ARGUMENTS = (
     "{}",

@@ -82,6 +82,11 @@ class StorageSection:
         "event is for, writes less, and who returns gets more events matched again. At most 16.",
         least=0,
     )
+    witness: str = setting(
+        "",
+        "A directory on another disk, in which the broker also notes how far its data is, so that it notices "
+        "if the whole data directory is gone or older than it was. Without one it cannot.",
+    )
     accept_damage: str = setting(
         "nothing",
         "tables: start although the tables have lost rows, and tell subscribers. overlay: start although the "

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -131,6 +132,8 @@ class DataDirectory:
             self._create(names)
             return
         text = (self.path / VERSION_FILE).read_bytes()[:100].decode(errors="replace").strip()
+        if not _VERSION_LINE.fullmatch(text):
+            raise DamagedError(f"says {text!r}; {_ADVICE}", path=str(self.path / VERSION_FILE), offset=0)
         if text != _line():
             reason = f"says {text!r}, this broker uses {_line()!r}; start the version that wrote it"
             raise UnknownFormatError(reason, path=str(self.path / VERSION_FILE))
@@ -140,6 +143,8 @@ class DataDirectory:
         if RESTORING_FILE in names:
             reason = "a backup was not put back completely: empty it, and restore the backup again"
             raise UnknownFormatError(reason, path=str(self.path))
+        if names >= set(PARTS):
+            raise DamagedError(f"is gone; {_ADVICE}", path=str(self.path / VERSION_FILE), offset=0)
         strange = sorted(names - _HARMLESS)
         if strange:
             reason = f"has {strange[0]!r} in it and is no data directory; choose a new or an empty one"
@@ -199,6 +204,11 @@ def _check_line(number: str, text: str) -> str:
 
 def _line() -> str:
     return f"tidemark data {VERSION}"
+
+
+_VERSION_LINE = re.compile(r"tidemark data \d{1,9}")
+#: What an administrator can do about a version that is gone or that nobody wrote.
+_ADVICE = f"put a copy back, which is one line like {_line()!r}"
 
 
 def _names(path: Path) -> set[str]:

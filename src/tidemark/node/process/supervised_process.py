@@ -1,8 +1,8 @@
 """SupervisedProcess: another process that runs beside a broker and ends with it.
 
-The process is started again when it ends; the wait doubles each time that it did not live long. Its standard
-input is a pipe from the broker process: when that closes, because of a crash too, the process must end by
-itself (see `parent` for the other way).
+The process is started again when it ends, after a wait (`restart_delay`). Its standard input is a pipe from
+the broker process: when that closes, because of a crash too, the process must end by itself (see `parent` for
+the other way).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from tidemark.node.clock import Clock
 from tidemark.node.logs import Log
+from tidemark.node.process.restart_delay import RestartDelay
 
 #: How often the owner should call `look`.
 LOOK_SECONDS = 0.25
@@ -32,12 +33,8 @@ class SupervisedProcess:
         """`name` is for the log. The first `look` starts the command."""
         self.name = name
         self._command = list(command)
-        self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
-        #: when the running process was started, when the next start is due, and the wait after the next end
-        self._started = 0.0
-        self._start_at = clock()
-        self._delay = DELAY_SECONDS
+        self._delay = RestartDelay(DELAY_SECONDS, DELAY_SECONDS_MAX, LONG_LIFE_SECONDS, clock)
 
     @property
     def pid(self) -> int | None:
@@ -47,7 +44,7 @@ class SupervisedProcess:
     def look(self) -> None:
         """Start the process if a start is due; if it has ended, plan its next start."""
         if self._process is None:
-            if self._clock() >= self._start_at:
+            if self._delay.is_over:
                 self._start()
         elif (code := self._process.poll()) is not None:
             self._ended(code)
@@ -55,7 +52,7 @@ class SupervisedProcess:
     def stop(self) -> None:
         """Tell the process to end, wait at most STOP_SECONDS_MAX, then kill it. It is not started again."""
         process, self._process = self._process, None
-        self._start_at = float("inf")
+        self._delay.never()
         if process is None:
             return
         process.terminate()
@@ -69,7 +66,7 @@ class SupervisedProcess:
             _close(process)
 
     def _start(self) -> None:
-        self._started = self._clock()
+        self._delay.started()
         try:
             # In a group of its own: Ctrl-C at the terminal reaches this process alone, which passes it on
             # once.
@@ -78,22 +75,14 @@ class SupervisedProcess:
             )
         except OSError as error:
             log.error("cannot be started", process=self.name, reason=str(error))
-            self._later()
+            self._delay.ended()
 
     def _ended(self, code: int) -> None:
         assert self._process is not None
         _close(self._process)
         self._process = None
-        if self._clock() - self._started >= LONG_LIFE_SECONDS:
-            self._delay = DELAY_SECONDS
-        log.warning(
-            "has ended and will be started again", process=self.name, code=code, in_seconds=self._delay
-        )
-        self._later()
-
-    def _later(self) -> None:
-        self._start_at = self._clock() + self._delay
-        self._delay = min(2 * self._delay, DELAY_SECONDS_MAX)
+        delay = self._delay.ended()
+        log.warning("has ended and will be started again", process=self.name, code=code, in_seconds=delay)
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,7 @@
 """The topology runner: all processes of a topology on one machine, started and stopped together.
 
 It is for trying a topology out; in earnest each machine runs its own brokers. A process that is killed or
-fails is started again while the others go on, after a wait that doubles each time that it did not live long.
+fails is started again while the others go on, after a wait (`restart_delay`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tidemark.node.clock import Clock
 from tidemark.node.config.loading import processes_of
 from tidemark.node.logs import Log, configure
 from tidemark.node.process.process import NOT_STARTED
+from tidemark.node.process.restart_delay import RestartDelay
 from tidemark.node.process.supervised_process import SupervisedProcess
 
 #: How often the processes are checked, and how long they may take to stop before they are killed.
@@ -37,10 +38,7 @@ class BrokerProcess:
         """Start `command`; `name` is for the log."""
         self.name = name
         self._command = list(command)
-        self._clock = clock
-        #: when the next start is due, if the process does not run, and the wait after its next end
-        self._start_at = 0.0
-        self._delay = DELAY_SECONDS
+        self._delay = RestartDelay(DELAY_SECONDS, DELAY_SECONDS_MAX, LONG_LIFE_SECONDS, clock)
         self._starts = 0
         #: the process has ended and its next start is not due yet
         self._is_waiting = False
@@ -48,7 +46,7 @@ class BrokerProcess:
 
     def _start(self) -> None:
         self._starts += 1
-        self._started = self._clock()
+        self._delay.started()
         self._is_waiting = False
         # In a group of its own: Ctrl-C at the terminal reaches this process alone, which passes it on once.
         self.process = subprocess.Popen(self._command, process_group=0)
@@ -68,22 +66,18 @@ class BrokerProcess:
         if code is None or code == 0:
             return True
         if self._is_waiting:
-            if self._clock() >= self._start_at:
+            if self._delay.is_over:
                 self._start()
             return True
         if code == NOT_STARTED and self._starts == 1:
             return False
-        if self._clock() - self._started >= LONG_LIFE_SECONDS:
-            self._delay = DELAY_SECONDS
         log.warning(
             "has ended and will be started again; the others go on",
             process=self.name,
             code=code,
-            in_seconds=self._delay,
+            in_seconds=self._delay.ended(),
         )
         self._is_waiting = True
-        self._start_at = self._clock() + self._delay
-        self._delay = min(2 * self._delay, DELAY_SECONDS_MAX)
         return True
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from html import escape
 
+from tidemark.message.visible import visible
 from tidemark.spark.audit.report import (
     COUNTS,
     FAULTS,
@@ -136,7 +137,7 @@ def _keys(report: AuditReport) -> str:
 
 
 def _idle(report: AuditReport) -> str:
-    names = ", ".join(map(escape, report.idle))
+    names = ", ".join(map(_safe, report.idle))
     return f'<p class="dim">Never subscribed: {names}</p>\n' if report.idle else ""
 
 
@@ -153,8 +154,13 @@ def _cells(texts: Iterable[str], numbers_from: int, bad: Iterable[int] = ()) -> 
     cells = []
     for at, text in enumerate(texts):
         classes = " ".join(["number"] * (at >= numbers_from) + ["bad"] * (at in reds))
-        cells.append(f'<td class="{classes}">{escape(text)}</td>' if classes else f"<td>{escape(text)}</td>")
+        cells.append(f'<td class="{classes}">{_safe(text)}</td>' if classes else f"<td>{_safe(text)}</td>")
     return "".join(cells)
+
+
+def _safe(text: str) -> str:
+    """Text of a ledger, in which nothing acts on a page or a terminal."""
+    return escape(visible(text))
 
 
 def _time(microseconds: float) -> str:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from tidemark.errors import TidemarkError
+from tidemark.message.visible import visible_lines
 
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
@@ -61,7 +62,7 @@ def _hook(otherwise: Hook) -> Hook:
         if text is None:
             otherwise(kind, error, trace)
         else:
-            print(f"{_place(extract_tb(trace))}{text}", file=sys.stderr)
+            print(f"{_place(extract_tb(trace))}{visible_lines(text)}", file=sys.stderr)
 
     return hook
 

@@ -31,6 +31,7 @@ from tidemark.spark.archive.table import DataFile
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, retrying_client
 from tidemark.spark.engine.tasks import frame_of_tasks
 from tidemark.spark.history_frames.scan import HistoryQuery, TableScan
+from tidemark.spark.locations import check_archive
 from tidemark.spark.options import RETRY_SECONDS, SourceOptions
 from tidemark.spark.source.scan import Planner, SourceScan, archive_beside
 from tidemark.spark.topic_columns import TopicColumnReader, arrow_columns, make_topic_columns
@@ -73,6 +74,8 @@ def history(
         raise ConfigError("history needs a broker, an archive, or both: history(spark, topic, archive=...)")
     if broker is not None and archive is None:
         archive = archive_beside(broker, RETRY_SECONDS)
+    if archive is not None:
+        check_archive(archive)
     base = TICK_MIN if since is None else to_tick(since) - 1
     upto = TICK_MAX if until is None else to_tick(until) - 1
     archived = None if archive is None else snapshot(archive)

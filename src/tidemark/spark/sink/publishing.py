@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from tidemark.message.batches.batch import EventBatch
 from tidemark.message.schema import Schema
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, RetryingClient
 from tidemark.spark.options import SinkOptions
+from tidemark.spark.sink.dead_letters import LETTER, write_letters
 from tidemark.spark.sink.staging import BatchRecord, StagedFile, Staging, in_order
 from tidemark.wire import rendezvous
 
@@ -113,9 +115,21 @@ class BrokerPublisher:
             publisher=record.publisher,
             pubend=record.pubend,
         ) as broker:
-            for group in _grouped(batch for part in record.parts for batch in staging.read(part)):
+            for group in _grouped(batch for batch, is_dead in _staged(staging, record) if not is_dead):
                 _publish(broker, group, sequence, staging)
                 sequence += sum(batch.count for batch in group)
+        if any(part.dead for part in record.parts):
+            assert self._options.dead_letter is not None
+            dead = (batch for batch, is_dead in _staged(staging, record) if is_dead)
+            # The name is that of the record, so that a batch that is published again has the same file.
+            write_letters(Path(self._options.dead_letter), f"{record.publisher}-{record.batch}", dead)
+
+
+def _staged(staging: Staging, record: BatchRecord) -> Iterator[tuple[EventBatch, bool]]:
+    """The batches of a record, and of each whether it has rows that do not fit and are not published."""
+    for part in record.parts:
+        for at, batch in enumerate(staging.read(part)):
+            yield batch, at in part.dead
 
 
 def _grouped(batches: Iterator[EventBatch]) -> Iterator[list[EventBatch]]:
@@ -151,6 +165,18 @@ def topic_schema(options: SinkOptions, columns: Callable[[], Schema]) -> Schema:
     if found is None or shape.text not in found.schemas:
         asyncio.run(_open(options, shape))
     return shape
+
+
+def declare_dead_letters(options: SinkOptions) -> None:
+    """Create the topic of rows that do not fit. Raises ConfigError if it exists with another schema."""
+    assert options.dead_letter is not None
+    with RetryingClient(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
+        found = next((each for each in broker.topics() if each.topic == options.dead_letter), None)
+        if found is None:
+            topic = options.dead_letter
+            broker.run(lambda client: client.create_topic(topic, LETTER))
+        elif LETTER.text not in found.schemas:
+            raise ConfigError(f"{options.dead_letter!r} is no topic of {LETTER.text}", key="deadLetter")
 
 
 async def _open(options: SinkOptions, shape: Schema) -> None:

@@ -6,10 +6,10 @@ that is too large, fails in the task that meets it: nothing has been published t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
-from tidemark.errors import EncodeError, SchemaError
+from tidemark.errors import EncodeError, SchemaError, TidemarkError
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.foreign.arrow.batches import from_record_batch
 from tidemark.message.foreign.arrow.types import arrow_type
@@ -17,6 +17,7 @@ from tidemark.message.members import members, split_option
 from tidemark.message.schema import Schema
 from tidemark.message.text import type_text
 from tidemark.message.types import Atomic, Field, List, Path, Tuple, Type, path_text
+from tidemark.spark.sink.dead_letters import letter
 from tidemark.spark.topic_columns import GAP, HEADERS
 
 if TYPE_CHECKING:
@@ -43,18 +44,40 @@ def check_fit(columns: pa.Schema, schema: Schema, topic: str, key: str | None) -
         raise SchemaError(f"these columns are no events of {topic!r}: {'; '.join(problems)}")
 
 
-def encoded(
-    records: Iterator[pa.RecordBatch], schema: Schema, topic: str, key: str | None, publisher: str
-) -> Iterator[EventBatch]:
-    """The rows as event batches, each of a size to publish. Raises EncodeError if a row does not fit."""
-    for whole in records:
-        step = max(1, whole.num_rows * PUBLISH_BYTES // max(1, whole.nbytes))
-        for first in range(0, whole.num_rows, step):
-            part = whole.slice(first, step)
-            batch = from_record_batch(part, schema, topic, publisher=publisher, keys=_keys(part, key))
-            for each in batch.split(PUBLISH_BYTES):
-                # Parsing checks the limits of what can be published, before anything is.
-                yield EventBatch.parse(each.data)
+class RowEncoder:
+    """Encodes rows as events of one topic."""
+
+    def __init__(
+        self, schema: Schema, topic: str, key: str | None, publisher: str, dead_topic: str | None = None
+    ) -> None:
+        """Rows that do not fit become events of `dead_topic`; without one, they raise EncodeError."""
+        self._schema = schema
+        self._topic = topic
+        self._key = key
+        self._publisher = publisher
+        self._dead_topic = dead_topic
+
+    def encoded(self, records: Iterable[pa.RecordBatch]) -> Iterator[EventBatch]:
+        """The rows as event batches, each of a size to publish and of one topic."""
+        for whole in records:
+            step = max(1, whole.num_rows * PUBLISH_BYTES // max(1, whole.nbytes))
+            for first in range(0, whole.num_rows, step):
+                yield from self._encoded(whole.slice(first, step))
+
+    def _encoded(self, part: pa.RecordBatch) -> list[EventBatch]:
+        keys = _keys(part, self._key)
+        try:
+            batch = from_record_batch(part, self._schema, self._topic, publisher=self._publisher, keys=keys)
+            # Parsing checks the limits of what can be published, before anything is.
+            return [EventBatch.parse(each.data) for each in batch.split(PUBLISH_BYTES)]
+        except TidemarkError as error:
+            if self._dead_topic is None:
+                raise
+            if part.num_rows == 1:
+                return [letter(part, self._topic, str(error), self._dead_topic, self._publisher)]
+        # Halves, until the rows that do not fit are alone.
+        middle = part.num_rows // 2
+        return [*self._encoded(part.slice(0, middle)), *self._encoded(part.slice(middle))]
 
 
 def _keys(records: pa.RecordBatch, key: str | None) -> pa.Array | None:

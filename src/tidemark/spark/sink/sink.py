@@ -52,15 +52,18 @@ from pyspark.sql.types import StructType
 from tidemark.errors import ConfigError
 from tidemark.message.foreign.arrow.types import from_arrow_schema
 from tidemark.message.schema import Schema
+from tidemark.spark.locations import staging_beside
 from tidemark.spark.options import SinkOptions
-from tidemark.spark.sink.publishing import BrokerPublisher, commit, topic_schema
-from tidemark.spark.sink.row_encoder import check_fit, encoded
-from tidemark.spark.sink.staging import StagedFile, Staging
+from tidemark.spark.sink.dead_letters import is_directory
+from tidemark.spark.sink.publishing import BrokerPublisher, commit, declare_dead_letters, topic_schema
+from tidemark.spark.sink.row_encoder import RowEncoder, check_fit
+from tidemark.spark.sink.staging import NO_TOPIC, StagedFile, Staging
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _JOB_BATCH = 0
+_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,44 +76,68 @@ class Sink:
     #: the name of a batch write; a streaming query is named by its id instead
     job: str
 
-    def stage(self, name: str, partition: int, records: Iterator[pa.RecordBatch]) -> StagedFile:
+    def stage(self, query: SinkQuery, partition: int, records: Iterator[pa.RecordBatch]) -> StagedFile:
         """Encode a task's rows and stage them; they are on the platter when this returns."""
-        schema = Schema.parse(self.schema)
-        batches = encoded(records, schema, self.options.topic, self.options.key, f"spark-{name}")
-        return self.staging(name).stage(partition, batches)
+        options = self.options
+        dead = options.dead_letter
+        encoder = RowEncoder(
+            Schema.parse(self.schema),
+            options.topic,
+            options.key,
+            f"spark-{query.name}",
+            NO_TOPIC if dead is not None and is_directory(dead) else dead,
+        )
+        return query.staging.stage(partition, encoder.encoded(records))
 
-    def commit(self, name: str, batch: int, parts: list[StagedFile]) -> None:
+    def commit(self, query: SinkQuery, batch: int, parts: list[StagedFile]) -> None:
         """Publish what was staged for a batch; all of it is published when this returns."""
-        commit(self.staging(name), name, batch, parts, BrokerPublisher(self.options))
+        commit(query.staging, query.name, batch, parts, BrokerPublisher(self.options))
 
-    def staging(self, name: str) -> Staging:
-        """The staging directory of the query or job of this name."""
+    @property
+    def batch_write(self) -> SinkQuery:
+        """The name and place of a batch write."""
         base = self.options.staging or str(Path(tempfile.gettempdir()) / "tidemark-staging")
-        return Staging(Path(base) / quote(name, safe=""))
+        return SinkQuery(self.job, base)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkQuery:
+    """A query or job: its name, and the directory in which it stages."""
+
+    name: str
+    base: str
+
+    @property
+    def staging(self) -> Staging:
+        """The staging directory of the query or job."""
+        return Staging(Path(self.base) / quote(self.name, safe=""))
 
 
 def checked_sink(
     options: SinkOptions, schema: StructType, overwrite: bool, *, is_streaming: bool = False
 ) -> Sink:
     """A sink for rows of this schema. Raises SchemaError or ConfigError before anything runs."""
+    if overwrite and is_streaming:
+        raise ConfigError(
+            "complete publishes the whole table again with every batch. Write with foreachBatch, where the "
+            "options job and batch publish each batch once: docs/spark.md, Updates",
+            key="outputMode",
+        )
     if overwrite:
         raise ConfigError("what is published stays: write with mode append", key="mode")
-    if is_streaming and options.staging is None:
-        raise ConfigError(
-            'is required: .option("checkpointLocation", directory) also says where rows are staged',
-            key="checkpointLocation",
-        )
     columns = to_arrow_schema(schema, timezone="UTC")
     found = topic_schema(options, lambda: Schema(from_arrow_schema(columns)))
     check_fit(columns, found, options.topic, options.key)
+    if options.dead_letter is not None and not is_directory(options.dead_letter):
+        declare_dead_letters(options)
     return Sink(options, found.text, options.job or uuid4().hex)
 
 
 class StagedMessage(WriterCommitMessage):  # type: ignore[misc]  # pyspark is not looked into
     """What a task reports to the driver: the query or job, and the file that it has staged."""
 
-    def __init__(self, name: str, part: StagedFile) -> None:
-        self.name = name
+    def __init__(self, query: SinkQuery, part: StagedFile) -> None:
+        self.query = query
         self.part = part
 
 
@@ -122,19 +149,19 @@ class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]  # likewise
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of a task; called in the task."""
-        name = self._sink.job
-        return StagedMessage(name, self._sink.stage(name, _partition(), iterator))
+        query = self._sink.batch_write
+        return StagedMessage(query, self._sink.stage(query, _partition(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish what was staged; called on the driver when all tasks are done."""
-        name = self._sink.job
-        self._sink.commit(name, _JOB_BATCH, _parts(messages))
+        query, batch = self._sink.batch_write, self._sink.options.batch
+        self._sink.commit(query, _JOB_BATCH if batch is None else batch, _parts(messages))
         if self._sink.options.job is None:
-            _forget(self._sink.staging(name))
+            _forget(query.staging)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what was staged, after a task or the commit has failed for good."""
-        staging = self._sink.staging(self._sink.job)
+        staging = self._sink.batch_write.staging
         if self._sink.options.job is None:
             _forget(staging)  # nobody will come back to it
         else:
@@ -149,23 +176,38 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]  # likewise
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of a task; called in the task."""
-        name = TaskContext.get().getLocalProperty("sql.streaming.queryId")
-        return StagedMessage(name, self._sink.stage(name, _partition(), iterator))
+        query = SinkQuery(TaskContext.get().getLocalProperty("sql.streaming.queryId"), self._base())
+        return StagedMessage(query, self._sink.stage(query, _partition(), iterator))
+
+    def _base(self) -> str:
+        """Where rows are staged: as an option says, or the setting that Spark tells its tasks."""
+        if self._sink.options.staging is not None:
+            return self._sink.options.staging
+        checkpoints = TaskContext.get().getLocalProperty(_CHECKPOINTS)
+        if not checkpoints:
+            raise ConfigError(
+                'is required: .option("checkpointLocation", directory), or the setting '
+                f"{_CHECKPOINTS}, also says where rows are staged",
+                key="checkpointLocation",
+            )
+        return staging_beside(checkpoints)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish what was staged; called on the driver when all tasks of a batch are done."""
-        self._each(messages, lambda name, parts: self._sink.commit(name, batchId, parts))
+        self._each(messages, lambda query, parts: self._sink.commit(query, batchId, parts))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Remove what was staged, after a task or the commit has failed for good."""
-        self._each(messages, lambda name, parts: self._sink.staging(name).discard(parts))
+        self._each(messages, lambda query, parts: query.staging.discard(parts))
 
     def _each(
-        self, messages: list[WriterCommitMessage | None], action: Callable[[str, list[StagedFile]], None]
+        self,
+        messages: list[WriterCommitMessage | None],
+        action: Callable[[SinkQuery, list[StagedFile]], None],
     ) -> None:
         """Call `action` for the query that the messages are of; only the messages say which one that is."""
-        for name in {message.name for message in messages if message is not None}:
-            action(name, _parts(messages))
+        for query in {message.query for message in messages if message is not None}:
+            action(query, _parts(messages))
 
 
 def _partition() -> int:

@@ -28,6 +28,8 @@ from tidemark.storage.disk.atomic_file import sync_path
 
 #: Files that no record names, of tasks that failed or that Spark ran twice, are removed after this time.
 STAGED_SECONDS_MAX = 24 * 3_600
+#: The topic of rows that do not fit, if those are not published.
+NO_TOPIC = "~dead~"
 _FRAME = Struct("<II")
 _PART, _RECORD, _MARK = ".events", ".json", ".published"
 
@@ -39,6 +41,13 @@ class StagedFile:
     name: str
     partition: int
     counts: tuple[int, ...]
+    #: which of the batches are rows that do not fit and are to go into a directory; they are not published
+    dead: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of events that are published."""
+        return sum(count for at, count in enumerate(self.counts) if at not in self.dead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class BatchRecord:
     @property
     def count(self) -> int:
         """Number of events."""
-        return sum(sum(part.counts) for part in self.parts)
+        return sum(part.count for part in self.parts)
 
 
 class Staging:
@@ -80,15 +89,16 @@ class Staging:
         coming = iter(batches)
         first = next(coming, None)
         counts: list[int] = []
+        dead: list[int] = []
         if first is not None:
             make_directory(self._path)
             try:
-                counts = _write(path, chain([first], coming))
+                counts, dead = _write(path, chain([first], coming))
             except BaseException:
                 path.unlink(missing_ok=True)
                 raise
             sync_path(self._path)
-        return StagedFile(path.name, partition, tuple(counts))
+        return StagedFile(path.name, partition, tuple(counts), tuple(dead))
 
     def read(self, part: StagedFile) -> Iterator[EventBatch]:
         """The events of a staged file. Raises StorageError if it is missing or not what was written."""
@@ -187,16 +197,19 @@ def _age_seconds(path: Path) -> float:
         return 0.0
 
 
-def _write(path: Path, batches: Iterable[EventBatch]) -> list[int]:
+def _write(path: Path, batches: Iterable[EventBatch]) -> tuple[list[int], list[int]]:
     counts: list[int] = []
+    dead: list[int] = []
     with open(path, "xb", opener=_private) as file:
         for batch in batches:
             file.write(_FRAME.pack(len(batch.data), crc32(batch.data)))
             file.write(batch.data)
+            if batch.shapes[0].topic == NO_TOPIC:
+                dead.append(len(counts))
             counts.append(batch.count)
         file.flush()
         os.fsync(file.fileno())
-    return counts
+    return counts, dead
 
 
 def _read(file: BinaryIO, path: Path, count: int) -> EventBatch:
@@ -218,6 +231,7 @@ def _read(file: BinaryIO, path: Path, count: int) -> EventBatch:
 def _parse_record(path: Path) -> BatchRecord:
     found = json.loads(path.read_text(encoding="utf-8"))
     parts = tuple(
-        StagedFile(each["name"], each["partition"], tuple(each["counts"])) for each in found["parts"]
+        StagedFile(each["name"], each["partition"], tuple(each["counts"]), tuple(each.get("dead", ())))
+        for each in found["parts"]
     )
     return BatchRecord(found["batch"], found["publisher"], found["pubend"], found["first"], parts)

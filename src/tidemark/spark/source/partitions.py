@@ -7,7 +7,7 @@ rounds and not counted, and the rest is cut evenly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -34,6 +34,19 @@ class TickRange:
     pubend: str
     base: int
     upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewerEvents:
+    """What has come since a batch read was planned, as it is found when a task reads it.
+
+    Spark plans a read once, and runs it for every query on its DataFrame or view.
+    """
+
+    #: pubend -> the tick up to which other ranges go
+    after: Mapping[str, int]
+    #: where a pubend starts that is not among them
+    first_base: int
 
 
 def split(whole: TickRange, bytes_per_tick: Callable[[int], float], probe: Probe) -> list[TickRange]:

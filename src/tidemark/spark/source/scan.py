@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.errors import ConfigError
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.spark.connections import CONNECT_SECONDS_MAX, BrokerReader, retrying_client
+from tidemark.spark.locations import check_archive
 from tidemark.spark.options import SourceOptions
 from tidemark.spark.source.offsets import PubendExtent, check_gaps, initial, latest, lost, pubend_extents
-from tidemark.spark.source.partitions import TickRange, split, split_evenly
+from tidemark.spark.source.partitions import NewerEvents, TickRange, split, split_evenly
 from tidemark.spark.source.reading import LostRange, RangeReader, ReleasedHistory, archive_at
 from tidemark.spark.topic_columns import TopicColumnReader, TopicColumns, make_topic_columns
 from tidemark.ticks import TICK_MIN, CheckpointToken
@@ -55,11 +55,8 @@ def located(options: SourceOptions) -> SourceOptions:
 
 def topic_columns_of(options: SourceOptions) -> TopicColumns:
     """The columns of a query on the topics there are now. Raises ConfigError or SelectorError."""
-    if options.archive is not None and not Path(options.archive).is_dir():
-        # Otherwise `earliest` would mean what the broker still has, and nobody would notice the missing rest.
-        raise ConfigError(
-            f"there is no directory {options.archive}: correct it, or start the archive", key="archive"
-        )
+    if options.archive is not None:
+        check_archive(options.archive)
     with retrying_client(options.broker, min(CONNECT_SECONDS_MAX, options.retry_seconds)) as broker:
         return make_topic_columns(
             broker.topics(),
@@ -87,8 +84,24 @@ class SourceScan:
     def read(self, part: TickRange) -> Iterator[pa.RecordBatch]:
         """The rows of a range. Raises EventsLostError if some events are gone, unless gaps are rows."""
         with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
-            column_reader = TopicColumnReader(self.topic_columns, broker.topics)
-            for item in self.reader(broker, archive_at(self.options.archive), column_reader).read(part):
+            yield from self._rows(broker, [part])
+
+    def read_newer(self, newer: NewerEvents) -> Iterator[pa.RecordBatch]:
+        """The rows of all that has come since the other ranges were planned."""
+        with retrying_client(self.options.broker, self.options.retry_seconds) as broker:
+            start = CheckpointToken(newer.after)
+            end = latest(start, pubend_extents(broker.pubends()))
+            bases = {name: start.get(name, newer.first_base) for name in end}
+            yield from self._rows(
+                broker,
+                [TickRange(name, bases[name], upto) for name, upto in end.items() if bases[name] < upto],
+            )
+
+    def _rows(self, broker: BrokerReader, parts: Sequence[TickRange]) -> Iterator[pa.RecordBatch]:
+        column_reader = TopicColumnReader(self.topic_columns, broker.topics)
+        reader = self.reader(broker, archive_at(self.options.archive), column_reader)
+        for part in parts:
+            for item in reader.read(part):
                 if not isinstance(item, LostRange):
                     yield column_reader.records(part.pubend, item)
                 elif self.options.fail_on_gap:
@@ -149,9 +162,18 @@ class Planner:
 
     def everything(self) -> list[TickRange]:
         """The ranges that tasks read for all there is now, from the start that was asked for."""
+        return self._everything()[0]
+
+    def batch(self) -> list[TickRange | NewerEvents]:
+        """The ranges for all there is now, and what a task reads for all that will have come until then."""
+        parts, end = self._everything()
+        return [*parts, NewerEvents(dict(end), self._first_base)]
+
+    def _everything(self) -> tuple[list[TickRange], CheckpointToken]:
         there = self._extents()
         start = initial(self._options.start, there, self._archive.gaps)
-        return self._plan(start, latest(start, there), there)
+        end = latest(start, there)
+        return self._plan(start, end, there), end
 
     def _plan(
         self, start: CheckpointToken, end: CheckpointToken, there: dict[str, PubendExtent]

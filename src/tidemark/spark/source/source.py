@@ -34,6 +34,7 @@ from tidemark.spark.columns import EventColumns
 from tidemark.spark.options import sink_options, source_options
 from tidemark.spark.pushdown.filters import from_spark_filters
 from tidemark.spark.sink.sink import BatchSink, StreamSink, checked_sink
+from tidemark.spark.source.partitions import NewerEvents
 from tidemark.spark.source.scan import Planner, SourceScan, located, topic_columns_of
 from tidemark.spark.topic_columns import TopicColumns, arrow_columns, root_type
 from tidemark.spark.types import spark_fields
@@ -95,12 +96,15 @@ class _PartitionReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
+        part = partition.value
+        if isinstance(part, NewerEvents):
+            return self._scan.read_newer(part)
         # If there are no partitions, Spark asks for the rows of one whose value is None.
-        return iter(()) if partition.value is None else self._scan.read(partition.value)
+        return iter(()) if part is None else self._scan.read(part)
 
 
 class BatchReader(_PartitionReader, DataSourceReader):  # type: ignore[misc]  # pyspark is not looked into
-    """Reads all there is now, from the start that was asked for."""
+    """Reads all there is when a query runs, from the start that was asked for."""
 
     def __init__(self, scan: SourceScan) -> None:
         self._scan = scan
@@ -109,7 +113,7 @@ class BatchReader(_PartitionReader, DataSourceReader):  # type: ignore[misc]  # 
         """The ranges that tasks read."""
         planner = Planner(self._scan)
         try:
-            return [InputPartition(part) for part in planner.everything()]
+            return [InputPartition(part) for part in planner.batch()]
         finally:
             planner.close()
 

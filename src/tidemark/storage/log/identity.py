@@ -82,7 +82,7 @@ def _decode(data: bytes, path: str) -> int:
 
 def _refusal(data: bytes, path: str) -> StorageError:
     if not data.startswith(_MAGIC):
-        return UnknownFormatError("not the file of a log volume", path=path)
+        return UnknownFormatError("not the file of a log volume; put it back from a copy", path=path)
     return DamagedError(
         "cannot be read, in neither of its copies; put it back from a copy", path=path, offset=0
     )

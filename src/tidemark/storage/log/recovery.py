@@ -22,6 +22,7 @@ from tidemark.storage.log.segments.open_segments import Segments
 from tidemark.storage.log.segments.place import NOWHERE, Place
 from tidemark.storage.log.segments.scan import Region
 from tidemark.storage.log.segments.segment import (
+    SEGMENT_HEADER_BYTES,
     SegmentContents,
     newborn,
     parse_name,
@@ -31,6 +32,12 @@ from tidemark.storage.log.segments.segment import (
 )
 from tidemark.storage.log.segments.tail import TailSegment
 from tidemark.storage.log.stream import LogStream
+
+#: What an administrator can do about a volume of which nobody knows which streams it has.
+ADVICE = (
+    "put a copy back, or move all segments of this directory away: the broker starts without them and "
+    "tells what is missing"
+)
 
 
 @dataclass(slots=True)
@@ -131,7 +138,7 @@ def _read_catalogue(found: RecoveredVolume, contents: list[SegmentContents]) -> 
             break
     else:
         path = found.segments.file(contents[-1].number).path
-        raise DamagedError("no segment has a catalogue of the streams that can be read", path=path, offset=0)
+        raise DamagedError(f"no segment has a catalogue that can be read; {ADVICE}", path=path, offset=0)
     for _, entries in (record for records in reversed(newer) for record in records):
         for entry in entries:
             _learn(found, entry)
@@ -189,7 +196,8 @@ def _take_damage(found: RecoveredVolume, contents: list[SegmentContents], *, is_
             found.segments.damaged.add(content.number)
             if region.header is None:
                 found.damage.append(Damage(None, 0, 0, content.number, region.offset, region.synced))
-                doubt = region if content is contents[-1] and region.offset else doubt
+                is_records = region.end > SEGMENT_HEADER_BYTES
+                doubt = region if content is contents[-1] and is_records else doubt
                 continue
             places[region.header.stream, region.header.serial] = content.number, region
             stream = found.streams.get(region.header.stream)

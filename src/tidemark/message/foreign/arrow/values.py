@@ -60,8 +60,11 @@ def to_arrow_value(item: Type, value: Any) -> Any:
 def from_arrow_value(item: Type, value: Any) -> Any:
     """The decoded value of Arrow's value; DecodeError, with the path, if it is not of `item`'s Arrow type."""
     core, nullable = split_option(item)
-    if value is None:
+    if value is None and not isinstance(core, Dynamic):
         return _none(nullable, DecodeError)
+    # None is also a dynamic value, and the only one that has no other way to be written in a column.
+    if value is None:
+        return None
     match core:
         case Atomic():
             return value.astimezone(UTC) if core == TIMESTAMP else value
