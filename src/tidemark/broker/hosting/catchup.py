@@ -154,7 +154,7 @@ class Catchup:
             self._keep(keep)
 
     def _put_off(self, readable: int, upto: int) -> int:
-        """What has arrived of `(readable, upto]` cannot be matched yet: ask for it again. Return `readable`."""
+        """What came of `(readable, upto]` cannot be matched yet: ask for it again. Return `readable`."""
         lo, hi = np.searchsorted(self._ticks, (readable, upto), side="right").tolist()
         if not self._have[lo:hi].all():
             self.waits_for_topic = True
