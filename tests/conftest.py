@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session for those that need a JVM, and how much work a run does."""
+"""What all tests share: a Spark session for those that need a JVM, and how much work a run does."""
 
 from __future__ import annotations
 
@@ -36,22 +36,27 @@ settings.register_profile("thorough")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the order of the groups: by default, workers begin with the groups that have the most tests."""
+    """Keep the order of the files: by default, workers begin with the files that have the most tests."""
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file run in one process, one after the other, and all that need a JVM share one."""
-    #: group -> its place: those that take long begin first, otherwise one of them would run alone at the end
-    places: dict[str, int] = {}
+    """Files that take long begin first; otherwise one of them would run alone at the end."""
+    places: dict[Path, int] = {}
     for item in items:
-        group = _group(item)
-        item.add_marker(pytest.mark.xdist_group(group))
-        places[group] = min(_place(item), places.get(group, _LAST))
+        places[item.path] = min(_place(item), places.get(item.path, len(_LONG)))
         if not settings.get_current_profile_name().startswith("thorough"):
             _bound_examples(item)
-    items.sort(key=lambda item: places[_group(item)])
+    items.sort(key=lambda item: places[item.path])
+
+
+#: marks of tests that take long, the longest first
+_LONG = ("spark", "chaos", "slow")
+
+
+def _place(item: pytest.Item) -> int:
+    return next((at for at, mark in enumerate(_LONG) if item.get_closest_marker(mark)), len(_LONG))
 
 
 def _bound_examples(item: pytest.Item) -> None:
@@ -59,25 +64,6 @@ def _bound_examples(item: pytest.Item) -> None:
     asked = getattr(test, "_hypothesis_internal_use_settings", None)
     if asked is not None and asked.max_examples > EXAMPLES_MAX:
         test._hypothesis_internal_use_settings = settings(asked, max_examples=EXAMPLES_MAX)
-
-
-def _group(item: pytest.Item) -> str:
-    return "spark" if _shares_spark(item) else str(item.path)
-
-
-def _shares_spark(item: pytest.Item) -> bool:
-    return "spark" in getattr(item, "fixturenames", ())
-
-
-#: marks of tests that take long, the longest first, behind those that share the session of Spark
-_LONG = ("spark", "chaos", "slow")
-_LAST = len(_LONG) + 1
-
-
-def _place(item: pytest.Item) -> int:
-    if _shares_spark(item):
-        return 0
-    return next((at for at, mark in enumerate(_LONG, 1) if item.get_closest_marker(mark)), _LAST)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -89,7 +75,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A local Spark session; starting it takes seconds, so there is one for the whole run."""
+    """A local Spark session; starting it takes seconds, so there is one for all tests of a process."""
     from tidemark.spark.engine.session import session
 
     scratch = tmp_path_factory.mktemp("spark")

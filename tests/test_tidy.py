@@ -23,26 +23,28 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ticks": set(),
     "message": {"ticks"},
     "matching": {"message", "ticks"},
+    "access": {"matching", "message", "ticks"},
     "wire": {"message", "ticks"},
     "storage": {"message", "ticks"},
-    "broker": {"matching", "message", "ticks", "wire"},
+    "broker": {"access", "matching", "message", "ticks", "wire"},
     "persistence": {"broker", "message", "storage", "ticks", "wire"},
-    "node": {"broker", "matching", "message", "persistence", "storage", "ticks", "wire"},
+    "node": {"access", "broker", "matching", "message", "persistence", "storage", "ticks", "wire"},
     "client": {"message", "ticks", "wire"},
     "sync": {"client", "message", "ticks", "wire"},
     "queue": {"client", "message", "ticks", "wire"},
-    "admin": {"client", "node", "persistence", "storage", "sync", "wire"},
-    "sim": {"broker", "matching", "message", "persistence", "storage", "ticks", "wire"},
+    "admin": {"access", "client", "node", "persistence", "storage", "sync", "wire"},
+    "sim": {"access", "broker", "matching", "message", "persistence", "storage", "ticks", "wire"},
     "spark": {"client", "matching", "message", "storage", "sync", "ticks", "wire"},
     "lab": {
-        "broker", "client", "matching", "message", "node", "persistence", "sim", "spark", "storage", "sync",
-        "ticks", "wire",
+        "access", "broker", "client", "matching", "message", "node", "persistence", "sim", "spark",
+        "storage", "sync", "ticks", "wire",
     },
     "cli": {
-        "admin", "client", "lab", "matching", "message", "node", "sim", "spark", "storage", "sync", "ticks",
+        "access", "admin", "client", "lab", "matching", "message", "node", "sim", "spark", "storage",
+        "sync", "ticks",
     },
 }  # fmt: skip
-PURE = {"ticks", "message", "matching", "wire", "broker"}
+PURE = {"ticks", "message", "matching", "access", "wire", "broker"}
 FORBIDDEN_IN_PURE = {
     "asyncio", "multiprocessing", "os", "pyspark", "random", "secrets", "select", "selectors", "shutil",
     "signal", "socket", "subprocess", "tempfile", "threading", "time",

@@ -14,13 +14,16 @@ __version__ = "0.2.0.dev0"
 if TYPE_CHECKING:
     from tidemark import errors, queue, sync
     from tidemark.client.checkpoints import CheckpointStore, DbApiCheckpoints, SqliteCheckpoints
-    from tidemark.client.client import Client, ConnectOptions, connect, listen
+    from tidemark.client.client import Client, connect, listen
+    from tidemark.client.connecting.options import ConnectOptions
     from tidemark.client.events import Batch, Event, Gap
     from tidemark.client.subscribing.arguments import SERVER_KEPT, AckMode, ServerKept, SubscribeOptions
     from tidemark.client.subscribing.start_position import Start
     from tidemark.client.subscribing.subscription import Subscription
     from tidemark.client.subscribing.transaction import Transaction
     from tidemark.errors import (
+        AccessError,
+        BackupError,
         ClientError,
         ClosedError,
         ConfigError,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
         SelectorLimitError,
         SelectorSyntaxError,
         SelectorTypeError,
+        StaleAccessError,
         StaleTopologyError,
         StorageError,
         TidemarkError,
@@ -62,7 +66,9 @@ if TYPE_CHECKING:
     from tidemark.ticks.token import CheckpointToken
 
 __all__ = [
+    "AccessError",
     "AckMode",
+    "BackupError",
     "Batch",
     "BatchBuilder",
     "CheckpointStore",
@@ -104,6 +110,7 @@ __all__ = [
     "Shape",
     "SqliteCheckpoints",
     "Start",
+    "StaleAccessError",
     "StaleTopologyError",
     "StorageError",
     "SubscribeOptions",
@@ -127,7 +134,8 @@ __all__ = [
 #: module -> the public names that it defines; the names that are not here are classes of tidemark.errors
 _HOMES = {
     "tidemark.client.checkpoints": ("CheckpointStore", "DbApiCheckpoints", "SqliteCheckpoints"),
-    "tidemark.client.client": ("Client", "ConnectOptions", "connect", "listen"),
+    "tidemark.client.client": ("Client", "connect", "listen"),
+    "tidemark.client.connecting.options": ("ConnectOptions",),
     "tidemark.client.events": ("Batch", "Event", "Gap"),
     "tidemark.client.subscribing.arguments": ("SERVER_KEPT", "AckMode", "ServerKept", "SubscribeOptions"),
     "tidemark.client.subscribing.start_position": ("Start",),

@@ -19,6 +19,8 @@ TidemarkError                    reason
 ├── WireError                    bytes from the other side are not of this protocol
 │   └── VersionError             the two sides have no version of the protocol in common
 ├── FrameError                   a frame cannot be handled, and nothing was changed by it
+├── AccessError                  a name, a rule or an access document is refused
+│   └── StaleAccessError         a change is of a document that is not in force: expected, actual
 ├── ConfigError                  a configuration is refused: key, source
 │   └── StaleTopologyError       a change is of a topology that is not in force: expected, actual
 ├── OverlayChangeError           a change to a running overlay did not come about: broker
@@ -168,6 +170,21 @@ class VersionError(WireError):
 
 class FrameError(TidemarkError):
     """A frame cannot be handled. It was only looked at: the broker is as it was before."""
+
+
+class AccessError(TidemarkError):
+    """A user's name, a rule of access or a whole access document is refused."""
+
+
+class StaleAccessError(AccessError):
+    """A change was made of version `expected` of the access document, and version `actual` is in force."""
+
+    def __init__(self, *, expected: int, actual: int) -> None:
+        super().__init__(
+            f"the document has version {actual} by now, not {expected}: look at it and plan again"
+        )
+        self.expected = expected
+        self.actual = actual
 
 
 class ConfigError(TidemarkError):

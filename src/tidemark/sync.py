@@ -19,7 +19,8 @@ from types import TracebackType
 from typing import Any, Generic, Literal, Unpack, cast, overload
 
 from tidemark.client import client as asynchronous
-from tidemark.client.client import FETCH_BYTES, ConnectOptions, Into
+from tidemark.client.client import FETCH_BYTES, Into
+from tidemark.client.connecting.options import ConnectOptions
 from tidemark.client.events import Batch, Event, Gap
 from tidemark.client.loop_thread import LoopThread
 from tidemark.client.subscribing.arguments import SubscribeOptions

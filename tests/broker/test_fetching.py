@@ -204,3 +204,12 @@ def test_a_client_that_repeats_a_ticket_gets_one_answer() -> None:
     effects = at.say(2, frame)
     assert at.say(2, frame) == []
     assert len([each for each in at.finish(effects) if isinstance(each, SendClient)]) == 1
+
+
+def test_a_client_that_gives_two_questions_one_ticket_is_told() -> None:
+    """The second used to be taken for the first, and was never answered."""
+    at, before = desk()
+    at.say(2, Fetch(1, "p", before, before + 2, ">", "", 1 << 20))
+    (refused,) = told(at.say(2, Fetch(1, "p", before + 2, before + 5, ">", "", 1 << 20)), 2)
+    assert isinstance(refused, Refused)
+    assert (refused.name, refused.code) == ("1", "ticket")

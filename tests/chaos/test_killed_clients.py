@@ -14,6 +14,8 @@ pytestmark = pytest.mark.chaos
 
 EVENTS = 1_200
 PACE = ("--rate", "1500")
+#: So slowly that a publisher has not finished when a test gets to disturb it.
+SLOWLY = ("--rate", "400")
 
 
 def test_a_broker_that_is_killed_three_times_under_load_loses_and_repeats_nothing(
@@ -117,7 +119,7 @@ def test_a_broker_that_was_paused_past_every_timeout_goes_on(harness: ProcessHar
     impatient = ("--ping", "0.3")
     subscriber = harness.subscriber("all", broker.url, "", *impatient)
     harness.subscribe()
-    publisher = harness.publisher("desk", broker.url, EVENTS, *PACE, *impatient)
+    publisher = harness.publisher("desk", broker.url, EVENTS, *SLOWLY, *impatient)
     publisher.start()
     for third in (1, 2):
         publisher.reached(third * EVENTS // 3)

@@ -74,11 +74,12 @@ class Spoken:
 
 
 @contextmanager
-def running_broker(directory: Path) -> Iterator[dict[str, Any]]:
-    """What a broker says when it is ready."""
+def running_broker(directory: Path, *options: str) -> Iterator[dict[str, Any]]:
+    """What a broker says when it is ready; `options` are further ones of `tidemark up`."""
     broker = Spoken(
         "up", "--no-pipeline", "--json", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
         "--data-dir", str(directory), "--set", "thresholds.silence=50ms", "--set", "thresholds.save=20ms",
+        *options,
     )  # fmt: skip
     try:
         yield json.loads(broker.line())

@@ -19,7 +19,7 @@ from tidemark import errors
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: What looks like a name of the package on a page and is a file.
-FILES = {"tidemark.toml", "tidemark.fish", "tidemark.db"}
+FILES = {"tidemark.toml", "tidemark.fish", "tidemark.db", "tidemark.service"}
 
 RIGHT = """
 import asyncio

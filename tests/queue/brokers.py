@@ -37,6 +37,7 @@ class Broker:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
                 return
             except OSError:
+                assert self._process.poll() is None, "the broker has ended"
                 assert time.monotonic() < until, "the broker does not listen"
                 time.sleep(0.02)
 

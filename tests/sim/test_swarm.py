@@ -46,6 +46,10 @@ REGRESSIONS: dict[tuple[str, int], str] = {
     ("thin", 500_037): "routes were judged while what brokers say of their links waited for a thin link",
     ("thin", 500_250): "who may ask for two ranges at once never came to ask for larger ones",
     ("thin", 500_296): "the same, so that history of half a second took more than a minute",
+    (
+        "narrow",
+        610_351,
+    ): "the archive asked for two pubends under one ticket, and the second was not answered",
     ("swarm", 121_998): "what was wanted at another broker was not known to the one that was returned to",
 }
 

@@ -71,6 +71,7 @@ from tidemark.wire.limits import (
     STAMP_MAX,
     TICKET_MAX,
 )
+from tidemark.wire.security.frames import Access, Challenge, LinkProof, Login, Proof
 
 KINDS: tuple[type[Any], ...] = tuple(dict.fromkeys(get_args(Frame)))
 
@@ -224,6 +225,11 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     RecallMore: st.builds(RecallMore, counts, amounts),
     RecallOver: st.builds(RecallOver, counts),
     Refused: st.builds(Refused, names, names, names, texts, st.lists(names, max_size=4).map(tuple)),
+    Login: st.builds(Login, st.lists(names, max_size=4).map(tuple), texts),
+    Proof: st.builds(Proof, names, texts),
+    Challenge: st.builds(Challenge, names),
+    LinkProof: st.builds(LinkProof, names),
+    Access: st.builds(Access, st.integers(0, OVERLAY_VERSION_MAX), names, texts),
 }
 
 frames: st.SearchStrategy[Frame] = st.one_of(*OF_KIND.values())

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.wire import client_layouts, peer_layouts
-from tidemark.wire.codec import encode
+from tidemark.wire.codec import LAYOUTS, encode
 from tidemark.wire.frames import Ping
 from tidemark.wire.layouts import FrameLayout
 
 PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
-LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.frame.__name__)

@@ -61,6 +61,7 @@ from tidemark.wire.frames import (
     Ways,
     Welcome,
 )
+from tidemark.wire.security.frames import Access, Challenge, LinkProof, Login, Proof
 
 GOLDEN: list[tuple[Frame, str]] = [
     (
@@ -262,6 +263,26 @@ GOLDEN: list[tuple[Frame, str]] = [
     (
         RecallOver(2),
         "08000000370100000200000000000000",
+    ),
+    (
+        Login(("SCRAM-SHA-256",), "x"),
+        "180000003d010000010000000d00534352414d2d5348412d3235360100000078",
+    ),
+    (
+        Proof("BEARER", "x"),
+        "0d0000003e01000006004245415245520100000078",
+    ),
+    (
+        Challenge("ab"),
+        "040000001d01000002006162",
+    ),
+    (
+        LinkProof("cd"),
+        "040000001e01000002006364",
+    ),
+    (
+        Access(3, "ab", "x = 1"),
+        "150000001f0100000300000000000000020061620500000078203d2031",
     ),
 ]
 

@@ -19,15 +19,15 @@ def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) ->
     assert [agree(1, 2), agree(1, 3), agree(4, 9), agree(1, 9), agree(3, 3)] == [2, 3, 4, 4, 3]
 
 
-def test_today_there_are_three_versions_for_clients_and_two_for_links() -> None:
-    assert [agree(1, 1), agree(1, 2), agree(2, 3), agree(3, 4)] == [1, 2, 3, 3]
+def test_today_there_are_four_versions_for_clients_and_two_for_links() -> None:
+    assert [agree(1, 1), agree(1, 2), agree(2, 3), agree(3, 5)] == [1, 2, 3, 4]
     assert [agree_link(1, 2), agree_link(2, 3), agree_link(2, 4)] == [2, 3, 3]
     with pytest.raises(VersionError, match="update the other side"):
         agree_link(1, 1)
 
 
 @pytest.mark.parametrize(
-    ("oldest", "newest", "advice"), [(4, 5, "update this side"), (0, 0, "update the other side")]
+    ("oldest", "newest", "advice"), [(5, 6, "update this side"), (0, 0, "update the other side")]
 )
 def test_without_a_common_version_the_older_side_is_named(oldest: int, newest: int, advice: str) -> None:
     with pytest.raises(VersionError, match=advice):

@@ -60,6 +60,7 @@ from tidemark.admin.topology_changes import (
     plan_change,
 )
 from tidemark.wire.answers import (
+    ACCESS,
     ARCHIVE,
     CONFIG,
     CONNECTIONS,
@@ -68,6 +69,7 @@ from tidemark.wire.answers import (
     LINKS,
     METRICS,
     OVERLAY,
+    PROPOSE_ACCESS,
     PUBENDS,
     REMOVE,
     ROUTES,
@@ -96,6 +98,7 @@ from tidemark.wire.json_objects import JsonObject
 from tidemark.wire.questions import Question
 
 __all__ = [
+    "ACCESS",
     "ANSWER_SECONDS",
     "ARCHIVE",
     "CONFIG",
@@ -105,6 +108,7 @@ __all__ = [
     "LINKS",
     "METRICS",
     "OVERLAY",
+    "PROPOSE_ACCESS",
     "PUBENDS",
     "REMOVE",
     "ROUTES",

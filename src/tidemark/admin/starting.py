@@ -117,10 +117,11 @@ def what_an_archive_lacks() -> str | None:
 
 def describe_ready(node: Node, archive: Path | None) -> BrokerReady:
     """Return how to reach a node that has started."""
+    plus, web = ("+tls", "https") if node.config.security.certificate else ("", "http")
     return BrokerReady(
         broker=node.config.broker.name,
-        url=f"tidemark://{node.address}",
-        http=None if node.http_address is None else f"http://{node.http_address}",
+        url=f"tidemark{plus}://{node.address}",
+        http=None if node.http_address is None else f"{web}://{node.http_address}",
         data_dir=node.config.storage.data_dir,
         archive=None if archive is None else str(archive),
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
+from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.effects import Owed, SendClient
 from tidemark.broker.hosting.constream import Constream
 from tidemark.broker.hosting.host import Host
@@ -75,22 +76,24 @@ class Admin:
         pubends: Mapping[str, Pubend],
         hosts: Mapping[str, Hosts],
         turn: Turn,
+        access: AccessControl,
     ) -> None:
         self._host = host
+        self._access = access
         self._sessions = sessions
         self._registry = registry
         self._pubends = pubends
         self._hosts = hosts
         self._turn = turn
         self._out = turn.out
-        #: questions that only look, and such that change something
-        self._questions: dict[str, Callable[[Arguments], object]] = {
+        #: questions that only look, asked by a client, and such that change something
+        self._questions: dict[str, Callable[[int, Arguments], object]] = {
             answers.TOPICS.what: self._topics_page,
-            answers.PUBENDS.what: lambda _: self.pubends(),
-            answers.STREAMS.what: lambda _: self.streams(),
-            answers.SUBSCRIPTIONS.what: self._subscriptions_page,
-            answers.SUBSCRIPTION.what: lambda given: self._counted_one(self._named(given)),
-            answers.HOSTS.what: lambda _: self.hosts(),
+            answers.PUBENDS.what: lambda client, _: self._pubends_for(client),
+            answers.STREAMS.what: lambda client, _: self._streams_for(client),
+            answers.SUBSCRIPTIONS.what: lambda _, given: self._subscriptions_page(given),
+            answers.SUBSCRIPTION.what: self._subscription_for,
+            answers.HOSTS.what: lambda *_: self.hosts(),
         }
         self._changes: dict[str, Callable[[Arguments], object]] = {
             answers.REMOVE.what: self._remove,
@@ -102,7 +105,7 @@ class Admin:
     def asked(self, client: int, frame: Ask) -> None:
         """Answer the question of a client, or refuse it with a code and a reason."""
         with self._turn.looking:
-            found = _tried(lambda: self._look(frame))
+            found = _tried(lambda: self._look(client, frame))
         if found is None:
             found = _tried(lambda: _said(self._changes[frame.what](read_arguments(frame.arguments))))
         if isinstance(found, CountedAnswer):
@@ -123,21 +126,44 @@ class Admin:
         answer = SendClient(client, Answer(frame.ticket, found or ""))
         self._host.after_save(lambda: self._out.add(answer))
 
-    def _look(self, frame: Ask) -> str | CountedAnswer | None:
+    def _look(self, client: int, frame: Ask) -> str | CountedAnswer | None:
         """Return the answer to a question that only looks; None for one that changes something.
 
         Raises TidemarkError if there is no such question, or if its arguments cannot be read.
         """
         given = read_arguments(frame.arguments)
         if frame.what in self._questions:
-            return _said(self._questions[frame.what](given))
+            return _said(self._questions[frame.what](client, given))
         if frame.what not in self._changes:
             known = ", ".join(sorted({*self._questions, *self._changes}))
             raise AdminError("unknown", f"there is no question {frame.what!r}: ask {known}")
         return None
 
-    def _topics_page(self, given: Arguments) -> str:
-        return page_of(self._topics(_after(given)), len(self._registry.topics), given)
+    # What concerns those who ask, where there are accounts.
+
+    def _topics_page(self, client: int, given: Arguments) -> str:
+        topics = self._topics(_after(given))
+        known = (each for each in topics if self._access.may_know(client, each[0]))
+        return page_of(known, len(self._registry.topics), given)
+
+    def _pubends_for(self, client: int) -> list[PubendStatus]:
+        """Return the pubends; how much is published is for those who may monitor."""
+        found = self.pubends()
+        if self._access.may_monitor(client):
+            return found
+        return [replace(each, last_event=None, bytes=0, publishers=0) for each in found]
+
+    def _streams_for(self, client: int) -> list[StreamStatus]:
+        found = self.streams()
+        if self._access.may_monitor(client):
+            return found
+        return [replace(each, window_bytes=0, catching_up=0) for each in found]
+
+    def _subscription_for(self, client: int, given: Arguments) -> CountedAnswer:
+        found = self._named(given)
+        if not self._access.may_monitor(client) and not self._access.may_touch(client, found.owner):
+            raise AdminError("unknown", f"there is no subscription {found.name!r} at this broker")
+        return self._counted_one(found)
 
     def _subscriptions_page(self, given: Arguments) -> CountedAnswer:
         after, total = _after(given), len(self._host.subscriptions)

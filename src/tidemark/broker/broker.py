@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.admin import Admin
 from tidemark.broker.config import BrokerConfig
 from tidemark.broker.effects import (
+    AccessChanged,
     CacheRead,
     CacheWritten,
+    ClientCame,
     ClientFrameReceived,
     ClientGone,
     Effect,
@@ -131,6 +134,7 @@ class Broker:
         #: `ReleaseReports` and `Admin` hold it too
         self._pubends: dict[str, Pubend] = {}
         self._cache = DiskCache(turn, config.cache_bytes_max)
+        self._access = AccessControl(config.access, registry, turn)
         self._interests = Interests(config.incarnation, registry, turn, self._pubends)
         self._fetching = Fetching(self._pubends, self._streams, registry, turn)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
@@ -162,12 +166,20 @@ class Broker:
             self._overlay,
             limit,
             config.client_limits.subscriptions,
+            self._access,
         )
         self._sessions.recover(recovered.next_subscriber)
-        self._admin = Admin(self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn)
+        self._admin = Admin(
+            self._host, self._sessions, registry, self._pubends, self._reports.hosts, turn, self._access
+        )
         for name, pubend in self._pubends.items():
             if self._host.delivered(name) is None:
                 self._streams[name].window.raise_floor(pubend.position)
+
+    def may_ask(self, client: int, ask: Ask) -> Refused | None:
+        """Return why a client may not ask a question that the process answers; None if it may."""
+        checked = self._access.checked(client, ask)
+        return checked if isinstance(checked, Refused) else None
 
     def describe_pubends(self) -> list[PubendStatus]:
         """Return how the pubends that are hosted here stand."""
@@ -229,7 +241,7 @@ class Broker:
         """Do the second half of `handle`: deliver, follow, ask and save what the first has made possible."""
         for pubend in self._pubends.values():
             pubend.settle()
-        self._sessions.settle()
+        self._sessions.settle(is_woken=self._is_woken)
         self._host.settle()
         self._overlay.settle()
         if self._interests.is_unsaid and (not self._interests.is_large or self._is_woken):
@@ -293,7 +305,12 @@ class Broker:
                 self._peer_frame(peer, frame)
             case ClientFrameReceived(client, frame):
                 self._client_frame(client, frame)
+            case ClientCame(client, principal):
+                self._access.came(client, principal)
+            case AccessChanged(document):
+                self._access.change(document)
             case ClientGone(client):
+                self._access.gone(client)
                 self._sessions.gone(client)
                 self._topics.gone(client)
                 self._fetching.gone(client)
@@ -423,7 +440,13 @@ class Broker:
 
     # Clients.
 
-    def _client_frame(self, client: int, frame: ClientFrame) -> None:
+    def _client_frame(self, client: int, said: ClientFrame) -> None:
+        with self._turn.looking:
+            frame = self._access.checked(client, said)
+        if isinstance(frame, Refused) and frame is not said:
+            self.counters["denied"] += 1
+            self._turn.out.add(SendClient(client, frame))
+            return
         match frame:
             case Publish():
                 self._publish(client, frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidemark.access.document import AccessDocument
 from tidemark.broker.effects import DrainNotice
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.overlay.layout import Layout
@@ -54,6 +55,8 @@ class BrokerConfig:
     #: what publishers are told while this broker takes nothing new from them, None while it does; as for the
     #: layout, `RoutesChanged` brings later ones
     drain_notice: DrainNotice | None = None
+    #: who may do what, None while everybody may do everything; `AccessChanged` brings later ones
+    access: AccessDocument | None = None
     #: pubend -> its policy, for those that have one of their own
     pubend_policies: Mapping[str, PubendPolicy] = field(default_factory=dict)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.access.document import AccessDocument
+from tidemark.access.principal import Principal
 from tidemark.broker.overlay.layout import Layout
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
@@ -49,6 +51,8 @@ class RefuseClient:
     reason: str
     #: what was raised, for the log
     cause: BaseException = field(compare=False)
+    #: one of wire.frames.REFUSALS
+    code: str = "frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +239,8 @@ class SaveSubscription:
     epoch: int = 0
     #: when the subscription was made, by the subscriber's clock; 0 if the subscriber did not say
     made_at: int = field(default=0, compare=False)
+    #: the principal that the subscription belongs to; "" if it was made while the broker was open
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +374,21 @@ class ClientFrameReceived:
 
     client: int
     frame: ClientFrame
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCame:
+    """A client has proved who it is. While a broker is open there is no such proof and no such stimulus."""
+
+    client: int
+    principal: Principal
+
+
+@dataclass(frozen=True, slots=True)
+class AccessChanged:
+    """An administrator has changed who may do what; None opens the broker to everybody."""
+
+    document: AccessDocument | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,7 +557,9 @@ Stimulus = (
     | LinkMeasured
     | PeerFrameReceived
     | ClientFrameReceived
+    | ClientCame
     | ClientGone
+    | AccessChanged
     | LogSynced
     | LogFull
     | LogRead

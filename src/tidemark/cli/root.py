@@ -12,6 +12,7 @@ from tidemark.cli import completion, lab, schema, topic
 from tidemark.cli.brokers import backup, config, serve, topology
 from tidemark.cli.pipeline import pipeline
 from tidemark.cli.pubsub import pub, sub
+from tidemark.cli.security import access, cert, context
 from tidemark.cli.watching import check, lag, subs, top
 from tidemark.errors import RefusedError, TidemarkError
 from tidemark.message.visible import visible_lines
@@ -36,8 +37,15 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tidemark")
+@click.option(
+    "--context",
+    metavar="NAME",
+    envvar="TIDEMARK_CONTEXT",
+    show_envvar=True,
+    help="Which broker and user to use: see `tidemark context`.",
+)
 @click.pass_context
-def main(ctx: click.Context) -> None:
+def main(ctx: click.Context, context: str | None) -> None:
     """Tidemark: durable, content-based publish/subscribe over one log that Spark reads too.
 
     \b
@@ -47,6 +55,13 @@ def main(ctx: click.Context) -> None:
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False
+    if context:
+        from tidemark.admin.contexts import find_context
+
+        try:
+            find_context(context).use(os.environ)
+        except TidemarkError as error:
+            raise click.ClickException(visible_lines(str(error))) from None
 
 
 for command in (
@@ -62,6 +77,9 @@ for command in (
     check.check,
     config.config,
     topology.topology,
+    access.access,
+    cert.cert,
+    context.context,
     backup.backup,
     backup.restore,
     pipeline.pipeline,

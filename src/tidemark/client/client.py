@@ -9,12 +9,20 @@ from datetime import UTC, datetime
 from os import getpid
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
-from tidemark.client.connecting.addresses import SocketAddress, parse_addresses, parse_listen, parse_url
+from tidemark.client.connecting.addresses import (
+    SocketAddress,
+    is_tls,
+    parse_addresses,
+    parse_listen,
+    parse_url,
+)
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.connection import PING_SECONDS
+from tidemark.client.connecting.credentials import Credentials, LoginOptions
 from tidemark.client.connecting.link import Link, closed, forked, not_open
+from tidemark.client.connecting.options import ConnectOptions
 from tidemark.client.connecting.pending_requests import PendingRequests, connection_lost, within
 from tidemark.client.connecting.push_link import PushLink
 from tidemark.client.connecting.refusals import error_of
@@ -64,23 +72,6 @@ _PLAIN = EventOptions()
 Into = TypeVar("Into")
 
 
-class ConnectOptions(TypedDict, total=False):
-    """What `connect` and `listen` both take as keywords. Times are in seconds."""
-
-    #: the name that administrators see; by default a new one for each client
-    client: str | None
-    #: the name of the publisher, for applications that number their events themselves: see Client.publish
-    publisher: str | None
-    #: the pubend to publish to; by default one of those that the broker hosts
-    pubend: str | None
-    #: how long a broker has to answer; by default 30
-    timeout: float
-    #: how long the first connection may take; by default 10
-    connect_timeout: float
-    #: how long a broker may be silent before the client asks whether it is there; by default 2
-    ping: float
-
-
 def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
     """A client of the brokers at `tidemark://host:port[,host:port...]`; `async with` or `await` connects it.
 
@@ -127,9 +118,11 @@ class Client:
         connect_timeout: float = CONNECT_SECONDS,
         ping: float = PING_SECONDS,
         push: tuple[SocketAddress, int] | None = None,
+        **login: Unpack[LoginOptions],
     ) -> None:
         """For `connect` and `listen`: see ConnectOptions. `push`: where to listen, the lease in seconds."""
         self._addresses = parse_url(url)
+        self._credentials = Credentials.of(login, is_tls=is_tls(url))
         self._name = client or f"client-{token_hex(6)}"
         self._publisher_name = publisher
         self._pubend = pubend
@@ -198,6 +191,7 @@ class Client:
             "on_writable": self._writable,
             "backoff": Backoff(),
             "ping_seconds": self._ping,
+            "credentials": self._credentials,
         }
         if self._push is None:
             return Link(self._addresses, self._name, **callbacks)

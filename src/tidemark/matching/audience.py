@@ -325,7 +325,7 @@ class Audience:
         if not pattern.matches(name) or member in topic.joined:
             return
         try:
-            parsed = Selector.fitting(selector, topic.reader)
+            parsed = Selector.fitting(selector, topic.reader, name)
         except TidemarkError:
             parsed = None
         if parsed is None:

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from time import time
 from typing import TYPE_CHECKING
 
-from tidemark.errors import ConfigError, StaleTopologyError, StorageError, TidemarkError
+from tidemark.errors import ConfigError, StaleAccessError, StaleTopologyError, StorageError, TidemarkError
 from tidemark.node.config.loading import show
 from tidemark.node.config.pubends import has_archive, pubend_of_priority
 from tidemark.node.connection import Connection
@@ -21,6 +21,7 @@ from tidemark.node.monitoring.metrics import gauges
 from tidemark.node.topology.text import to_text
 from tidemark.wire import answers
 from tidemark.wire.answers import (
+    AccessText,
     Assignment,
     BrokerStatus,
     ConnectionStatus,
@@ -58,6 +59,7 @@ class ProcessAdmin:
         """Answer the question with `reply`, now or later; return False if it is for the broker's roles."""
         slow = {
             answers.PROPOSE.what: self._propose,
+            answers.PROPOSE_ACCESS.what: self._propose_access,
             answers.SNAPSHOT.what: self._snapshot,
             answers.SNAPSHOT_READ.what: self._snapshot,
             answers.SNAPSHOT_END.what: self._snapshot,
@@ -114,6 +116,23 @@ class ProcessAdmin:
         else:
             reply(Answer(ask.ticket, dumps(_overlay(self._node))))
 
+    async def _propose_access(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> None:
+        """Go by the access document `text` in place of that of version `base`."""
+        access = self._node.access
+        if access is None:
+            reason = "this broker is open and has no access document: set security.mode to accounts"
+            reply(Refused("ask", str(ask.ticket), "unknown", reason))
+            return
+        try:
+            given = read_arguments(ask.arguments)
+            await access.propose(str(given["text"]), int(given["base"]))
+        except StaleAccessError as error:
+            reply(Refused("ask", str(ask.ticket), "version", str(error)))
+        except (TidemarkError, ValueError, TypeError, KeyError) as error:
+            reply(Refused("ask", str(ask.ticket), "frame", f"cannot be taken: {error}"))
+        else:
+            reply(Answer(ask.ticket, dumps(_access(self._node))))
+
     async def _snapshot(self, ask: Ask, reply: Callable[[Answer | Refused], None]) -> None:
         """Take a snapshot, read of it, or end it."""
         node, snapshots = self._node, self._node.snapshots
@@ -138,6 +157,13 @@ class ProcessAdmin:
             reply(Refused("ask", str(ask.ticket), "frame", f"cannot be taken: {error!r}"))
         else:
             reply(Answer(ask.ticket, dumps(answer)))
+
+
+def _access(node: Node) -> AccessText:
+    document = node.access.document if node.access is not None else None
+    if document is None:
+        return AccessText(node.config.broker.name, "open", 0, "", "")
+    return AccessText(node.config.broker.name, "accounts", document.version, document.digest, document.text)
 
 
 def _natural(found: object) -> int:
@@ -250,6 +276,7 @@ def _assignment(node: Node) -> Assignment:
 
 
 QUESTIONS: Mapping[str, Callable[[Node], object]] = {
+    answers.ACCESS.what: _access,
     answers.ASSIGNMENT.what: _assignment,
     answers.CONFIG.what: _config,
     answers.LINKS.what: _links,

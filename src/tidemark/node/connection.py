@@ -16,24 +16,28 @@ Connections take turns (`node.turns`): what does not fit into a slice of the eve
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from tidemark.access.principal import Principal
 from tidemark.broker.effects import LinkMeasured
 from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
 from tidemark.broker.preparation import Steps, Work
-from tidemark.errors import VersionError, WireError
+from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.node.logs import Log
+from tidemark.node.security.audit_log import told_of
+from tidemark.node.security.introduction import Introduction
 from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
 from tidemark.node.turns.turn_taking import TurnTaking
 from tidemark.node.turns.turns import Rate
+from tidemark.wire.answers import RIGHTS
 from tidemark.wire.codec import Encode, encode, encoder_for, size_of
 from tidemark.wire.frames import (
     Ack,
     Answer,
     Ask,
     ClientFrame,
-    Connect,
     Credit,
     Deliver,
     Describe,
@@ -52,15 +56,13 @@ from tidemark.wire.frames import (
     Recalled,
     Refused,
     Rest,
-    Resume,
     Subscribe,
     Topic,
     Unsubscribe,
-    Welcome,
 )
 from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.liveness.tcp_info import TcpInfo
-from tidemark.wire.versions import agree, agree_link
+from tidemark.wire.security.frames import Access, Proof
 
 if TYPE_CHECKING:
     from tidemark.node.leases.leaseholder import Leaseholder
@@ -93,6 +95,7 @@ class Connection(TurnTaking):
         "_encode",
         "_history",
         "_is_full",
+        "_is_introduced",
         "_questions",
         "_said",
         "_server",
@@ -101,14 +104,17 @@ class Connection(TurnTaking):
         "calling",
         "client",
         "expected",
+        "expires_at",
         "hello",
         "incomplete_since",
+        "introduction",
         "is_subscriber",
         "lease",
         "measured",
         "name",
         "number",
         "peer",
+        "principal",
         "said_bytes",
         "said_events",
     )
@@ -152,6 +158,12 @@ class Connection(TurnTaking):
         #: what a broker introduced itself with; if it is no neighbour, one of the two may just not know it
         #: yet
         self.hello: Hello | None = None
+        #: hears the first frames, until the other side has said and proved who it is
+        self.introduction = Introduction(self, server)
+        self._is_introduced = False
+        #: who the client has proved to be, None while the broker is open; and until when, in seconds of day
+        self.principal: Principal | None = None
+        self.expires_at: float | None = None
         #: the client has sent Subscribe
         self.is_subscriber = False
         #: what the core was told last of a link's delay and rate
@@ -164,6 +176,12 @@ class Connection(TurnTaking):
     def is_known(self) -> bool:
         """Whether the other side has said who it is, and was accepted."""
         return self.client is not None or self.peer is not None
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """The verified certificate of the other side; None if it has none."""
+        found: Any = None if self._transport is None else self._transport.get_extra_info("peercert")
+        return found or None
 
     @property
     def is_called(self) -> bool:
@@ -189,10 +207,11 @@ class Connection(TurnTaking):
         if reason is not None:
             self.refuse("limit", reason)
         elif self.expected is not None:
-            self._write(Hello(self._server.name, self._server.incarnation))
-            self._write(self._server.membership.greeting())
+            self.write(Hello(self._server.name, self._server.incarnation))
+            if not self._server.security.proves_links:
+                self.write(self._server.membership.greeting())
         elif self.calling is not None:
-            self._write(Pushing(self._server.name, self.calling.key))
+            self.write(Pushing(self._server.name, self.calling.key))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
@@ -218,10 +237,8 @@ class Connection(TurnTaking):
 
     def _read(self, data: Buffer) -> None:
         frames = self._decoder.feed(data)
-        if not self.is_known and frames:
-            self._introduce(frames.pop(0))
-            self._decoder.bytes_max = FRAME_BYTES_MAX
-            frames += self._decoder.feed(b"")
+        if not self._is_introduced and frames:
+            self._introduce(frames)
         self._unheard += frames
         if self._decoder.waiting_bytes:
             if frames or self.incomplete_since is None:
@@ -230,6 +247,16 @@ class Connection(TurnTaking):
         elif self.incomplete_since is not None:
             self.incomplete_since = None
             self._server.incomplete.discard(self)
+
+    def _introduce(self, frames: list[Frame]) -> None:
+        """Let the introduction hear the first of `frames`, and leave those that come after it."""
+        while frames and not self._is_introduced and not self._is_closing:
+            self._is_introduced = self.introduction.hear(frames.pop(0))
+            if self._is_introduced or self.introduction.is_of_trusted_broker:
+                self._decoder.bytes_max = FRAME_BYTES_MAX
+            frames += self._decoder.feed(b"")
+        if not self._is_introduced:
+            frames.clear()
 
     def _hear(self, until: float) -> None:
         try:
@@ -271,79 +298,6 @@ class Connection(TurnTaking):
 
     # Receiving.
 
-    def _introduce(self, frame: Frame) -> None:
-        match frame:
-            case Connect(name, oldest, newest) if not self.is_called:
-                self._welcome(name, oldest, newest)
-            case Resume() if self.expected is None:
-                self._resume(frame)
-            case Hello() if self.calling is None:
-                self._link(frame)
-            case Overlay() if self.expected is not None or self.hello is not None:
-                self._server.told_overlay(self, frame)
-            case Refused(reason=reason):
-                log.warning("refused by the other side", address=self.address, reason=reason)
-                if self.calling is not None:
-                    self._server.leases.refused(self.calling)
-                self.close()
-            case _:
-                self.refuse("frame", "say who you are first, with Connect or Hello")
-
-    def _welcome(self, name: str, oldest: int, newest: int) -> None:
-        server = self._server
-        try:
-            version = agree(oldest, newest)
-        except VersionError as error:
-            self.refuse("version", str(error))
-            return
-        self._encode = encoder_for(version)
-        self.name = name
-        self.client = server.runtime.client_came(self)
-        server.introduced(self)
-        self._write(Welcome(server.name, server.incarnation, version, server.pubends))
-
-    def _resume(self, frame: Resume) -> None:
-        server = self._server
-        try:
-            version = agree(frame.oldest, frame.newest)
-        except VersionError as error:
-            self.refuse("version", str(error))
-            return
-        holder = server.leases.claim(self, frame.ticket)
-        if holder is None:
-            self.refuse("unknown", "there is no such lease, or not any more: connect and subscribe again")
-            return
-        self._encode = encoder_for(version)
-        self.name, self.client, self.lease, self.calling = holder.name, holder.client, holder, None
-        server.introduced(self)
-        self._write(Welcome(server.name, server.incarnation, version, server.pubends))
-        server.leases.arrived(holder, self)
-
-    def _link(self, hello: Hello) -> None:
-        """A broker introduces itself. The runtime hears LinkUp only from here: both sides have sent Hello."""
-        server = self._server
-        try:
-            agree_link(hello.oldest, hello.newest)
-        except VersionError as error:
-            self.refuse("version", str(error))
-            return
-        self.hello = hello
-        if self.expected not in (None, hello.broker):
-            self.refuse_stranger()
-            return
-        if hello.broker in server.neighbours:
-            seconds = server.refused_neighbours.seconds_left(hello.broker)
-            if seconds:
-                self.refuse("limit", f"what you said was refused: come again in {seconds:.1f} s")
-                return
-            self.peer = hello.broker
-            if self._transport is not None:
-                bound_kernel_queue(self._transport)
-            server.introduced(self)
-            server.runtime.link_up(hello.broker, self, hello)
-        if self.expected is None:
-            self._write(server.membership.greeting())
-
     def refuse_stranger(self) -> None:
         """Close the connection to a broker that is no neighbour, once both sides know the newer topology."""
         server = self._server
@@ -359,7 +313,7 @@ class Connection(TurnTaking):
         if self.peer is not None:
             return self._take_peer(self.peer, frames, until)
         for frame in frames:
-            if isinstance(frame, Overlay):
+            if isinstance(frame, Overlay) and self._is_introduced:
                 self._server.told_overlay(self, frame)
         return []
 
@@ -376,13 +330,15 @@ class Connection(TurnTaking):
                     self.is_subscriber = True
                     notice = server.drain_notice
                     if notice is not None:
-                        self._write(
+                        self.write(
                             Refused("subscribe", frame.name, "draining", notice.reason, notice.addresses)
                         )
                         continue
                 said.append(cast(ClientFrame, frame))
             elif isinstance(frame, Ping):
                 self._answer(Pong(frame.stamp))
+            elif isinstance(frame, Proof):
+                self.introduction.prove_anew(frame)
             elif isinstance(frame, Ask):
                 if not self._questions.take():
                     server.questions_refused += 1
@@ -390,11 +346,17 @@ class Connection(TurnTaking):
                         f"a client may ask {server.limits.questions} questions a second: limits.questions"
                     )
                     self._answer(Refused("ask", str(frame.ticket), "limit", reason))
+                elif (refusal := server.runtime.broker.may_ask(client, frame)) is not None:
+                    self._denied(refusal)
+                    self._answer(refusal)
                 elif not server.admin.answer(frame, self._answer):
+                    self._audited(frame)
                     said.append(frame)
                 elif server.turns.clock() > until:
                     left = frames[at + 1 :]
                     break
+            elif isinstance(frame, Lease) and (reason := self._no_lease()):
+                self._answer(Refused("lease", "", "denied", reason))
             elif isinstance(frame, Lease):
                 self._answer(server.leases.grant(self, frame))
             elif isinstance(frame, Rest) and self.lease is not None and frame is frames[-1]:
@@ -410,10 +372,16 @@ class Connection(TurnTaking):
             server.leases.rested(self)
         return left
 
+    def _no_lease(self) -> str:
+        """Return why this client cannot be parked and called back; "" if it can."""
+        if self._server.security.transport.server is not None:
+            return "this broker has TLS, and calls nobody back without it: stay connected"
+        return "" if self.expires_at is None else "a login that expires cannot be parked: stay connected"
+
     def _answer(self, frame: ClientFrame) -> None:
         """Send `frame` to the client at once, or keep it in the lease if the client has been sent Rest."""
         if self.lease is None or not self.lease.is_resting:
-            self._write(frame)
+            self.write(frame)
         elif type(frame) is not Pong:
             self.lease.send(frame)
 
@@ -421,9 +389,11 @@ class Connection(TurnTaking):
         said: list[PeerFrame] = []
         for frame in frames:
             if isinstance(frame, Ping):
-                self._write(Pong(frame.stamp))
+                self.write(Pong(frame.stamp))
             elif isinstance(frame, Overlay):
                 self._server.told_overlay(self, frame)
+            elif isinstance(frame, Access) and self._server.access is not None:
+                self._server.access.heard(frame, self.say)
             elif type(frame) in FROM_PEER:
                 said.append(cast(PeerFrame, frame))
             elif isinstance(frame, Refused):
@@ -448,6 +418,8 @@ class Connection(TurnTaking):
         if self.peer is not None and is_history(frame):
             self._send_history(frame)
             return
+        if type(frame) is Refused and frame.code == "denied":
+            self._denied(frame)
         queued = self._transport.get_write_buffer_size()
         if queued and queued > self._server.queue_bytes_max(self) and not self._may_send(frame, queued):
             return
@@ -503,17 +475,31 @@ class Connection(TurnTaking):
         self.abort()
         return False
 
-    def say(self, frame: Overlay) -> None:
-        """Send a frame about the topology at once; the server sends such frames, not the broker's core."""
+    def _denied(self, frame: Refused) -> None:
+        """Note in the audit log that a client may not do what it asked for."""
+        who = self.principal.name if self.principal is not None else ""
+        self._server.security.audit.write(
+            "denied", who=who, address=self.address, request=frame.what, name=frame.name, reason=frame.reason
+        )
+
+    def _audited(self, ask: Ask) -> None:
+        """Note in the audit log that somebody changes something that not everybody may change."""
+        if self.principal is not None and RIGHTS.get(ask.what) in ("administer", "pipeline"):
+            self._server.security.audit.write(
+                "asked", who=self.principal.name, address=self.address, question=ask.what, **told_of(ask)
+            )
+
+    def say(self, frame: Overlay | Access) -> None:
+        """Send a frame about the topology or the access document at once; the core does not send those."""
         if self._transport is not None and not self._is_closing:
-            self._write(frame)
+            self.write(frame)
 
     def ping(self) -> None:
         """Ask the other side for a Pong."""
         now = self._server.time()
         frame = Ping(int(now * 1e6))
         upto = self.said_bytes + size_of(self._said) + size_of(self._encode(frame))
-        self._write(frame)
+        self.write(frame)
         self.liveness.ask(now, upto)
 
     def observe(self, now: float) -> TcpInfo | None:
@@ -523,7 +509,16 @@ class Connection(TurnTaking):
             self.liveness.take(now, info.acknowledged)
         return info
 
-    def _write(self, frame: Frame) -> None:
+    def speak(self, version: int) -> None:
+        """Encode frames for a client that speaks this version of the protocol."""
+        self._encode = encoder_for(version)
+
+    def bound_link(self) -> None:
+        """Keep the kernel from holding more for a neighbour than it can send soon."""
+        if self._transport is not None:
+            bound_kernel_queue(self._transport)
+
+    def write(self, frame: Frame) -> None:
         """Write `frame` at once, after what is queued."""
         self._say(frame)
         self.flush()
@@ -568,7 +563,7 @@ class Connection(TurnTaking):
         log.warning("refused", address=self.address, who=self.peer or self.name, code=code, reason=reason)
         if self.peer is not None and code == "frame":
             self._server.refused_neighbours.add(self.peer)
-        self._write(Refused("connect", "", code, reason, addresses))
+        self.write(Refused("connect", "", code, reason, addresses))
         self.close()
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tidemark.broker.outgoing import NEVER_DROPPED
 from tidemark.node.logs import Log
 from tidemark.wire.frames import Frame, Hello, Knowledge, Overlay, PeerFrame, Ping, Pong
+from tidemark.wire.security.frames import Access
 
 if TYPE_CHECKING:
     from tidemark.node.server import Server
@@ -39,7 +40,7 @@ class LocalLink:
         #: the runtime lets nothing be handed over, because its disk is behind
         self.is_paused = False
         #: frames from the other side that were not handed over yet, each with the bytes it counts for
-        self._inbox: deque[tuple[PeerFrame | Overlay, int]] = deque()
+        self._inbox: deque[tuple[PeerFrame | Overlay | Access, int]] = deque()
         self._inbox_bytes = 0
         #: whether `_hand_over` is scheduled
         self._is_due = False
@@ -83,7 +84,7 @@ class LocalLink:
             self.said_bytes += len(frame.batch.data)
         self._other._put(frame, size)  # type: ignore[arg-type]  # the core sends peers only peer frames
 
-    def say(self, frame: Overlay) -> None:
+    def say(self, frame: Overlay | Access) -> None:
         """Send a frame about the topology, which the server itself sends and not the broker's core."""
         self.send(frame)
 
@@ -92,7 +93,7 @@ class LocalLink:
 
     # Receiving.
 
-    def _put(self, frame: PeerFrame | Overlay, size: int) -> None:
+    def _put(self, frame: PeerFrame | Overlay | Access, size: int) -> None:
         self._inbox.append((frame, size))
         self._inbox_bytes += size
         self._later()
@@ -112,6 +113,9 @@ class LocalLink:
             self._inbox_bytes -= size
             if isinstance(frame, Overlay):
                 self._server.told_overlay(self, frame)
+            elif isinstance(frame, Access):
+                if self._server.access is not None:
+                    self._server.access.heard(frame, self.say)
             elif not isinstance(frame, Ping | Pong):
                 said.append(frame)
         if said:
@@ -183,4 +187,6 @@ class LocalBrokers:
             server.opened_local(link)
             server.runtime.link_up(link.peer, link, Hello(other.name, other.incarnation))
             link.say(server.membership.greeting())
+            if server.access is not None:
+                link.say(server.access.greeting())
         return here

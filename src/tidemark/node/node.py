@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from errno import EADDRINUSE
 from http import HTTPStatus
 from pathlib import Path
@@ -17,9 +18,10 @@ from secrets import randbits
 from time import time
 from urllib.parse import quote
 
+from tidemark.access.document import AccessDocument
 from tidemark.broker.broker import Broker
 from tidemark.broker.config import BrokerConfig, ClientLimits
-from tidemark.broker.effects import HostRemoved, RecoveredPubend, RoutesChanged
+from tidemark.broker.effects import AccessChanged, HostRemoved, RecoveredPubend, RoutesChanged
 from tidemark.broker.hosting.host import HostPolicy
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.broker.topics import TopicLimits
@@ -42,6 +44,8 @@ from tidemark.node.monitoring.lag_question import LagQuestion
 from tidemark.node.monitoring.metrics import Metrics
 from tidemark.node.process.archiving import ArchiveWatch, EngineReports
 from tidemark.node.runtime import Runtime
+from tidemark.node.security.access_membership import AccessMembership
+from tidemark.node.security.security import Security
 from tidemark.node.server import Server, drain_notice, hosted
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import OF_FILE, Topology
@@ -81,9 +85,11 @@ class Node:
         store: Store,
         broker: Broker,
         local_brokers: LocalBrokers,
+        security: Security,
     ) -> None:
         """Use `start`. The node closes `directory` and `store` when it ends."""
         self.config = config
+        self.security = security
         loop = asyncio.get_running_loop()
         #: done when the broker or its disk has failed; the result is the error
         self.failed: asyncio.Future[BaseException] = loop.create_future()
@@ -108,7 +114,14 @@ class Node:
         self._store = store
         self.snapshots = Snapshots(directory.path, store, self.runtime.disk)
         self.membership = Membership(config.topology, self._save_topology, self._adopt)
-        self.server = Server(config, store.incarnation, self.membership, self.runtime, ProcessAdmin(self))
+        #: the access document, and how newer ones come; None while the broker is open
+        self.access: AccessMembership | None = None
+        if security.accounts is not None:
+            self.access = AccessMembership(security.accounts.document, self._save_access, self._adopt_access)
+        admin = ProcessAdmin(self)
+        self.server = Server(
+            config, store.incarnation, self.membership, self.runtime, admin, security, self.access
+        )
         #: the brokers of the topology that the broker's core has been given
         self._brokers = set(config.topology.brokers)
         #: shared by all nodes of the process; this node enters and leaves its own server
@@ -139,8 +152,10 @@ class Node:
             store = open_store(config, directory)
             undo.callback(store.close)
             config = _latest(config, directory, store)
-            broker, struck = await asyncio.to_thread(_recovered, config, store)
-            node = cls(config, directory, store, broker, local_brokers or LocalBrokers())
+            security = Security.load(config, directory.access())
+            document = security.accounts.document if security.accounts is not None else None
+            broker, struck = await asyncio.to_thread(_recovered, config, store, document)
+            node = cls(config, directory, store, broker, local_brokers or LocalBrokers(), security)
             undo.pop_all()
         if struck:
             node.runtime.give([HostRemoved(host) for host in struck])
@@ -163,7 +178,11 @@ class Node:
         await self.runtime.disk.call(self._directory.has_started)
         http_address = config.http_address()
         if http_address is not None:
-            self._http = HttpServer({"/health": lambda say: say(self._health()), "/metrics": self._metrics})
+            self._http = HttpServer(
+                {"/health": lambda say: say(self._health()), "/metrics": self._metrics},
+                {"/metrics": self.security.may_read_metrics},
+                self.security.transport.server,
+            )
             self.http_address = await _bound(self._http.listen(http_address), http_address, "http.listen")
         listen = config.broker.listen
         self.address = await _bound(self.server.listen(listen), listen, "broker.listen")
@@ -214,6 +233,8 @@ class Node:
         """Call no neighbour, be called by no broker of this process, and adopt no topology any more."""
         self._local_brokers.leave(self.server)
         self.membership.stop()
+        if self.access is not None:
+            self.access.stop()
         await self._links.stop()
 
     # The overlay.
@@ -260,6 +281,31 @@ class Node:
         self.server.change(topology)
         self._links.change(topology.calls(name))
 
+    # Access.
+
+    async def _save_access(self, document: AccessDocument) -> None:
+        await self.runtime.disk.call(lambda: self._directory.save_access(document))
+
+    def _adopt_access(self, before: AccessDocument, document: AccessDocument) -> None:
+        """Go by `document`, which is on disk; clients of whom it says something else come again."""
+        assert self.access is not None
+        assert self.security.accounts is not None
+        self.security.accounts.document = document
+        self.security.audit.write(
+            "access changed",
+            version=document.version,
+            digest=document.digest,
+            before=before.digest,
+            users=len(document.users),
+            roles=len(document.roles),
+        )
+        self.runtime.give((AccessChanged(document),))
+        self.server.spread(self.access.whole())
+
+    def reload(self) -> None:
+        """Read the certificates again, as SIGHUP asks."""
+        self.security.transport.look(is_asked=True)
+
     def _look_at_alarms(self) -> None:
         """Log the alarms that are new, and look again in ALARM_SECONDS."""
         recalls = self.runtime.broker.recalls
@@ -289,6 +335,7 @@ class Node:
         self.snapshots.stop()
         self._store.close()
         self._directory.close()
+        self.security.audit.close()
 
     # As the listener of the runtime.
 
@@ -390,11 +437,12 @@ def _latest(config: Config, directory: DataDirectory, store: Store) -> Config:
     return moved(config, saved)
 
 
-def _recovered(config: Config, store: Store) -> tuple[Broker, list[str]]:
+def _recovered(config: Config, store: Store, access: AccessDocument | None) -> tuple[Broker, list[str]]:
     """Returns the broker, and the hosts in its tables that are no brokers of the topology any more."""
     found = store.recover(hosted(config.topology, config.broker.name), wall_us())
     known = {host for hosts in found.hosts.values() for host in hosts}
-    broker = Broker(broker_config(config, store.incarnation), Registry(), found)
+    settings = replace(broker_config(config, store.incarnation), access=access)
+    broker = Broker(settings, Registry(), found)
     return broker, sorted(known - set(config.topology.brokers))
 
 

@@ -18,8 +18,10 @@ from time import perf_counter
 from traceback import extract_tb
 from typing import Protocol
 
+from tidemark.access.principal import Principal
 from tidemark.broker.broker import Broker
 from tidemark.broker.effects import (
+    ClientCame,
     ClientFrameReceived,
     ClientGone,
     CommitTables,
@@ -215,11 +217,16 @@ class Runtime:
                 connection.flush()
             connections.clear()
 
-    def client_came(self, connection: RuntimeConnection) -> int:
-        """A client has introduced itself on `connection`. Returns the number that it has from now on."""
+    def client_came(self, connection: RuntimeConnection, principal: Principal | None = None) -> int:
+        """A client has introduced itself on `connection`, and proved to be `principal` if that is asked for.
+
+        Returns the number that it has from now on.
+        """
         client = self._next_client
         self._next_client += 1
         self.clients[client] = connection
+        if principal is not None:
+            self.give((ClientCame(client, principal),))
         return client
 
     def client_is(self, client: int, connection: RuntimeConnection) -> None:
@@ -338,7 +345,7 @@ class Runtime:
         log.warning("a frame is refused", who=who, reason=effect.reason, cause=repr(cause), place=place)
         if connection is not None:
             self._paused_links.discard(connection)
-            connection.refuse("frame", effect.reason)
+            connection.refuse(effect.code if isinstance(effect, RefuseClient) else "frame", effect.reason)
             self._gone.append(gone)
 
     # Time.

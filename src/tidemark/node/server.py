@@ -15,6 +15,7 @@ import asyncio
 from collections import Counter
 from ipaddress import ip_address
 from itertools import count
+from time import time
 from typing import Protocol
 
 from tidemark.broker.effects import DrainNotice, LinkMeasured
@@ -27,12 +28,16 @@ from tidemark.node.leases.leases import Leases
 from tidemark.node.local_link import LocalLink
 from tidemark.node.logs import Log
 from tidemark.node.runtime import Runtime
+from tidemark.node.security.access_membership import AccessMembership
+from tidemark.node.security.login_limits import LoginLimits
+from tidemark.node.security.security import Security
 from tidemark.node.topology.membership import Membership
 from tidemark.node.topology.topology import Topology
 from tidemark.node.turns.turns import Turns
 from tidemark.node.unfinished_input import UnfinishedInput
 from tidemark.wire.frames import Answer, Ask, Overlay, Refused
 from tidemark.wire.liveness.tcp_info import TcpInfo
+from tidemark.wire.security.frames import Access
 
 READ_BYTES = 256 << 10
 #: Connections that the system may keep waiting until they are accepted.
@@ -133,8 +138,10 @@ class Server:
         membership: Membership,
         runtime: Runtime,
         admin: Administration,
+        security: Security,
+        access: AccessMembership | None = None,
     ) -> None:
-        """`membership`, `runtime` and `admin` belong to the node, which shares them with the server."""
+        """All but `config` and `incarnation` belong to the node, which shares them with the server."""
         limits, name = config.limits, config.broker.name
         self.name = name
         self.incarnation = incarnation
@@ -146,6 +153,9 @@ class Server:
         #: what subscribers are told while this broker is being drained; None while it is not
         self.drain_notice = drain_notice(membership.topology, name)
         self.limits = limits
+        #: by what connections are judged, and the access document that neighbours are told of
+        self.security = security
+        self.access = access
         self._link_limits = config.links
         #: what connections receive goes to its `client_*`, `peer_said` and `link_*` methods
         self.runtime = runtime
@@ -184,6 +194,9 @@ class Server:
         self.turns = Turns(self._loop)
         #: the clock of connections, links and leases
         self.time: Clock = self._loop.time
+        #: failed logins, which connections report, and a counter for metrics
+        self.login_limits = LoginLimits(self.time)
+        self.logins_failed = 0
         #: neighbours that said what this broker cannot handle; links report them
         self.refused_neighbours = RefusedNeighbours(self.time)
         self._listener: asyncio.Server | None = None
@@ -208,7 +221,12 @@ class Server:
         Raises OSError if the address is taken.
         """
         self._listener = await self._loop.create_server(
-            lambda: Connection(self), address.host, address.port, backlog=BACKLOG, reuse_address=True
+            lambda: Connection(self),
+            address.host,
+            address.port,
+            backlog=BACKLOG,
+            reuse_address=True,
+            ssl=self.security.transport.server,
         )
         host, port = self._listener.sockets[0].getsockname()[:2]
         return HostPort(host, port)
@@ -216,7 +234,7 @@ class Server:
     async def call(self, peer: str, address: HostPort) -> Connection:
         """Open a connection to the neighbour `peer`. Raises OSError if nobody listens there."""
         _, connection = await self._loop.create_connection(
-            lambda: Connection(self, peer), address.host, address.port
+            lambda: Connection(self, peer), address.host, address.port, ssl=self.security.transport.client
         )
         return connection
 
@@ -283,7 +301,7 @@ class Server:
         if who not in self.neighbours or frame.version == membership.topology.version:
             connection.refuse_stranger()
 
-    def spread(self, frame: Overlay) -> None:
+    def spread(self, frame: Overlay | Access) -> None:
         """Send `frame` to all neighbours that are linked."""
         for link in self._all_links():
             link.say(frame)
@@ -411,11 +429,19 @@ class Server:
             if now - since > GOODBYE_SECONDS:
                 connection.abort()
         self._bound_queues()
+        self._end_expired()
+        self.security.transport.look()
         self._end_unreachable(now)
         self.leases.sweep(now)
         self._sweeps += 1
         if self._sweeps % FULL_SWEEP == 0:
             self._ping(now)
+
+    def _end_expired(self) -> None:
+        """Refuse clients whose bearer token has expired."""
+        day = time()
+        for connection in [each for each in self.connections if (each.expires_at or day) < day]:
+            connection.refuse("login", "the bearer token has expired: log in with a newer one")
 
     def _check_incomplete(self, connection: Connection, now: float) -> None:
         since = connection.incomplete_since

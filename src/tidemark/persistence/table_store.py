@@ -83,7 +83,9 @@ class TableStore:
         created = effect.made_at or (before.created if before is not None else self.now)
         self._tables.use_subscriber(effect.subscriber)
         self._tables.put_subscription(
-            SubscriptionRow(effect.subscriber, effect.name, "", effect.epoch, effect.known, created, history)
+            SubscriptionRow(
+                effect.subscriber, effect.name, effect.owner, effect.epoch, effect.known, created, history
+            )
         )
 
     def drop(self, effect: DropSubscription) -> None:
@@ -120,6 +122,7 @@ class TableStore:
 def _saved(row: SubscriptionRow, released: CheckpointToken) -> SavedSubscription:
     history = tuple(SelectorSince(each.wanted, each.since) for each in row.history)
     if row.epoch > EPOCH_NEVER_MOVED_MAX:
-        return SavedSubscription(row.id, row.name, history, released, row.start, row.epoch, row.created)
-    known = {**history[0].since, **row.start}
-    return SavedSubscription(row.id, row.name, history, released, known, 0, row.created)
+        known, epoch = dict(row.start), row.epoch
+    else:
+        known, epoch = {**history[0].since, **row.start}, 0
+    return SavedSubscription(row.id, row.name, history, released, known, epoch, row.created, row.principal)

@@ -9,6 +9,8 @@ does not load what only the archive needs. The packages:
 | `sink` | `df.write` and `df.writeStream` of the same format | `sink.Sink` |
 | `archive` | writes and reads the Delta tables that hold history | `archive.Archive`, `reader.read` |
 | `archive_query` | writes the archive as a streaming query, and chooses the engine | `query.ArchiveQuery` |
+| `upkeep` | erases events of the archive, and compares it with brokers | `asking.erase`, `verifying.verify` |
+| `report` | draws the archive over time | `figures.figures`, `html.page` |
 | `history_frames` | history as a DataFrame, from archive and brokers | `frame.history` |
 | `deep` | deep catch-up: answers brokers from the archive | `service.DeepService` |
 | `audit` | checks exactly-once delivery by ledgers | `audit.run` |
@@ -17,7 +19,8 @@ does not load what only the archive needs. The packages:
 | `engine` | sessions, their Java, tasks, errors in one line | `session.session` |
 
 `pipeline` has the jobs of the command line, `reports` what they report, `engine_report` what the archive
-tells of its engine, `connections` the connections to brokers, `options` the options of the format, and
+tells of its engine, `round_log` its diary, `page_parts` what pages of HTML share, `locations` where archives
+are, `connections` the connections to brokers, `options` the options of the format, and
 `topic_columns`, `columns` and `types` say how events look as columns.
 """
 

@@ -156,7 +156,7 @@ class TopicColumnReader:
             matcher: Matcher | None = None
             if TopicPattern.parse(self.topic_columns.pattern).matches(topic):
                 try:
-                    selector = Selector.parse(self.topic_columns.selector, reader)
+                    selector = Selector.parse(self.topic_columns.selector, reader, topic)
                 except SelectorError:
                     pass
                 else:
@@ -256,7 +256,7 @@ def _check_selector(found: list[TopicSchemas], selector: str) -> None:
     refusal: SelectorError | None = None
     for topic in found:
         try:
-            Selector.parse(selector, topic.reader)
+            Selector.parse(selector, topic.reader, topic.topic)
         except SelectorError as error:
             refusal = error
         else:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.wire.json_objects import JsonObject
-from tidemark.wire.questions import Question
+from tidemark.wire.questions import Question, Right
 
 # Answers of a broker's roles (src/tidemark/broker/admin.py).
 
@@ -348,54 +348,72 @@ class EngineStatus(JsonObject):
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class AccessText(JsonObject):
+    """The access document of a broker. It has verifiers of passwords in it: keep it secret."""
+
+    broker: str
+    mode: str
+    version: int
+    digest: str
+    text: str
+
+
 #: The topics that the broker knows.
-TOPICS = Question("topics", tuple[TopicStatus, ...], is_paged=True)
+TOPICS = Question("topics", tuple[TopicStatus, ...], "everyone", is_paged=True)
 #: The pubends that the broker hosts.
-PUBENDS = Question("pubends", tuple[PubendStatus, ...])
+PUBENDS = Question("pubends", tuple[PubendStatus, ...], "everyone")
 #: The streams of all pubends, as they are at the broker.
-STREAMS = Question("streams", tuple[StreamStatus, ...])
+STREAMS = Question("streams", tuple[StreamStatus, ...], "everyone")
 #: The subscriptions that the broker hosts.
-SUBSCRIPTIONS = Question("subscriptions", tuple[SubscriptionStatus, ...], is_paged=True)
+SUBSCRIPTIONS = Question("subscriptions", tuple[SubscriptionStatus, ...], "monitor", is_paged=True)
 #: One subscription. Argument: name.
-SUBSCRIPTION = Question("subscription", SubscriptionStatus)
+SUBSCRIPTION = Question("subscription", SubscriptionStatus, "everyone")
 #: Remove a subscription for good. Arguments: name; force, for one that is connected.
-REMOVE = Question("remove", SubscriptionRemoved)
+REMOVE = Question("remove", SubscriptionRemoved, "administer")
 #: Move a subscription forward. Arguments: name; to, which is "now", a tick or the text of a token.
-SEEK = Question("seek", SubscriptionStatus)
+SEEK = Question("seek", SubscriptionStatus, "administer")
 #: Tell pubends how far the archive has got. Argument: token, up to which it has everything.
-ARCHIVED = Question("archived", tuple[PubendStatus, ...])
+ARCHIVED = Question("archived", tuple[PubendStatus, ...], "pipeline")
 #: The brokers that the release of the broker's pubends waits for.
-HOSTS = Question("hosts", tuple[HostStatus, ...])
+HOSTS = Question("hosts", tuple[HostStatus, ...], "monitor")
 #: Strike off a broker that is gone for good. Argument: host.
-FORGET_HOST = Question("forget_host", HostForgotten)
+FORGET_HOST = Question("forget_host", HostForgotten, "administer")
 
 #: The broker as a whole.
-STATUS = Question("status", BrokerStatus)
+STATUS = Question("status", BrokerStatus, "monitor")
 #: All counters and gauges by name.
-METRICS = Question("metrics", dict[str, float])
+METRICS = Question("metrics", dict[str, float], "monitor")
 #: The topology that the broker goes by.
-OVERLAY = Question("overlay", OverlayText)
+OVERLAY = Question("overlay", OverlayText, "monitor")
 #: Change the topology. Arguments: text; base, the version that the new one takes the place of; force.
-PROPOSE = Question("propose", OverlayText)
+PROPOSE = Question("propose", OverlayText, "administer")
 #: The way of each pubend's stream through the broker.
-ROUTES = Question("routes", tuple[Route, ...])
+ROUTES = Question("routes", tuple[Route, ...], "monitor")
 #: The links to all neighbours.
-LINKS = Question("links", tuple[LinkStatus, ...])
+LINKS = Question("links", tuple[LinkStatus, ...], "monitor")
 #: The connections of clients and neighbours.
-CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...], is_paged=True)
+CONNECTIONS = Question("connections", tuple[ConnectionStatus, ...], "monitor", is_paged=True)
 #: All settings, and where each came from.
-CONFIG = Question("config", tuple[Setting, ...])
+CONFIG = Question("config", tuple[Setting, ...], "administer")
 #: By what publishers choose among the broker's pubends.
-ASSIGNMENT = Question("assignment", Assignment)
+ASSIGNMENT = Question("assignment", Assignment, "everyone")
 #: The directories of archives, as the broker's machine names them.
-ARCHIVE = Question("archive", tuple[str, ...])
+ARCHIVE = Question("archive", tuple[str, ...], "everyone")
 #: Keep the stores as they are now, for a backup.
-SNAPSHOT = Question("snapshot", SnapshotStatus)
+SNAPSHOT = Question("snapshot", SnapshotStatus, "administer")
 #: Read of a snapshot. Arguments: snapshot, file, offset, bytes; a piece may be shorter than was asked for.
-SNAPSHOT_READ = Question("snapshot_read", SnapshotPiece)
+SNAPSHOT_READ = Question("snapshot_read", SnapshotPiece, "administer")
 #: The backup is made, or given up. Argument: snapshot.
-SNAPSHOT_END = Question("snapshot_end", SnapshotEnded)
-
-
+SNAPSHOT_END = Question("snapshot_end", SnapshotEnded, "administer")
 #: Tell the broker how the engine of the archive is doing. Arguments: those of EngineStatus.
-REPORT_ENGINE = Question("report_engine", EngineStatus)
+REPORT_ENGINE = Question("report_engine", EngineStatus, "pipeline")
+#: The access document that the broker goes by.
+ACCESS = Question("access", AccessText, "administer")
+#: Change the access document. Arguments: text; base, the version that the new one takes the place of.
+PROPOSE_ACCESS = Question("propose_access", AccessText, "administer")
+
+#: question -> who may ask it
+RIGHTS: Mapping[str, Right] = {
+    each.what: each.right for each in tuple(globals().values()) if isinstance(each, Question)
+}

@@ -15,12 +15,13 @@ from tidemark.message.batches.batch import Buffer
 from tidemark.wire import client_layouts, peer_layouts
 from tidemark.wire.frames import Describe, Frame, Refused
 from tidemark.wire.layouts import FrameLayout
+from tidemark.wire.security import layouts as security_layouts
 
 #: Gives the pieces of a frame's bytes.
 Encode = Callable[[Frame], list[Buffer]]
 
 #: every layout there is
-LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS)
+LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS, *security_layouts.LAYOUTS)
 _WRITERS = {layout.frame: layout.write for layout in LAYOUTS}
 #: key in a header -> layout
 _LAYOUT_OF_KEY: dict[int, FrameLayout] = {layout.key: layout for layout in LAYOUTS}

@@ -11,6 +11,7 @@
 | a broker and the pipeline, a client    | Offer, Recall, Recalled, RecallMore, RecallOver                 |
 | a broker and a client that is called   | Lease, Leased, Rest, Pushing, Resume                            |
 | back instead of staying connected      |                                                                 |
+| the ends of a connection, as proofs    | Login, Proof, Challenge, LinkProof, Access (`wire.security`)    |
 
 Ranges are `(base, upto]`.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.topic_selector import TopicSelector
 from tidemark.ticks import CheckpointToken
+from tidemark.wire.security.frames import Login, Proof, SecurityFrame
 
 Range = tuple[int, int]
 
@@ -556,7 +558,8 @@ class Refused:
 
 #: taken: by another connection or subscription; sequence: publish again from an earlier one; draining: the
 #: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there;
-#: token: it says that more was consumed than there can be.
+#: token: it says that more was consumed than there can be; login: who is there was not proved; denied: who is
+#: there may not do this; access: the rules have changed, connect again.
 REFUSALS = frozenset(
     (
         "selector",
@@ -573,6 +576,9 @@ REFUSALS = frozenset(
         "draining",
         "address",
         "token",
+        "login",
+        "denied",
+        "access",
     )
 )
 
@@ -583,6 +589,7 @@ PeerFrame = (
 ClientFrame = (
     Connect | Welcome | Describe | Topic | Publish | Published | Subscribe | Subscribed | Deliver | Gap | Ack
     | Acked | Credit | Unsubscribe | Unsubscribed | Fetch | Fetched | Offer | Recall | Recalled | RecallMore
-    | RecallOver | Lease | Leased | Rest | Pushing | Resume | Ask | Answer | Refused | Ping | Pong
+    | RecallOver | Lease | Leased | Rest | Pushing | Resume | Ask | Answer | Refused | Ping | Pong | Login
+    | Proof
 )  # fmt: skip
-Frame = PeerFrame | ClientFrame | Overlay
+Frame = PeerFrame | ClientFrame | Overlay | SecurityFrame

@@ -9,9 +9,10 @@ from __future__ import annotations
 from tidemark.message.batches.batch import BATCH_BYTES_MAX
 
 #: versions of the protocol between clients and brokers; since version 2, Refused may end with addresses;
-#: since version 3, Describe may end with the shapes that are asked for
+#: since version 3, Describe may end with the shapes that are asked for; since version 4, a broker may ask for
+#: a Login
 PROTOCOL_OLDEST = 1
-PROTOCOL_NEWEST = 3
+PROTOCOL_NEWEST = 4
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host;
 #: since version 3, brokers say Ways
 LINK_OLDEST = 2
@@ -49,6 +50,10 @@ JSON_BYTES_MAX = 8 << 20
 #: the arguments of a question: the largest is a topology, of whose characters JSON may make six each
 ARGUMENTS_BYTES_MAX = 6 << 20
 OVERLAY_BYTES_MAX = 1 << 20
+ACCESS_BYTES_MAX = 4 << 20
+#: one step of a proof, such as a bearer token; with the rest of its frame it fits into a handshake
+PROOF_BYTES_MAX = 7 << 10
+MECHANISMS_MAX = 16
 
 RANGES_MAX = 4_096
 WANTED_MAX = 65_536

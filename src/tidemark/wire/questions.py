@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from tidemark.errors import TidemarkError, WireError
 from tidemark.wire.json_objects import JsonObject, dumps, read_json
@@ -29,12 +29,18 @@ Answered = TypeVar("Answered")
 _Answered_co = TypeVar("_Answered_co", covariant=True)
 
 
+#: Who may ask a question where there are accounts: everyone who has logged in, for what concerns them; who
+#: may monitor, or keeps the archive; who keeps the archive, or administers; who administers.
+Right = Literal["everyone", "monitor", "pipeline", "administer"]
+
+
 @dataclass(frozen=True, slots=True)
 class Question(Generic[_Answered_co]):
-    """A question of administrators, and the type of its answer."""
+    """A question of administrators, the type of its answer, and who may ask it."""
 
     what: str
     answer: type[_Answered_co]
+    right: Right
     #: the answer comes in pages
     is_paged: bool = False
 

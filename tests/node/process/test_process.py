@@ -42,13 +42,14 @@ class Process:
         return self.process.returncode, [json.loads(line) for line in said.splitlines()]
 
 
-async def connected(port: int) -> Speaker:
+async def connected(to: Process, port: int) -> Speaker:
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             speaker = Speaker(*await asyncio.open_connection("127.0.0.1", port))
             break
         except OSError:
+            assert to.process.poll() is None, "the broker has ended"
             assert time.monotonic() < until, "the broker does not listen"
             await asyncio.sleep(0.02)
     await speaker.say(Connect("tester"))
@@ -74,7 +75,7 @@ def test_a_process_that_is_ended_loses_nothing_that_was_acknowledged(
 
     async def story(_: Stage) -> None:
         first = Process(*settings(tmp_path, port))
-        client = await connected(port)
+        client = await connected(first, port)
         await client.declare()
         await client.subscribe()
         await client.started()
@@ -88,7 +89,7 @@ def test_a_process_that_is_ended_loses_nothing_that_was_acknowledged(
         await client.close()
 
         second = Process(*settings(tmp_path, port))
-        client = await connected(port)
+        client = await connected(second, port)
         await client.subscribe(token=token)
         assert (await client.numbers(100))[0] == list(range(101, 201))
         await client.close()
@@ -218,9 +219,9 @@ def test_a_topology_starts_and_stops_with_one_command(tmp_path: Path) -> None:
 
     async def story(_: Stage) -> None:
         whole = Process("--config", str(file), "--all")
-        publisher = await connected(ports["east"])
+        publisher = await connected(whole, ports["east"])
         await publisher.declare()
-        subscriber = await connected(ports["west"])
+        subscriber = await connected(whole, ports["west"])
         await subscriber.subscribe()
         await subscriber.started()
         await publisher.publish(1, 10)

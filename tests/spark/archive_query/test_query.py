@@ -184,8 +184,13 @@ def test_a_checkpoint_that_cannot_be_read_is_set_aside(
     assert list(path.glob("_archive/checkpoint.*"))
 
 
-def test_files_are_merged_by_a_spark_job_and_the_rows_stay(
-    spark: Any, node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_files_are_merged_and_checked_by_spark_jobs_and_the_rows_stay(
+    spark: Any,
+    node: LiveNode,
+    tm: sync.Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(compaction, "SMALL_FILES_MIN", 4)
     monkeypatch.setattr(compaction, "IN_MEMORY_BYTES_MAX", 0)
@@ -200,6 +205,14 @@ def test_files_are_merged_by_a_spark_job_and_the_rows_stay(
         archive.maintenance.run(is_changed=True)
         assert [len(table.files()) for table in archive.tables] == [1, 1]
         assert rows_in(path) == before
+        # What was merged was read by another job, and is read again when it has changed.
+        assert caplog.messages == []
+        (file,) = [table.folder / each.name for table in archive.tables[:1] for each in table.files()]
+        file.write_bytes(file.read_bytes()[:-9])
+        monkeypatch.setattr(compaction, "CHECK_SECONDS", 0.0)
+        archive.maintenance._checked.clear()
+        archive.maintenance.run(is_changed=True)
+        assert any("tidemark pipeline verify" in each for each in caplog.messages)
 
 
 class Lender:

@@ -22,8 +22,9 @@ from tests.waiting import PATIENCE_SECONDS
 from tidemark.cli import main
 from tidemark.lab.processes import ledger as single
 from tidemark.spark.audit import audit as job
-from tidemark.spark.audit.html import bar_chart, page
-from tidemark.spark.audit.report import AuditReport, Histogram, Latency, SubscriberAccount
+from tidemark.spark.audit.html import page
+from tidemark.spark.audit.report import AuditReport, Latency, SubscriberAccount
+from tidemark.spark.page_parts import Histogram, bar_chart
 
 LATENCY = Latency(3, 900, {"p50": 1500, "p90": 2000, "p99": 2500, "p999": 2500}, 2500)
 GOOD = SubscriberAccount("<good>", "trades", "price < 5 & 'x'", matched=3, delivered=3, latency=LATENCY)

@@ -43,7 +43,7 @@ def run_jobs(spark: Any, broker: str, path: Path) -> dict[str, Any]:
         .trigger(availableNow=True)
         .start()
     )
-    assert copy.awaitTermination(120)
+    assert copy.awaitTermination(600)
     copies = source.option("topic", "copies").option("selector", "").load()
     copied = copies.selectExpr("count(*)", "sum(n)", "count(DISTINCT n)").first()
     past = history(spark, "numbers", "n < 500", broker=broker, archive=path / "archive")

@@ -56,7 +56,7 @@ def test_in_one_process(spark: Any, node: LiveNode, tmp_path: Path, monkeypatch:
 
 
 def test_on_a_cluster_of_local_processes(node: LiveNode, tmp_path: Path) -> None:
-    with local_cluster() as master:
+    with local_cluster(workers=1, cores=2) as master:
         assert found_on(master, node, tmp_path) == expected()
 
 

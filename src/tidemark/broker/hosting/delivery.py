@@ -1,18 +1,25 @@
-"""Delivery: the frames that go to subscribers, and the credit that they cost."""
+"""Delivery: the frames that go to subscribers, and the credit that they cost.
+
+Events that were matched before the subscriber's present selector came into force pass through `Sight`: a rule
+of access that was tightened holds for everything that was not yet delivered, however long ago it matched.
+"""
 
 from __future__ import annotations
 
+from tidemark.broker.access.sight import Sight
 from tidemark.broker.effects import SendClient
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
+from tidemark.message.registry import Registry
 from tidemark.wire.frames import ClientFrame, Deliver, Gap, Subscribed
 
 
 class Delivery:
     """Sends frames to the subscribers of one host, and notes how far each has been told."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, registry: Registry) -> None:
+        self._sight = Sight(registry)
         self._out = turn.out
         self._counters = turn.counters
 
@@ -20,6 +27,8 @@ class Delivery:
         self, subscription: HostedSubscription, pubend: str, base: int, upto: int, batch: EventBatch | None
     ) -> None:
         """Tell a subscriber everything there is for it in `(base, upto]`; a `batch` of None is silence."""
+        if batch is not None and subscription.seen:
+            batch = self._sight.of(subscription, pubend, base, batch)
         if batch is not None:
             subscription.credit -= len(batch.body)
             self._counters["events_delivered"] += batch.count

@@ -62,6 +62,7 @@ class SavedSubscription:
     known: Mapping[str, int] | None = None
     epoch: int = 0
     made_at: int = 0
+    owner: str = ""
 
 
 class StartPermission(Protocol):
@@ -105,7 +106,7 @@ class Host:
         #: pubends whose constream may be able to move; `settle` takes them one by one
         self._dirty_pubends: dict[str, None] = {}
         self.acknowledgements = Acknowledgements(state, turn, self)
-        self._delivery = Delivery(turn)
+        self._delivery = Delivery(turn, registry)
         self.catchup_streams = CatchupStreams(state, self._delivery, fetching, turn, recall=policy.recall)
         self.owed = OwedCounts(state, turn, recall=policy.recall)
         self._saved_at = self._silence_at = 0
@@ -136,6 +137,7 @@ class Host:
             subscription = HostedSubscription(each.id, each.name, True, [], dict(each.released))
             subscription.saved = dict(each.released)
             subscription.epoch, subscription.made_at = each.epoch, each.made_at
+            subscription.owner = each.owner
             subscription.known = dict(periods[0].since if each.known is None else each.known)
             self.subscriptions[each.id] = subscription
             for period in periods:
@@ -250,6 +252,7 @@ class Host:
                 known,
                 subscription.epoch,
                 subscription.made_at,
+                subscription.owner,
             )
         )
         if subscription.released:

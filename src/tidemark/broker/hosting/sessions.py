@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.effects import SendClient
 from tidemark.broker.hosting.consumed_limit import ConsumedLimit
 from tidemark.broker.hosting.handover import Handover, Holds
@@ -32,8 +33,8 @@ from tidemark.wire.frames import Ack, Acked, Credit, Refused, Subscribe, Unsubsc
 MISFITS_MAX = 64
 #: Bytes of the schemas that are read for that.
 LOOKED_AT_BYTES_MAX = 16 << 10
-#: Subscriptions of clients that are gone that one stimulus removes.
-LEAVING_MAX = 32
+#: Subscriptions of clients that are gone that are removed each time that the broker is woken.
+LEAVING_MAX = 8
 #: Of which the last may take them beyond so many places in the matchers of topics.
 LEAVING_TOPICS_MAX = 128
 
@@ -51,9 +52,11 @@ class Sessions:
         neighbourhood: Neighbourhood,
         limit: ConsumedLimit,
         subscriptions_a_client_max: int,
+        access: AccessControl,
     ) -> None:
         self._host = host
         self._limit = limit
+        self._access = access
         #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
         self._turn = turn
@@ -86,7 +89,11 @@ class Sessions:
             self.remove(known)
             known = None
         with self._turn.looking:
-            refusal = self._over_limit(client, known) or self._refusal(frame, known)
+            refusal = (
+                self._of_another(client, known)
+                or self._over_limit(client, known)
+                or self._refusal(frame, known)
+            )
         if refusal is not None:
             self._refuse(client, frame.name, *refusal)
         elif known is None:
@@ -101,6 +108,12 @@ class Sessions:
             self._change(client, frame, known)
         else:
             self._connect(client, frame, known)
+
+    def _of_another(self, client: int, known: HostedSubscription | None) -> tuple[str, str] | None:
+        """Return the code and the reason if the subscription belongs to another principal; else None."""
+        if known is None or self._access.may_touch(client, known.owner):
+            return None
+        return "denied", f"{known.name!r} belongs to another user: choose another name"
 
     def _over_limit(self, client: int, known: HostedSubscription | None) -> tuple[str, str] | None:
         """Return the code and the reason if the client may not have one more subscription; else None."""
@@ -140,7 +153,7 @@ class Sessions:
         """
         pattern = TopicPattern.parse(frame.pattern)
         parse(frame.selector)
-        misfits: list[EventReader] = []
+        misfits: list[tuple[EventReader, str]] = []
         size = 0
         for name in pattern.among(self._registry.topics):
             topic = self._registry.topics[name]
@@ -148,17 +161,18 @@ class Sessions:
             if size > LOOKED_AT_BYTES_MAX and not pattern.is_exact:
                 return
             reader = topic.reader
-            if Selector.fitting(frame.selector, reader) is not None:
+            if Selector.fitting(frame.selector, reader, name) is not None:
                 return
-            misfits.append(reader)
+            misfits.append((reader, name))
             if len(misfits) >= MISFITS_MAX:
                 return  # trying a selector on every topic would take too long
         if misfits:
-            Selector.parse(frame.selector, misfits[0])  # raises, and says what may have been meant
+            Selector.parse(frame.selector, *misfits[0])  # raises, and says what may have been meant
 
     def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
+        subscription.owner = self._access.owner(client)
         subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame))
         if frame.token is not None:
             subscription.epoch = subscription.made_at
@@ -221,6 +235,12 @@ class Sessions:
         self._end_older(client, subscription)
         self._by_client.setdefault(client, set()).add(subscription.id)
         subscription.connected_at = self._came(frame)
+        subscription.seen = self._access.seen(client, frame.pattern)
+        if not subscription.owner and (owner := self._access.owner(client)):
+            # It was made while the broker was open: whoever may have its name is the first to own it.
+            subscription.owner = owner
+            if subscription.durable:
+                self._host.save(subscription, lambda: None)
         token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
         self._host.connect(subscription, client, frame.credit, token)
 
@@ -254,8 +274,13 @@ class Sessions:
         """Whether subscriptions of clients that are gone have still to be removed."""
         return bool(self._leaving)
 
-    def settle(self) -> None:
-        """Remove some of the subscriptions whose client is gone: one stimulus must not remove thousands."""
+    def settle(self, *, is_woken: bool) -> None:
+        """Remove some of the subscriptions whose client is gone; the broker is woken again for the others.
+
+        Where there are many, nobody's frame has to wait for it.
+        """
+        if not is_woken and len(self._leaving) > LEAVING_MAX:
+            return
         topics = 0
         for number in list(islice(self._leaving, LEAVING_MAX)):
             subscription = self._host.subscriptions[number]
@@ -268,7 +293,7 @@ class Sessions:
     def unsubscribe(self, client: int, frame: Unsubscribe) -> None:
         """End a subscription for its own connection, or for any connection while it has none."""
         subscription = self._by_name.get(frame.name)
-        if subscription is None:
+        if subscription is None or not self._access.may_touch(client, subscription.owner):
             self._refuse(client, frame.name, "unknown", "there is no such subscription", "unsubscribe")
         elif subscription.client not in (None, client):
             reason = "it is connected elsewhere: close that first"

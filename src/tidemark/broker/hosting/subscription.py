@@ -55,6 +55,10 @@ class HostedSubscription:
     moved_to: str | None = None
     #: the time of day when the present connection came
     connected_at: int = 0
+    #: the principal that the subscription belongs to; "" if it was made while the broker was open
+    owner: str = ""
+    #: what the principal of the present connection may see, as a selector; "" is everything
+    seen: str = ""
     #: the present connection; None while the subscriber is away
     client: int | None = None
     #: bytes of events it can take before it grants more; below 0 when the last part was larger

@@ -122,7 +122,8 @@ class Fetching:
 
     def asked(self, client: int, frame: Fetch) -> None:
         """A client wants to read; it is answered with a Fetched, or refused."""
-        if frame.ticket in self._of_owner.get(client, ()):
+        known = self._of_owner.get(client, {}).get(frame.ticket)
+        if known is not None and self._asked[known].frame == frame:
             self._counters["fetches_repeated"] += 1
             return
         with self._turn.looking:
@@ -324,6 +325,8 @@ class Fetching:
     def _refusal(self, client: int, frame: Fetch) -> tuple[str, str] | None:
         if frame.pubend not in self._streams:
             return "pubend", f"there is no pubend {frame.pubend!r} here or behind a neighbour"
+        if frame.ticket in self._of_owner.get(client, ()):
+            return "ticket", f"the ticket {frame.ticket} is that of another fetch under way: choose another"
         if len(self._of_owner.get(client, ())) >= FETCHES_MAX:
             return "limit", f"{FETCHES_MAX} fetches are under way already: wait for an answer"
         try:

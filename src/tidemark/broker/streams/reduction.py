@@ -13,6 +13,8 @@ from tidemark.matching.forms.covering import TopicInterest, covers_interest
 from tidemark.matching.forms.summary import UNTYPED, summarise
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.render import render
+from tidemark.matching.selectors.topic_conditions import for_pattern
+from tidemark.matching.selectors.tree import TRUE
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.topic_selector import TopicSelector
 
@@ -59,9 +61,14 @@ class Reduction:
 
 
 def _parsed(line: TopicSelector) -> TopicInterest:
-    """Parse a line; a selector that cannot be read, of a newer neighbour say, is taken to want all events."""
+    """Parse a line; one that cannot be told is taken to want all events of its topics.
+
+    That is a selector that cannot be read, of a newer neighbour say, and one that asks different topics of
+    its pattern for different things.
+    """
     pattern = TopicPattern.parse(line.pattern)
     try:
-        return TopicInterest.of(pattern, parse(line.selector), UNTYPED)
+        tree = for_pattern(parse(line.selector), pattern)
     except TidemarkError:
-        return TopicInterest.of(pattern, parse(""), UNTYPED)
+        tree = None
+    return TopicInterest.of(pattern, TRUE if tree is None else tree, UNTYPED)

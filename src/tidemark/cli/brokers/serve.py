@@ -29,6 +29,9 @@ from tidemark.cli.output import emit, emit_either
     "--workers", type=click.IntRange(1), metavar="N", help="Start N linked brokers, for more cores."
 )
 @click.option("--no-pipeline", is_flag=True, help="Start no archive beside the broker.")
+@click.option(
+    "--secure", is_flag=True, help="Ask clients who they are, over TLS; what that needs is made at first."
+)
 @SET
 @JSON
 def up(
@@ -38,6 +41,7 @@ def up(
     topology: Path | None,
     workers: int | None,
     no_pipeline: bool,
+    secure: bool,
     given: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -52,6 +56,7 @@ def up(
     tidemark up --no-pipeline
     tidemark up --listen 0.0.0.0:7676 --data-dir /var/lib/tidemark
     tidemark up --set storage.durability=os --set archive.retain=90d
+    tidemark up --secure
     tidemark up --workers 4
     tidemark up --topology three.toml
     """
@@ -59,6 +64,10 @@ def up(
         raise click.UsageError("--topology and --workers exclude each other")
     flags = {"broker.listen": listen, "storage.data_dir": data_dir, "http.listen": http}
     options = settings(given) | {key: value for key, value in flags.items() if value is not None}
+    if secure:
+        if topology is not None or workers is not None:
+            raise click.UsageError("--secure is for one broker: write [security] into a topology's file")
+        options |= _secured(options, as_json)
     has_archive = not no_pipeline and _can_archive()
     if workers is not None:
         file, archive = starting.lay_out_workers(workers, options)
@@ -128,6 +137,32 @@ def broker(
         raise click.UsageError("--broker and --process exclude each other")
     names = [name] if process is None else list(starting.brokers_of_process(file, process))
     sys.exit(run([load(file, broker=each, environment=os.environ, options=options) for each in names]))
+
+
+def _secured(options: dict[str, str], as_json: bool) -> dict[str, str]:
+    """Return the settings of a secured broker; what it needs is made, and told, the first time."""
+    from tidemark.admin.contexts import Context, load_contexts, save_contexts
+    from tidemark.admin.securing import ADMINISTRATOR, secure_here
+    from tidemark.node.config.units import parse_address
+
+    data = Path(options.get("storage.data_dir", starting.DATA_DIRECTORY_DEFAULT))
+    listen = parse_address(options.get("broker.listen", LISTEN_DEFAULT))
+    directory = (data.parent / f"{data.name}-security").absolute()
+    found = secure_here(directory, options.get("broker.name", "tidemark"), listen.host)
+    os.environ.update(found.pipeline)
+    if found.is_new:
+        host = "127.0.0.1" if listen.host in ("0.0.0.0", "::") else listen.host
+        url = f"tidemark+tls://{host}:{listen.port}"
+        made = Context(url, ADMINISTRATOR, password_file=str(found.password_file), ca=str(found.ca))
+        save_contexts({**load_contexts(), data.name: made})
+        if not as_json:
+            click.echo(
+                f"{click.style('secured', bold=True)}: an authority, a certificate and the user "
+                f"{ADMINISTRATOR} were made in {directory}\n"
+                f"  log in  tidemark --context {data.name} ..., with the password in {found.password_file}\n"
+                f"  access  tidemark --context {data.name} access show"
+            )
+    return dict(found.settings)
 
 
 def _can_archive() -> bool:

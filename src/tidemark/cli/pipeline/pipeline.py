@@ -10,9 +10,12 @@ import click
 
 from tidemark.admin.numbers import NOTHING, show_bytes, show_seconds, show_time
 from tidemark.cli.connection import Interrupts
-from tidemark.cli.options import BROKER_DEFAULT, BROKER_VARIABLE, JSON, duration
+from tidemark.cli.options import JSON, duration
 from tidemark.cli.output import emit, table, visible_values
 from tidemark.cli.pipeline.audit import audit
+from tidemark.cli.pipeline.options import BROKERS, MASTER, PATH
+from tidemark.cli.pipeline.report import report
+from tidemark.cli.pipeline.upkeep import erase, verify
 from tidemark.cli.watching.screen import watch
 from tidemark.errors import ConfigError, TidemarkError
 from tidemark.message.visible import visible
@@ -22,31 +25,6 @@ if TYPE_CHECKING:
     from tidemark.spark.archive.status import ArchiveStatus
     from tidemark.spark.reports import EngineStarted, PipelineReport
 
-#: The directory in which `tidemark up` keeps the archive.
-ARCHIVE_DEFAULT = "tidemark-data/archive"
-
-PATH = click.option(
-    "--path",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    default=ARCHIVE_DEFAULT,
-    show_default=True,
-    envvar="TIDEMARK_ARCHIVE",
-    show_envvar=True,
-    help="Where the archive is.",
-)
-BROKERS = click.option(
-    "--broker",
-    "urls",
-    metavar="URL",
-    multiple=True,
-    envvar=BROKER_VARIABLE,
-    default=[BROKER_DEFAULT],
-    show_default=True,
-    show_envvar=True,
-    help="A broker that hosts pubends; once for each, if there are several.",
-)
-
 
 @click.group()
 def pipeline() -> None:
@@ -54,9 +32,11 @@ def pipeline() -> None:
 
 
 pipeline.add_command(audit)
+pipeline.add_command(erase)
+pipeline.add_command(verify)
+pipeline.add_command(report)
 
 
-MASTER = click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 LOG = click.option(
     "--log",
     "level",

@@ -1,4 +1,7 @@
-"""Addresses: `tidemark://host:port[,host:port...]` names brokers, any of which a client may connect to."""
+"""Addresses: `tidemark://host:port[,host:port...]` names brokers, any of which a client may connect to.
+
+`tidemark+tls://` names brokers that are reached over TLS.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import NamedTuple
 from tidemark.errors import ConfigError
 
 SCHEME = "tidemark://"
+TLS_SCHEME = "tidemark+tls://"
 PORT_DEFAULT = 7676
 PORT_MAX = 65_535
 ADDRESSES_MAX = 64
@@ -34,12 +38,17 @@ def parse_url(url: str) -> tuple[SocketAddress, ...]:
     """
     if "://" not in url and ":" in url:
         url = SCHEME + url
-    if not url.startswith(SCHEME):
+    if not url.startswith((SCHEME, TLS_SCHEME)):
         raise ConfigError(f"{url!r} is not a broker's URL: write {SCHEME}host:port", key="url")
-    parts = url.removeprefix(SCHEME).removesuffix("/").split(",")
+    parts = url.removeprefix(SCHEME).removeprefix(TLS_SCHEME).removesuffix("/").split(",")
     if len(parts) > ADDRESSES_MAX:
         raise ConfigError(f"at most {ADDRESSES_MAX} brokers can be named, not {len(parts)}", key="url")
     return tuple(dict.fromkeys(_address(part, url) for part in parts))
+
+
+def is_tls(url: str) -> bool:
+    """Whether the brokers that `url` names are reached over TLS."""
+    return url.startswith(TLS_SCHEME)
 
 
 def parse_addresses(texts: Iterable[str]) -> tuple[SocketAddress, ...]:

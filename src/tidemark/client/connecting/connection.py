@@ -11,8 +11,10 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from time import time
 from typing import Any, cast
 
+from tidemark.client.connecting.credentials import Credentials, fresh_token, renewal
 from tidemark.client.connecting.refusals import error_of
 from tidemark.errors import NotConnectedError, TidemarkError, VersionError, WireError
 from tidemark.message.batches.batch import Buffer
@@ -34,6 +36,7 @@ from tidemark.wire.limits import FRAME_BYTES_MAX
 from tidemark.wire.liveness.liveness import Liveness
 from tidemark.wire.liveness.tcp_info import SIZE as TCP_INFO_BYTES
 from tidemark.wire.liveness.tcp_info import TcpInfo
+from tidemark.wire.security.frames import Login
 from tidemark.wire.versions import agree
 
 READ_BYTES_MAX = 256 << 10
@@ -57,8 +60,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         ping_seconds: float = PING_SECONDS,
         on_pushing: Callable[[BrokerConnection, Pushing], None] | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        """`greeting` is None if a broker opened the connection: `on_pushing` gets that broker's greeting."""
+        """`greeting` is None if a broker opened the connection: `on_pushing` gets that broker's greeting.
+
+        `credentials` are what the broker may ask for before it welcomes this client.
+        """
+        self._credentials = credentials or Credentials()
+        self._login = self._credentials.dialog()
+        self._renewal: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._greeting = greeting
         self._on_pushing = on_pushing
@@ -203,7 +213,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if isinstance(frame, Rest):
                 self.rest(frame)
             self._on_frame(cast(ClientFrame, frame))
+        elif isinstance(frame, Login):
+            proof = self._login.answer(frame)
+            if proof is not None:
+                self.send(proof)
         elif isinstance(frame, Welcome):
+            self._login.check_welcome()
+            self._renew_later()
             self._encode = encoder_for(agree(frame.version, frame.version))
             self._decoder.bytes_max = FRAME_BYTES_MAX
             self.welcome.set_result(frame)
@@ -214,6 +230,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise _refusal(frame)
         else:
             raise WireError(f"the broker began with {type(frame).__name__}, not with Welcome")
+
+    def _renew_later(self) -> None:
+        """Bring a newer bearer token before the one at hand expires."""
+        seconds = renewal(self._credentials, time())
+        if seconds is not None:
+            self._renewal = self._loop.call_later(seconds, self._renew)
+
+    def _renew(self) -> None:
+        self.send(fresh_token(self._credentials))
+        self._renew_later()
 
     def _tick(self) -> None:
         """Ping a broker that has been silent; end the connection if it neither answers nor takes anything."""
@@ -245,8 +271,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _over(self, error: Exception) -> None:
         self._transport = None
         self._out.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._renewal):
+            if timer is not None:
+                timer.cancel()
         if not self.lost.done():
             self.lost.set_result(error)
         if not self.welcome.done():

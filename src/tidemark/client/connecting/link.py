@@ -12,10 +12,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
+from ssl import SSLCertVerificationError
 
 from tidemark.client.connecting.addresses import SocketAddress
 from tidemark.client.connecting.backoff import Backoff
 from tidemark.client.connecting.connection import PING_SECONDS, BrokerConnection
+from tidemark.client.connecting.credentials import Credentials
 from tidemark.errors import ClosedError, NotConnectedError, RefusedError, TidemarkError, VersionError
 from tidemark.wire.frames import ClientFrame, Connect, Resume, Welcome
 from tidemark.wire.limits import PROTOCOL_NEWEST, PROTOCOL_OLDEST
@@ -61,8 +63,10 @@ class Link:
         on_writable: Callable[[], None],
         backoff: Backoff,
         ping_seconds: float = PING_SECONDS,
+        credentials: Credentials | None = None,
     ) -> None:
         assert addresses
+        self._credentials = credentials or Credentials()
         #: the addresses that the application gave: never forgotten
         self._given = frozenset(addresses)
         #: every address to try, the one that answered last first
@@ -96,7 +100,8 @@ class Link:
         """Connect for the first time, and return the broker's welcome.
 
         NotConnectedError, with what each broker answered, if none has welcomed this client within `timeout`
-        seconds; VersionError, or RefusedError with the code "address", if all brokers answered so.
+        seconds; VersionError, RefusedError with the code "address" or "login", or SSLCertVerificationError,
+        if all brokers answered so.
         """
         loop = asyncio.get_running_loop()
         first: asyncio.Future[Welcome] = loop.create_future()
@@ -251,7 +256,11 @@ class Link:
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 _, connection = await loop.create_connection(
-                    lambda: self._protocol(greeting), address.host, address.port
+                    lambda: self._protocol(greeting),
+                    address.host,
+                    address.port,
+                    ssl=self._credentials.tls,
+                    server_hostname=address.host if self._credentials.tls is not None else None,
                 )
                 try:
                     await connection.welcome
@@ -263,7 +272,13 @@ class Link:
             raise NotConnectedError(f"no answer within {HANDSHAKE_SECONDS:.0f} s") from None
 
     def _protocol(self, greeting: Connect | Resume) -> BrokerConnection:
-        return BrokerConnection(greeting, self._on_frame, self._on_writable, ping_seconds=self._ping_seconds)
+        return BrokerConnection(
+            greeting,
+            self._on_frame,
+            self._on_writable,
+            ping_seconds=self._ping_seconds,
+            credentials=self._credentials,
+        )
 
     def _unreachable(self, timeout: float) -> NotConnectedError:
         said = "; ".join(f"{address}: {self._outcome(address)}" for address in self._addresses)
@@ -282,7 +297,9 @@ class Link:
 
 def _is_final(error: Exception) -> bool:
     """Trying again would not help."""
-    return isinstance(error, VersionError) or (isinstance(error, RefusedError) and error.code == "address")
+    if isinstance(error, RefusedError):
+        return error.code in ("address", "login")
+    return isinstance(error, VersionError | SSLCertVerificationError)
 
 
 def closed() -> ClosedError:

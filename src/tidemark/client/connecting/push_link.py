@@ -280,7 +280,13 @@ class PushLink(Link):
     # Connections from brokers.
 
     def _protocol(self, greeting: Connect | Resume) -> BrokerConnection:
-        return BrokerConnection(greeting, self._heard, self._on_writable, ping_seconds=self._ping_seconds)
+        return BrokerConnection(
+            greeting,
+            self._heard,
+            self._on_writable,
+            ping_seconds=self._ping_seconds,
+            credentials=self._credentials,
+        )
 
     def _accepted(self) -> BrokerConnection:
         called = BrokerConnection(

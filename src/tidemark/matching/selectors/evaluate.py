@@ -37,6 +37,7 @@ from tidemark.matching.selectors.tree import (
     Node,
     Not,
     Or,
+    TopicMatches,
 )
 from tidemark.message.codec.scalars import microseconds
 from tidemark.message.types import Path
@@ -84,6 +85,8 @@ def evaluate(node: Node, lookup: Lookup) -> bool | None:
             return value if isinstance(value, bool) else None
         case Negate() | Arithmetic():
             raise AssertionError("a number stands where a condition should")
+        case TopicMatches():
+            raise AssertionError("the truth of MATCHES was not put in its place")
 
 
 def value_of(node: Node, lookup: Lookup) -> Any:

@@ -1,9 +1,9 @@
 """The parser: the text of a selector to its tree.
 
-The grammar is that of JMS selectors, with SQL-92's TIMESTAMP '...' and X'...', quoted and dotted names, and
-expressions wherever JMS insists on a name. The parser works by precedence climbing: an expression at a level
-is a prefix and all operators that bind at least as tightly. It ignores types, which
-`matching.selectors.check` checks.
+The grammar is that of JMS selectors, with SQL-92's TIMESTAMP '...' and X'...', quoted and dotted names,
+expressions wherever JMS insists on a name, and `_topic MATCHES 'trades.>'`. The parser works by precedence
+climbing: an expression at a level is a prefix and all operators that bind at least as tightly. It ignores
+types, which `matching.selectors.check` checks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NoReturn, cast
 
-from tidemark.errors import SelectorLimitError, SelectorSyntaxError, SelectorTypeError
+from tidemark.errors import SelectorLimitError, SelectorSyntaxError, SelectorTypeError, TopicError
 from tidemark.matching.selectors.grammar import Level
 from tidemark.matching.selectors.lexer import Token, TokenKind, tokens_of
 from tidemark.matching.selectors.like import Pattern
@@ -36,7 +36,9 @@ from tidemark.matching.selectors.tree import (
     Node,
     Not,
     Or,
+    TopicMatches,
 )
+from tidemark.matching.topics import TopicPattern
 
 SELECTOR_CHARACTERS_MAX = 4_096
 SELECTOR_TOKENS_MAX = 200
@@ -120,7 +122,7 @@ class _SelectorParser:
         return node
 
     def _infix_level(self) -> Level | None:
-        return _INFIX.get(self._token.word)
+        return Level.PREDICATE if self._at_word("MATCHES") else _INFIX.get(self._token.word)
 
     def _infix(self, left: Node, level: Level, start: int) -> Node:
         """The tree of `left`, the operator at the current token, and the operand after it."""
@@ -187,10 +189,10 @@ class _SelectorParser:
         token = self._advance()
         negated = token.word == "NOT"
         if negated:
-            if self._token.word not in ("BETWEEN", "IN", "LIKE"):
+            if self._token.word not in ("BETWEEN", "IN", "LIKE") and not self._at_word("MATCHES"):
                 self._expected("BETWEEN, IN or LIKE after NOT")
             token = self._advance()
-        match token.word:
+        match token.word or token.text.upper():
             case "BETWEEN":
                 low = self._expression(Level.SUM)
                 self._expect("AND", "AND and the upper end of BETWEEN")
@@ -201,6 +203,8 @@ class _SelectorParser:
                 return Like(operand, *self._pattern(), negated, start)
             case "IS":
                 return self._is_null(operand, start)
+            case "MATCHES":
+                return self._topic_matches(operand, negated, start)
             case op:
                 return Compare(cast(CompareOp, op), operand, self._expression(Level.SUM), start)
 
@@ -237,6 +241,16 @@ class _SelectorParser:
             self._fail("IS NULL asks about a field", start)
         return IsNull(operand, negated, start)
 
+    def _topic_matches(self, operand: Node, negated: bool, start: int) -> TopicMatches:
+        if operand != FieldRef(("_topic",)):
+            self._fail("MATCHES compares the header `_topic` with a topic pattern; text takes LIKE", start)
+        pattern = self._string("a topic pattern in single quotes")
+        try:
+            TopicPattern.parse(pattern.content)
+        except TopicError as error:
+            self._fail(str(error), pattern.position)
+        return TopicMatches(pattern.content, negated, start)
+
     # Literals.
 
     def _literal(self) -> Literal | None:
@@ -257,8 +271,12 @@ class _SelectorParser:
 
     def _at_timestamp(self) -> bool:
         """Is the current token TIMESTAMP before a string? It is no keyword: many fields have that name."""
-        is_word = self._token.text.isascii() and self._token.text.upper() == "TIMESTAMP"
-        return is_word and self._tokens[self._index + 1].kind is TokenKind.STRING
+        return self._at_word("TIMESTAMP") and self._tokens[self._index + 1].kind is TokenKind.STRING
+
+    def _at_word(self, word: str) -> bool:
+        """Is the current token this word, which is no keyword and so may also be a field's name?"""
+        token = self._token
+        return token.kind is TokenKind.NAME and token.text.isascii() and token.text.upper() == word
 
     def _number(self, sign: Token | None = None) -> Literal:
         """The number at the current token.

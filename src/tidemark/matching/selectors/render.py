@@ -23,6 +23,7 @@ from tidemark.matching.selectors.tree import (
     Node,
     Not,
     Or,
+    TopicMatches,
 )
 from tidemark.message.types import Path
 
@@ -51,6 +52,8 @@ def _render(node: Node) -> tuple[str, Level]:
             return " AND ".join(_at(operand, Level.NOT) for operand in operands), Level.AND
         case Or(operands):
             return " OR ".join(_at(operand, Level.AND) for operand in operands), Level.OR
+        case TopicMatches(pattern, negated):
+            return f"_topic{_not(negated)} MATCHES {_quoted(pattern)}", Level.PREDICATE
         case _:
             return _predicate(node), Level.PREDICATE
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidemark.errors import SelectorTypeError
 from tidemark.matching.selectors.check import check
 from tidemark.matching.selectors.parser import parse
+from tidemark.matching.selectors.topic_conditions import for_topic
 from tidemark.matching.selectors.tree import (
     TRUE,
     And,
@@ -35,22 +36,23 @@ class Selector:
     tree: Node
 
     @classmethod
-    def parse(cls, text: str, fields: FieldTypes) -> Selector:
-        """The selector of a text for a topic with these fields.
+    def parse(cls, text: str, fields: FieldTypes, topic: str = "") -> Selector:
+        """The selector of a text for the events of a topic with these fields.
 
-        SelectorError, with the position, if the text is no selector or does not fit the fields.
+        Its tree has the truth of `_topic MATCHES ...` for `topic` in it, and what cannot be reached then is
+        not checked. SelectorError, with the position, if the text is no selector or does not fit the fields.
         """
-        tree = parse(text)
+        tree = for_topic(parse(text), topic, text)
         check(tree, fields, text)
         return cls(text, tree)
 
     @classmethod
-    def fitting(cls, text: str, fields: FieldTypes) -> Selector | None:
+    def fitting(cls, text: str, fields: FieldTypes, topic: str = "") -> Selector | None:
         """The same, but None if the text does not fit the fields; nothing is found out about what was meant.
 
         SelectorError if the text is no selector.
         """
-        tree = parse(text)
+        tree = for_topic(parse(text), topic, text)
         try:
             check(tree, fields, text, hints=False)
         except SelectorTypeError:

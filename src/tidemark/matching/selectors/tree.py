@@ -163,7 +163,22 @@ class Or:
     position: int = field(default=0, compare=False)
 
 
-Node = Literal | FieldRef | Negate | Arithmetic | Compare | Between | In | Like | IsNull | Not | And | Or
+@dataclass(frozen=True, slots=True)
+class TopicMatches:
+    """_topic [NOT] MATCHES pattern: a topic pattern. It has one truth for all events of a topic.
+
+    `matching.selectors.topic_conditions` replaces it by that truth before the tree is checked or evaluated.
+    """
+
+    pattern: str
+    negated: bool = False
+    position: int = field(default=0, compare=False)
+
+
+Node = (
+    Literal | FieldRef | Negate | Arithmetic | Compare | Between | In | Like | IsNull | Not | And | Or
+    | TopicMatches
+)  # fmt: skip
 
 TRUE = Literal(True)
 FALSE = Literal(False)

@@ -30,7 +30,19 @@ from tidemark.node.topology.topology import Topology
 
 PREFIX = "TIDEMARK_"
 #: settings that are paths: a relative one in a file starts at the directory of that file
-PATHS = ("archive.path", "broker.topology", "storage.data_dir")
+PATHS = (
+    "archive.path",
+    "broker.topology",
+    "security.access",
+    "security.audit",
+    "security.authority",
+    "security.bearer_keys",
+    "security.certificate",
+    "security.http_token",
+    "security.key",
+    "security.overlay_key",
+    "storage.data_dir",
+)
 NAME_BYTES_MAX = 255
 PFS_GROUP_BITS_MAX = 16
 

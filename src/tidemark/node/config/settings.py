@@ -291,6 +291,53 @@ class ArchiveSection:
 
 
 @dataclass(frozen=True, slots=True)
+class SecuritySection:
+    """Who may connect, and how that is proved."""
+
+    mode: str = setting(
+        "open",
+        "open: everybody may do everything, on this machine only. accounts: users log in and may do what the "
+        "access document says.",
+        choices=("open", "accounts"),
+    )
+    allow_open_network: bool = setting(
+        False, "Whether a broker in mode open may listen at addresses that other machines can reach."
+    )
+    access: str = setting(
+        "", "The access document that a broker starts with; a newer one that was applied takes its place."
+    )
+    certificate: str = setting("", 'The broker\'s certificate with its chain, in PEM; "" means no TLS.')
+    key: str = setting("", "The private key of the certificate, in PEM and not encrypted.")
+    authority: str = setting("", "The certificates that sign those of clients and of other brokers, in PEM.")
+    client_certificates: str = setting(
+        "optional",
+        "Whether a client must have a certificate. optional: one that has none logs in.",
+        choices=("optional", "required"),
+    )
+    certificate_name: str = setting(
+        "uri",
+        "What in a client's certificate names the user: a URI tidemark:user:NAME, an e-mail address, a DNS "
+        "name or the common name.",
+        choices=("uri", "email", "dns", "cn"),
+    )
+    overlay_key: str = setting(
+        "", "A file with a secret by which brokers prove to each other that they belong to the overlay."
+    )
+    bearer_keys: str = setting(
+        "", "A file with the key of bearer tokens: a public key in PEM, a JWKS, or a shared secret."
+    )
+    bearer_issuer: str = setting("", "The issuer that bearer tokens must name.")
+    bearer_audience: str = setting("", "The audience that bearer tokens must name.")
+    bearer_roles: str = setting(
+        "", "The claim of a bearer token that lists roles; without it only the access document gives roles."
+    )
+    http_token: str = setting("", "A file with the bearer token that /metrics asks for.")
+    audit: str = setting(
+        "", 'The audit log; "" is the file `audit.log` in the data directory, where there are accounts.'
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LogSection:
     """The log that the broker writes to standard error."""
 
@@ -318,6 +365,7 @@ class Config:
     retention: RetentionSection = field(default_factory=RetentionSection)
     cache: CacheSection = field(default_factory=CacheSection)
     archive: ArchiveSection = field(default_factory=ArchiveSection)
+    security: SecuritySection = field(default_factory=SecuritySection)
     log: LogSection = field(default_factory=LogSection)
     #: the overlay that this broker is part of; without a topology file, this broker alone
     topology: Topology = field(default_factory=lambda: alone(BrokerSection()))
@@ -357,6 +405,7 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "retention": RetentionSection,
         "cache": CacheSection,
         "archive": ArchiveSection,
+        "security": SecuritySection,
         "log": LogSection,
     }
 )

@@ -8,15 +8,16 @@
     witness/        how far the three above were on the platter, so that one that is older is noticed
     cache/          history of other brokers' pubends, of use to one life only: it may be deleted at any time
     overlay.toml    the topology, once it was changed while the broker ran
+    access.toml     the access document, once it was changed while the broker ran; readable by its owner only
     restored        the backup that the directory was put back from, until its first start has succeeded
     restoring       in place of `version` while a backup is put back: such a directory cannot be started
     snapshot/       links to the files above and a copy of the tables, while a backup is made
 
 A directory that holds something else, or data of another version, is refused and left as it is.
 
-What a crash may lose: nothing of `version` and `overlay.toml`. Each is written under another name, synced,
-renamed, and the directory synced, before anything relies on it; a crash on the way leaves the file as it was,
-and at most the unfinished `version.new` or `overlay.new`, which the next writing replaces.
+What a crash may lose: nothing of `version`, `overlay.toml` and `access.toml`. Each is written under another
+name, synced, renamed, and the directory synced, before anything relies on it; a crash on the way leaves the
+file as it was, and at most an unfinished file ending in `.new`, which the next writing replaces.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from zlib import crc32
 
+from tidemark.access.document import AccessDocument
 from tidemark.errors import DamagedError, StorageError, UnknownFormatError
 from tidemark.node.topology.file import parse_topology
 from tidemark.node.topology.text import to_text
@@ -41,12 +43,14 @@ VERSION_FILE = "version"
 VERSION_FILE_NEW = "version.new"
 OVERLAY_FILE = "overlay.toml"
 OVERLAY_FILE_NEW = "overlay.new"
+ACCESS_FILE = "access.toml"
+ACCESS_FILE_NEW = "access.new"
 RESTORED_FILE = "restored"
 RESTORING_FILE = "restoring"
 SNAPSHOT = "snapshot"
 VERSION = 1
 PARTS = ("log", "pfs", "tables", "witness", "cache")
-#: How the second line of the saved topology begins; the line has the checksum of all others.
+#: How the second line of a saved file begins; the line has the checksum of all others.
 _CHECK = "# check "
 #: What a directory may hold before its first use: the lock, a version file that a crash left unfinished, and
 #: what file systems put into a fresh volume.
@@ -80,9 +84,31 @@ class DataDirectory:
     def topology(self) -> Topology | None:
         """Returns the topology that was saved last, or None if none ever was.
 
-        Raises UnknownFormatError or ConfigError if the file cannot be understood.
+        Raises UnknownFormatError, DamagedError or ConfigError if the file cannot be understood.
         """
-        path = self.path / OVERLAY_FILE
+        found = self._saved(OVERLAY_FILE)
+        return None if found is None else parse_topology(found[1], found[0], str(self.path / OVERLAY_FILE))
+
+    def save_topology(self, topology: Topology) -> None:
+        """Replace the saved topology; it is on disk when this returns. Raises StorageError."""
+        self._save(OVERLAY_FILE, OVERLAY_FILE_NEW, topology.version, to_text(topology))
+
+    def access(self) -> AccessDocument | None:
+        """Returns the access document that was saved last, or None if none ever was.
+
+        Raises UnknownFormatError, DamagedError or AccessError if the file cannot be understood.
+        """
+        found = self._saved(ACCESS_FILE)
+        return None if found is None else AccessDocument.parse(found[1], found[0])
+
+    def save_access(self, document: AccessDocument) -> None:
+        """Replace the saved access document; it is on disk when this returns. Raises StorageError."""
+        self._save(ACCESS_FILE, ACCESS_FILE_NEW, document.version, document.text)
+        (self.path / ACCESS_FILE).chmod(0o600)
+
+    def _saved(self, name: str) -> tuple[int, str] | None:
+        """Returns the version and the text of a file that `_save` wrote; None if there is none."""
+        path = self.path / name
         if not path.exists():
             return None
         head, _, text = path.read_bytes().decode(errors="replace").partition("\n")
@@ -91,15 +117,16 @@ class DataDirectory:
             raise UnknownFormatError(f"begins with {head!r}, not with its version", path=str(path))
         check, _, rest = text.partition("\n")
         # A file of an earlier version has no check.
-        if check.startswith(_CHECK) and check != _check_line(number, rest):
+        if not check.startswith(_CHECK):
+            return int(number), text
+        if check != _check_line(number, rest):
             raise DamagedError("was altered; put a copy back", path=str(path), offset=0)
-        return parse_topology(text, int(number), str(path))
+        return int(number), rest
 
-    def save_topology(self, topology: Topology) -> None:
-        """Replace the saved topology; it is on disk when this returns. Raises StorageError."""
-        number, rest = str(topology.version), to_text(topology)
-        text = f"# version {number}\n{_check_line(number, rest)}\n{rest}"
-        replace_file(self._disk, OVERLAY_FILE, [text.encode()], draft=OVERLAY_FILE_NEW)
+    def _save(self, name: str, draft: str, version: int, text: str) -> None:
+        """Write a file under its checksum; it is on disk when this returns. Raises StorageError."""
+        whole = f"# version {version}\n{_check_line(str(version), text)}\n{text}"
+        replace_file(self._disk, name, [whole.encode()], draft=draft)
 
     def restoration(self) -> Restoration | None:
         """Returns the backup that the directory was put back from, if this is the first start since then.

@@ -6,6 +6,7 @@ It answers one request a connection, and bounds the size and time of a request a
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -38,11 +39,25 @@ class Page(Protocol):
         """Call `say` with the page, now or later. Called on the event loop, so it must not block."""
 
 
-class HttpServer:
-    """Serves `pages` by their path."""
+class Guard(Protocol):
+    """Decides who may see a page."""
 
-    def __init__(self, pages: Mapping[str, Page]) -> None:
+    def __call__(self, authorization: str, /) -> bool:
+        """Returns whether a request with this header Authorization, "" without one, may see the page."""
+
+
+class HttpServer:
+    """Serves `pages` by their path, those with a guard only to whom it lets in; over TLS with a context."""
+
+    def __init__(
+        self,
+        pages: Mapping[str, Page],
+        guards: Mapping[str, Guard] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.pages = pages
+        self._guards = guards or {}
+        self._tls = tls
         #: open connections; each adds and discards itself
         self.open: set[_Request] = set()
         self._listener: asyncio.Server | None = None
@@ -53,7 +68,9 @@ class HttpServer:
         Raises OSError if the address is taken.
         """
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: _Request(self), address.host, address.port)
+        self._listener = await loop.create_server(
+            lambda: _Request(self), address.host, address.port, ssl=self._tls
+        )
         host, port = self._listener.sockets[0].getsockname()[:2]
         return HostPort(host, port)
 
@@ -72,8 +89,13 @@ class HttpServer:
             return say(_problem(HTTPStatus.BAD_REQUEST))
         if method not in ("GET", "HEAD"):
             return say(_problem(HTTPStatus.METHOD_NOT_ALLOWED))
-        page = self.pages.get(path.partition("?")[0])
-        return say(_problem(HTTPStatus.NOT_FOUND)) if page is None else page(say)
+        name = path.partition("?")[0]
+        page, guard = self.pages.get(name), self._guards.get(name)
+        if page is None:
+            return say(_problem(HTTPStatus.NOT_FOUND))
+        if guard is not None and not guard(_authorization(head)):
+            return say(_problem(HTTPStatus.UNAUTHORIZED))
+        return page(say)
 
 
 class _Request(asyncio.Protocol):
@@ -130,6 +152,15 @@ class _Request(asyncio.Protocol):
         )
         self._transport.writelines((head.encode("latin-1"), b"" if is_bare else response.body))
         self._transport.close()
+
+
+def _authorization(head: bytes) -> str:
+    """Returns the header Authorization of a request; "" if there is none."""
+    for line in head.decode("latin-1").split("\r\n")[1:]:
+        name, _, value = line.partition(":")
+        if name.strip().lower() == "authorization":
+            return value.strip()
+    return ""
 
 
 def _problem(status: HTTPStatus) -> Response:

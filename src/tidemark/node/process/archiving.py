@@ -81,7 +81,8 @@ def _of_topology(topology: Topology, path: Path, config: Config) -> SupervisedPr
 
 
 def _archive_process(hosts: Sequence[HostPort], path: Path, config: Config) -> SupervisedProcess:
-    urls = [f"tidemark://{HostPort(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
+    scheme = "tidemark+tls" if config.security.certificate else "tidemark"
+    urls = [f"{scheme}://{HostPort(_HERE.get(each.host, each.host), each.port)}" for each in hosts]
     section = config.archive
     retain = [] if section.retain is None else ["--retain", show_retain(section.retain)]
     command = [

@@ -76,6 +76,8 @@ async def _run(configs: Sequence[Config], ready: Ready | None, beside: MakeBesid
         loop.add_signal_handler(number, _told, told)
     local_brokers = LocalBrokers()
     running: list[asyncio.Task[int]] = []
+    #: the brokers that run, whose certificates SIGHUP has read again
+    nodes: list[Node] = []
     for config in configs:
         try:
             node = await Node.start(config, local_brokers)
@@ -85,6 +87,8 @@ async def _run(configs: Sequence[Config], ready: Ready | None, beside: MakeBesid
             running.append(asyncio.create_task(_not_started(code)))
             told.set()
             break
+        loop.add_signal_handler(signal.SIGHUP, _reload, nodes)
+        nodes.append(node)
         if ready is not None:
             ready(node)
         running.append(asyncio.create_task(_live(node, told, None if beside is None else beside(node))))
@@ -93,6 +97,11 @@ async def _run(configs: Sequence[Config], ready: Ready | None, beside: MakeBesid
     gc.freeze()
     gc.set_threshold(COLLECT_OBJECTS, COLLECT_YOUNG, COLLECT_OLD)
     return max(await asyncio.gather(*running))
+
+
+def _reload(nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        node.reload()
 
 
 async def _not_started(code: int) -> int:

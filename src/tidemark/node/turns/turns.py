@@ -43,7 +43,10 @@ class Waiting(Protocol):
 
 
 class Account:
-    """What one connection has used of the event loop's time lately. It decides who waits."""
+    """What one connection has used of the event loop's time lately. It decides who waits.
+
+    What counts is processor time: that the machine has given the processor to others is nobody's fault.
+    """
 
     __slots__ = ("_clock", "_free_at")
 

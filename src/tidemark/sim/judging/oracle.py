@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 #: What answers may carry in vain, in worlds whose links have a bandwidth: a share of what was needed, and so
-#: many bytes for each fault, which may have made an answer late or a question pointless.
+#: many bytes for each fault, which may have made an answer late or a question pointless. A fault may move the
+#: streams of several brokers to other ways, on which nobody knows yet how long answers take.
 NEEDLESS_SHARE = 0.1
 NEEDLESS_BYTES = 4_000
-NEEDLESS_BYTES_A_FAULT = 4_000
+NEEDLESS_BYTES_A_FAULT = 8_000
 
 
 #: More than a world's events: with such a bound `min_retain` is bounded by time only.

@@ -148,7 +148,8 @@ class Pipeline:
         name = self._world.plan.pubends[pubend]
         if life == self._life and name in self._clients:
             upto = self._world.latest + 3_600_000_000
-            self._say(name, Fetch(0, pubend, self.kept[pubend].upto, upto, ">", "", FETCH_BYTES))
+            ticket = 1 + list(self.kept).index(pubend)
+            self._say(name, Fetch(ticket, pubend, self.kept[pubend].upto, upto, ">", "", FETCH_BYTES))
 
     def _fetched(self, name: str, frame: Fetched) -> None:
         kept = self.kept[frame.pubend]

@@ -63,6 +63,7 @@ from tidemark.spark.archive.table import (
 from tidemark.spark.broker_answers import HostedPubend
 from tidemark.spark.connections import ArchiveBrokers, urls_of
 from tidemark.spark.engine.tasks import SessionLender, run_tasks
+from tidemark.spark.round_log import RoundNote, note_round
 from tidemark.storage.disk.real_disk import RealDisk
 from tidemark.ticks import TICK_MIN, CheckpointToken
 from tidemark.wire.answers import TopicStatus
@@ -203,6 +204,7 @@ class Archive:
             versions = {root: table.version for root, table in self._tables.items()}
             ended = replace(ended, at=time.time(), seconds=time.monotonic() - began)
             self.save(state.after(self._batch, covered, versions, ended))
+        note_round(self.path, _note(ended, done, pubends))
         return ended
 
     def _learn(self, described: Sequence[TopicStatus]) -> None:
@@ -325,6 +327,21 @@ def _run_on_spark(parts: Sequence[RoundPart], sessions: SessionLender) -> list[P
         if any(each.reached[task.pubend] < task.upto for task in part.tasks):
             raise NotConnectedError("the broker has restarted in the middle of a round: it is begun again")
     return done
+
+
+def _note(ended: Round, done: PartResult, pubends: Sequence[HostedPubend]) -> RoundNote:
+    """What the diary says of a round."""
+    ticks = [each.ticks for each in done.files]
+    return RoundNote(
+        ended.at,
+        ended.seconds,
+        ended.events,
+        ended.bytes,
+        sum(each.bytes for each in done.files),
+        min((low for low, _ in ticks), default=None),
+        max((high for _, high in ticks), default=None),
+        sum(each.bytes for each in pubends),
+    )
 
 
 def _warn_lost(pubend: str, base: int, upto: int) -> None:

@@ -13,6 +13,7 @@ before the first file is removed, so a reader never finds history with holes.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -52,6 +53,10 @@ GRACE_SECONDS = 3_600.0
 #: How often an archive without new events is looked after, and how often unused files are removed.
 LOOK_SECONDS = 60.0
 SWEEP_SECONDS = 600.0
+#: How often files that are new are read and compared with the log, on Spark, and how many at once.
+CHECK_SECONDS = 900.0
+CHECKED_FILES_MAX = 256
+_log = logging.getLogger("tidemark.archive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,9 @@ class Maintenance:
         self._retain = retain
         self._clock = clock
         self._sessions = sessions
-        self._looked = self._swept = float("-inf")
+        self._looked = self._swept = self._checked_at = float("-inf")
+        #: names of files that were read after they were written, and found to be well
+        self._checked: set[str] = set()
 
     def run(self, *, is_changed: bool) -> None:
         """Remove old history, merge files once in each table, and remove unused files, as far as it is time.
@@ -118,6 +125,10 @@ class Maintenance:
         self._looked = now
         self._remove_history()
         self._merge()
+        self._erase()
+        if self._sessions is not None and now >= self._checked_at + CHECK_SECONDS:
+            self._checked_at = now
+            self._check(self._sessions)
         if now >= self._swept + SWEEP_SECONDS:
             self._swept = now
             with self._archive.commits:
@@ -130,6 +141,37 @@ class Maintenance:
             horizon = horizon_of(files, self._retain, time.time())
             if horizon is not None:
                 remove_history(self._archive, horizon)
+
+    def _check(self, sessions: SessionLender) -> None:
+        """Read files that were written since the last time, as a Spark job, and tell what is wrong."""
+        from tidemark.spark.upkeep.verifying import Checked, check_file, file_task
+
+        archive = self._archive
+        with archive.commits:
+            found = {
+                each.name: file_task(archive.path, each, table.layout)
+                for table, files in zip(archive.tables, ended(archive), strict=True)
+                for each in files
+            }
+        self._checked &= found.keys()
+        new = sorted(found.keys() - self._checked)[:CHECKED_FILES_MAX]
+        if not new:
+            return
+        for name, done in zip(
+            new,
+            run_tasks([found[name] for name in new], check_file, Checked.from_json, sessions),
+            strict=True,
+        ):
+            if done.wrong:
+                _log.error("%s %s: run `tidemark pipeline verify`", done.what, done.wrong)
+            else:
+                self._checked.add(name)
+
+    def _erase(self) -> None:
+        """Do the erasures that were asked for; rewriting files is theirs, and so they know this module."""
+        from tidemark.spark.upkeep.erasing import erase_pending
+
+        erase_pending(self._archive, self._sessions)
 
     def _merge(self) -> None:
         sizes = IN_PROCESS if self._sessions is None else ON_SPARK
@@ -187,10 +229,11 @@ def _runs(files: Sequence[DataFile], limit: int, most: int) -> Iterator[list[Dat
     run: list[DataFile] = []
     size = 0
     for each in files:
-        if each.bytes >= limit or size + each.bytes > most:
+        is_small = each.bytes < limit and each.is_own
+        if not is_small or size + each.bytes > most:
             yield run
             run, size = [], 0
-        if each.bytes < limit:
+        if is_small:
             run.append(each)
             size += each.bytes
     yield run
@@ -278,8 +321,7 @@ def remove_history(archive: MaintainedArchive, horizon: int) -> None:
 
 
 def _newest(file: DataFile) -> int:
-    tick: int = file.bounds["_tick"][1]
-    return tick
+    return file.ticks[1]
 
 
 def _laid_out(table: pa.Table, layout: ArchiveLayout) -> pa.Table:

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from tidemark.matching.topics import TopicPattern
 from tidemark.message.batches.batch import EventBatch, concatenate
 from tidemark.message.batches.columns import Ints
-from tidemark.spark.archive.layout import ArchiveLayout
+from tidemark.spark.archive.layout import ArchiveLayout, laid_out
 from tidemark.spark.archive.rows import Schemas, to_events
-from tidemark.spark.archive.table import disk_errors
+from tidemark.spark.archive.table import disk_errors, is_own_name
 
 #: Of one batch that is handed out: a batch has to fit into a frame.
 EVENTS_BYTES_MAX = 4 << 20
@@ -41,13 +41,43 @@ class WantedRange:
 def scan(
     files: Sequence[Path], wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout
 ) -> Iterator[EventBatch]:
-    """The wanted events of these files, which follow each other in ticks."""
+    """The wanted events of these files, in the order of their ticks.
+
+    The files that were written here follow each other in ticks; those of other tools have no order.
+    """
+    own = [each for each in files if is_own_name(each.name)]
+    others = [each for each in files if not is_own_name(each.name)]
+    if not others:
+        yield from _in_turn(own, wanted, schemas, layout)
+        return
+    streams = [_sorted(each, wanted, schemas, layout) for each in others]
+    yield from merged([_in_turn(own, wanted, schemas, layout), *streams])
+
+
+def _in_turn(
+    files: Sequence[Path], wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout
+) -> Iterator[EventBatch]:
     for file in files:
         with disk_errors(file), pq.ParquetFile(file) as parquet:
             groups = [at for at in range(parquet.num_row_groups) if _may_have(parquet, at, wanted)]
             for group in groups:
                 for table in pieces(_chosen(parquet.read_row_group(group), wanted)):
                     yield from to_events(table, schemas, layout).split(EVENTS_BYTES_MAX)
+
+
+def _sorted(file: Path, wanted: WantedRange, schemas: Schemas, layout: ArchiveLayout) -> Iterator[EventBatch]:
+    """The wanted events of a file that another tool has written; they are sorted in memory."""
+    with disk_errors(file), pq.ParquetFile(file) as parquet:
+        groups = [at for at in range(parquet.num_row_groups) if _may_have(parquet, at, wanted)]
+        found = [_chosen(_as_written_here(parquet.read_row_group(at), layout), wanted) for at in groups]
+    if found:
+        for table in pieces(pa.concat_tables(found).sort_by("_tick")):
+            yield from to_events(table, schemas, layout).split(EVENTS_BYTES_MAX)
+
+
+def _as_written_here(table: pa.Table, layout: ArchiveLayout) -> pa.Table:
+    """The rows in the types of the layout: other tools write strings and times in types of their own."""
+    return laid_out({name: table.column(name) for name in table.column_names}, table.num_rows, layout)
 
 
 def merged(streams: Sequence[Iterator[EventBatch]]) -> Iterator[EventBatch]:

@@ -6,13 +6,16 @@ the call returns: Delta's writer syncs nothing. A torn last entry of the log, wh
 was never reported to anyone; `mend` removes it when the archive is opened for writing.
 
 A file is named `first-last-part-number-random.parquet`: the batches whose events it has, and its place among
-the files of a batch. For one pubend the order of the names is the order of the ticks.
+the files of a batch. For one pubend the order of the names is the order of the ticks. Other tools may rewrite
+files under names of their own (delete, optimize, z-order): such a file has events of batches that have ended,
+in any order.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +35,7 @@ from tidemark.spark.archive.layout import ArchiveLayout
 from tidemark.spark.archive.state import FOLDER
 from tidemark.storage.disk.atomic_file import sync_path
 from tidemark.storage.disk.real_disk import RealDisk
+from tidemark.ticks import TICK_MAX, TICK_MIN
 
 #: Commits between two checkpoints of the log.
 CHECKPOINT_COMMITS = 50
@@ -44,6 +48,7 @@ _PROPERTIES = {
     "delta.deletedFileRetentionDuration": "interval 1 hours",
 }
 _LOG = "_delta_log"
+_OWN_NAME = re.compile(r"\d{10,}-\d{10,}-\d{5,}-\d{5,}-[0-9a-z]+\.parquet")
 #: `ArchiveTable.checkpoint` makes checkpoints, and syncs them.
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -61,10 +66,23 @@ class DataFile:
     nulls: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def is_own(self) -> bool:
+        """Was the file written here? Another tool has written it otherwise, and its rows have no order."""
+        return is_own_name(self.name)
+
+    @property
     def batches(self) -> tuple[int, int]:
-        """The first and the last batch whose events the file has."""
+        """The first and the last batch whose events the file has; (0, 0) if another tool has written it."""
+        if not self.is_own:
+            return 0, 0
         first, last, *_ = self.name.split("-")
         return int(first), int(last)
+
+    @property
+    def ticks(self) -> tuple[int, int]:
+        """The least and the greatest tick; all ticks, if the log does not say."""
+        low, high = self.bounds.get("_tick", (TICK_MIN, TICK_MAX))
+        return int(low), int(high)
 
 
 def root_of(topic: str) -> str:
@@ -90,6 +108,11 @@ def roots_in(path: Path) -> list[str]:
         return []
     found = [each for each in path.iterdir() if each.name != FOLDER and (each / _LOG).is_dir()]
     return sorted(unquote(each.name) for each in found)
+
+
+def is_own_name(name: str) -> bool:
+    """Is this the name of a file that was written here, by `file_name`?"""
+    return _OWN_NAME.fullmatch(name) is not None
 
 
 def file_name(first: int, last: int, part: int, number: int) -> str:
@@ -166,17 +189,26 @@ class ArchiveTable:
         self._commit([_addition(each, changes=True) for each in files], properties)
 
     def exchange(
-        self, old: Sequence[DataFile], new: Sequence[DataFile], about: Mapping[str, str] | None = None
+        self,
+        old: Sequence[DataFile],
+        new: Sequence[DataFile],
+        about: Mapping[str, str] | None = None,
+        *,
+        changes: bool | None = None,
     ) -> None:
-        """Commit that the new files replace the old ones; without new files, the events are removed."""
+        """Commit that the new files replace the old ones; without new files, the events are removed.
+
+        `changes` says whether the new files have other events; by default, if there are none.
+        """
+        is_changed = not new if changes is None else changes
         now = int(time.time() * 1000)
         # `remove_old` goes by this time: the old files stay for a while, for readers that have begun with
         # them.
         for each in old:
             with suppress(OSError):
                 os.utime(self.folder / each.name)
-        actions: list[AddAction | RemoveAction] = [_removal(each, now, changes=not new) for each in old]
-        actions += [_addition(each, changes=False) for each in new]
+        actions: list[AddAction | RemoveAction] = [_removal(each, now, changes=is_changed) for each in old]
+        actions += [_addition(each, changes=is_changed) for each in new]
         self._commit(actions, CommitProperties(custom_metadata=dict(about or {})))
 
     def checkpoint(self) -> None:
@@ -282,7 +314,7 @@ def _is_entry(path: Path) -> bool:
 
 
 def _data_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*-*-*-*-*.parquet"))
+    return sorted(each for each in folder.glob("*.parquet") if is_own_name(each.name))
 
 
 def _addition(file: DataFile, *, changes: bool) -> AddAction:

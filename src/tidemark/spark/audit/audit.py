@@ -20,7 +20,7 @@ from tidemark.message.types import Path as FieldPath
 from tidemark.spark.audit import ledger_lines, ledgers
 from tidemark.spark.audit import plan as audit_plan
 from tidemark.spark.audit.ledgers import LedgerFile, LedgerPart, LedgerSet, LedgerSubscription
-from tidemark.spark.audit.report import PERCENTILES, AuditReport, Histogram, Latency, SubscriberAccount
+from tidemark.spark.audit.report import PERCENTILES, AuditReport, Latency, SubscriberAccount
 from tidemark.spark.audit.selectors import (
     SeenFields,
     SelectorGroup,
@@ -30,6 +30,7 @@ from tidemark.spark.audit.selectors import (
     translated,
 )
 from tidemark.spark.engine.tasks import frame_of_tasks
+from tidemark.spark.page_parts import Histogram
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidemark.spark.page_parts import Histogram
+
 #: So many events of one fault of one subscriber are named, the first ones.
 KEYS_SHOWN_MAX = 10
 FAULTS = ("lost", "duplicated", "out_of_order", "wrong")
@@ -72,14 +74,6 @@ class SubscriberAccount:
             },
             "latency": self.latency and self.latency.as_dict(),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Bar i counts what lies in `[edges[i], edges[i + 1])`; the last bar includes its end."""
-
-    edges: list[float]
-    counts: list[int]
 
 
 @dataclass(frozen=True, slots=True)

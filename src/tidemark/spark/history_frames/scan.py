@@ -107,7 +107,7 @@ class TableScan:
         return set(between) <= set(names)
 
     def _of_ticks(self, file: DataFile) -> list[str]:
-        low, high = file.bounds["_tick"]
+        low, high = file.ticks
         above = (
             [f"`_tick` > {self._query.base}L"]
             if self._query.base > TICK_MIN and low <= self._query.base
@@ -120,7 +120,7 @@ class TableScan:
         )
 
     def _could_have(self, file: DataFile) -> bool:
-        low, high = file.bounds["_tick"]
+        low, high = file.ticks
         if high <= self._query.base or low > self._query.upto:
             return False
         return any(

@@ -53,7 +53,7 @@ def field_text(layout: ArchiveLayout, versions: Iterable[Schema], name: str, wan
 def condition_text(layout: ArchiveLayout, topic: TopicSchemas, selector: str) -> str | None:
     """Spark SQL that is true for the rows of the topic whose events match; None if no event ever does."""
     try:
-        tree = Selector.parse(selector, topic.reader).tree
+        tree = Selector.parse(selector, topic.reader, topic.topic).tree
     except SelectorError:
         # The selector fits some other topic of the pattern: `make_topic_columns` has checked that.
         return None
@@ -104,7 +104,7 @@ def could_match(file: DataFile, layout: ArchiveLayout, topic: TopicSchemas, sele
     if topics is not None and not topics[0] <= topic.topic <= topics[1]:
         return False
     try:
-        clauses = normalise(Selector.parse(selector, topic.reader).tree, topic.reader)
+        clauses = normalise(Selector.parse(selector, topic.reader, topic.topic).tree, topic.reader)
     except SelectorError:
         return False
     if clauses is None:

@@ -16,13 +16,15 @@ from itertools import count
 from tidemark.lab.bench.hostile.bare_client import BareClient
 from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.schema import Schema
+from tidemark.ticks import TICK_LAST, CheckpointToken
 from tidemark.wire import answers
 from tidemark.wire.codec import encode
-from tidemark.wire.frames import Ask, Publish, Subscribe, Topic
+from tidemark.wire.frames import Ack, Ask, Fetch, Publish, Subscribe, Topic
 from tidemark.wire.limits import FRAME_BYTES_MAX
 
 PUBEND = "main"
 NUMBERS = Schema.parse("[n: long, payload: bytes]")
+LISTS = Schema.parse("[n: long, many: *([a: int, b: string])*]")
 TEXTS = Schema.parse("[n: long, text: string]")
 #: After a connection that the broker has refused or closed, an attack waits so long.
 AGAIN_SECONDS = 0.05
@@ -44,11 +46,14 @@ class Sizes:
     publishers: int
     unfinished: int
     unfinished_bytes: int
+    #: events with lists in one batch, and publishers' names in one
+    nested: int
+    names: int
 
 
-FULL = Sizes(100_000, 200, 2_800, 600, 1 << 20, 65_536, 60, FRAME_BYTES_MAX - 8)
-QUICK = Sizes(10_000, 20, 700, 100, 64 << 10, 4_096, 20, 1 << 20)
-TINY = Sizes(20, 2, 10, 3, 1 << 10, 8, 2, 1 << 10)
+FULL = Sizes(100_000, 200, 2_800, 600, 1 << 20, 65_536, 60, FRAME_BYTES_MAX - 8, 200_000, 60_000)
+QUICK = Sizes(10_000, 20, 2_800, 100, 64 << 10, 4_096, 20, 1 << 20, 20_000, 6_000)
+TINY = Sizes(20, 2, 10, 3, 1 << 10, 8, 2, 1 << 10, 10, 10)
 
 
 @dataclass(slots=True)
@@ -237,6 +242,76 @@ async def unfinished(attack: Attack) -> None:
     await asyncio.sleep(10)
 
 
+async def nested(attack: Attack) -> None:
+    """Publish large batches of events with lists, which have to be looked at one by one."""
+    client = await attack.client("nested")
+    await attack.topic(client, "hostile.nested", LISTS)
+    message = LISTS.encode({"n": 1, "many": [{"a": 1, "b": "x"}]})
+    batch = batch_of("hostile.nested", LISTS, [message] * attack.sizes.nested)
+    for sequence in count(1, attack.sizes.nested):
+        heard = client.heard
+        await client.send(Publish(PUBEND, f"nested {id(client)}", sequence, batch))
+        await client.wait_for(heard + 1)
+        attack.done += 1
+
+
+async def names(attack: Attack) -> None:
+    """Publish batches, each of which names thousands of publishers that no other batch names."""
+    client = await attack.client("names")
+    await attack.topic(client, "hostile.names", NUMBERS)
+    message = NUMBERS.encode({"n": 1, "payload": b""})
+    shape = Shape("hostile.names", NUMBERS.fingerprint)
+    for number in count():
+        builder = BatchBuilder()
+        for each in range(attack.sizes.names):
+            builder.add(shape, message, publisher=f"{number} {each} {'x' * 200}")
+        heard = client.heard
+        sequence = 1 + number * attack.sizes.names
+        await client.send(Publish(PUBEND, f"names {id(client)}", sequence, builder.build()))
+        await client.wait_for(heard + 1)
+        attack.done += 1
+
+
+async def topics(attack: Attack) -> None:
+    """Declare topics with large schemas, publish one event to each, and subscribe to all of them."""
+    client = await attack.client("wide topics")
+    await client.send(Subscribe("wide topics", "hostile.wide.>", "nobody_has = 1", False, 1 << 10))
+    await client.wait_for(2)
+    fields = ", ".join(f"field_{at}: int?" for at in range(attack.sizes.schema_fields))
+    schema = Schema.parse(f"[{fields}]")
+    message = schema.encode({})
+    for number in count(1):
+        heard, topic = client.heard, f"hostile.wide.{id(client)}_{number}"
+        await client.send(Topic(topic, False, (schema.text,)))
+        batch = batch_of(topic, schema, [message])
+        await client.send(Publish(PUBEND, f"wide {id(client)}", number, batch))
+        await client.wait_for(heard + 2)
+        attack.done += 1
+
+
+async def future(attack: Attack) -> None:
+    """Subscribe with tokens from the future, and acknowledge what was never told."""
+    client = await attack.client("future")
+    token = CheckpointToken({PUBEND: TICK_LAST})
+    await client.send(Subscribe("future", "hostile.>", "", False, 1 << 10))
+    for number in count(1):
+        heard = client.heard
+        await client.send(Subscribe(f"future {number}", "hostile.>", "", True, 1 << 10, token))
+        await client.send(Ack((("future", token),)))
+        await client.wait_for(heard + 1)
+        attack.done += 1
+
+
+async def fetches(attack: Attack) -> None:
+    """Read the log from its beginning, again and again, with a selector that is true for nothing."""
+    client = await attack.client("fetches")
+    for ticket in count(1):
+        heard = client.heard
+        await client.send(Fetch(ticket, PUBEND, 0, TICK_LAST, ">", "nobody LIKE '%a%b'", 8 << 20))
+        await client.wait_for(heard + 1)
+        attack.done += 1
+
+
 async def churn(attack: Attack) -> None:
     """Connect, say hello, and go, over and over."""
     while True:
@@ -265,6 +340,11 @@ ATTACKS: dict[str, Callable[[Attack], Awaitable[None]]] = {
     "undecodable": undecodable,
     "publishers": publishers,
     "unfinished frames": unfinished,
+    "nested events": nested,
+    "names in batches": names,
+    "wide topics": topics,
+    "the future": future,
+    "fetches": fetches,
     "churn": churn,
     "half-open": half_open,
 }

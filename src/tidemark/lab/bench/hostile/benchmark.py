@@ -1,7 +1,9 @@
 """Hostile: what a well-behaved publisher and subscriber notice of clients that want to stop the broker.
 
 One broker process. The well-behaved client is measured alone, then beside each attack, then beside all of
-them together. It must get every event, once and in order; the broker must go on.
+them together. It must get every event, once and in order; the broker must go on. A server that nobody attacks
+and that only syncs what it gets (`python_baseline`) is measured in the same moments: its percentiles are what
+the machine itself adds then, to any process.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ TOGETHER = "all together"
 NOTES = (
     "a publisher and a subscriber that behave, in one process; attackers in another, with a lower priority",
     "done: how often the attack did what it is named for, refusals included",
+    "floor: the same of a bare server that nobody attacks, in the same moments; beyond it, the broker's own",
 )
 
 
@@ -51,21 +54,38 @@ def sections(effort: HostileEffort) -> Iterator[Section]:
     with BenchTestbed() as testbed:
         broker = testbed.broker("sync")
         neighbour = testbed.worker("neighbour", url=broker.url)
+        server = testbed.worker("baseline server", path=str(testbed.path / "floor"), durability="sync")
+        floor = testbed.worker("baseline publisher", port=server.ask("port"))
+        measured = Measured(neighbour, floor, effort)
         neighbour.ask("measure", events=min(effort.events, 50), rate=effort.rate)
-        yield Section(f"hostile clients, sync on {filesystem()}", _alone(neighbour, effort), notes=NOTES)
+        alone = _percentiles(ALONE, measured())
+        yield Section(f"hostile clients, sync on {filesystem()}", alone, notes=NOTES)
         for name in effort.attacks:
-            yield Section(f"beside: {name}", _beside(testbed, broker, neighbour, effort, (name,)))
-        yield Section(TOGETHER, _beside(testbed, broker, neighbour, effort, effort.attacks))
+            yield Section(f"beside: {name}", _beside(testbed, broker, measured, effort, (name,)))
+        yield Section(TOGETHER, _beside(testbed, broker, measured, effort, effort.attacks))
 
 
-def _alone(neighbour: WorkerProcess, effort: HostileEffort) -> list[Measurement]:
-    return _percentiles(ALONE, _measured(neighbour, effort))
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Measures the well-behaved client and the floor at the same time."""
+
+    neighbour: WorkerProcess
+    floor: WorkerProcess
+    effort: HostileEffort
+
+    def __call__(self) -> dict[str, list[int]]:
+        """Return the nanoseconds of each event: until its acknowledgement, its delivery, and of the floor."""
+        events, rate = self.effort.events, self.effort.rate
+        self.neighbour.request("measure", events=events, rate=rate)
+        self.floor.request("timed", events=events, rate=rate)
+        found: dict[str, list[int]] = self.neighbour.answer(events / rate + 150)
+        return found | {"floor": self.floor.answer(events / rate + 150)}
 
 
 def _beside(
     testbed: BenchTestbed,
     broker: BenchBroker,
-    neighbour: WorkerProcess,
+    measured: Measured,
     effort: HostileEffort,
     attacks: tuple[str, ...],
 ) -> list[Measurement]:
@@ -73,7 +93,7 @@ def _beside(
     attacker = testbed.worker("attacker", url=broker.url, sizes=effort.sizes)
     attacker.ask("begin", names=attacks)
     sleep(effort.warm_seconds)
-    found = _measured(neighbour, effort)
+    found = measured()
     done = attacker.ask("end")
     testbed.end(attacker)
     sleep(effort.warm_seconds)
@@ -86,18 +106,14 @@ def _beside(
     ]
 
 
-def _measured(neighbour: WorkerProcess, effort: HostileEffort) -> dict[str, list[int]]:
-    neighbour.request("measure", events=effort.events, rate=effort.rate)
-    found: dict[str, list[int]] = neighbour.answer(effort.events / effort.rate + 150)
-    return found
-
-
 def _percentiles(case: str, found: dict[str, list[int]], goal: Goal | None = None) -> list[Measurement]:
+    cuts = {what: quantiles(taken, n=100, method="inclusive") for what, taken in found.items()}
     measurements = []
-    for what, nanoseconds in found.items():
-        cuts = quantiles(nanoseconds, n=100, method="inclusive")
+    for what, cut in cuts.items():
+        is_floor = what == "floor"
         measurements += [
-            Measurement(case, f"{what}, p50", cuts[49] / 1e6, "ms"),
-            Measurement(case, f"{what}, p99", cuts[98] / 1e6, "ms", goal),
+            Measurement(case, f"{what}, p50", cut[49] / 1e6, "ms"),
+            Measurement(case, f"{what}, p99", cut[98] / 1e6, "ms", None if is_floor else goal),
         ]
-    return measurements
+    beyond = max(0.0, max(cuts[what][98] for what in found if what != "floor") - cuts["floor"][98])
+    return [*measurements, Measurement(case, "beyond the floor, p99", beyond / 1e6, "ms")]

@@ -153,6 +153,19 @@ class BaselinePublisher:
             self._next += 1
         return taken
 
+    async def timed(self, rate: float, events: int) -> list[int]:
+        """Publish `rate` single events a second; returns nanoseconds until the answer of each."""
+        taken: list[int] = []
+        begin = monotonic()
+        for number in range(events):
+            await asyncio.sleep(max(0.0, begin + number / rate - monotonic()))
+            sent = perf_counter_ns()
+            answer = self._socket.publish(self._next, 0)
+            answer.add_done_callback(lambda _, sent=sent: taken.append(perf_counter_ns() - sent))  # type: ignore[misc]
+            self._next += 1
+        await asyncio.gather(*self._socket.waiting.values())
+        return taken
+
     async def paced(self, rate: float, events: int) -> None:
         """Publish `rate` single events a second."""
         begin = monotonic()

@@ -1,0 +1,295 @@
+"""AccessControl: what each client of a broker may do, and which events it may see (docs/security.md).
+
+Every frame of a client passes `checked` before any other part of the broker hears it. A frame that is not
+allowed is refused there. A Subscribe or Fetch that is allowed goes on with one selector: what the client asks
+for and what it may see. So whatever finds, keeps, reads or counts events for the client goes by its rules
+without knowing of them.
+
+Without a document the broker is open: everybody may do everything. With one, a client that has not proved who
+it is may do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tidemark.access.document import AccessDocument
+from tidemark.access.principal import Principal
+from tidemark.access.rights import Rights
+from tidemark.broker.effects import RefuseClient
+from tidemark.broker.turn import Turn
+from tidemark.errors import AccessError, TidemarkError
+from tidemark.matching.audience import Audience
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.registry import Registry
+from tidemark.wire.answers import RIGHTS
+from tidemark.wire.frames import (
+    Ack,
+    Ask,
+    ClientFrame,
+    Credit,
+    Describe,
+    Fetch,
+    Offer,
+    Publish,
+    Recalled,
+    Refused,
+    Subscribe,
+    Topic,
+    Unsubscribe,
+)
+
+#: Principals whose rights are kept, topics whose write rule is kept of all of them, and rules with a matcher.
+RIGHTS_MAX = 4_096
+WRITES_MAX = 16_384
+RULES_MAX = 256
+CHANGED = "the rules of access have changed: connect again"
+_MEMBER = 1
+
+
+class AccessControl:
+    """Who the clients are and what they may do. `Broker`, `Sessions` and `Admin` ask it."""
+
+    def __init__(self, document: AccessDocument | None, registry: Registry, turn: Turn) -> None:
+        """`registry` has the topics that the broker knows; only `Topics` adds to them."""
+        self._document = document
+        self._registry = registry
+        self._turn = turn
+        self._principals: dict[int, Principal] = {}
+        #: worked out when they are first asked for; emptied when the document changes
+        self._rights: dict[Principal, Rights] = {}
+        #: principal and topic -> the rule for what it may publish there; None if it may publish nothing
+        self._writes: dict[tuple[Principal, str], str | None] = {}
+        #: topic and rule -> what decides which events of a batch the rule allows
+        self._rules: dict[tuple[str, str], Audience] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything."""
+        return self._document is None
+
+    # Who is there.
+
+    def came(self, client: int, principal: Principal) -> None:
+        """A client has proved who it is, or proved it anew."""
+        self._principals[client] = principal
+
+    def gone(self, client: int) -> None:
+        """A client's connection is gone."""
+        self._principals.pop(client, None)
+
+    def change(self, document: AccessDocument | None) -> None:
+        """Go by another document from now on. Clients for whom it says something else have to come again.
+
+        Nothing that is not yet on their connection reaches them under the old rules.
+        """
+        if document == self._document:
+            return
+        before, self._document = self._document, document
+        stale = [client for client, who in self._principals.items() if _differs(before, document, who)]
+        self._rights.clear()
+        self._writes.clear()
+        for client in stale:
+            self._turn.counters["access_renewed"] += 1
+            self._turn.out.add(RefuseClient(client, CHANGED, AccessError(CHANGED), "access"))
+
+    def rights(self, client: int) -> Rights | None:
+        """Return what a client may do; None if it is not known who it is."""
+        principal = self._principals.get(client)
+        if principal is None or self._document is None:
+            return None
+        found = self._rights.get(principal)
+        if found is None:
+            if len(self._rights) >= RIGHTS_MAX:
+                self._rights.clear()
+            found = self._rights[principal] = Rights(self._document, principal)
+        return found
+
+    def owner(self, client: int) -> str:
+        """Return the name under which a client owns what it makes; "" while the broker is open."""
+        principal = self._principals.get(client)
+        return principal.name if principal is not None and self._document is not None else ""
+
+    def may_touch(self, client: int, owner: str) -> bool:
+        """Return whether a client may take or end what belongs to `owner`, which is "" for nobody."""
+        if self._document is None or not owner:
+            return True
+        rights = self.rights(client)
+        return rights is not None and (rights.principal.name == owner or rights.may_administer)
+
+    def seen(self, client: int, pattern: str) -> str:
+        """Return what a client may see of the topics of a pattern, as a selector; "" is everything."""
+        if self._document is None:
+            return ""
+        rights = self.rights(client)
+        return "FALSE" if rights is None else rights.seen(pattern)
+
+    def may_monitor(self, client: int) -> bool:
+        """Return whether a client may see how the broker stands."""
+        if self._document is None:
+            return True
+        rights = self.rights(client)
+        return rights is not None and (rights.may_monitor or rights.is_pipeline)
+
+    def may_know(self, client: int, topic: str) -> bool:
+        """Return whether a client may see the schema of a topic."""
+        if self._document is None:
+            return True
+        rights = self.rights(client)
+        return rights is not None and rights.may_know(topic)
+
+    # What may be done.
+
+    def checked(self, client: int, frame: ClientFrame) -> ClientFrame | Refused:
+        """Return the frame as the broker may handle it, or why it may not."""
+        if self._document is None:
+            return frame
+        rights = self.rights(client)
+        if rights is None:
+            return _denied(frame, "it is not known who you are: log in first")
+        match frame:
+            case Ack() | Credit():
+                return frame  # of subscriptions that this connection was given
+            case Unsubscribe():
+                return frame  # `Sessions` knows whose it is
+            case Publish():
+                return self._publish(rights, frame)
+            case Subscribe():
+                return self._subscribe(rights, frame)
+            case Fetch():
+                return self._restricted(rights, frame)
+            case Describe(topic):
+                may, what = rights.may_know(topic), f"see the topic {topic!r}"
+            case Topic(topic):
+                may, what = rights.may_declare(topic), f"declare the topic {topic!r}"
+            case Offer() | Recalled():
+                may, what = rights.is_pipeline, "keep the archive"
+            case Ask(_, what):
+                return frame if may_ask(rights, what) else _denied(frame, _may_not(rights, f"ask {what!r}"))
+            case _:
+                may, what = False, f"say {type(frame).__name__}"
+        return frame if may else _denied(frame, _may_not(rights, what))
+
+    def _subscribe(self, rights: Rights, frame: Subscribe) -> Subscribe | Refused:
+        if frame.durable and not rights.may_own(frame.name):
+            what = f"have a durable subscription named {frame.name!r}"
+            return _denied(frame, f"{_may_not(rights, what)}: see `durable` of its roles")
+        restricted = self._restricted(rights, frame)
+        assert isinstance(restricted, Subscribe | Refused)
+        return restricted
+
+    def _restricted(self, rights: Rights, frame: Subscribe | Fetch) -> ClientFrame | Refused:
+        try:
+            selector = rights.restricted(frame.pattern, frame.selector)
+        except TidemarkError as error:
+            return Refused(_what(frame), _name(frame), "selector", str(error))
+        if selector is None:
+            return _denied(frame, _may_not(rights, f"read any topic of {frame.pattern!r}"))
+        return frame if selector == frame.selector else replace(frame, selector=selector)
+
+    def _publish(self, rights: Rights, frame: Publish) -> ClientFrame | Refused:
+        if not rights.may_publish_as(frame.publisher):
+            what = f"publish under the name {frame.publisher!r}"
+            return _denied(frame, f"{_may_not(rights, what)}: see `publisher` of its roles")
+        for topic in sorted({shape.topic for shape in frame.batch.shapes}):
+            rule = self._write_rule(rights, topic)
+            if rule is None:
+                return _denied(frame, _may_not(rights, f"publish to the topic {topic!r}"))
+            row = self._first_refused(topic, rule, frame.batch) if rule else None
+            if row is not None:
+                return _denied(frame, f"{_may_not(rights, f'publish event {row} of the batch')}: {rule}")
+        return frame
+
+    def _write_rule(self, rights: Rights, topic: str) -> str | None:
+        key = (rights.principal, topic)
+        if key not in self._writes:
+            if len(self._writes) >= WRITES_MAX:
+                self._writes.clear()
+            self._writes[key] = rights.write_rule(topic) if rights.may_publish(topic) else None
+        return self._writes[key]
+
+    def _first_refused(self, topic: str, rule: str, batch: EventBatch) -> int | None:
+        """Return the first event of a topic that a rule does not choose; None if it chooses all of them.
+
+        An event whose schema is not known here cannot be judged, and counts as refused.
+        """
+        shapes = [at for at, shape in enumerate(batch.shapes) if shape.topic == topic]
+        ours = np.isin(batch.prelude("shape"), shapes)
+        rules = self._audience(topic, rule)
+        unknown = rules.unknown_from(batch)
+        if unknown is not None:
+            return unknown
+        wrong = np.flatnonzero(ours & ~rules.chosen(_MEMBER, batch))
+        return int(wrong[0]) if len(wrong) else None
+
+    def _audience(self, topic: str, rule: str) -> Audience:
+        found = self._rules.get((topic, rule))
+        if found is None:
+            if len(self._rules) >= RULES_MAX:
+                self._rules.clear()
+            found = self._rules[topic, rule] = Audience(self._registry)
+            found.add(_MEMBER, topic, rule)
+        return found
+
+
+def may_ask(rights: Rights, what: str) -> bool:
+    """Return whether somebody with these rights may ask a question; an unknown one needs an administrator."""
+    match RIGHTS.get(what, "administer"):
+        case "everyone":
+            return True
+        case "monitor":
+            return rights.may_monitor or rights.is_pipeline
+        case "pipeline":
+            return rights.is_pipeline or rights.may_administer
+        case _:
+            return rights.may_administer
+
+
+def _differs(before: AccessDocument | None, after: AccessDocument | None, principal: Principal) -> bool:
+    """Return whether two documents say different things of a principal."""
+    if before is None or after is None:
+        return True
+    names = {*principal.roles}
+    for document in (before, after):
+        user = document.users.get(principal.name)
+        names.update(user.roles if user is not None else ())
+    return before.users.get(principal.name) != after.users.get(principal.name) or any(
+        before.roles.get(name) != after.roles.get(name) for name in names
+    )
+
+
+def _may_not(rights: Rights, what: str) -> str:
+    return f"{rights.principal.name!r} may not {what}"
+
+
+_WHAT: Mapping[type[ClientFrame], str] = {
+    Publish: "publish",
+    Subscribe: "subscribe",
+    Fetch: "fetch",
+    Describe: "describe",
+    Topic: "topic",
+    Ask: "ask",
+}
+
+
+def _what(frame: ClientFrame) -> str:
+    """Return what kind of request a frame is, as refusals of other parts name it."""
+    return _WHAT.get(type(frame), type(frame).__name__)
+
+
+def _name(frame: ClientFrame) -> str:
+    """Return which request of its kind a frame is, as refusals of other parts name it."""
+    match frame:
+        case Publish(publisher=name) | Subscribe(name=name) | Describe(topic=name) | Topic(topic=name):
+            return name
+        case Fetch(ticket=ticket) | Ask(ticket=ticket):
+            return str(ticket)
+        case _:
+            return ""
+
+
+def _denied(frame: ClientFrame, reason: str) -> Refused:
+    return Refused(_what(frame), _name(frame), "denied", reason)

@@ -1,0 +1,1 @@
+"""Commands about security: access documents, certificates and contexts."""

@@ -1,0 +1,122 @@
+"""AccessMembership: the access document that a broker goes by, and how a newer one reaches it.
+
+It spreads as topologies do (`node.topology.membership`): an administrator changes the document at any broker,
+each broker tells its neighbours, the highest version wins everywhere, and a broker has a document on disk
+before it acts on it. The document of a file is older than any that was spread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Protocol
+
+from tidemark.access.document import AccessDocument
+from tidemark.access.rights import check_rights
+from tidemark.errors import AccessError, StaleAccessError, TidemarkError
+from tidemark.node.logs import Log
+from tidemark.wire.limits import OVERLAY_VERSION_MAX
+from tidemark.wire.security.frames import Access
+
+#: The version of the document that a file has.
+OF_FILE = 0
+log = Log("access")
+
+
+class SaveDocument(Protocol):
+    """Puts a document on disk: a method of the node."""
+
+    def __call__(self, document: AccessDocument, /) -> Awaitable[None]:
+        """Raises StorageError."""
+
+
+class AdoptDocument(Protocol):
+    """Has the rest of the broker go by a document: a method of the node."""
+
+    def __call__(self, before: AccessDocument, document: AccessDocument, /) -> None:
+        """`document` is on disk."""
+
+
+class SendAccess(Protocol):
+    """Sends a frame about the document to the broker that is being talked to."""
+
+    def __call__(self, frame: Access, /) -> None:
+        """Send `frame`."""
+
+
+class AccessMembership:
+    """The access document of one broker. Belongs to the node; the server and its connections read it."""
+
+    def __init__(self, document: AccessDocument, save: SaveDocument, adopt: AdoptDocument) -> None:
+        """`adopt` is called with each newer document once `save` has put it on disk."""
+        #: replaced as a whole, by `take`; everyone else only reads it
+        self.document = document
+        self._save = save
+        self._adopt = adopt
+        self._one_at_a_time = asyncio.Lock()
+        #: documents from other brokers that are being taken
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def greeting(self) -> Access:
+        """Returns the frame that is sent on every new link: version and digest, without the text."""
+        return Access(*self._key)
+
+    def whole(self) -> Access:
+        """Returns the frame for brokers that have an older document: with the text."""
+        return Access(*self._key, self.document.text)
+
+    def heard(self, frame: Access, answer: SendAccess) -> None:
+        """A neighbour says which document it has: take it if it is newer, answer with ours if it is older."""
+        theirs = (frame.version, frame.digest)
+        if frame.version > OF_FILE and theirs > self._key:
+            if frame.text:
+                task = asyncio.create_task(self._take_text(frame))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        elif self.document.version > OF_FILE and theirs != self._key:
+            answer(self.whole())
+
+    async def propose(self, text: str, base: int) -> AccessDocument:
+        """An administrator changes the document of version `base` to `text`. Returns the one that holds.
+
+        Raises StaleAccessError if another version holds, and AccessError if the document has a mistake.
+        Proposing the same again changes nothing: an administrator may propose it to several brokers.
+        """
+        if not 0 <= base < OVERLAY_VERSION_MAX:
+            raise StaleAccessError(expected=base, actual=self.document.version)
+        proposed = AccessDocument.parse(text, base + 1)
+        check_rights(proposed)
+        if not any(role.administer for role in proposed.roles.values()):
+            raise AccessError("no role of the document administers: nobody could change it again")
+        if (proposed.version, proposed.digest) == self._key:
+            return self.document
+        if base != self.document.version:
+            raise StaleAccessError(expected=base, actual=self.document.version)
+        await self.take(proposed)
+        return self.document
+
+    async def take(self, document: AccessDocument) -> None:
+        """Save and adopt `document`, if it is newer than the one that holds. Raises StorageError."""
+        async with self._one_at_a_time:
+            if (document.version, document.digest) <= self._key:
+                return
+            await self._save(document)
+            before, self.document = self.document, document
+            log.info("the rules of access have changed", version=document.version, users=len(document.users))
+            self._adopt(before, document)
+
+    def stop(self) -> None:
+        """Take no document any more."""
+        for task in self._tasks:
+            task.cancel()
+
+    @property
+    def _key(self) -> tuple[int, str]:
+        return self.document.version, self.document.digest
+
+    async def _take_text(self, frame: Access) -> None:
+        try:
+            await self.take(AccessDocument.parse(frame.text, frame.version))
+        except TidemarkError as error:
+            # The next link that comes up, or the next change, brings the document again.
+            log.error("a newer access document cannot be taken", version=frame.version, reason=str(error))

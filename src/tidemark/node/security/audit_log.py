@@ -1,0 +1,92 @@
+"""AuditLog: who came, from where, how that was proved, what was refused, and what administrators changed.
+
+One JSON object a line, in a file of its own that is rotated by size and readable by its owner only. No secret
+is ever written: no password, no proof, no token. A file that cannot be written is told in the broker's log,
+and stops nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+from tidemark.errors import WireError
+from tidemark.node.logs import Log
+from tidemark.wire.frames import Ask
+from tidemark.wire.json_objects import read_arguments
+
+FILE_BYTES_MAX = 64 << 20
+FILES_KEPT = 8
+#: Characters of one value; strangers write some of them.
+VALUE_CHARACTERS_MAX = 1_000
+log = Log("audit")
+
+
+class AuditLog:
+    """The audit log of one broker. Without a path it writes nothing."""
+
+    def __init__(self, path: Path | None, broker: str) -> None:
+        self._path = path
+        self._broker = broker
+        self._file: int | None = None
+        self._bytes = 0
+        self._is_failing = False
+
+    def write(self, what: str, **fields: object) -> None:
+        """Write one line: what happened, and its particulars. Values are cut to VALUE_CHARACTERS_MAX."""
+        if self._path is None:
+            return
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        kept = {name: _short(value) for name, value in fields.items() if value not in (None, "")}
+        line = json.dumps({"time": now, "broker": self._broker, "what": what, **kept}) + "\n"
+        try:
+            self._append(line.encode())
+            self._is_failing = False
+        except OSError as error:
+            if not self._is_failing:
+                log.error("the audit log cannot be written", path=str(self._path), reason=str(error))
+            self._is_failing = True
+            self.close()
+
+    def _append(self, line: bytes) -> None:
+        assert self._path is not None
+        if self._file is not None and self._bytes + len(line) > FILE_BYTES_MAX:
+            self.close()
+            self._rotate(self._path)
+        if self._file is None:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._bytes = os.fstat(self._file).st_size
+        os.write(self._file, line)
+        self._bytes += len(line)
+
+    def _rotate(self, path: Path) -> None:
+        for number in range(FILES_KEPT - 1, 0, -1):
+            older = path.with_name(f"{path.name}.{number}")
+            if older.exists():
+                older.replace(path.with_name(f"{path.name}.{number + 1}"))
+        path.replace(path.with_name(f"{path.name}.1"))
+
+    def close(self) -> None:
+        """Close the file; the next line opens it again."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _short(value: object) -> object:
+    return value[:VALUE_CHARACTERS_MAX] if isinstance(value, str) else value
+
+
+def told_of(ask: Ask) -> dict[str, object]:
+    """Return the arguments of a question for the log; in place of a text, which may be secret, its digest."""
+    try:
+        given = read_arguments(ask.arguments)
+    except WireError:
+        return {}
+    told = {name: value for name, value in given.items() if isinstance(value, str | int | float | bool)}
+    if "text" in told:
+        told["text"] = sha256(str(told["text"]).encode(errors="replace")).hexdigest()[:16]
+    return {name: _short(value) for name, value in told.items() if name not in ("time", "broker", "what")}

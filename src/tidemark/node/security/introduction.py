@@ -1,0 +1,265 @@
+"""Introduction: the first frames of a connection, until the other side has said and proved who it is.
+
+Connect comes from a client, Resume from a client that was away, Hello from a broker. Where there are accounts
+a client logs in before it is welcome. Brokers prove who they are before anything else that they say counts,
+with the names in their certificates or with the key of the overlay. Nothing but what is named here is heard
+meanwhile, in small frames and for a short time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidemark.broker.effects import ClientCame
+from tidemark.errors import VersionError
+from tidemark.node.logs import Log
+from tidemark.node.security.link_proof import LinkProving
+from tidemark.node.security.login import LoggedIn, LoginAttempt, LoginError
+from tidemark.node.security.tls import is_broker, name_in
+from tidemark.wire.frames import Connect, Frame, Hello, Overlay, Refused, Resume, Welcome
+from tidemark.wire.security.frames import Challenge, LinkProof, Login, Proof
+from tidemark.wire.versions import agree, agree_link
+
+if TYPE_CHECKING:
+    from tidemark.node.connection import Connection
+    from tidemark.node.server import Server
+
+#: The oldest version of the protocol in which a client can log in.
+LOGIN_VERSION = 4
+log = Log("connection")
+
+
+class Introduction:
+    """The beginning of one connection, which owns it. `_with` is that connection."""
+
+    __slots__ = ("_attempt", "_proof", "_security", "_server", "_version", "_with")
+
+    def __init__(self, connection: Connection, server: Server) -> None:
+        self._with = connection
+        self._server = server
+        self._security = server.security
+        #: what a client still has to prove before it is welcome
+        self._attempt: LoginAttempt | None = None
+        #: what the broker at the other end has proved
+        self._proof = LinkProving(server.security.link_key)
+        #: the version of the protocol that a client speaks
+        self._version = 0
+
+    def hear(self, frame: Frame) -> bool:
+        """Hear one of the first frames of the connection; what is none of them is refused.
+
+        Returns whether the other side has said and proved who it is; a broker may still be no neighbour.
+        """
+        self._hear(frame)
+        hello = self._with.hello
+        return self._with.is_known or (hello is not None and self._is_trusted(hello.broker))
+
+    @property
+    def is_of_trusted_broker(self) -> bool:
+        """Whether a broker is at the other end, and has proved who it is where that is asked.
+
+        Before its Hello it may say which topology it has: one of the two may not know the other yet.
+        """
+        return bool(self._other) and self._is_trusted(self._other)
+
+    def _is_trusted(self, broker: str) -> bool:
+        """Return whether it is proved that `broker` is at the other end, or need not be."""
+        if not self._security.proves_links or self._proof.is_proved:
+            return True
+        return is_broker(self._with.certificate, broker)
+
+    @property
+    def _other(self) -> str:
+        """The name of the broker at the other end: the one that was called, or the one that it says."""
+        hello = self._with.hello
+        return self._with.expected or (hello.broker if hello is not None else "")
+
+    def _hear(self, frame: Frame) -> None:
+        link, is_broker_there = self._with, bool(self._other)
+        match frame:
+            case Connect(name, oldest, newest) if not link.is_called and not is_broker_there:
+                self._connect(name, oldest, newest)
+            case Proof() if self._attempt is not None:
+                self._prove(frame)
+            case Resume() if not is_broker_there:
+                self._resume(frame)
+            case Hello() if link.calling is None and self._attempt is None:
+                self._meet(frame)
+            case Challenge(nonce) if is_broker_there:
+                self._challenged(nonce)
+            case LinkProof(proof) if is_broker_there:
+                self._proved(proof)
+            case Overlay() if self.is_of_trusted_broker:
+                self._server.told_overlay(link, frame)
+            case Refused(reason=reason):
+                log.warning("refused by the other side", address=link.address, reason=reason)
+                if link.calling is not None:
+                    self._server.leases.refused(link.calling)
+                link.close()
+            case _:
+                link.refuse("frame", "say who you are first, with Connect or Hello")
+
+    # Clients.
+
+    def _connect(self, name: str, oldest: int, newest: int) -> None:
+        """A client introduces itself. Where there are accounts it has to prove who it is."""
+        try:
+            self._version = agree(oldest, newest)
+        except VersionError as error:
+            self._with.refuse("version", str(error))
+            return
+        self._with.name = name
+        accounts = self._security.accounts
+        if accounts is None:
+            self._welcome()
+        elif seconds := self._server.login_limits.seconds_to_wait(self._with.address):
+            self._failed(LoginError("too many failures"), f"wait {seconds:.0f} s and try again")
+        elif user := name_in(self._with.certificate, self._security.certificate_name):
+            try:
+                self._logged_in(accounts.certified(user))
+            except LoginError as error:
+                self._failed(error)
+        elif self._version < LOGIN_VERSION:
+            reason = "this broker has accounts, and this client is too old to log in: update it"
+            self._with.refuse("login", reason)
+        else:
+            self._attempt = LoginAttempt(accounts)
+            self._with.write(Login(accounts.mechanisms))
+
+    def _prove(self, proof: Proof) -> None:
+        """A client goes on with its login."""
+        assert self._attempt is not None
+        try:
+            found = self._attempt.step(proof)
+            if self._server.login_limits.seconds_to_wait(self._with.address, self._attempt.who):
+                raise LoginError("too many failures", self._attempt.who)
+        except LoginError as error:
+            self._failed(error)
+            return
+        if isinstance(found, Login):
+            self._with.write(found)
+        else:
+            self._logged_in(found)
+
+    def _logged_in(self, found: LoggedIn) -> None:
+        self._attempt = None
+        link = self._with
+        link.principal, link.expires_at = found.principal, found.expires_at
+        self._audit("login", who=found.principal.name, how=found.how)
+        if found.last is not None:
+            link.write(found.last)
+        self._welcome()
+
+    def _failed(self, error: LoginError, advice: str = "") -> None:
+        """Refuse a client that could not prove who it is, in the same words whatever was wrong."""
+        self._server.login_limits.failed(self._with.address, error.who)
+        self._server.logins_failed += 1
+        self._audit("login failed", who=error.who, cause=error.cause)
+        self._with.refuse("login", f"{error}; {advice}" if advice else str(error))
+
+    def prove_anew(self, proof: Proof) -> None:
+        """A client that is logged in brings a newer bearer token, which must be of the same user."""
+        link, accounts = self._with, self._security.accounts
+        try:
+            if accounts is None or link.principal is None or link.client is None:
+                raise LoginError("nobody is logged in")
+            found = LoginAttempt(accounts).step(proof)
+            if not isinstance(found, LoggedIn):
+                raise LoginError("only a bearer token is brought anew", link.principal.name)
+            if found.principal.name != link.principal.name:
+                raise LoginError("the token is of another user", found.principal.name)
+        except LoginError as error:
+            self._failed(error)
+            return
+        link.expires_at = found.expires_at
+        if found.principal != link.principal:
+            link.principal = found.principal
+            self._server.runtime.give((ClientCame(link.client, found.principal),))
+
+    def _welcome(self) -> None:
+        link, server = self._with, self._server
+        link.speak(self._version)
+        link.client = server.runtime.client_came(link, link.principal)
+        server.introduced(link)
+        link.write(Welcome(server.name, server.incarnation, self._version, server.pubends))
+
+    def _resume(self, frame: Resume) -> None:
+        """A client that was parked returns, with the ticket that only it was told."""
+        link, server = self._with, self._server
+        try:
+            version = agree(frame.oldest, frame.newest)
+        except VersionError as error:
+            link.refuse("version", str(error))
+            return
+        holder = server.leases.claim(link, frame.ticket)
+        if holder is None:
+            link.refuse("unknown", "there is no such lease, or not any more: connect and subscribe again")
+            return
+        link.speak(version)
+        link.name, link.client, link.lease, link.calling = holder.name, holder.client, holder, None
+        server.introduced(link)
+        link.write(Welcome(server.name, server.incarnation, version, server.pubends))
+        server.leases.arrived(holder, link)
+
+    # Brokers.
+
+    def _meet(self, hello: Hello) -> None:
+        """A broker introduces itself. Before anything else it has to prove who it is, where that is asked."""
+        link = self._with
+        try:
+            agree_link(hello.oldest, hello.newest)
+        except VersionError as error:
+            link.refuse("version", str(error))
+            return
+        link.hello = hello
+        if link.expected not in (None, hello.broker):
+            link.refuse_stranger()
+        elif self._is_trusted(hello.broker):
+            self._link(hello)
+        elif link.expected is not None or not self._proof.has_key:
+            self._strange("the broker has not proved who it is")
+        else:
+            link.write(Challenge(self._proof.nonce))
+
+    def _challenged(self, nonce: str) -> None:
+        """The other broker asks for a proof. The one that has called answers, and asks for one in turn."""
+        link = self._with
+        if not self._proof.has_key:
+            self._strange("this broker has no key of the overlay: set security.overlay_key")
+            return
+        if link.expected is not None:
+            link.write(Challenge(self._proof.nonce))
+        link.write(LinkProof(self._proof.answer(self._server.name, self._other, nonce)))
+
+    def _proved(self, proof: str) -> None:
+        """The other broker answers a challenge. Its proof must come after its own challenge."""
+        hello = self._with.hello
+        if not self._proof.check(proof, self._other, self._server.name):
+            self._strange("the broker does not have the key of the overlay")
+        elif hello is not None:
+            self._link(hello)
+
+    def _strange(self, reason: str) -> None:
+        self._server.logins_failed += 1
+        self._audit("link refused", who=self._other, cause=reason)
+        self._with.refuse("login", reason)
+
+    def _link(self, hello: Hello) -> None:
+        """It is known which broker is there. The runtime hears LinkUp only from here."""
+        link, server = self._with, self._server
+        if hello.broker in server.neighbours:
+            seconds = server.refused_neighbours.seconds_left(hello.broker)
+            if seconds:
+                link.refuse("limit", f"what you said was refused: come again in {seconds:.1f} s")
+                return
+            link.peer = hello.broker
+            link.bound_link()
+            server.introduced(link)
+            server.runtime.link_up(hello.broker, link, hello)
+        if link.expected is None or self._security.proves_links:
+            link.write(server.membership.greeting())
+        if server.access is not None and link.peer is not None:
+            link.write(server.access.greeting())
+
+    def _audit(self, what: str, **fields: object) -> None:
+        self._security.audit.write(what, address=self._with.address, client=self._with.name, **fields)

@@ -1,0 +1,56 @@
+"""LoginLimits: how many logins may fail before an address or a name has to wait.
+
+Failures are counted by address and by name, each in a bounded table, and are forgotten at a steady rate.
+While one is over its bound its logins are refused before anything is computed, so that guessing costs the
+guesser and nobody else. A name that is guessed from many addresses waits, too: that is told in the audit log.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from tidemark.node.clock import Clock
+
+#: Failures that one address, or one name, may have in a row, and how many of them are forgotten in a second.
+FAILURES_MAX = 20
+FORGOTTEN_A_SECOND = 0.5
+#: Addresses and names that are remembered; those that failed longest ago are forgotten first.
+REMEMBERED_MAX = 10_000
+
+
+class _Failures:
+    """How often each of many has failed lately."""
+
+    def __init__(self, time: Clock) -> None:
+        self._time = time
+        #: who -> failures, and when they were counted last
+        self._counts: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def add(self, who: str) -> None:
+        self._counts[who] = (self.count(who) + 1, self._time())
+        self._counts.move_to_end(who)
+        while len(self._counts) > REMEMBERED_MAX:
+            self._counts.popitem(last=False)
+
+    def count(self, who: str) -> float:
+        count, at = self._counts.get(who, (0.0, 0.0))
+        return max(0.0, count - (self._time() - at) * FORGOTTEN_A_SECOND) if count else 0.0
+
+
+class LoginLimits:
+    """Counts failed logins. Belongs to the server; connections report to it."""
+
+    def __init__(self, time: Clock) -> None:
+        self._addresses = _Failures(time)
+        self._names = _Failures(time)
+
+    def failed(self, address: str, name: str) -> None:
+        """A login from `address` has failed, for the user `name` if that is known."""
+        self._addresses.add(address)
+        if name:
+            self._names.add(name)
+
+    def seconds_to_wait(self, address: str, name: str = "") -> float:
+        """Return how long logins from `address`, or for `name`, are refused; 0 if they are not."""
+        worst = max(self._addresses.count(address), self._names.count(name) if name else 0.0)
+        return max(0.0, (worst - FAILURES_MAX + 1) / FORGOTTEN_A_SECOND) if worst >= FAILURES_MAX else 0.0

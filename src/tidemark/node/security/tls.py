@@ -1,0 +1,114 @@
+"""Transport: TLS 1.3 for clients, links, callbacks and HTTP, with certificates that are read again.
+
+New certificates are taken for new connections when their files change and on SIGHUP; connections that there
+are go on. A certificate that cannot be read is told, and the one before stays in use.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tidemark.errors import ConfigError
+from tidemark.node.config.settings import SecuritySection
+from tidemark.node.logs import Log
+
+#: How a certificate names a broker of the overlay: a URI among its alternative names.
+BROKER_URI = "tidemark:broker:"
+USER_URI = "tidemark:user:"
+log = Log("tls")
+
+
+class Transport:
+    """The TLS contexts of one broker. Both contexts are None while no certificate is configured."""
+
+    def __init__(self, security: SecuritySection) -> None:
+        """Read the certificates. ConfigError if one is named and cannot be used."""
+        self._security = security
+        self.server: ssl.SSLContext | None = None
+        #: for links that this broker opens, and clients that it calls back
+        self.client: ssl.SSLContext | None = None
+        self._seen: tuple[float, ...] = ()
+        if security.certificate:
+            self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            for context in (self.server, self.client):
+                context.minimum_version = ssl.TLSVersion.TLSv1_3
+            # Who is at the other end is judged by the names in the certificate, not by its address.
+            self.client.check_hostname = False
+            self.server.verify_mode = (
+                ssl.CERT_REQUIRED
+                if security.client_certificates == "required"
+                else ssl.CERT_OPTIONAL
+                if security.authority
+                else ssl.CERT_NONE
+            )
+            if security.client_certificates == "required" and not security.authority:
+                raise ConfigError(
+                    "client certificates cannot be checked without the authority that issues them",
+                    key="security.authority",
+                )
+            self._load()
+            self._seen = self._changed_at()
+
+    def _load(self) -> None:
+        security = self._security
+        assert self.server is not None
+        assert self.client is not None
+        try:
+            for context in (self.server, self.client):
+                context.load_cert_chain(security.certificate, security.key or None, password=_no_password)
+                if security.authority:
+                    context.load_verify_locations(security.authority)
+        except (OSError, ssl.SSLError, ValueError) as error:
+            raise ConfigError(
+                f"the certificate, its key or the authority cannot be used: {error}",
+                key="security.certificate",
+            ) from None
+
+    def _changed_at(self) -> tuple[float, ...]:
+        security = self._security
+        paths = (security.certificate, security.key, security.authority)
+        return tuple(Path(path).stat().st_mtime if path and Path(path).exists() else 0.0 for path in paths)
+
+    def look(self, *, is_asked: bool = False) -> None:
+        """Read the certificates again if their files have changed, or if somebody asks for it."""
+        if self.server is None:
+            return
+        seen = self._changed_at()
+        if seen == self._seen and not is_asked:
+            return
+        self._seen = seen
+        try:
+            self._load()
+        except ConfigError as error:
+            log.error("the new certificate cannot be used, the one before stays", reason=str(error))
+        else:
+            log.info("certificates were read again", certificate=self._security.certificate)
+
+
+def _no_password() -> str:
+    """Refuse to ask for the password of an encrypted key: a broker has nobody to ask."""
+    raise ValueError("the key is encrypted: give one that is not, in a file of mode 0600")
+
+
+def name_in(certificate: Mapping[str, Any] | None, rule: str) -> str:
+    """Return the user that a verified certificate names by the rule cn, email, dns or uri; "" for none."""
+    if not certificate:
+        return ""
+    if rule == "cn":
+        subject = [pair for part in certificate.get("subject", ()) for pair in part]
+        return next((str(value) for key, value in subject if key == "commonName"), "")
+    kind = {"email": "email", "dns": "DNS", "uri": "URI"}[rule]
+    names = [str(value) for key, value in certificate.get("subjectAltName", ()) if key == kind]
+    if rule == "uri":
+        return next((name.removeprefix(USER_URI) for name in names if name.startswith(USER_URI)), "")
+    return names[0] if names else ""
+
+
+def is_broker(certificate: Mapping[str, Any] | None, name: str) -> bool:
+    """Return whether a verified certificate is that of the broker `name`."""
+    names = (certificate or {}).get("subjectAltName", ())
+    return any(kind == "URI" and value == BROKER_URI + name for kind, value in names)

@@ -1,0 +1,83 @@
+"""The report on an archive as one page of HTML that needs nothing else: no scripts, no files, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark.spark.page_parts import Histogram, bar_chart, cells, document, head_row, safe, show_time
+from tidemark.spark.report.figures import ArchiveFigures, TopicFigures
+
+
+def page(found: ArchiveFigures) -> str:
+    """The figures as a page of HTML."""
+    latency = ", ".join(f"{name} {show_milliseconds(value)}" for name, value in found.latency_ms.items())
+    told = f" An event is archived after: {latency}." if latency else ""
+    return document(
+        "Tidemark archive",
+        f"<h1>Archive <code>{safe(found.path)}</code></h1>\n"
+        f"<p>{found.events:,} events in {show_bytes(found.file_bytes)} of files, "
+        f"{show_bytes(found.event_bytes)} as they were published. {found.rounds:,} rounds are noted."
+        f'{told}</p>\n<p class="dim">As of {show_time(found.at * 1e6)} UTC.</p>\n'
+        f"{_plots(found)}{_topics(found)}{_tables(found)}",
+    )
+
+
+def show_milliseconds(value: float) -> str:
+    """A time in milliseconds, for people."""
+    if value < 1_000:
+        return f"{value:.3g} ms"
+    return f"{value / 1_000:.3g} s" if value < 120_000 else f"{value / 60_000:.3g} min"
+
+
+def show_bytes(value: float) -> str:
+    """A size, for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1_024:
+            return f"{value:.3g} {unit}"
+        value /= 1_024
+    return f"{value:.3g} TiB"
+
+
+def _plots(found: ArchiveFigures) -> str:
+    plots = [
+        _plot(found.published, "events by the time at which they were published", None),
+        _plot(found.archived, "events by the time at which they were archived", None),
+        _plot(found.lag_ms, "how long the oldest event of a round had waited, at most", show_milliseconds),
+        _plot(found.held_bytes, "bytes in the logs of brokers, at most", show_bytes),
+        _plot(
+            found.written_bytes, "bytes of files that rounds have written, before any was merged", show_bytes
+        ),
+    ]
+    return f'<div class="plots">{"".join(plots)}</div>\n'
+
+
+def _plot(bars: Histogram | None, what: str, show_count: Callable[[float], str] | None) -> str:
+    if bars is None or not any(bars.counts):
+        return ""
+    chart = bar_chart(bars, lambda at: show_time(at)[5:16].replace("T", " "), what, show_count)
+    began = f"{what}; from {show_time(bars.edges[0])} UTC"
+    return f"<figure>{chart}<figcaption>{began}</figcaption></figure>"
+
+
+def _topics(found: ArchiveFigures) -> str:
+    rows = "".join(f"<tr>{cells(_topic(each), 4)}</tr>" for each in found.topics)
+    head = head_row(["topic", "pubend", "first event", "last event", "events", "a second"], 4)
+    return f'<h2>Topics</h2><div class="wide"><table>{head}{rows}</table></div>\n' if rows else ""
+
+
+def _topic(each: TopicFigures) -> list[str]:
+    times = [show_time(each.first), show_time(each.last)]
+    return [each.topic, each.pubend, *times, f"{each.events:,}", _rate(each.events, each.last - each.first)]
+
+
+def _rate(events: int, microseconds: int) -> str:
+    return f"{events * 1e6 / microseconds:,.3g}" if microseconds else "-"
+
+
+def _tables(found: ArchiveFigures) -> str:
+    rows = "".join(
+        f"<tr>{cells([each.root, f'{each.events:,}', f'{each.files:,}', show_bytes(each.bytes)], 1)}</tr>"
+        for each in found.tables
+    )
+    head = head_row(["table", "events", "files", "size"], 1)
+    return f"<h2>Tables</h2><table>{head}{rows}</table>\n" if rows else ""

@@ -1,0 +1,6 @@
+"""What is done to an archive that lives: events are erased, and it is compared with its brokers.
+
+`erasure.Erasure` says what is to be erased, and `erasing.erase_from` does it, file by file, as tasks of a
+Spark job or in this process. `verifying.verify` compares the archive with what brokers still hold, and reads
+every file. Both are resumable and leave a report.
+"""

@@ -1,0 +1,184 @@
+"""Erasing: files of the archive that have events of an erasure are rewritten without them.
+
+The process that writes the archive does it, between its batches or beside its query. A file is rewritten by a
+task; a commit replaces some files at a time, and the record of the erasure says which. If the process is
+killed, the next one goes on: a file that was rewritten has no such events any more. Files that were replaced
+stay for an hour, for readers that have begun with them, and are then removed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark.matching.topics import TopicPattern
+from tidemark.spark.archive.compaction import GRACE_SECONDS, MaintainedArchive, ended
+from tidemark.spark.archive.layout import ArchiveLayout, laid_out
+from tidemark.spark.archive.part import PartResult
+from tidemark.spark.archive.rows import to_events
+from tidemark.spark.archive.scan import pieces
+from tidemark.spark.archive.state import ArchiveTopics, load_topics
+from tidemark.spark.archive.table import ArchiveTable, DataFile, disk_errors, file_name, folder_of
+from tidemark.spark.archive.writer import FileWriter
+from tidemark.spark.engine.tasks import SessionLender, run_tasks
+from tidemark.spark.upkeep.erasure import ErasedEvents, Erasure, load_erasures, save_erasure
+from tidemark.storage.disk.atomic_file import sync_path
+from tidemark.ticks import TICK_MIN
+from tidemark.wire.answers import TopicStatus
+
+#: Files that one commit replaces at most.
+FILES_AT_ONCE = 32
+#: What a commit of an erasure says about itself.
+_ERASED = "tidemark.erased"
+
+
+@dataclass(frozen=True, slots=True)
+class EraseTask:
+    """A file that may have events of an erasure; Spark carries it to wherever the task runs."""
+
+    path: str
+    root: str
+    #: the columns of the table, as an Arrow schema in bytes
+    layout: bytes
+    name: str
+    #: of the file that takes its place
+    new_name: str
+    erasure: Erasure
+    topics: tuple[TopicStatus, ...]
+
+
+def erase_pending(archive: MaintainedArchive, sessions: SessionLender | None) -> list[Erasure]:
+    """Do all erasures that can be done now; returns those that were completed."""
+    done = []
+    for erasure in load_erasures(archive.path):
+        covered = archive.state.covered
+        if erasure.stage == "asked":
+            if all(covered.get(pubend, TICK_MIN) >= upto for pubend, upto in erasure.upto.items()):
+                done.append(erase_from(archive, erasure, sessions))
+        elif erasure.stage == "erased" and (erasure.erased_at or 0) + GRACE_SECONDS <= time.time():
+            _remove_files(archive, erasure)
+    return done
+
+
+def erase_from(archive: MaintainedArchive, erasure: Erasure, sessions: SessionLender | None) -> Erasure:
+    """Rewrite the files that have events of the erasure, and note that it is done."""
+    topics = load_topics(archive.path)
+    first = TopicPattern.parse(erasure.topic).levels[0]
+    with archive.commits:
+        tables = [
+            (table, [each for each in files if each.ticks[0] <= max(erasure.upto.values(), default=TICK_MIN)])
+            for table, files in zip(archive.tables, ended(archive), strict=True)
+            if first in ("*", ">", table.root)
+        ]
+    for table, files in tables:
+        for at in range(0, len(files), FILES_AT_ONCE):
+            some = files[at : at + FILES_AT_ONCE]
+            erasure = _erase_files(archive, table, some, erasure, topics, sessions)
+    erasure = replace(erasure, erased_at=time.time())
+    save_erasure(archive.path, erasure)
+    return erasure
+
+
+def _erase_files(
+    archive: MaintainedArchive,
+    table: ArchiveTable,
+    files: Sequence[DataFile],
+    erasure: Erasure,
+    topics: ArchiveTopics,
+    sessions: SessionLender | None,
+) -> Erasure:
+    layout = table.layout.to_bytes()
+    path = str(archive.path.absolute())
+    tasks = [
+        EraseTask(path, table.root, layout, each.name, _successor(each), erasure, topics.described)
+        for each in files
+    ]
+    made = run_tasks(tasks, rewrite, PartResult.from_json, sessions)
+    changed = [(old, done) for old, done in zip(files, made, strict=True) if done.events]
+    if not changed:
+        return erasure
+    old = [each for each, _ in changed]
+    after = erasure.with_replaced(
+        table.root, tuple(each.name for each in old), sum(done.events for _, done in changed)
+    )
+    with archive.commits:
+        # The record comes first: whatever is replaced from now on will be removed.
+        save_erasure(archive.path, after)
+        new = [each for _, done in changed for each in done.files]
+        table.exchange(old, new, {_ERASED: erasure.id}, changes=True)
+    return after
+
+
+def rewrite(task: EraseTask) -> PartResult:
+    """Write the file without the events of the erasure.
+
+    The result has how many events were left out, and the new file; neither, if there are none.
+    """
+    folder = folder_of(Path(task.path), task.root)
+    layout = ArchiveLayout.from_bytes(task.layout)
+    topics = ArchiveTopics(task.topics)
+    erased = ErasedEvents(task.erasure, topics)
+    at = folder / task.name
+    with disk_errors(at), pq.ParquetFile(at) as parquet:
+        groups = range(parquet.num_row_groups)
+        kept = [_kept(parquet.read_row_group(group), erased, topics, layout) for group in groups]
+        count = parquet.metadata.num_rows - sum(int(pc.sum(each).as_py() or 0) for each in kept)
+        if not count:
+            return PartResult()
+        if count == parquet.metadata.num_rows:
+            return PartResult(events=count)
+        writer = FileWriter(Path(task.path), task.root, task.new_name, layout.schema)
+        try:
+            for group, mask in zip(groups, kept, strict=True):
+                writer.add(_laid_out(parquet.read_row_group(group), layout).filter(mask))
+            made = writer.close()
+            sync_path(folder)
+        except BaseException:
+            writer.discard()
+            raise
+    return PartResult(files=[made], events=count)
+
+
+def _kept(rows: pa.Table, erased: ErasedEvents, topics: ArchiveTopics, layout: ArchiveLayout) -> pa.Array:
+    """kept[row]: the event is not erased."""
+    table = _laid_out(rows, layout)
+    kept = np.ones(table.num_rows, np.bool_)
+    pubends = table.column("_pubend").combine_chunks().dictionary_encode()
+    number_of = pubends.indices.to_numpy(zero_copy_only=False)
+    for number, pubend in enumerate(pubends.dictionary.to_pylist()):
+        where = np.flatnonzero(number_of == number)
+        first = 0
+        for piece in pieces(table.take(pa.array(where))):
+            meant = erased.rows(pubend, to_events(piece, topics.schemas, layout))
+            kept[where[first : first + piece.num_rows][meant]] = False
+            first += piece.num_rows
+    return pa.array(kept)
+
+
+def _laid_out(rows: pa.Table, layout: ArchiveLayout) -> pa.Table:
+    return laid_out({name: rows.column(name) for name in rows.column_names}, rows.num_rows, layout)
+
+
+def _successor(file: DataFile) -> str:
+    """A name with the place of the file; a file of another tool has none, and keeps having none."""
+    if not file.is_own:
+        return f"erased-{file_name(0, 0, 0, 0)}"
+    first, last, part, number = (int(text) for text in file.name.split("-")[:4])
+    return file_name(first, last, part, number)
+
+
+def _remove_files(archive: MaintainedArchive, erasure: Erasure) -> None:
+    for root, names in erasure.replaced.items():
+        folder = folder_of(archive.path, root)
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        if folder.is_dir():
+            sync_path(folder)
+    save_erasure(archive.path, replace(erasure, gone_at=time.time()))

@@ -1,0 +1,110 @@
+"""Erasures: what is to be erased from an archive, how far that has got, and which of its events are meant.
+
+An erasure is a small file under `_archive/erasures`, which stays as the record of it. It names a topic or a
+pattern, a selector, and the tick of each pubend up to which it holds: events that are published later are not
+meant. An erased event is silence: ticks and everybody's tokens stay valid.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import numpy as np
+
+from tidemark.errors import DamagedError
+from tidemark.message.batches.batch import EventBatch
+from tidemark.message.batches.columns import Bools
+from tidemark.spark.archive.state import FOLDER, ArchiveTopics
+from tidemark.spark.topic_columns import TopicColumnReader, make_topic_columns
+from tidemark.storage.disk.atomic_file import replace_file
+from tidemark.storage.disk.real_disk import RealDisk
+from tidemark.ticks import TICK_MIN
+
+ERASURES = "erasures"
+#: asked: events may still have to be archived, or files to be rewritten. erased: no reader of the archive
+#: finds them. gone: the files that had them are removed, too.
+Stage = Literal["asked", "erased", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """An erasure, and how far it has got."""
+
+    id: str
+    topic: str
+    where: str
+    #: pubend -> the tick up to which events are meant
+    upto: Mapping[str, int]
+    #: Unix times
+    asked_at: float
+    erased_at: float | None = None
+    gone_at: float | None = None
+    #: how many events were erased, and how many files had to be rewritten for that
+    events: int = 0
+    files: int = 0
+    #: root -> files that had them, which are removed when readers that have begun with them are done
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def stage(self) -> Stage:
+        """How far it has got."""
+        return "asked" if self.erased_at is None else "erased" if self.gone_at is None else "gone"
+
+    def with_replaced(self, root: str, names: tuple[str, ...], events: int) -> Erasure:
+        """The erasure after these files of a table were rewritten."""
+        replaced = {**self.replaced, root: (*self.replaced.get(root, ()), *names)}
+        return replace(self, replaced=replaced, events=self.events + events, files=self.files + len(names))
+
+    def to_json(self) -> dict[str, Any]:
+        """The erasure as a JSON object."""
+        return {**asdict(self), "stage": self.stage}
+
+
+def new_erasure(topic: str, where: str, upto: Mapping[str, int], now: float) -> Erasure:
+    """An erasure that is asked for now."""
+    return Erasure(uuid4().hex[:12], topic, where, dict(upto), now)
+
+
+def save_erasure(path: Path, erasure: Erasure) -> None:
+    """Write or replace an erasure; it is on the platter when this returns."""
+    name = f"{erasure.id}.json"
+    replace_file(RealDisk(path / FOLDER / ERASURES), name, [json.dumps(erasure.to_json()).encode()])
+
+
+def load_erasures(path: Path) -> list[Erasure]:
+    """All erasures of an archive, the oldest first. Raises DamagedError."""
+    found = []
+    for file in (path / FOLDER / ERASURES).glob("*.json"):
+        try:
+            said = json.loads(file.read_text())
+            said.pop("stage")
+            said["replaced"] = {root: tuple(names) for root, names in said["replaced"].items()}
+            found.append(Erasure(**said))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            reason = "is damaged: restore it from a copy, or remove it and erase again"
+            raise DamagedError(reason, path=str(file), offset=0) from error
+    return sorted(found, key=lambda each: (each.asked_at, each.id))
+
+
+class ErasedEvents:
+    """Tells the events that an erasure means from others."""
+
+    def __init__(self, erasure: Erasure, topics: ArchiveTopics) -> None:
+        """Raises SelectorError or ConfigError if the selector fits no topic."""
+        self._upto = erasure.upto
+        columns = make_topic_columns(topics.described, erasure.topic, erasure.where, None, gaps=False)
+        self._reader = TopicColumnReader(columns, lambda: topics.described)
+
+    def rows(self, pubend: str, batch: EventBatch) -> Bools:
+        """rows[row]: the event is meant."""
+        chosen = self._reader.chosen(batch)
+        if chosen is None:
+            return np.zeros(batch.count, np.bool_)
+        is_chosen = np.isin(batch.ticks, chosen.ticks)
+        found: Bools = is_chosen & (batch.ticks <= self._upto.get(pubend, TICK_MIN))
+        return found

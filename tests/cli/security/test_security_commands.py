@@ -1,0 +1,118 @@
+"""The commands about access, certificates and contexts, and a broker secured in one command."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.live_broker import running_broker
+from tidemark.access.document import AccessDocument
+from tidemark.access.verifier import Verifier
+from tidemark.admin.contexts import find_context
+from tidemark.cli.root import main
+
+pytest.importorskip("cryptography")
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("BROKER", "USER", "PASSWORD_FILE", "CA", "CONTEXT"):
+        # Commands that use a context set variables, which monkeypatch takes back only if it knows of them.
+        monkeypatch.setenv(f"TIDEMARK_{name}", "")
+        monkeypatch.delenv(f"TIDEMARK_{name}")
+
+
+def call(*arguments: str, stdin: str | None = None, code: int = 0) -> Result:
+    done = CliRunner().invoke(main, arguments, input=stdin)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_broker_is_secured_in_one_command_and_used_by_its_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    with running_broker(data, "--secure") as ready:
+        assert ready["url"].startswith("tidemark+tls://")
+        made = data.parent / "data-security"
+        assert {
+            mode_of(made / name) for name in ("ca.key", "broker.key", "access.toml", "admin.password")
+        } == {0o600}
+        call("sub", "hello", "--broker", ready["url"], "--count", "1", code=1)
+        monkeypatch.setenv("TIDEMARK_BROKER", ready["url"])
+        use = ("--context", "data")
+        call(*use, "topic", "create", "t", "--schema", "[n: int]")
+        call(*use, "pub", "t", "n=5")
+        shown = call(*use, "access", "show").output
+        assert "[users.admin]" in shown
+        assert "SCRAM" not in shown
+        whole = call(*use, "access", "show", "--with-verifiers").output
+        document = AccessDocument.parse(whole)
+        assert document.users["admin"].password is not None
+        file = tmp_path / "access.toml"
+        file.write_text(
+            whole
+            + '\n[roles.guest]\nsubscribe = ["t"]\nread."t" = "n > 3"\n[users.guest]\nroles = ["guest"]\n'
+        )
+        planned = json.loads(call(*use, "access", "plan", str(file), "--json", code=2).output)
+        assert {(each["change"], each["kind"], each["name"]) for each in planned["changes"]} == {
+            ("added", "role", "guest"),
+            ("added", "user", "guest"),
+        }
+        assert "version 1" in call(*use, "access", "apply", str(file)).output
+        tried = json.loads(call(*use, "access", "test", "guest", "t", "--where", "n < 9", "--json").output)
+        assert tried["sees"] == "n < 9 AND n > 3"
+        assert not tried["publish"]
+        call(*use, "access", "test", "guest", "secrets", code=1)
+
+
+def test_a_second_start_uses_what_the_first_one_made(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running_broker(data, "--secure"):
+        before = (data.parent / "data-security" / "ca.pem").read_bytes()
+    with running_broker(data, "--secure"):
+        assert (data.parent / "data-security" / "ca.pem").read_bytes() == before
+
+
+def test_certificates_are_made_shown_and_never_overwritten(tmp_path: Path) -> None:
+    where = ("--dir", str(tmp_path / "certs"))
+    call("cert", "issue", "east", "--broker", "--host", "127.0.0.1", *where, code=2)
+    call("cert", "ca", *where)
+    call("cert", "issue", "east", "--broker", *where, code=2)
+    call("cert", "issue", "east", "--broker", "--host", "127.0.0.1", *where)
+    call("cert", "issue", "alice", "--user", *where)
+    assert mode_of(tmp_path / "certs" / "east.key") == 0o600
+    said = json.loads(call("cert", "show", str(tmp_path / "certs" / "east.pem"), "--json").output)
+    assert said["names"] == ["127.0.0.1", "tidemark:broker:east"]
+    assert "is there already" in call("cert", "ca", *where, code=1).output
+    assert "no certificate" in call("cert", "show", str(Path(__file__)), code=1).output
+
+
+def test_a_password_becomes_a_verifier_and_is_not_echoed() -> None:
+    done = call("access", "password", stdin="hunter2\nhunter2\n")
+    assert "hunter2" not in done.output
+    Verifier.parse(done.output.strip().splitlines()[-1])
+
+
+def test_contexts_are_kept_without_secrets_in_them(tmp_path: Path) -> None:
+    call("context", "add", "prod", "--url", "tidemark+tls://b:7676", "--user", 'al"ice', stdin="hunter2\n")
+    made = find_context("prod")
+    assert made.user == 'al"ice'
+    assert Path(made.password_file).read_text() == "hunter2\n"
+    kept = tmp_path / "config" / "tidemark"
+    assert mode_of(kept / "contexts.toml") == mode_of(Path(made.password_file)) == 0o600
+    assert "hunter2" not in (kept / "contexts.toml").read_text()
+    assert "prod" in call("context", "list").output
+    call("context", "rm", "prod")
+    assert not Path(made.password_file).exists()
+    assert "there is no context 'prod'" in call("--context", "prod", "topic", "list", code=1).output
+    assert "is not a broker's URL" in call("context", "add", "x", "--url", "http://b", code=1).output

@@ -1,0 +1,132 @@
+"""Links between brokers: nobody takes a broker's place without the key or the certificate of the overlay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.node.security.secured import authority_in, broker_files, document
+from tests.node.speech import Stage, play
+from tests.ports import free_ports
+from tests.waiting import until
+from tidemark.node.config.loading import load
+from tidemark.node.node import Node
+from tidemark.node.security.link_proof import LinkKey, LinkProving
+from tidemark.wire.answers import PROPOSE_ACCESS
+from tidemark.wire.frames import Hello, Overlay, Refused
+from tidemark.wire.security.frames import Challenge, LinkProof
+
+
+async def two(stage: Stage, path: Path, **of: dict[str, str]) -> tuple[Node, Node]:
+    """Two linked brokers, each with its own options."""
+    ports = free_ports(2)
+    file = path / "overlay.toml"
+    file.write_text(
+        "".join(
+            f'[brokers.{name}]\nlisten = "127.0.0.1:{port}"\ncell = "{name}"\n{more}'
+            for name, port, more in zip("ab", ports, ('pubends = ["main"]\n', ""), strict=True)
+        )
+        + '[bundles.ab]\ncells = ["a", "b"]\n'
+    )
+    nodes = []
+    for name in "ab":
+        options = {key.replace("__", "."): value for key, value in of[name].items()}
+        options |= {"storage.data_dir": str(path / name), "http.listen": ""}
+        nodes.append(await stage.node(load(file, broker=name, options=options)))
+    return nodes[0], nodes[1]
+
+
+def key_file(path: Path, name: str, key: str) -> dict[str, str]:
+    (path / name).write_text(key)
+    return {"security__overlay_key": str(path / name)}
+
+
+def test_brokers_with_the_same_key_link_and_others_do_not(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        key = key_file(tmp_path, "key", "0123456789abcdef0123456789abcdef")
+        a, b = await two(stage, tmp_path, a=key, b=key)
+        await until(lambda: "b" in a.runtime.peers and "a" in b.runtime.peers)
+        await stage.stop(b)
+        other = key_file(tmp_path, "other", "another key of the same length!!")
+        options = {
+            "storage.data_dir": str(tmp_path / "evil"),
+            "http.listen": "",
+            "security.overlay_key": other["security__overlay_key"],
+        }
+        evil = await stage.node(load(tmp_path / "overlay.toml", broker="b", options=options))
+        await until(lambda: a.server.logins_failed + evil.server.logins_failed > 0)
+        assert "b" not in a.runtime.peers
+        assert "a" not in evil.runtime.peers
+
+    play(story)
+
+
+def test_a_hello_alone_displaces_nobody_and_topologies_of_strangers_do_not_count(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        key = key_file(tmp_path, "key", "0123456789abcdef0123456789abcdef")
+        a, b = await two(stage, tmp_path, a=key, b=key)
+        await until(lambda: "b" in a.runtime.peers and "a" in b.runtime.peers)
+        link = a.runtime.peers["b"]
+        before = a.topology.version
+        for frames in (
+            [Hello("b", 1_000)],
+            [Hello("b", 1_000), Overlay(2**40, "x", "[brokers.b]")],
+            [Hello("b", 1_000), LinkProof("0" * 64)],
+            [Hello("b", 1_000), Challenge("0" * 64), LinkProof("0" * 64)],
+            [Overlay(2**40, "x", "[brokers.b]")],
+            [LinkProof("0" * 64)],
+        ):
+            stranger = await stage.stranger(a)
+            await stranger.say(*frames)
+            if len(frames) > 1 or not isinstance(frames[0], Hello):
+                assert (await stranger.hear(Refused)).code in ("login", "frame")
+            else:
+                await stranger.hear(Challenge)
+            await stranger.close()
+        assert a.runtime.peers["b"] is link
+        assert a.topology.version == before
+
+    play(story)
+
+
+def test_a_proof_is_good_for_one_connection_one_prover_and_one_verifier() -> None:
+    key = LinkKey(b"k" * 32)
+    mine, theirs = LinkProving(key), LinkProving(key)
+    assert not mine.check(theirs.answer("b", "a", mine.nonce), "b", "a"), "its challenge has not come"
+    mine.answer("a", "b", theirs.nonce)
+    proof = theirs.answer("b", "a", mine.nonce)
+    assert mine.check(proof, "b", "a")
+    assert not LinkProving(key).check(proof, "b", "a")
+    reflected = LinkProving(key)
+    echo = reflected.answer("a", "b", reflected.nonce)
+    assert not reflected.check(echo, "a", "a")
+    assert not reflected.check(echo, "b", "a")
+    assert "k" * 8 not in repr(key)
+
+
+def test_certificates_prove_links_and_only_the_name_in_them(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    authority, ca = authority_in(tmp_path / "ca")
+    trust = {"security__authority": str(ca), "security__mode": "accounts"}
+    (tmp_path / "access.toml").write_text(document())
+    trust["security__access"] = str(tmp_path / "access.toml")
+
+    async def story(stage: Stage) -> None:
+        files = {name: broker_files(authority, tmp_path, name) | trust for name in "ab"}
+        a, b = await two(stage, tmp_path, **files)
+        await until(lambda: "b" in a.runtime.peers and "a" in b.runtime.peers)
+        assert a.access is not None
+        assert b.access is not None
+        await a.access.propose(document() + "# changed\n", 0)
+        await until(lambda: b.access is not None and b.access.document.version == 1)
+        assert PROPOSE_ACCESS.right == "administer"
+        await stage.stop(b)
+        wrong = broker_files(authority, tmp_path, "c") | trust
+        options = {key.replace("__", "."): value for key, value in wrong.items()}
+        options |= {"storage.data_dir": str(tmp_path / "evil"), "http.listen": ""}
+        evil = await stage.node(load(tmp_path / "overlay.toml", broker="b", options=options))
+        await until(lambda: a.server.logins_failed + evil.server.logins_failed > 0)
+        assert "b" not in a.runtime.peers
+
+    play(story)

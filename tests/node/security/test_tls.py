@@ -1,0 +1,164 @@
+"""TLS: versions, names, expired and swapped certificates, those of clients, and certificates read again."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.node.security.secured import authority_in, broker_files, client_of, secured
+from tests.node.speech import Stage, play
+from tidemark.client.client import connect
+from tidemark.errors import NotConnectedError, RefusedError
+from tidemark.node.security.certificates import describe, issue
+
+pytest.importorskip("cryptography")
+
+
+def test_clients_talk_over_tls_and_know_the_broker_by_its_certificate(tmp_path: Path) -> None:
+    authority, ca = authority_in(tmp_path / "ca")
+
+    async def story(stage: Stage) -> None:
+        node = await secured(stage, tmp_path / "b", **broker_files(authority, tmp_path, "b"))
+        async with client_of(node, "paula", scheme="tidemark+tls", ca=str(ca)) as tm:
+            await tm.create_topic("t.x", "[n: int]")
+            await tm.publish_many("t.x", [{"n": n} for n in range(1_000)])
+        _, other = authority_in(tmp_path / "other")
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await client_of(node, "paula", scheme="tidemark+tls", ca=str(other))
+
+    play(story)
+
+
+def test_a_certificate_for_another_host_or_one_that_has_expired_is_not_believed(tmp_path: Path) -> None:
+    authority, ca = authority_in(tmp_path / "ca")
+
+    async def story(stage: Stage) -> None:
+        for files in (
+            broker_files(authority, tmp_path, "b", host="example.org"),
+            broker_files(authority, tmp_path, "b", days=-1),
+        ):
+            node = await secured(stage, tmp_path / files["security__certificate"].replace("/", "_"), **files)
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await client_of(node, "paula", scheme="tidemark+tls", ca=str(ca))
+
+    play(story)
+
+
+def test_a_client_certificate_names_the_user_and_one_of_another_authority_nobody(tmp_path: Path) -> None:
+    authority, ca = authority_in(tmp_path / "ca")
+    stranger, _ = authority_in(tmp_path / "stranger")
+
+    async def story(stage: Stage) -> None:
+        options = broker_files(authority, tmp_path, "b") | {
+            "security__authority": str(ca),
+            "security__client_certificates": "required",
+        }
+        node = await secured(stage, tmp_path / "b", **options)
+        url = f"tidemark+tls://{node.address}"
+        for signer, user in ((authority, "ops"), (authority, "nobody"), (stranger, "ops")):
+            made = issue(signer, user, user=user)
+            files = tmp_path / f"{user}-{id(signer)}"
+            made.save(files / "cert.pem", files / "key.pem")
+            login = {"ca": str(ca), "certificate": str(files / "cert.pem"), "key": str(files / "key.pem")}
+            if signer is authority and user == "ops":
+                async with connect(url, **login) as tm:  # type: ignore[arg-type]
+                    assert (await tm.ask("status"))["broker"] == "tidemark"
+            else:
+                # A broker that does not know the authority ends the connection without a word.
+                with pytest.raises((RefusedError, NotConnectedError, OSError)):
+                    await connect(url, connect_timeout=1.0, **login)  # type: ignore[arg-type]
+
+    play(story)
+
+
+def test_certificates_are_read_again_and_connections_go_on(tmp_path: Path) -> None:
+    authority, ca = authority_in(tmp_path / "ca")
+    newer, newer_ca = authority_in(tmp_path / "newer")
+
+    async def story(stage: Stage) -> None:
+        files = broker_files(authority, tmp_path, "b")
+        node = await secured(stage, tmp_path / "b", **files)
+        async with client_of(node, "ops", scheme="tidemark+tls", ca=str(ca)) as before:
+            made = broker_files(newer, tmp_path / "made", "b")
+            for name in ("security__certificate", "security__key"):
+                shutil.copy(made[name], files[name])
+            node.reload()
+            async with client_of(node, "ops", scheme="tidemark+tls", ca=str(newer_ca)) as after:
+                assert (await after.ask("status"))["broker"] == "tidemark"
+            assert (await before.ask("status"))["broker"] == "tidemark"
+            Path(files["security__certificate"]).write_text("broken")
+            node.reload()
+            async with client_of(node, "ops", scheme="tidemark+tls", ca=str(newer_ca)) as still:
+                assert (await still.ask("status"))["broker"] == "tidemark"
+
+    play(story)
+
+
+def test_openssl_agrees_on_versions_and_names(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: apt-get install openssl")
+    authority, ca = authority_in(tmp_path / "ca")
+
+    async def story(stage: Stage) -> None:
+        import asyncio
+
+        node = await secured(stage, tmp_path / "b", **broker_files(authority, tmp_path, "b"))
+
+        def handshake(*more: str) -> str:
+            command = ["openssl", "s_client", "-connect", str(node.address), "-CAfile", str(ca), *more]
+            done = subprocess.run(command, input="", capture_output=True, text=True, timeout=20, check=False)
+            return done.stdout + done.stderr
+
+        said = await asyncio.to_thread(handshake, "-tls1_3", "-verify_ip", "127.0.0.1")
+        assert "TLSv1.3" in said
+        assert "Verify return code: 0 (ok)" in said
+        said = await asyncio.to_thread(handshake, "-tls1_2")
+        assert "no peer certificate available" in said
+
+    play(story)
+
+
+def test_health_and_metrics_are_served_over_tls_and_metrics_for_a_token(tmp_path: Path) -> None:
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    authority, ca = authority_in(tmp_path / "ca")
+    (tmp_path / "token").write_text("let me see\n")
+
+    async def story(stage: Stage) -> None:
+        import asyncio
+
+        options = broker_files(authority, tmp_path, "b") | {"security__http_token": str(tmp_path / "token")}
+        node = await secured(stage, tmp_path / "b", **options)
+        context = ssl.create_default_context(cafile=str(ca))
+
+        def get(path: str, **headers: str) -> int:
+            try:
+                with urlopen(
+                    Request(f"https://{node.http_address}{path}", headers=headers),
+                    context=context,
+                    timeout=10,
+                ) as page:
+                    return int(page.status)
+            except HTTPError as error:
+                return error.code
+
+        assert await asyncio.to_thread(get, "/health") == 200
+        assert await asyncio.to_thread(get, "/metrics") == 401
+        assert await asyncio.to_thread(get, "/metrics", Authorization="Bearer let me see") == 200
+        assert await asyncio.to_thread(get, "/metrics", Authorization="Bearer let me") == 401
+
+    play(story)
+
+
+def test_a_certificate_is_described() -> None:
+    from tidemark.node.security.certificates import make_authority
+
+    made = issue(make_authority(), "b", hosts=["127.0.0.1", "b.example"], broker="b")
+    said = describe(made.certificate)
+    assert said["names"] == ["127.0.0.1", "b.example", "tidemark:broker:b"]
+    assert said["is_expired"] is False

@@ -1,0 +1,68 @@
+"""The report on an archive: its figures by Spark, and the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live_node import live_node
+from tidemark import sync
+from tidemark.spark import round_log
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.page_parts import Histogram
+from tidemark.spark.report.figures import ArchiveFigures, figures
+from tidemark.spark.report.html import page
+from tidemark.spark.round_log import RoundNote, diary_files, note_round
+
+
+@pytest.mark.spark
+def test_the_figures_are_those_of_the_archive(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+    with (
+        live_node(tmp_path, **{"retention.archive": "true"}) as node,
+        sync.connect(node.url) as tm,
+        Archive(node.url, path) as archive,
+    ):
+        for turn in range(3):
+            tm.publish_many("trades", [{"n": n} for n in range(10 * (turn + 1))])
+            tm.publish("news", {"text": "<b>x</b>"})
+            assert archive.round() is not None
+    found = figures(spark, path)
+    assert (found.events, found.rounds) == (63, 3)
+    assert [(each.topic, each.pubend, each.events) for each in found.topics] == [
+        ("trades", "main", 60),
+        ("news", "main", 3),
+    ]
+    for bars in (found.published, found.archived):
+        assert bars is not None
+        assert sum(bars.counts) == 63
+    assert found.written_bytes is not None
+    assert found.written_bytes.counts[-1] == found.file_bytes
+    assert set(found.latency_ms) == {"p50", "p90", "p99"}
+    text = page(found)
+    assert text.count("<figure>") == 5
+    assert "63 events" in text
+    json.dumps(found.to_json())
+
+
+def test_an_empty_archive_has_a_page_and_names_are_only_text() -> None:
+    nothing = ArchiveFigures(
+        "<script>", 0.0, 0, 0, 0, 0, (), (), None, Histogram([0.0, 1.0], [0]), None, None, None, {}
+    )
+    text = page(nothing)
+    assert "<script>" not in text
+    assert "<figure>" not in text
+
+
+def test_the_diary_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(round_log, "FILE_BYTES_MAX", 1_000)
+    (tmp_path / "_archive").mkdir()
+    for n in range(50):
+        note_round(tmp_path, RoundNote(float(n), 1.0, 1, 1, 1, None, None, 0))
+    older, newer = diary_files(tmp_path)
+    assert json.loads(newer.read_text().splitlines()[-1])["at"] == 49.0
+    assert older.stat().st_size < 1_200
+    note_round(tmp_path / "nowhere", RoundNote(0.0, 1.0, 1, 1, 1, None, None, 0))

@@ -1,0 +1,1 @@
+"""Tests of what is done to an archive that lives: erasing and verifying."""

@@ -1,0 +1,181 @@
+"""Erasing events from an archive, and comparing it with its broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.live_node import LiveNode, live_node
+from tidemark import sync
+from tidemark.cli import main
+from tidemark.errors import ConfigError, SelectorError
+from tidemark.spark.archive import reader
+from tidemark.spark.archive.archive import Archive
+from tidemark.spark.archive.table import ArchiveTable, folder_of
+from tidemark.spark.upkeep import erasing
+from tidemark.spark.upkeep.asking import erase
+from tidemark.spark.upkeep.erasure import load_erasures
+from tidemark.spark.upkeep.verifying import verify
+from tidemark.ticks import TICK_MAX, TICK_MIN
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[LiveNode]:
+    with live_node(tmp_path, **{"retention.archive": "true"}) as running:
+        yield running
+
+
+@pytest.fixture
+def tm(node: LiveNode) -> Iterator[sync.Client]:
+    with sync.connect(node.url) as client:
+        client.create_topic("people", "[id: int, name: string]")
+        client.create_topic("people.old", "[id: int, name: string]")
+        client.create_topic("news", "[text: string]")
+        # What is archived stays at the broker, too.
+        client.subscribe(">", durable="holds").close()
+        yield client
+
+
+def publish(tm: sync.Client, numbers: range) -> list[int]:
+    ticks: list[int | None] = []
+    for n in numbers:
+        ticks.append(tm.publish("people" if n % 2 else "people.old", {"id": n % 5, "name": f"n{n}"}))
+        ticks.append(tm.publish("news", {"text": f"t{n}"}))
+    return [tick for tick in ticks if tick is not None]
+
+
+def ticks_in(path: Path, pattern: str = ">") -> list[int]:
+    batches = reader.read(path, "main", TICK_MIN, TICK_MAX, pattern)
+    return [int(tick) for batch in batches for tick in batch.ticks]
+
+
+def never(_: float) -> bool:
+    return False
+
+
+def test_events_are_erased_for_good_and_nothing_else_changes(
+    node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "archive"
+    ticks = publish(tm, range(10))
+    with Archive(node.url, path) as archive:
+        archive.round()
+        covered = archive.state.covered
+    ticks += publish(tm, range(10, 20))  # not archived yet
+    report = erase(path, node.url, "people", "id = 3", sleep=never)
+    assert (report.erasure.stage, report.erasure.events, report.erasure.files) == ("erased", 2, 2)
+    assert report.held == {"main": ticks[-1]}
+    meant = {ticks[2 * n] for n in range(20) if n % 2 and n % 5 == 3}
+    assert ticks_in(path) == [tick for tick in ticks if tick not in meant]
+    assert reader.gaps(path, "main", covered["main"], ticks[-1]) == []
+    # Events that come later are not meant, and the archive goes on.
+    ticks += publish(tm, range(20, 30))
+    with Archive(node.url, path) as archive:
+        archive.round()
+    assert ticks_in(path) == [tick for tick in ticks if tick not in meant]
+    found = verify(path, node.url, None)
+    assert found.wrong == ()
+    assert (found.compared, found.events) == (len(ticks) - 2, len(ticks) - 2)
+    # The files that had them go when readers are done.
+    replaced = [folder_of(path, "people") / name for name in report.erasure.replaced["people"]]
+    assert all(each.exists() for each in replaced)
+    monkeypatch.setattr(erasing, "GRACE_SECONDS", 0.0)
+    with Archive(node.url, path):
+        erasing.erase_pending(archive, None)
+    assert not any(each.exists() for each in replaced)
+    assert [each.stage for each in load_erasures(path)] == ["gone"]
+
+
+def test_an_erasure_that_was_interrupted_is_completed_by_the_next_process(
+    node: LiveNode, tm: sync.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "archive"
+    ticks = publish(tm, range(4))
+    with Archive(node.url, path) as archive:
+        archive.round()
+        publish(tm, range(4, 8))
+        archive.round()
+    monkeypatch.setattr(erasing, "FILES_AT_ONCE", 1)
+    exchange = ArchiveTable.exchange
+    calls: list[int] = []
+
+    def crash(self: ArchiveTable, *given: Any, **more: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        exchange(self, *given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ArchiveTable, "exchange", crash)
+        with pytest.raises(KeyboardInterrupt):
+            erase(path, node.url, "people.>", "TRUE", sleep=never)
+    assert load_erasures(path)[0].stage == "asked"
+    with Archive(node.url, path) as archive:
+        archive.round()
+    assert load_erasures(path)[0].stage == "erased"
+    assert ticks_in(path, "people.>") == []
+    assert ticks_in(path, "people")
+    assert len(ticks_in(path)) == len(ticks) + 8 - 4
+    assert verify(path, node.url, None).wrong == ()
+
+
+def test_what_nobody_could_mean_is_refused_before_anything_is_noted(
+    node: LiveNode, tm: sync.Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "archive"
+    publish(tm, range(2))
+    with pytest.raises(ConfigError, match="there is no directory"):
+        erase(path, node.url, "people", "id = 3", sleep=never)
+    with Archive(node.url, path) as archive:
+        archive.round()
+        with pytest.raises(SelectorError):
+            erase(path, node.url, "people", "nonsense = 3", sleep=never)
+        with pytest.raises(ConfigError, match="TRUE"):
+            erase(path, node.url, "people", "", sleep=never)
+        assert load_erasures(path) == []
+        # While a process writes the archive, that process does it.
+        assert erase(path, node.url, "people", "TRUE", sleep=never).erasure.stage == "asked"
+        archive.maintenance.run(is_changed=True)
+    assert load_erasures(path)[0].stage == "erased"
+
+
+def test_the_commands_erase_and_verify(node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+    publish(tm, range(10))
+    with Archive(node.url, path) as archive:
+        archive.round()
+
+    def run(*arguments: str) -> Any:
+        where = ["--path", str(path), "--broker", node.url, "--light"]
+        return CliRunner().invoke(main, ["pipeline", *arguments, *where])
+
+    assert run("erase", "--topic", "people", "--where", "id = 1").exit_code == 1
+    done = run("erase", "--topic", "people", "--where", "id = 1", "--yes", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["events"] == 1
+    assert "nothing is wrong" in run("verify").output
+    (file, *_) = folder_of(path, "news").glob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-20])
+    found = run("verify", "--json")
+    assert found.exit_code == 1
+    wrong = json.loads(found.output)["wrong"]
+    assert any(file.name in each["what"] and "cannot be read" in each["wrong"] for each in wrong)
+
+
+@pytest.mark.spark
+def test_both_are_jobs_of_spark(spark: Any, node: LiveNode, tm: sync.Client, tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+    ticks = publish(tm, range(10))
+    with Archive(node.url, path) as archive:
+        archive.round()
+    report = erase(path, node.url, "people", "id = 3", sleep=never, sessions=lambda: nullcontext(spark))
+    assert report.erasure.events == 1
+    assert len(ticks_in(path)) == len(ticks) - 1
+    found = verify(path, node.url, lambda: nullcontext(spark))
+    assert (found.wrong, found.compared) == ((), len(ticks) - 1)
