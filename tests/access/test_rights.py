@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark.access.document import AccessDocument
-from tidemark.access.principal import Principal
+from tidemark.access.principal import BROKER_ITSELF, Principal, check_name
 from tidemark.access.rights import Rights, check_rights
 from tidemark.errors import AccessError, SelectorLimitError
 
@@ -134,6 +134,16 @@ def test_operators_monitor_and_see_no_events_and_the_pipeline_sees_all() -> None
     assert lake.is_pipeline
     assert not lake.may_administer
     assert lake.restricted(">", "n > 1") == "n > 1"
+
+
+def test_the_process_of_the_broker_sees_how_the_broker_stands_and_nothing_else() -> None:
+    itself = Rights(DOCUMENT, BROKER_ITSELF)
+    assert itself.may_monitor
+    assert not itself.may_administer
+    assert itself.restricted(">", "") is None
+    assert not Rights(DOCUMENT, Principal(BROKER_ITSELF.name)).may_monitor
+    with pytest.raises(AccessError):
+        check_name(BROKER_ITSELF.name)
 
 
 def test_nobody_may_do_anything_without_a_role() -> None:

@@ -27,7 +27,7 @@ SUBSCRIPTION = (
     '"catching_up": false, "recall": null, "owed_events": 3, "owed_bytes": 48, "is_exact": true}}}'
 )
 PUBENDS = (
-    '[{"pubend": "p", "position": 1000000750000, "last_event": 1000000500002, "lost": 1000000100000, '
+    '[{"pubend": "p", "position": 1000000500002, "last_event": 1000000500002, "lost": 1000000100000, '
     '"released": 1000000100000, "archived": null, "bytes": 124, "publishers": 1}]'
 )
 OF_A_BROKER = [
@@ -42,7 +42,7 @@ OF_A_BROKER = [
     (
         "streams",
         {},
-        '[{"pubend": "p", "position": 1000000750000, "delivered": 1000000750000, "synced": 1000000750000, '
+        '[{"pubend": "p", "position": 1000000500002, "delivered": 1000000500002, "synced": 1000000500002, '
         '"lost": 1000000100000, "window_bytes": 2792, "upstream": null, "followers": [], "catching_up": 0}]',
     ),
     ("subscriptions", {}, f"[{SUBSCRIPTION}]"),
@@ -50,10 +50,10 @@ OF_A_BROKER = [
     (
         "seek",
         {"name": "s"},
-        SUBSCRIPTION.replace('"acknowledged": 1000000100000', '"acknowledged": 1000000750000')
+        SUBSCRIPTION.replace('"acknowledged": 1000000100000', '"acknowledged": 1000000500002')
         .replace('"lag_us": 300000', '"lag_us": 0')
         .replace('"owed_events": 3, "owed_bytes": 48', '"owed_events": 0, "owed_bytes": 0')
-        .replace("tm1.AXDA2rTKmjq7Ps9s", "tm1.AXDghoTLmjqwmHoG"),
+        .replace("tm1.AXDA2rTKmjq7Ps9s", "tm1.AXDExOXKmjqMzsxe"),
     ),
     ("remove", {"name": "s"}, '{"removed": "s"}'),
     ("hosts", {}, "[]"),

@@ -45,6 +45,7 @@ from tidemark.message.batches.batch import BatchBuilder, EventBatch, Shape
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema
 from tidemark.wire.frames import ClientFrame, PeerFrame, Topic
+from tidemark.wire.peer_layouts import singly
 
 SCHEMA = Schema.parse("[n: int]")
 SECOND = 1_000_000
@@ -199,9 +200,6 @@ def told(effects: Iterable[Effect], client: int) -> list[ClientFrame]:
 
 
 def sent(effects: Iterable[Effect], peer: str, kind: type[PeerFrame]) -> list[Any]:
-    """The frames of this kind that a neighbour was sent."""
-    return [
-        each.frame
-        for each in effects
-        if isinstance(each, SendPeer) and each.peer == peer and isinstance(each.frame, kind)
-    ]
+    """What a neighbour is told, of this kind."""
+    frames = [each.frame for each in effects if isinstance(each, SendPeer) and each.peer == peer]
+    return [each for frame in frames for each in singly(frame) if isinstance(each, kind)]

@@ -55,7 +55,7 @@ class AtStream:
 
     def __init__(self, *, is_hosted: bool = False, window_bytes_max: int = 1 << 20) -> None:
         self.turn = Turn()
-        self.interests = Interests(1, registry(), self.turn, {})
+        self.interests = Interests(1, registry(), self.turn)
         self.stream = Stream(
             "p", self.interests, self.turn, window_bytes_max, Thresholds(gct_us=GCT_US), is_hosted=is_hosted
         )

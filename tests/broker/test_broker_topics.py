@@ -37,7 +37,7 @@ def linked() -> Desk:
 def test_a_topic_is_on_disk_before_its_client_is_told_and_neighbours_hear_of_it_once() -> None:
     at = linked()
     frame = Topic("t", False, (FIRST,))
-    (save, left, right, commit) = at.say(1, frame)
+    (save, commit, left, right) = at.say(1, frame)
     assert save == SaveTopic("t", False, (FIRST,))
     assert [left, right] == [SendPeer("left", frame), SendPeer("right", frame)]
     assert isinstance(commit, CommitTables)

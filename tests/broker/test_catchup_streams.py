@@ -146,7 +146,7 @@ def test_a_crash_before_it_is_known_from_where_it_is_accounted_for_changes_nothi
 def test_the_last_event_before_a_change_is_matched_by_what_was_wanted_then_also_when_it_comes_alone() -> None:
     at = desk()
     start = come(at, None, selector="n > 1")
-    base = next(frame.base for frame in start if isinstance(frame, Deliver))
+    base = next(frame.token["p"] for frame in start if isinstance(frame, Subscribed))
     before, _ = publish(at, 5)
     at.gone(1)
     host = at.broker._host

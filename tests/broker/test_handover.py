@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidemark.broker.effects import SendPeer
-from tidemark.broker.hosting.handover import NOBODY, Handover
+from tidemark.broker.hosting.handover import ANSWER_US, NOBODY, Handover
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.turn import Turn
-from tidemark.wire.frames import Claim
+from tidemark.wire.frames import Claim, Yielded
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Place:
     fenced: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        turn = Turn()
+        self.turn = turn = Turn()
         self.out = turn.out
         self.counters = turn.counters
         self.handover = Handover(self.name, turn, self, self, self)
@@ -35,6 +35,9 @@ class Place:
 
     def is_member(self, broker: str) -> bool:
         return broker != ""
+
+    def way_to(self, broker: str) -> str | None:
+        return {"old": "l", "new": "r", "other": "r"}.get(broker) if broker != self.name else None
 
     def find(self, name: str) -> HostedSubscription | None:
         return self.subscriptions.get(name)
@@ -129,7 +132,7 @@ def test_a_subscriber_that_came_here_later_is_claimed_back() -> None:
     at.handover.heard("l", Claim("s", 10, "other", False))
     assert mine.moved_to is None
     assert mine.epoch == 11
-    assert Claim("s", 11, "here", False) in [claim for _, claim in at.said()]
+    assert Claim("s", 11, "here", False, "other") in [claim for _, claim in at.said()]
     assert at.fenced == []
 
 
@@ -195,3 +198,122 @@ def test_one_that_never_moved_ends_without_a_word() -> None:
     at = Place("here")
     at.handover.ended(at.has(epoch=0, made_at=1))
     assert at.said() == []
+
+
+# Claims for the broker that the subscriber names.
+
+
+def answers(at: Place) -> list[tuple[str, Yielded]]:
+    """The answers to claims that a broker has sent since, and by way of whom."""
+    frames = [each for each in at.out.take() if isinstance(each, SendPeer)]
+    return [(each.peer, each.frame) for each in frames if isinstance(each.frame, Yielded)]
+
+
+def test_a_claim_goes_to_the_broker_that_the_subscriber_names_and_to_no_other() -> None:
+    at = Place("new")
+    at.handover.claim(at.has(epoch=7), "old")
+    assert at.said() == [("l", Claim("s", 7, "new", False, "old"))]
+    at.held.pop()()
+    assert at.said() == [("l", Claim("s", 7, "new", True, "old"))]
+    at.handover.yielded(Yielded("s", 7, "new"))
+    at.turn.now = 2 * ANSWER_US
+    at.handover.wake()
+    assert at.said() == []
+    at.handover.tell_all("l")
+    assert at.said() == []  # nobody else has to know
+
+
+def test_a_claim_that_nobody_answers_is_told_to_all() -> None:
+    at = Place("new")
+    at.handover.claim(at.has(epoch=7), "old")
+    at.held.pop()()
+    at.said()
+    at.handover.yielded(Yielded("s", 6, "new"))  # the answer to an earlier claim
+    at.turn.now = ANSWER_US - 1
+    at.handover.wake()
+    assert at.said() == []
+    at.turn.now = ANSWER_US
+    at.handover.wake()
+    assert at.said() == [(peer, Claim("s", 7, "new", True)) for peer in "lr"]
+    at.handover.tell_all("l")
+    assert at.said() == [("l", Claim("s", 7, "new", True))]
+
+
+def test_a_claim_for_a_broker_to_which_there_is_no_way_is_told_to_all() -> None:
+    at = Place("new")
+    at.handover.claim(at.has(epoch=7), "unknown")
+    assert at.said() == [(peer, Claim("s", 7, "new", False)) for peer in "lr"]
+    at = Place("between")
+    at.handover.heard("l", Claim("s", 7, "new", True, "unknown"))
+    assert at.said() == [("r", Claim("s", 7, "new", True))]
+
+
+def test_a_claim_for_another_broker_is_passed_on_and_forgotten_and_so_is_the_answer() -> None:
+    at = Place("between")
+    at.handover.heard("r", Claim("s", 7, "new", True, "old"))
+    assert at.said() == [("l", Claim("s", 7, "new", True, "old"))]
+    at.handover.yielded(Yielded("s", 7, "new"))
+    assert answers(at) == [("r", Yielded("s", 7, "new"))]
+    at.handover.tell_all("l")
+    assert at.said() == []
+
+
+def test_the_broker_that_had_it_lets_go_and_answers_only_a_settled_claim() -> None:
+    at = Place("old")
+    at.has(epoch=0, made_at=3)
+    at.handover.heard("l", Claim("s", 7, "new", False, "old"))
+    assert answers(at) == []
+    at.handover.heard("l", Claim("s", 7, "new", True, "old"))
+    assert answers(at) == [("r", Yielded("s", 7, "new"))]
+    assert at.subscriptions == {}
+
+
+def test_a_broker_that_never_had_it_tells_all() -> None:
+    at = Place("old")
+    at.handover.heard("l", Claim("s", 7, "new", True, "old"))
+    effects = at.out.effects.copy()
+    assert at.said() == [(peer, Claim("s", 7, "new", True)) for peer in "lr"]
+    assert Yielded("s", 7, "new") in [each.frame for each in effects if isinstance(each, SendPeer)]
+
+
+def test_a_broker_that_has_let_it_go_passes_a_later_claim_on_to_who_had_it_from_there() -> None:
+    at = Place("old")
+    at.has(epoch=0, made_at=3)
+    at.handover.heard("l", Claim("s", 7, "other", True, "old"))
+    at.out.take()
+    at.handover.heard("l", Claim("s", 8, "new", True, "old"))
+    assert at.said() == [("r", Claim("s", 8, "new", True, "other"))]
+
+
+def test_a_broker_whose_own_claim_is_not_answered_yet_tells_all_of_a_later_one() -> None:
+    """An earlier broker may still have the subscription, and nobody else would tell it."""
+    at = Place("old")
+    at.handover.claim(at.has(epoch=7), "other")
+    at.said()
+    at.handover.heard("l", Claim("s", 9, "new", True, "old"))
+    assert at.said() == [(peer, Claim("s", 9, "new", True)) for peer in "lr"]
+    assert at.subscriptions == {}
+
+
+def test_a_hold_that_is_in_force_settles_the_claim_at_once() -> None:
+    at = Place("new")
+    at.hold = lambda _subscription, done: done()  # type: ignore[method-assign,assignment]
+    at.handover.claim(at.has(epoch=7), "old")
+    assert at.said() == [("l", Claim("s", 7, "new", True, "old"))]
+
+
+def test_who_was_told_of_a_claim_is_told_that_it_is_settled() -> None:
+    at = Place("new")
+    at.handover.claim(at.has(epoch=7), "unknown")  # there is no way to it, and then there is
+    at.said()
+    at.handover.heard("l", Claim("s", 6, "old", True))
+    at.said()
+    at.way_to = lambda _broker: "l"  # type: ignore[method-assign,assignment]
+    at.held.pop()()
+    assert at.said() == [(peer, Claim("s", 7, "new", True)) for peer in "lr"]
+    at = Place("old")
+    at.handover.claim(at.has(epoch=7), "other")
+    at.handover.heard("l", Claim("s", 9, "new", False, "old"))  # its own claim is not answered
+    at.said()
+    at.handover.heard("l", Claim("s", 9, "new", True, "old"))
+    assert at.said() == [(peer, Claim("s", 9, "new", True)) for peer in "lr"]

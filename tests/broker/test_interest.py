@@ -16,7 +16,7 @@ C = TopicSelector("t", "n = 0")
 def interests(incarnation: int = 1) -> Interests:
     registry = Registry()
     registry.declare("t", SCHEMA)
-    return Interests(incarnation, registry, Turn(), {})
+    return Interests(incarnation, registry, Turn())
 
 
 def said(each: Interests, *, again: bool = False) -> Interest:

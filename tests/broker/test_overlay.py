@@ -37,7 +37,7 @@ class At:
     def __init__(self, layout: Layout = LINE, me: str = "b", incarnation: int = 1) -> None:
         self.turn = Turn()
         self.streams: dict[str, Stream] = {}
-        self.interests = Interests(incarnation, registry(), self.turn, {})
+        self.interests = Interests(incarnation, registry(), self.turn)
         for pubend in layout.pubends:
             self.open(pubend)
         config = BrokerConfig(me, incarnation, layout, return_delay=2 * SECOND, linger=10 * SECOND)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.broker.effects import CommitTables, SaveHosts, SendPeer
-from tidemark.broker.publishing.release import ASK_AGAIN_US, NOBODY, NOTHING, Hosts, Releases, Rows
+from tidemark.broker.publishing.release import ASK_AGAIN_US, NOBODY, NOTHING, TICK_TOLD, Hosts, Releases, Rows
 from tidemark.broker.turn import Turn
 from tidemark.ticks import TICK_MAX
 from tidemark.wire.frames import Heard, ReleaseRow
@@ -34,8 +34,12 @@ class Root:
     def is_member(self, broker: str) -> bool:
         return broker != ""
 
+    def way_to(self, broker: str) -> str | None:
+        del broker
+        return None
+
     def hear(self, each: ReleaseRow, peer: str = "n") -> list[Any]:
-        self.hosts.received(peer, each, self)
+        self.hosts.received(peer, each, self, 0)
         return self.out.take()
 
     def synced(self) -> list[Any]:
@@ -50,7 +54,7 @@ def test_a_host_is_heard_once_it_is_known_on_disk() -> None:
     root = Root()
     assert root.hear(row("h", 1, NOTHING[0], asks=True)) == [SaveHosts("p", {"h": 1})]
     assert root.hosts.total(HERE_NOBODY) == NOTHING  # it holds from now on
-    assert root.synced() == [SendPeer("n", Heard("p", "h", 1))]
+    assert root.synced() == [SendPeer("n", Heard("p", "h", 1, TICK_TOLD))]
 
 
 def test_the_newest_row_of_a_host_holds_in_whatever_order_they_come() -> None:
@@ -68,7 +72,7 @@ def test_a_row_of_before_a_host_was_heard_counts_for_nothing_also_after_a_crash(
     root.hear(row("h", 6, 100))
     assert root.hear(row("h", 7, 50, asks=True)) == [SaveHosts("p", {"h": 7})]
     assert root.hear(row("h", 7, 50, asks=True)) == []  # it asks again, and is heard again
-    heard = [SendPeer("n", Heard("p", "h", sequence)) for sequence in (5, 7, 7)]
+    heard = [SendPeer("n", Heard("p", "h", sequence, TICK_TOLD)) for sequence in (5, 7, 7)]
     assert root.synced() == heard
     root.hosts = Hosts("p", {"h": 7}, root.turn)  # a crash
     root.hear(row("h", 4, TICK_MAX))  # a relay has it from when nobody was there
@@ -213,3 +217,76 @@ def test_a_hold_is_said_and_known_to_be_heard() -> None:
     free = each.row("p", (50, 60), 2)
     assert free is not None
     assert (free.released, free.asks) == (50, False)
+
+
+# Once a second, and only where there was an event.
+
+
+def test_a_row_that_only_raises_something_waits_and_one_that_lowers_something_does_not() -> None:
+    releases = Releases("h", 1)
+    releases.row("p", (10, 10), 0)
+    releases.heard("p", (1 << 32) + 1)
+    assert releases.row("p", (10, 10), 1, last_event=15) is not None
+    assert releases.row("p", (20, 20), 2, last_event=15, is_due=False) is None
+    raised = releases.row("p", (20, 20), 3, last_event=15)
+    assert raised is not None
+    assert releases.row("p", (30, 30), 4, last_event=15) is None  # silence, for which nobody waits
+    lower = releases.row("p", (12, 30), 5, last_event=15, is_due=False)
+    assert lower is not None
+    assert (lower.released, lower.sequence) == (12, raised.sequence + 1)
+    assert releases.row("p", (12, 40), 6, last_event=35) is not None  # delivered has passed an event
+
+
+def test_a_relay_holds_back_what_only_raises_something() -> None:
+    rows = Rows()
+    rows.learn("a", row("h", 1, 10), 0)
+    assert [each.sequence for each in rows.unsaid("up", is_due=False)] == [1]  # the first
+    rows.learn("a", row("h", 2, 20), 0)
+    assert rows.unsaid("up", is_due=False) == ()
+    rows.learn("a", row("h", 3, 15), 0)
+    assert rows.unsaid("up", is_due=False) == ()  # above what was passed on
+    rows.learn("a", row("h", 4, 5), 0)
+    assert [each.sequence for each in rows.unsaid("up", is_due=False)] == [4]
+    rows.learn("a", row("h", 5, 30), 0)
+    assert [each.sequence for each in rows.unsaid("up", is_due=True)] == [5]
+
+
+# Holds that are in force.
+
+
+def heard_at(releases: Releases, said: ReleaseRow | None) -> None:
+    assert said is not None
+    releases.heard("p", said.sequence)
+
+
+def test_a_hold_is_in_force_if_no_row_since_the_last_that_was_heard_is_above_it() -> None:
+    releases = Releases("h", 1)
+    assert not releases.is_in_force("p", 50)
+    first = releases.row("p", (0, 0), 0)
+    assert not releases.is_in_force("p", 50)  # it was said, and nobody has heard it
+    heard_at(releases, first)
+    assert releases.is_in_force("p", 50)
+    releases.row("p", (60, 60), 1)
+    assert not releases.is_in_force("p", 50)
+    lower = releases.row("p", (40, 40), 2)
+    assert not releases.is_in_force("p", 50)  # that is what would be said now, but 60 may be what is heard
+    heard_at(releases, lower)
+    assert releases.is_in_force("p", 50)
+    assert not releases.is_in_force("p", 39)
+
+
+def test_nothing_of_a_former_life_counts_for_a_hold() -> None:
+    releases = Releases("h", 2)
+    releases.row("p", (0, 0), 0)
+    releases.heard("p", (1 << 32) + 9)
+    assert not releases.is_in_force("p", 50)
+
+
+def test_pubends_that_hold_already_are_not_asked() -> None:
+    releases = Releases("h", 1)
+    heard_at(releases, releases.row("p", (0, 0), 0))
+    done: list[str] = []
+    assert releases.hold_all({"p": 5}, lambda: done.append("at once")) == []
+    assert done == ["at once"]
+    assert releases.hold_all({"p": 5, "q": 5}, lambda: done.append("later")) == ["q"]
+    assert done == ["at once"]

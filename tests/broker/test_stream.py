@@ -34,11 +34,74 @@ def relay() -> tuple[AtStream, int]:
 # First-time knowledge.
 
 
-def test_a_new_follower_is_told_how_far_the_stream_reaches_and_only_once() -> None:
+def test_a_new_follower_is_told_at_once_how_far_the_stream_reaches_and_from_where_all_it_wants_comes() -> (
+    None
+):
     at = AtStream(is_hosted=True)
     at.stream.position = 30
-    assert sent(at.followed("down", ALL)) == [("down", 30, 30, True, STARTED_ONLY, [])]
-    assert at.followed("down", Interest("p", 8, None)) == []
+    assert sent(at.followed("down", ALL)) == [("down", 30, 30, True, 7, [])]
+    at.stream.promise()
+    assert at.take() == []  # only once
+    at.followed("down", Interest("p", 8, None))
+    at.stream.promise()
+    assert sent(at.take()) == [("down", 30, 30, True, 8, [])]  # the answer to a changed interest
+
+
+def test_a_relay_answers_an_interest_when_upstream_has_answered_its_own() -> None:
+    at = AtStream()
+    first = at.attach()
+    at.stream.first(10, 20, 0, first, None)
+    assert sent(at.followed("down", ALL)) == [("down", 20, 20, True, STARTED_ONLY, [])]
+    said = at.interests.say("p", "up")
+    assert said is not None
+    at.stream.promise()
+    assert at.take() == []  # upstream has not heard of it
+    at.stream.first(25, 25, 0, said.version, None)
+    assert sent(at.take()) == [
+        ("down", 25, 25, True, STARTED_ONLY, []),  # where the stream stands
+        ("down", 25, 25, True, 7, []),
+    ]
+    at.stream.first(25, 25, 0, said.version, None)
+    assert at.take() == []  # it has been told
+
+
+def test_a_relay_answers_by_itself_for_what_it_gets_anyway() -> None:
+    at = AtStream()
+    at.followed("down", ALL)
+    version = at.attach()
+    at.stream.first(10, 20, 0, version, None)
+    at.take()
+    at.followed("other", Interest("p", 5, (TopicSelector("t", "n > 1"),)))
+    assert at.interests.say("p", "up") is None
+    at.stream.promise()
+    assert sent(at.take()) == [("other", 20, 20, True, 5, [])]
+
+
+def test_a_promise_counts_only_beyond_what_came_for_an_older_interest() -> None:
+    at = AtStream()
+    at.followed("down", ALL)
+    at.stream.first(10, 40, 0, at.attach("old"), None)
+    at.take()
+    version = at.attach("new")
+    at.stream.first(30, 30, 0, version, None)  # the new neighbour is behind the old one
+    assert at.stream._coverage.since(version) == 40
+    at.stream.first(20, 20, 0, version - 1, None)  # of before it was attached: nothing
+    assert at.stream._coverage.newest == version
+
+
+def test_the_window_accounts_only_for_what_was_wanted_when_it_learnt() -> None:
+    at = AtStream()
+    narrow = at.interests.want_here(TopicSelector("t", "n > 5"))
+    at.stream.first(0, 20, 0, at.attach(), None)
+    assert at.stream.accounted(0, 20, narrow) == [(0, 20)]
+    wide = at.interests.want_here(TopicSelector("t", ""))
+    assert at.stream.accounted(0, 20, wide) == []  # upstream has not been told
+    said = at.interests.say("p", "up")
+    assert said is not None
+    at.stream.first(30, 40, 0, said.version, None)
+    assert at.stream.accounted(0, 40, wide) == [(30, 40)]
+    assert at.stream.accounted(0, 40, narrow) == [(0, 20), (30, 40)]
+    assert AtStream(is_hosted=True).stream.accounted(0, 40, 1) == []  # its log knows more
 
 
 def test_first_time_knowledge_goes_at_once_to_followers_and_subscribers_with_their_tags() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from tests.admin.samples import METRICS, OVERLAY, REPORTS, pubend, status, stream, subscription
 from tests.storage.sync_recorder import record_syncs
@@ -415,3 +416,26 @@ def test_json_output_has_no_control_characters_of_strangers(capsys: pytest.Captu
 def test_a_refusal_that_a_program_prints_has_no_control_characters_of_its_broker() -> None:
     error = error_of(Refused("subscribe", "a\x1b[2J", "code", "no\x1b[2J\nError: forged"))
     assert str(error) == "subscribe a\\x1b[2J: no\\x1b[2J\n  Error: forged"
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("sub t --from-checkpoint nonsense --durable d", "--from-checkpoint"),
+        ("sub t --start nonsense", "--start"),
+        ("sub t --start tm1.AAAA", "--start"),
+        ("sub t --push nowhere", "--push"),
+        ("sub t --ack auto", "--ack"),
+        ("sub t --wait 5x", "--wait"),
+        ("lag --broker http://x:1", "--broker"),
+        ("up --listen nowhere", "--listen: broker.listen"),
+        ("up --http nowhere", "--http: http.listen"),
+        ("up --set broker.listen=nowhere", "--set: broker.listen"),
+        ("up --set nokey=1", "--set: nokey"),
+        ("up --set storage.durability=maybe", "--set: storage.durability"),
+    ],
+)
+def test_an_error_names_the_option_that_was_used(line: str, option: str) -> None:
+    done = CliRunner().invoke(main, line.split())
+    assert done.exit_code in (1, 2)
+    assert option in done.output.splitlines()[-1]

@@ -230,3 +230,30 @@ async def test_a_broker_of_another_version_is_an_error_of_its_own() -> None:
         broker.sessions[0].send(Refused("connect", "", "version", "update the client"))
         with pytest.raises(VersionError, match="update the client"):
             await opening
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@bounded
+async def test_where_nobody_listens_that_is_told_at_once(host: str) -> None:
+    one, two = free_ports(2)
+    with pytest.raises(NotConnectedError, match=r"no broker answered: nobody listens .*tidemark up"):
+        await tidemark.connect(f"{host}:{one},{host}:{two}", connect_timeout=3600)
+
+
+@bounded
+async def test_a_program_may_wait_for_a_broker_that_is_started_with_it() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(NotConnectedError, match="no broker answered in"):
+        await tidemark.connect(f"127.0.0.1:{port}", connect_timeout=0.2, wait_for_broker=True)
+
+
+@bounded
+async def test_it_is_logged_that_a_broker_is_lost_and_that_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeBroker() as broker, tidemark.connect(broker.url):
+        broker.cut()
+        await until(lambda: "is back" in caplog.text)
+    texts = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert texts[0].startswith("lost the broker at 127.0.0.1:")
+    assert texts[1] == f"the broker at {broker.url.removeprefix('tidemark://')} is back"

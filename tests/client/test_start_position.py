@@ -65,20 +65,19 @@ def test_a_time_without_a_zone_is_utc_and_microseconds_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "durable", "reason"),
-    [
-        ("earliest", None, "durable"),
-        ("latest", "mine", "earliest"),
-        (17, "mine", "earliest"),
-        (NOW + timedelta(seconds=1), "mine", "past"),
-    ],
+    ("start", "reason"),
+    [("latest", "earliest"), (17, "earliest"), (NOW + timedelta(seconds=1), "past")],
 )
-def test_what_cannot_be_meant_is_refused(start: Any, durable: str | None, reason: str) -> None:
+def test_what_cannot_be_meant_is_refused(start: Any, reason: str) -> None:
     with pytest.raises(ClientError, match=reason):
-        check_start(start, durable, NOW)
+        check_start(start, NOW)
 
 
 def test_what_can_be_meant_is_not() -> None:
     for start in (None, "earliest", NOW, CheckpointToken({"a": 1})):
-        check_start(start, "mine", NOW)
-    check_start(None, None, NOW)
+        check_start(start, NOW)
+
+
+def test_a_subscription_without_a_name_is_at_no_broker() -> None:
+    found = asyncio.run(starting_token(Broker("mine").ask, None, "earliest"))
+    assert found == CheckpointToken({"a": 0, "b": 0})

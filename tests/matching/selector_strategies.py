@@ -99,6 +99,8 @@ TYPES: dict[Path, Type] = {
     ("z",): Dynamic(),
     ("q",): List(INT),
     ("_priority",): INT,
+    ("_key",): STRING,
+    ("_time",): TIMESTAMP,
 }
 FIELDS = SimpleFields(TYPES)
 

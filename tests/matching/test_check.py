@@ -84,7 +84,8 @@ OPEN = Fields({("price",): DOUBLE}, is_open=True)
         "order.id = 5 AND body.text LIKE 'x%'",
         "extra = 5 AND extra = 'x' AND extra LIKE 'x' AND extra + 1 > 2 AND extra AND extra = extra",
         "parent = 'x' AND parent > 5",
-        "_topic LIKE 'trades.%' AND _tick > 5 AND _priority = 4 AND _publisher = 'p'",
+        "_topic LIKE 'trades.%' AND _tick > 5 AND _priority = 4 AND _publisher = 'p' AND _key > 'k'",
+        "_time BETWEEN TIMESTAMP '2026-01-01' AND TIMESTAMP '2026-01-02' OR _key IS NULL",
         "1 = 1 AND 'a' = 'a' AND TRUE",
     ],
 )

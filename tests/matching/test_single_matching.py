@@ -58,6 +58,9 @@ OF_NEW = (
     "any = 3",
     "any.x IS NULL",
     "_priority > 3",
+    "_key = 'k'",
+    "_key IS NULL",
+    "_time > TIMESTAMP '2024-01-01'",
     "_topic = 't'",
 )
 
@@ -127,7 +130,7 @@ def test_single_events_of_a_declared_topic_match_as_batches_do(data: st.DataObje
         registry.declare("t", NEW)
     pool = st.sampled_from((*PLAIN, *OF_NEW) if data.draw(st.booleans()) else PLAIN)
     selectors = data.draw(st.lists(pool, min_size=1, max_size=5))
-    keys = st.sampled_from((b"", b"k"))
+    keys = st.sampled_from((b"", b"k", b"\xff"))
     batches = [
         alone(Shape("t", schema.fingerprint), message, data.draw(keys))
         for schema in ((OLD, NEW) if is_new else (OLD,))

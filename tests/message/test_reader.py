@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from tidemark.message.batches.reader import EventReader
 from tidemark.message.codec.scalars import load_decimal, load_timestamp
 from tidemark.message.registry import Registry
 from tidemark.message.schema import Schema, value_at
-from tidemark.message.types import Atomic, Kind, Tuple
+from tidemark.message.types import TIMESTAMP, Atomic, Kind, Tuple
 
 
 def batch_of(events: list[tuple[Schema, Any]], topic: str = "t") -> EventBatch:
@@ -239,3 +239,24 @@ def test_timestamps_are_microseconds_in_columns() -> None:
     moment = datetime.fromisoformat("2026-11-15T20:00:00.000001+00:00")
     columns = reader_of(schema).columns(batch_of([(schema, {"at": moment})]))
     assert listed(columns.column(("at",)), 1) == [moment]
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.binary(max_size=4) | st.text(max_size=3).map(str.encode), min_size=1, max_size=8))
+def test_keys_and_times_are_columns_as_the_event_has_them(keys: list[bytes]) -> None:
+    schema = Schema.parse("[n: int]")
+    builder = BatchBuilder()
+    for key in keys:
+        builder.add(Shape("t", schema.fingerprint), schema.encode({"n": -1}), key=key)
+    batch = builder.build()
+    batch.count_ticks(1_000)
+    columns = EventReader(schema, {schema.fingerprint: schema}).columns(batch)
+    found = columns.column(("_key",))
+    assert isinstance(found.values, Spans)
+    assert found.valid is not None
+    for key, raw, is_valid in zip(keys, found.values.tolist(), found.valid.tolist(), strict=True):
+        assert is_valid == (key != b"" and key == key.decode(errors="replace").encode())
+        assert raw == (key if is_valid else b"")
+    times = columns.column(("_time",))
+    assert times.type == TIMESTAMP
+    assert list(cast(Any, times.values)) == list(range(1_000, 1_000 + len(keys)))

@@ -27,6 +27,7 @@ from tidemark.wire.frames import (
     Published,
     Subscribe,
     Subscribed,
+    Together,
     Topic,
     Welcome,
 )
@@ -102,6 +103,8 @@ class Speaker:
         self.writer = writer
         self.decoder = FrameDecoder(FRAME_BYTES_MAX)
         self.unread: list[Frame] = []
+        #: the answer to the last `subscribe`
+        self.starts: Subscribed | None = None
 
     async def say(self, *frames: Frame) -> None:
         for frame in frames:
@@ -118,7 +121,12 @@ class Speaker:
                         return frame
                 data = await self.reader.read(1 << 16)
                 assert data, f"closed while waiting for {kind.__name__}; unread: {self.unread}"
-                self.unread += self.decoder.feed(data)
+                self._read(data)
+
+    def _read(self, data: bytes) -> None:
+        """What travels together is heard frame by frame."""
+        for frame in self.decoder.feed(data):
+            self.unread += frame.frames if isinstance(frame, Together) else (frame,)
 
     async def is_closed(self) -> bool:
         """Wait until the other side closes."""
@@ -130,7 +138,7 @@ class Speaker:
                     return True
                 if not data:
                     return True
-                self.unread += self.decoder.feed(data)
+                self._read(data)
 
     async def close(self) -> None:
         self.writer.close()
@@ -162,11 +170,13 @@ class Speaker:
         credit: int = 1 << 20,
     ) -> Subscribed:
         await self.say(Subscribe(name, "t.>", selector, True, credit, token))
-        return await self.hear(Subscribed)
+        self.starts = await self.hear(Subscribed)
+        return self.starts
 
     async def started(self) -> int:
-        """The tick from which a new subscriber gets everything."""
-        return (await self.hear(Deliver)).upto
+        """The tick from which a new subscriber gets everything: Subscribed had it, or it comes."""
+        ticks = [*self.starts.token.values()] if self.starts is not None else []
+        return ticks[0] if ticks else (await self.hear(Deliver)).upto
 
     async def numbers(self, count: int) -> tuple[list[int], CheckpointToken]:
         """The next `count` events' numbers, and how far the subscriber has got then."""

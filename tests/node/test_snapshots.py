@@ -53,7 +53,7 @@ def test_a_snapshot_keeps_what_the_broker_lets_go_of(node: LiveNode, tm: sync.Cl
     assert len(segments) > 3
     assert [each.is_final for each in segments] == [True] * (len(segments) - 1) + [False]
     for _ in range(1_000):
-        event = sub.next(timeout=10)
+        event = sub.next(timeout=PATIENCE_SECONDS)
         assert event is not None
     sub.ack(sub.checkpoint)
     first = log / Path(segments[0].name).name

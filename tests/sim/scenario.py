@@ -25,7 +25,17 @@ from tidemark.sim.world.publisher import SimPublisher
 from tidemark.sim.world.subscriber import Kind, SimSubscriber
 from tidemark.sim.world.world import START, World
 from tidemark.ticks import Thresholds
-from tidemark.wire.frames import ClientFrame, Interest, Knowledge, Nack, PeerFrame, Published, Range
+from tidemark.wire.frames import (
+    ClientFrame,
+    Interest,
+    Knowledge,
+    Nack,
+    PeerFrame,
+    Published,
+    Range,
+    Together,
+)
+from tidemark.wire.peer_layouts import singly
 
 T = TypeVar("T")
 
@@ -82,7 +92,7 @@ class Aim(Random):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A frame that one broker sent to another."""
+    """A frame that one broker sent to another, alone or together with others."""
 
     at: float
     sender: str
@@ -136,6 +146,7 @@ class Scenario:
             "link_faults": STEADY,
             "topics": ("t.x",),
             "host_policy": HostPolicy(silence=COMMIT_US, save=COMMIT_US),
+            "release_period": COMMIT_US,
             "thresholds": Thresholds(gct_us=20_000, nrt_us=50_000, nrt_us_max=400_000),
         }
         self.world = World(WorldPlan(layout, **(defaults | self.settings)), 1)
@@ -155,10 +166,13 @@ class Scenario:
         send, to_client = self.world.network.send, self.world.to_client
 
         def observed(sender: str, receiver: str, frame: PeerFrame) -> None:
-            lost = any(loss.takes(sender, receiver, frame) for loss in self._losses)
-            self.sent.append(Sent(self.now, sender, receiver, frame, lost))
-            if not lost:
-                send(sender, receiver, frame)
+            kept: list[PeerFrame] = []
+            for each in singly(frame):
+                lost = any(loss.takes(sender, receiver, each) for loss in self._losses)
+                self.sent.append(Sent(self.now, sender, receiver, each, lost))
+                kept += [] if lost else [each]
+            if kept:
+                send(sender, receiver, kept[0] if len(kept) == 1 else Together(tuple(kept)))
 
         def heard(client: int, frame: ClientFrame) -> None:
             self.told.append((client, frame))

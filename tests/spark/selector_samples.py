@@ -73,6 +73,8 @@ TYPES: dict[Path, Atomic] = {
     ("_tick",): LONG,
     ("_priority",): INT,
     ("_publisher",): STRING,
+    ("_key",): STRING,
+    ("_time",): TIMESTAMP,
 }
 
 _NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)

@@ -54,12 +54,14 @@ from tidemark.wire.frames import (
     Resume,
     Subscribe,
     Subscribed,
+    Together,
     Topic,
     Unfollow,
     Unsubscribe,
     Unsubscribed,
     Ways,
     Welcome,
+    Yielded,
 )
 from tidemark.wire.limits import (
     CREDIT_BYTES_MAX,
@@ -71,6 +73,7 @@ from tidemark.wire.limits import (
     STAMP_MAX,
     TICKET_MAX,
 )
+from tidemark.wire.peer_layouts import MERGED
 from tidemark.wire.security.frames import Access, Challenge, LinkProof, Login, Proof
 
 KINDS: tuple[type[Any], ...] = tuple(dict.fromkeys(get_args(Frame)))
@@ -127,10 +130,11 @@ def stretches(draw: st.DrawFn) -> tuple[int, int, EventBatch | None]:
 
 
 @st.composite
-def knowledge(draw: st.DrawFn) -> Knowledge:
+def knowledge(draw: st.DrawFn, *, is_first: bool = False) -> Knowledge:
     base, upto, batch = draw(stretches())
     damaged = draw(ranges(base, upto) | st.just(()))
-    return Knowledge(draw(names), base, upto, draw(ticks), draw(st.booleans()), draw(counts), batch, damaged)
+    first = is_first or draw(st.booleans())
+    return Knowledge(draw(names), base, upto, draw(ticks), first, draw(counts), batch, damaged)
 
 
 @st.composite
@@ -175,6 +179,7 @@ batches = st.lists(ticks, min_size=1, max_size=5).map(batch_of)
 wanted = st.lists(st.builds(TopicSelector, names, texts), max_size=4).map(tuple)
 rows = st.lists(st.builds(ReleaseRow, names, counts, endless, endless, st.booleans()), max_size=3).map(tuple)
 acks = st.dictionaries(names, tokens, max_size=3).map(lambda of: tuple(of.items()))
+credit = st.builds(Credit, names, st.integers(1, CREDIT_BYTES_MAX))
 
 OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Hello: st.builds(Hello, names, lives, shorts, shorts),
@@ -182,7 +187,7 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Nack: st.builds(Nack, names, ranges(), counts),
     AckExpected: st.builds(AckExpected, names, ticks),
     Release: st.builds(Release, names, rows),
-    Heard: st.builds(Heard, names, names, counts),
+    Heard: st.builds(Heard, names, names, counts, ticks),
     Interest: st.builds(Interest, names, counts, st.none() | wanted),
     Unfollow: st.builds(Unfollow, names, counts),
     Overlay: st.builds(Overlay, st.integers(0, OVERLAY_VERSION_MAX), names, texts),
@@ -192,7 +197,8 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
         st.lists(st.builds(LinkGrade, names, shorts), max_size=4).map(tuple),
     ),
     Links: st.builds(Links, names, counts, st.lists(names, max_size=4).map(tuple)),
-    Claim: st.builds(Claim, names, counts, names, st.booleans()),
+    Claim: st.builds(Claim, names, counts, names, st.booleans(), names),
+    Yielded: st.builds(Yielded, names, counts, names),
     Topic: st.builds(Topic, names, st.booleans(), st.lists(texts, max_size=4).map(tuple)),
     Ping: st.builds(Ping, counts),
     Pong: st.builds(Pong, counts),
@@ -201,13 +207,15 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     Describe: st.builds(Describe, names, st.lists(st.integers(0, 2**64 - 1), max_size=4).map(tuple)),
     Publish: st.builds(Publish, names, names, st.integers(1, SEQUENCE_MAX - 9), batches),
     Published: st.builds(Published, names, names, positives, ticks),
-    Subscribe: st.builds(Subscribe, names, names, texts, st.booleans(), amounts, st.none() | tokens, stamps),
+    Subscribe: st.builds(
+        Subscribe, names, names, texts, st.booleans(), amounts, st.none() | tokens, stamps, names
+    ),
     Subscribed: st.builds(Subscribed, names, tokens, tokens),
     Deliver: deliveries(),
     Gap: gaps(),
-    Ack: st.builds(Ack, acks, counts),
+    Ack: st.builds(Ack, acks, counts, st.lists(credit, max_size=3).map(tuple)),
     Acked: st.builds(Acked, counts),
-    Credit: st.builds(Credit, names, st.integers(1, CREDIT_BYTES_MAX)),
+    Credit: credit,
     Unsubscribe: st.builds(Unsubscribe, names),
     Unsubscribed: st.builds(Unsubscribed, names),
     Lease: st.builds(Lease, st.integers(0, SECONDS_MAX), names, names),
@@ -231,5 +239,8 @@ OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {
     LinkProof: st.builds(LinkProof, names),
     Access: st.builds(Access, st.integers(0, OVERLAY_VERSION_MAX), names, texts),
 }
+
+merged = st.one_of(*(OF_KIND[kind] for kind in MERGED - {Knowledge}), knowledge(is_first=True))
+OF_KIND[Together] = st.lists(merged, min_size=1, max_size=4).map(tuple).map(Together)
 
 frames: st.SearchStrategy[Frame] = st.one_of(*OF_KIND.values())

@@ -5,6 +5,8 @@ A frame whose bytes must change gets a new layout version; these stay readable a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.wire.frame_strategies import KINDS, batch_of, bytes_of
@@ -54,12 +56,14 @@ from tidemark.wire.frames import (
     Resume,
     Subscribe,
     Subscribed,
+    Together,
     Topic,
     Unfollow,
     Unsubscribe,
     Unsubscribed,
     Ways,
     Welcome,
+    Yielded,
 )
 from tidemark.wire.security.frames import Access, Challenge, LinkProof, Login, Proof
 
@@ -123,6 +127,15 @@ GOLDEN: list[tuple[Frame, str]] = [
     (
         Claim("s", 4, "b1", True),
         "100000001b01000004000000000000000101007302006231",
+    ),
+    (
+        Yielded("s", 4, "b1"),
+        "0f00000041010000040000000000000001007302006231",
+    ),
+    (
+        Together((AckExpected("p", 9), Heard("p", "b1", 5))),
+        "2a000000400100000b000000130100000900000000000000010070"
+        "0f00000018010000050000000000000001007002006231",
     ),
     (
         Overlay(3, "ab", "x = 1"),
@@ -304,3 +317,12 @@ def test_a_refusal_ends_with_the_addresses_of_other_brokers_if_there_are_any() -
     raw = f"2b00000022010000{fields}020000000300623a310300633a32"
     assert bytes_of(frame).hex() == raw
     assert FrameDecoder().feed(bytes.fromhex(raw)) == [frame]
+
+
+def test_frames_that_have_grown_are_as_before_without_what_was_added() -> None:
+    claim = Claim("s", 4, "b1", True, "b2")
+    assert bytes_of(claim).hex() == "140000001b0100000400000000000000010100730200623102006232"
+    subscribe = Subscribe("s", "t", "", True, 5)
+    assert len(bytes_of(replace(subscribe, last="b2"))) == len(bytes_of(subscribe)) + 4
+    ack = Ack((("s", CheckpointToken()),), 1)
+    assert len(bytes_of(replace(ack, credits=(Credit("s", 7),)))) == len(bytes_of(ack)) + 4 + 8 + 3

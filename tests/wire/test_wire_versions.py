@@ -7,9 +7,21 @@ from dataclasses import replace
 import pytest
 
 from tidemark.errors import VersionError, WireError
+from tidemark.ticks import CheckpointToken
 from tidemark.wire import versions
-from tidemark.wire.codec import encode, encoder_for
-from tidemark.wire.frames import Ping, Refused
+from tidemark.wire.codec import encode, encoder_for, encoder_for_link
+from tidemark.wire.frames import (
+    Ack,
+    AckExpected,
+    Claim,
+    Credit,
+    Heard,
+    Ping,
+    Refused,
+    Subscribe,
+    Together,
+    Yielded,
+)
 from tidemark.wire.versions import agree, agree_link
 
 
@@ -19,15 +31,15 @@ def test_the_newest_common_version_is_spoken(monkeypatch: pytest.MonkeyPatch) ->
     assert [agree(1, 2), agree(1, 3), agree(4, 9), agree(1, 9), agree(3, 3)] == [2, 3, 4, 4, 3]
 
 
-def test_today_there_are_four_versions_for_clients_and_two_for_links() -> None:
-    assert [agree(1, 1), agree(1, 2), agree(2, 3), agree(3, 5)] == [1, 2, 3, 4]
-    assert [agree_link(1, 2), agree_link(2, 3), agree_link(2, 4)] == [2, 3, 3]
+def test_today_there_are_five_versions_for_clients_and_three_for_links() -> None:
+    assert [agree(1, 1), agree(1, 2), agree(2, 3), agree(3, 4), agree(4, 6)] == [1, 2, 3, 4, 5]
+    assert [agree_link(1, 2), agree_link(2, 3), agree_link(2, 4), agree_link(4, 5)] == [2, 3, 4, 4]
     with pytest.raises(VersionError, match="update the other side"):
         agree_link(1, 1)
 
 
 @pytest.mark.parametrize(
-    ("oldest", "newest", "advice"), [(5, 6, "update this side"), (0, 0, "update the other side")]
+    ("oldest", "newest", "advice"), [(6, 7, "update this side"), (0, 0, "update the other side")]
 )
 def test_without_a_common_version_the_older_side_is_named(oldest: int, newest: int, advice: str) -> None:
     with pytest.raises(VersionError, match=advice):
@@ -44,3 +56,24 @@ def test_a_client_of_version_1_gets_a_refusal_without_addresses() -> None:
     assert encoder_for(2)(refused) == encode(refused)
     assert encoder_for(1)(refused) == encode(replace(refused, addresses=()))
     assert encoder_for(1)(Ping(5)) == encode(Ping(5))
+
+
+def test_a_broker_of_version_4_is_not_told_the_last_broker_and_is_granted_credit_by_itself() -> None:
+    subscribe = Subscribe("s", "t", "", True, 5, last="b2")
+    assert encoder_for(5)(subscribe) == encode(subscribe)
+    assert encoder_for(3)(subscribe) == encode(replace(subscribe, last=""))
+    credit = Credit("s", 7)
+    ack = Ack((("s", CheckpointToken()),), 1, (credit,))
+    assert encoder_for(5)(ack) == encode(ack)
+    assert encoder_for(4)(ack) == encoder_for(3)(ack)
+    assert encoder_for(3)(ack) == encode(credit) + encode(replace(ack, credits=()))
+    assert encoder_for(1)(Ack((), 0, (credit,))) == encode(credit)
+
+
+def test_a_link_of_version_3_carries_frames_singly_and_claims_for_all() -> None:
+    claim = Claim("s", 4, "b1", True, "b2")
+    both = Together((AckExpected("p", 9), claim, Yielded("s", 4, "b1")))
+    assert encoder_for_link(4)(both) == encode(both)
+    assert encoder_for_link(3)(both) == encode(AckExpected("p", 9)) + encode(replace(claim, to=""))
+    assert encoder_for_link(3)(Ping(5)) == encode(Ping(5))
+    assert encoder_for_link(3)(Heard("p", "h", 5, 9)) == encode(Heard("p", "h", 5))

@@ -36,6 +36,10 @@ class Principal:
         return hash((self.name, frozenset(self.claims.items()), self.roles))
 
 
+#: The broker's own process, which may see how the broker stands. No user can have this name.
+BROKER_ITSELF = Principal("*broker")
+
+
 def check_name(name: str) -> str:
     """Return `name` if a principal can have it.
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from tidemark.access.document import AccessDocument, Rules
 from tidemark.access.parameters import name_for, rule_for, wildcard_matches
-from tidemark.access.principal import Principal
+from tidemark.access.principal import BROKER_ITSELF, Principal
 from tidemark.errors import AccessError, SelectorError
 from tidemark.matching.selectors.parser import parse
 from tidemark.matching.selectors.render import render
@@ -37,7 +37,8 @@ class Rights:
         names = dict.fromkeys((*(user.roles if user is not None else ()), *principal.roles))
         self._roles = [document.roles[name] for name in names if name in document.roles]
         self.may_administer = any(role.administer for role in self._roles)
-        self.may_monitor = self.may_administer or any(role.monitor for role in self._roles)
+        is_itself = principal is BROKER_ITSELF
+        self.may_monitor = self.may_administer or is_itself or any(role.monitor for role in self._roles)
         self.is_pipeline = any(role.pipeline for role in self._roles)
         self._seen = TRUE if self.is_pipeline else self._shown("subscribe", "read")
         self._written = self._shown("publish", "write")

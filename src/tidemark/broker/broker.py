@@ -13,6 +13,7 @@ from typing import assert_never
 from tidemark.broker.access.access_control import AccessControl
 from tidemark.broker.admin import Admin
 from tidemark.broker.config import BrokerConfig
+from tidemark.broker.departures import Departures
 from tidemark.broker.effects import (
     AccessChanged,
     CacheRead,
@@ -88,10 +89,12 @@ from tidemark.wire.frames import (
     Refused,
     Release,
     Subscribe,
+    Together,
     Topic,
     Unfollow,
     Unsubscribe,
     Ways,
+    Yielded,
 )
 
 
@@ -121,6 +124,7 @@ class Broker:
         self.config = config
         self._turn = turn = Turn()
         self.counters = turn.counters
+        self._departures = Departures()
         #: what publishers are told while this broker takes nothing new from them; None while it does
         self._drain_notice = config.drain_notice
         self._woken_at = 0
@@ -130,16 +134,22 @@ class Broker:
         #: pubend of the layout -> its stream; only this class adds and removes. `Overlay`, `Fetching` and
         #: `ReleaseReports` hold it too
         self._streams: dict[str, Stream] = {}
-        #: pubend hosted here -> itself; only this class adds and removes. `Interests`, `Fetching`,
-        #: `ReleaseReports` and `Admin` hold it too
+        #: pubend hosted here -> itself; only this class adds and removes. `Fetching`, `ReleaseReports` and
+        #: `Admin` hold it too
         self._pubends: dict[str, Pubend] = {}
         self._cache = DiskCache(turn, config.cache_bytes_max)
         self._access = AccessControl(config.access, registry, turn)
-        self._interests = Interests(config.incarnation, registry, turn, self._pubends)
+        self._interests = Interests(config.incarnation, registry, turn)
         self._fetching = Fetching(self._pubends, self._streams, registry, turn)
         self._overlay = Overlay(config, self._streams, self._interests, turn)
         self._reports = ReleaseReports(
-            config.name, config.incarnation, self._streams, self._pubends, self._overlay, turn
+            config.name,
+            config.incarnation,
+            self._streams,
+            self._pubends,
+            self._overlay,
+            turn,
+            config.release_period,
         )
         self._overlay.listeners += (self._fetching, self._reports)
         self._host = Host(registry, self._interests, turn, config.host_policy, self._fetching, self._reports)
@@ -219,7 +229,7 @@ class Broker:
         self._is_woken = isinstance(stimulus, Woken)
         if self._is_woken:
             self._periodic()
-        return self._turn.out.take()
+        return self._departures.take(self._turn.out.take(), now)
 
     def _refuse(self, stimulus: Stimulus, error: FrameError) -> None:
         """Refuse the connection of a frame that was only looked at, or raise `error` if more was done.
@@ -242,17 +252,18 @@ class Broker:
         for pubend in self._pubends.values():
             pubend.settle()
         self._sessions.settle(is_woken=self._is_woken)
-        self._host.settle()
         self._overlay.settle()
         if self._interests.is_unsaid and (not self._interests.is_large or self._is_woken):
             self._interests.is_unsaid = False
             self._overlay.say_interest()
+        self._host.settle()
         for stream in self._streams.values():
             stream.shrink()
             stream.wake()
         self._turn.log.flush()
         self._turn.tables.flush()
-        return self._turn.out.take()
+        others = self._departures.take(self._turn.out.take(), self._turn.now)
+        return others + self._departures.leave(self._turn.now)
 
     def hosts(self, name: str) -> bool:
         """Return whether a subscription of this name is here, maybe until another broker's claim settles."""
@@ -295,8 +306,7 @@ class Broker:
             return self._turn.now
         times = [self._woken_at + self.config.period]
         times += [at for stream in self._streams.values() if (at := stream.next_wake()) is not None]
-        if (taken := self._overlay.next_wake()) is not None:
-            times.append(taken)
+        times += [at for part in (self._overlay, self._departures) if (at := part.next_wake()) is not None]
         return min(times)
 
     def _dispatch(self, stimulus: Stimulus) -> None:
@@ -318,6 +328,7 @@ class Broker:
             case LinkUp(peer):
                 self._overlay.link_up(peer)
             case LinkDown(peer):
+                self._departures.link_down(peer)
                 self._overlay.link_down(peer)
                 self._fetching.gone(peer)
             case LinkMeasured():
@@ -371,6 +382,13 @@ class Broker:
         if not self._overlay.is_present(peer):
             self.counters["former_lives"] += 1  # or the neighbour has not introduced itself yet
             return
+        if isinstance(frame, Together):
+            # Whatever can be refused is looked at before anything is changed: all of it counts, or nothing.
+            for each in frame.frames:
+                self._look(each)
+            for each in frame.frames:
+                self._peer_frame(peer, each)
+            return
         match frame:
             case Interest():
                 self._overlay.followed(peer, frame)
@@ -382,6 +400,8 @@ class Broker:
                 self._overlay.ways_said(peer, frame)
             case Claim():
                 self._sessions.handover.heard(peer, frame)
+            case Yielded():
+                self._sessions.handover.yielded(frame)
             case Topic():
                 self._topics.heard(peer, frame)
             case Fetch():
@@ -397,6 +417,13 @@ class Broker:
             case _:
                 assert_never(frame)
 
+    def _look(self, frame: PeerFrame) -> None:
+        """Look at a frame that came with others, and change nothing: FrameError if it will be refused."""
+        if isinstance(frame, Interest):
+            self._interests.look(frame)
+        elif isinstance(frame, Fetch):
+            self._fetching.look(frame)
+
     def _stream_frame(
         self, peer: str, frame: Knowledge | Nack | AckExpected | Release | Heard, stream: Stream
     ) -> None:
@@ -408,11 +435,11 @@ class Broker:
                 stream.nacked(peer, ranges, version=version)
             case AckExpected(pubend, tick):
                 if peer == stream.upstream and stream.ack_expected(tick):
-                    self._reports.say_again(pubend)
+                    self._reports.ack_expected(pubend, tick)
             case Release(pubend, rows):
                 self._reports.released(peer, pubend, rows)
-            case Heard(pubend, host, sequence):
-                self._reports.heard(pubend, host, sequence)
+            case Heard():
+                self._reports.heard(frame)
             case _:
                 assert_never(frame)
 
@@ -452,6 +479,8 @@ class Broker:
                 self._publish(client, frame)
             case Ack():
                 self._sessions.acknowledge(client, frame)
+                for each in frame.credits:
+                    self._sessions.grant(client, each)
             case Credit():
                 self._sessions.grant(client, frame)
             case Subscribe():
@@ -533,14 +562,14 @@ class Broker:
         now = self._woken_at = self._turn.now
         self._host.wake()
         self._overlay.wake()
+        self._sessions.wake()
         for name, pubend in self._pubends.items():
             pubend.beat()
             pubend.expire()
             tick = pubend.announcement()
             if tick is not None:
                 self._streams[name].ack_expected(tick)
-        for name in self._streams:
-            self._reports.report(name)
+        self._reports.wake()
         if now - self._pfs_synced_at >= self.config.pfs_sync:
             self._pfs_synced_at = now
             self._turn.pfs.flush()

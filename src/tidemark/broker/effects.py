@@ -33,6 +33,8 @@ class SendPeer:
 
     peer: str
     frame: PeerFrame
+    #: microseconds for which the frame may wait for others to the same neighbour; `Departures` sees to that
+    patience: int = 0
 
 
 @dataclass(frozen=True, slots=True)

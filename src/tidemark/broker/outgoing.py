@@ -26,6 +26,7 @@ from tidemark.wire.frames import (
     Links,
     Overlay,
     Release,
+    Together,
     Topic,
     Unfollow,
     Ways,
@@ -38,6 +39,14 @@ NEVER_DROPPED = frozenset((Hello, Links, Ways, Interest, Unfollow, Claim, Topic,
 HISTORY_SHARE = 8
 
 Item = TypeVar("Item")
+
+
+def undroppable(frame: Frame) -> Frame | None:
+    """Return what of `frame` is sent to a neighbour that does not keep up; None if it asks again for all."""
+    if not isinstance(frame, Together):
+        return frame if type(frame) in NEVER_DROPPED else None
+    kept = tuple(each for each in frame.frames if type(each) in NEVER_DROPPED)
+    return Together(kept) if kept else None
 
 
 def is_history(frame: Frame) -> bool:

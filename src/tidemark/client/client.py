@@ -76,9 +76,9 @@ def connect(url: str, **options: Unpack[ConnectOptions]) -> Client:
     """A client of the brokers at `tidemark://host:port[,host:port...]`; `async with` or `await` connects it.
 
     The client stays connected to one of the brokers, and goes on where it was after every break. Options are
-    `client`, `publisher`, `pubend`, `timeout`, `connect_timeout` and `ping`: see ConnectOptions. ConfigError
-    if the URL is malformed; connecting raises NotConnectedError if no broker answers within
-    `connect_timeout`.
+    `client`, `publisher`, `pubend`, `timeout`, `connect_timeout`, `wait_for_broker` and `ping`: see
+    ConnectOptions. ConfigError if the URL is malformed; connecting raises NotConnectedError if no broker
+    answers within `connect_timeout`, and at once if nobody listens at any address.
     """
     return Client(url, **options)
 
@@ -116,6 +116,7 @@ class Client:
         pubend: str | None = None,
         timeout: float = TIMEOUT_SECONDS,
         connect_timeout: float = CONNECT_SECONDS,
+        wait_for_broker: bool = False,
         ping: float = PING_SECONDS,
         push: tuple[SocketAddress, int] | None = None,
         **login: Unpack[LoginOptions],
@@ -128,6 +129,7 @@ class Client:
         self._pubend = pubend
         self._timeout = timeout
         self._connect_timeout = connect_timeout
+        self._wait_for_broker = wait_for_broker
         self._ping = ping
         self._push = push
         self._is_open = False
@@ -191,6 +193,7 @@ class Client:
             "on_writable": self._writable,
             "backoff": Backoff(),
             "ping_seconds": self._ping,
+            "waits": self._wait_for_broker,
             "credentials": self._credentials,
         }
         if self._push is None:
@@ -429,7 +432,8 @@ class Client:
 
         A durable subscription that does not exist yet begins now, or at its `start` in the past: "earliest",
         a datetime (UTC if it has no zone), or a token; brokers and the archive behind them deliver what they
-        have since then. A subscription that exists goes on where it was, whatever `start` says.
+        have since then. A subscription that exists goes on where it was, whatever `start` says. One that is
+        not durable starts there each time; nothing is held for it, so what is released meanwhile is a gap.
 
         The broker sends at most `window_bytes_max` bytes of events ahead of what was consumed. ClientError if
         the arguments contradict each other; opening raises RefusedError if the broker refuses them.

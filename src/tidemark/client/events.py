@@ -304,8 +304,13 @@ class Batch:
 
     def to_arrow(self, names: Sequence[str] | None = None) -> pa.RecordBatch:
         """The fields and headers as an Arrow record batch: all, or those in `names`. Needs pyarrow."""
-        from tidemark.message.foreign.arrow.batches import to_record_batch
-
+        try:
+            from tidemark.message.foreign.arrow.batches import to_record_batch
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"to_arrow() needs {error.name}, which is not installed: pip install 'tidemark[spark]'",
+                name=error.name,
+            ) from None
         return to_record_batch(self._columns, names)
 
     def __repr__(self) -> str:

@@ -146,14 +146,31 @@ class Registry:
         return self.schemas.add(schema)
 
     def declare(self, topic: str, schema: Schema) -> TopicSchemas:
-        """Create a declared topic, or give it a new version.
+        """Create a declared topic, or give it a new version; an open topic becomes a declared one.
 
-        SchemaError if the topic is open or the schema no tuple, IncompatibleSchemaError if an earlier version
-        does not allow this one. The registry is unchanged then.
+        SchemaError if the schema is no tuple, or if shapes of an open topic do not fit it;
+        IncompatibleSchemaError if an earlier version does not allow this one. The registry is unchanged then.
         """
-        found = self._topic(topic, is_open=False).register(schema)
+        known = self.topics.get(topic)
+        if known is not None and known.is_open:
+            found = self._closed(known, schema)
+        else:
+            found = self._topic(topic, is_open=False).register(schema)
         self.topics[topic] = found
         return found
+
+    def _closed(self, known: TopicSchemas, schema: Schema) -> TopicSchemas:
+        """The open topic as a declared one: its shapes are versions now, and `schema` is the newest."""
+        found = TopicSchemas(self, known.topic, is_open=False)
+        try:
+            for shape in [each for each in known.versions if each != schema]:
+                found.register(shape)
+            return found.register(schema)
+        except SchemaError as error:
+            raise SchemaError(
+                f"the topic {known.topic!r} is open, and has events that do not fit this schema: {error}; "
+                "declare the fields as its shapes have them (`tidemark topic show`), or use another topic"
+            ) from error
 
     def open(self, topic: str, shape: Schema | None = None) -> TopicSchemas:
         """Create an open topic, or add a shape to it.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from tidemark.access.principal import Principal
 from tidemark.broker.effects import LinkMeasured
-from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
+from tidemark.broker.outgoing import HistoryQueue, is_history, undroppable
 from tidemark.broker.preparation import Steps, Work
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
@@ -32,7 +32,7 @@ from tidemark.node.sockets import bound_kernel_queue, keep_alive, observed
 from tidemark.node.turns.turn_taking import TurnTaking
 from tidemark.node.turns.turns import Rate
 from tidemark.wire.answers import RIGHTS
-from tidemark.wire.codec import Encode, encode, encoder_for, size_of
+from tidemark.wire.codec import Encode, encode, encoder_for, encoder_for_link, size_of
 from tidemark.wire.frames import (
     Ack,
     Answer,
@@ -57,6 +57,7 @@ from tidemark.wire.frames import (
     Refused,
     Rest,
     Subscribe,
+    Together,
     Topic,
     Unsubscribe,
 )
@@ -421,14 +422,16 @@ class Connection(TurnTaking):
         if type(frame) is Refused and frame.code == "denied":
             self._denied(frame)
         queued = self._transport.get_write_buffer_size()
-        if queued and queued > self._server.queue_bytes_max(self) and not self._may_send(frame, queued):
-            return
+        if queued and queued > self._server.queue_bytes_max(self):
+            kept = self._kept(frame, queued)
+            if kept is None:
+                return
+            frame = kept
         if not self._said:
             runtime = self._server.runtime
             (runtime.to_deliver if type(frame) is Deliver else runtime.to_flush).append(self)
         self._say(frame)
-        if type(frame) is Knowledge and frame.batch is not None:
-            self.said_events += frame.batch.count
+        self.said_events += _events_in(frame)
         if len(self._said) > PIECES_MAX:
             self.flush()
 
@@ -446,8 +449,7 @@ class Connection(TurnTaking):
             self.close()
             return
         self._history.put(frame, pieces, size_of(pieces))
-        if isinstance(frame, Knowledge) and frame.batch is not None:
-            self.said_events += frame.batch.count
+        self.said_events += _events_in(frame)
         if not self._said:
             self._server.runtime.to_flush.append(self)
 
@@ -461,19 +463,19 @@ class Connection(TurnTaking):
             self.said_bytes += size_of(pieces)
             self.liveness.say(self._server.time())
 
-    def _may_send(self, frame: Frame, queued: int) -> bool:
-        """Returns whether `frame` is sent although the queue is full: only what must not be lost, up to twice
+    def _kept(self, frame: Frame, queued: int) -> Frame | None:
+        """Returns what of `frame` is sent although the queue is full: only what must not be lost, up to twice
         the bound. Aborts the connection of a client, and a link beyond that.
         """
         bytes_max = self._server.queue_bytes_max(self)
-        if self.peer is not None and type(frame) not in NEVER_DROPPED:
+        kept = undroppable(frame)
+        if self.peer is not None and kept != frame:
             self._server.dropped += 1
-            return False
-        if self.peer is not None and queued <= 2 * bytes_max:
-            return True
+        if self.peer is not None and (kept is None or queued <= 2 * bytes_max):
+            return kept
         log.warning("too slow: disconnected", address=self.address, who=self.peer or self.name, queued=queued)
         self.abort()
-        return False
+        return None
 
     def _denied(self, frame: Refused) -> None:
         """Note in the audit log that a client may not do what it asked for."""
@@ -512,6 +514,10 @@ class Connection(TurnTaking):
     def speak(self, version: int) -> None:
         """Encode frames for a client that speaks this version of the protocol."""
         self._encode = encoder_for(version)
+
+    def speak_link(self, version: int) -> None:
+        """Speak this version of the protocol between brokers from now on."""
+        self._encode = encoder_for_link(version)
 
     def bound_link(self) -> None:
         """Keep the kernel from holding more for a neighbour than it can send soon."""
@@ -579,3 +585,10 @@ class Connection(TurnTaking):
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
+
+
+def _events_in(frame: Frame) -> int:
+    """Return the number of events that a frame to a neighbour carries."""
+    if isinstance(frame, Together):
+        return sum(map(_events_in, frame.frames))
+    return frame.batch.count if isinstance(frame, Knowledge) and frame.batch is not None else 0

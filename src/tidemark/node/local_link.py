@@ -11,9 +11,9 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tidemark.broker.outgoing import NEVER_DROPPED
+from tidemark.broker.outgoing import undroppable
 from tidemark.node.logs import Log
-from tidemark.wire.frames import Frame, Hello, Knowledge, Overlay, PeerFrame, Ping, Pong
+from tidemark.wire.frames import Frame, Hello, Knowledge, Overlay, PeerFrame, Ping, Pong, Together
 from tidemark.wire.security.frames import Access
 
 if TYPE_CHECKING:
@@ -70,18 +70,22 @@ class LocalLink:
         if self._is_over or self._other is None or isinstance(frame, Hello):
             return
         bytes_max = self._server.limits.peer_queue
-        if self.queued_bytes > bytes_max and type(frame) not in NEVER_DROPPED:
-            self._server.dropped += 1
-            return
+        if self.queued_bytes > bytes_max:
+            kept = undroppable(frame)
+            self._server.dropped += kept != frame
+            if kept is None:
+                return
+            frame = kept
         if self.queued_bytes > 2 * bytes_max:
             self.close()
             return
         size = FRAME_BYTES
         self.said_bytes += FRAME_BYTES
-        if isinstance(frame, Knowledge) and frame.batch is not None:
-            size += frame.batch.held_bytes
-            self.said_events += frame.batch.count
-            self.said_bytes += len(frame.batch.data)
+        for each in frame.frames if isinstance(frame, Together) else (frame,):
+            if isinstance(each, Knowledge) and each.batch is not None:
+                size += each.batch.held_bytes
+                self.said_events += each.batch.count
+                self.said_bytes += len(each.batch.data)
         self._other._put(frame, size)  # type: ignore[arg-type]  # the core sends peers only peer frames
 
     def say(self, frame: Overlay | Access) -> None:

@@ -95,6 +95,7 @@ class Queue:
             pubend=pubend,
             timeout=self._timeout,
             connect_timeout=self._connect_timeout,
+            wait_for_broker=True,
         )
         self._clients.append(client)
         return await client.open()

@@ -40,6 +40,14 @@ if not TYPE_CHECKING:
         """Import and return `history`; AttributeError for any other name."""
         if name != "history":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from tidemark.spark.history_frames.frame import history
+        try:
+            from tidemark.spark.history_frames.frame import history
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("tidemark"):
+                raise
+            raise ModuleNotFoundError(
+                f"tidemark.spark needs {error.name}, which is not installed: pip install 'tidemark[spark]'",
+                name=error.name,
+            ) from None
 
         return history

@@ -123,7 +123,11 @@ class RetryingClient:
         if self._client is None:
             left = max(0.1, min(CONNECT_SECONDS_MAX, deadline - time.monotonic()))
             self._client = sync.connect(
-                self._url, publisher=self._publisher, pubend=self._pubend, connect_timeout=left
+                self._url,
+                publisher=self._publisher,
+                pubend=self._pubend,
+                connect_timeout=left,
+                wait_for_broker=True,
             )
         return self._client
 
@@ -274,7 +278,9 @@ class ArchiveBrokers:
         """The connection to the broker at `url`, which is made if there is none."""
         if url not in self._clients:
             patience = min(CONNECT_AGAIN_SECONDS, self._patience) if url in self._away else self._patience
-            self._clients[url] = sync.connect(url, timeout=ANSWER_SECONDS, connect_timeout=patience)
+            self._clients[url] = sync.connect(
+                url, timeout=ANSWER_SECONDS, connect_timeout=patience, wait_for_broker=True
+            )
             self._away.pop(url, None)
         return self._clients[url]
 

@@ -104,6 +104,15 @@ _ACK_HEAD, _ACK_NUMBERS = Struct("<IHHqI"), Struct("<qI")
 _ACK_ENTRY_BYTES_MIN = 6
 
 
+_CREDITS = at_end(
+    many(
+        together(Credit, {"bytes": integer(1, CREDIT_BYTES_MAX), "name": NAME}),
+        ACKS_MAX,
+        what="credits of an Ack",
+    )
+)
+
+
 def write_publish(frame: Publish) -> list[Buffer]:
     """The buffers of a Publish: sequence, pubend, publisher, batch."""
     names = write_name(frame.pubend) + write_name(frame.publisher)
@@ -163,12 +172,13 @@ def read_deliver(data: Buffer, start: int, end: int, tail: Tail) -> Deliver:
 
 
 def write_ack(frame: Ack) -> list[Buffer]:
-    """The buffer of an Ack: ticket, count, then each subscriber and its token."""
+    """The buffer of an Ack: ticket, count, then each subscriber and its token, then credit if any."""
     tokens = frame.tokens
     if len(tokens) > ACKS_MAX:
         raise WireError(f"{len(tokens)} subscribers in one Ack are over the limit of {ACKS_MAX}")
     _check_distinct(tokens)
     parts = b"".join([write_name(name) + write_token(token) for name, token in tokens])
+    parts += _CREDITS.write(frame.credits)
     size = _ACK_HEAD.size + len(parts)
     if size > FRAME_BYTES_MAX:
         raise WireError(f"{size} bytes do not fit into a frame")
@@ -186,10 +196,11 @@ def read_ack(data: Buffer, start: int, end: int, tail: Tail) -> Ack:  # noqa: AR
         name, at = read_name(data, at)
         token, at = read_token(data, at, end)
         tokens.append((name, token))
+    granted, at = _CREDITS.read(data, at, end)
     check_end(at, end)
     _check_ticket(ticket)
     _check_distinct(tokens)
-    return Ack(tuple(tokens), ticket)
+    return Ack(tuple(tokens), ticket, granted)
 
 
 def _check_ticket(ticket: int) -> None:
@@ -306,6 +317,7 @@ LAYOUTS = (
         pattern=NAME,
         selector=SELECTOR,
         token=maybe(TOKEN),
+        last=at_end(NAME, ""),
     ),
     record(Subscribed, 39, name=NAME, token=TOKEN, since=TOKEN),
     FrameLayout(Deliver, _DELIVER, write_deliver, read_deliver),

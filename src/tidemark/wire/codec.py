@@ -13,15 +13,80 @@ from struct import error as StructError  # noqa: N812  # an exception, named lik
 from tidemark.errors import WireError
 from tidemark.message.batches.batch import Buffer
 from tidemark.wire import client_layouts, peer_layouts
-from tidemark.wire.frames import Describe, Frame, Refused
-from tidemark.wire.layouts import FrameLayout
+from tidemark.wire.frames import (
+    Ack,
+    Claim,
+    Describe,
+    Frame,
+    Heard,
+    Knowledge,
+    PeerFrame,
+    Refused,
+    Subscribe,
+    Together,
+    Yielded,
+)
+from tidemark.wire.layouts import HEADER, HEADER_BYTES, FrameLayout, key_of
+from tidemark.wire.limits import FRAME_BYTES_MAX, TOGETHER_MAX
+from tidemark.wire.peer_layouts import MERGED
 from tidemark.wire.security import layouts as security_layouts
+from tidemark.wire.tails import Tail, copied_tail
 
 #: Gives the pieces of a frame's bytes.
 Encode = Callable[[Frame], list[Buffer]]
 
+_TOGETHER = key_of(64)
+
+
+def _write_together(frame: Together) -> list[Buffer]:
+    """The buffers of a Together: those of its frames, one after the other."""
+    _check_number(len(frame.frames))
+    pieces: list[Buffer] = []
+    for each in frame.frames:
+        _check_merged(each)
+        pieces += _WRITERS[type(each)](each)
+    size = size_of(pieces)
+    if size + HEADER_BYTES > FRAME_BYTES_MAX:
+        raise WireError(f"{size} bytes do not fit into a frame of {FRAME_BYTES_MAX}")
+    return [HEADER.pack(size, _TOGETHER, 0), *pieces]
+
+
+def _read_together(data: Buffer, at: int, end: int, tail: Tail) -> Together:  # noqa: ARG001  # as all layouts
+    """The Together that _write_together wrote; each batch in it gets a buffer of its own."""
+    frames: list[PeerFrame] = []
+    while at < end:
+        _check_number(len(frames) + 1)
+        size, key, flags = HEADER.unpack_from(data, at)
+        at += HEADER_BYTES
+        layout = layout_of(key, flags)
+        if at + size > end:
+            raise WireError(f"the {layout.frame.__name__} in it reaches beyond it")
+        if layout.frame not in MERGED:
+            raise WireError(f"{layout.frame.__name__} travels by itself")
+        frames.append(layout.read(data, at, at + size, copied_tail))  # type: ignore[arg-type]  # in MERGED
+        _check_merged(frames[-1])
+        at += size
+    _check_number(len(frames))
+    return Together(tuple(frames))
+
+
+def _check_number(count: int) -> None:
+    if not 1 <= count <= TOGETHER_MAX:
+        raise WireError(f"it has {count} frames, and 1 to {TOGETHER_MAX} go together")
+
+
+def _check_merged(frame: PeerFrame) -> None:
+    if type(frame) not in MERGED or (isinstance(frame, Knowledge) and not frame.first):
+        raise WireError(f"this {type(frame).__name__} travels by itself")
+
+
 #: every layout there is
-LAYOUTS = (*peer_layouts.LAYOUTS, *client_layouts.LAYOUTS, *security_layouts.LAYOUTS)
+LAYOUTS = (
+    *peer_layouts.LAYOUTS,
+    *client_layouts.LAYOUTS,
+    *security_layouts.LAYOUTS,
+    FrameLayout(Together, _TOGETHER, _write_together, _read_together),
+)
 _WRITERS = {layout.frame: layout.write for layout in LAYOUTS}
 #: key in a header -> layout
 _LAYOUT_OF_KEY: dict[int, FrameLayout] = {layout.key: layout for layout in LAYOUTS}
@@ -45,16 +110,46 @@ def encode(frame: Frame) -> list[Buffer]:
 
 def encoder_for(version: int) -> Encode:
     """Return what encodes frames for another side that speaks this version of the protocol."""
-    if version > 2:
+    if version > 4:
         return encode
-    return _encode_for_version_2 if version == 2 else _encode_for_version_1
+    older = {4: _encode_for_version_4, 3: _encode_for_version_4, 2: _encode_for_version_2}
+    return older.get(version, _encode_for_version_1)
+
+
+def encoder_for_link(version: int) -> Encode:
+    """Return what encodes frames for a broker that speaks this version of the protocol between brokers."""
+    return encode if version > 3 else _encode_for_link_3
+
+
+def _encode_for_link_3(frame: Frame) -> list[Buffer]:
+    """Brokers of version 3 get frames singly; a claim that is for one broker they tell to all."""
+    if type(frame) is Together:
+        return [piece for each in frame.frames for piece in _encode_for_link_3(each)]
+    if type(frame) is Yielded:
+        return []
+    if type(frame) is Claim and frame.to:
+        frame = replace(frame, to="")
+    if type(frame) is Heard and frame.lost:
+        frame = replace(frame, lost=0)
+    return encode(frame)
+
+
+def _encode_for_version_4(frame: Frame) -> list[Buffer]:
+    """Readers of version 4 know no last broker in a Subscribe, and get credit in frames of its own."""
+    if type(frame) is Subscribe and frame.last:
+        frame = replace(frame, last="")
+    if type(frame) is Ack and frame.credits:
+        granted = [piece for each in frame.credits for piece in encode(each)]
+        bare = replace(frame, credits=())
+        return granted + (encode(bare) if bare.tokens or bare.ticket else [])
+    return encode(frame)
 
 
 def _encode_for_version_2(frame: Frame) -> list[Buffer]:
     """Readers of version 2 know no shapes in a Describe; they answer with the whole topic."""
     if type(frame) is Describe and frame.shapes:
         frame = replace(frame, shapes=())
-    return encode(frame)
+    return _encode_for_version_4(frame)
 
 
 def _encode_for_version_1(frame: Frame) -> list[Buffer]:

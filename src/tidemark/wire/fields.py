@@ -318,17 +318,17 @@ def together(make: Callable[..., Any], parts: dict[str, WireField]) -> WireField
     return WireField(write, read, sum(part.bytes_min for part in parts.values()))
 
 
-def at_end(items: WireField) -> WireField:
-    """A tuple that is the last field of a frame; an empty one takes no bytes at all.
+def at_end(items: WireField, empty: Any = ()) -> WireField:
+    """A tuple, a text or a number that is the last field of a frame; an empty one, or 0, takes no bytes.
 
     So a frame without any is the same as it was before the field was added.
     """
 
-    def write(values: Sequence[Any]) -> bytes:
+    def write(values: Any) -> bytes:
         return items.write(values) if values else b""
 
-    def read(data: Buffer, at: int, end: int) -> tuple[tuple[Any, ...], int]:
-        return items.read(data, at, end) if at != end else ((), at)
+    def read(data: Buffer, at: int, end: int) -> tuple[Any, int]:
+        return items.read(data, at, end) if at != end else (empty, at)
 
     return WireField(write, read, 0)
 

@@ -3,14 +3,13 @@
 | between                                | frames                                                          |
 |----------------------------------------|-----------------------------------------------------------------|
 | brokers                                | Hello, Links, Ways, Interest, Unfollow, Knowledge, Nack,        |
-|                                        | AckExpected, Release, Heard, Claim, Overlay                     |
+|                                        | AckExpected, Release, Heard, Claim, Yielded, Together, Overlay  |
 | a client and its broker                | Connect, Welcome, Describe, Publish, Published, Subscribe,      |
 |                                        | Subscribed, Deliver, Gap, Ack, Acked, Credit, Unsubscribe,      |
 |                                        | Unsubscribed, Ask, Answer, Refused                              |
 | any two of these                       | Topic, Fetch, Fetched, Ping, Pong                               |
 | a broker and the pipeline, a client    | Offer, Recall, Recalled, RecallMore, RecallOver                 |
-| a broker and a client that is called   | Lease, Leased, Rest, Pushing, Resume                            |
-| back instead of staying connected      |                                                                 |
+| a broker and a client that it calls    | Lease, Leased, Rest, Pushing, Resume                            |
 | the ends of a connection, as proofs    | Login, Proof, Challenge, LinkProof, Access (`wire.security`)    |
 
 Ranges are `(base, upto]`.
@@ -30,16 +29,13 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first frame of a link: the broker that sends it, and the number of its incarnation.
-
-    A broker has a higher incarnation after each restart; frames of an older one are ignored.
-    """
+    """The first frame of a link: the broker that sends it, and its incarnation, higher after each start."""
 
     broker: str
     incarnation: int
     #: the versions of the protocol between brokers that the sender can speak
     oldest: int = 2
-    newest: int = 3
+    newest: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +144,8 @@ class Heard:
     pubend: str
     host: str
     sequence: int
+    #: every tick up to here was L when the row was heard; 0 from a broker of version 3, which does not say it
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +181,28 @@ class Claim:
     epoch: int
     broker: str
     settled: bool
+    #: The broker that had the subscription, as its subscriber says: only that one is told, and answers a
+    #: settled claim with Yielded. Empty for a claim that all are to hear; brokers of version 3 tell all.
+    to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """To the broker `to`: its claim of this epoch has reached who had the subscription before."""
+
+    name: str
+    epoch: int
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What the sender has to say to a neighbour in one turn. It is handled as a whole, in order, or refused.
+
+    Brokers of version 3 get the frames singly. Answers to questions are in none: they travel behind others.
+    """
+
+    frames: tuple[PeerFrame, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +315,8 @@ class Subscribe:
     #: The subscriber's time of day when it subscribed, in microseconds; 0 if not known. Of several
     #: connections of one subscriber the one with the latest stamp holds.
     stamp: int = 0
+    #: the broker that the subscriber asked before this one, or empty; only for brokers of version 5 and newer
+    last: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +362,8 @@ class Ack:
 
     tokens: tuple[tuple[str, CheckpointToken], ...]
     ticket: int = 0
+    #: what Credit would grant besides; brokers older than version 5 are sent Credit
+    credits: tuple[Credit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -556,35 +580,16 @@ class Refused:
     addresses: tuple[str, ...] = ()
 
 
-#: taken: by another connection or subscription; sequence: publish again from an earlier one; draining: the
-#: broker is to be taken away, and `addresses` are those of others; address: this broker does not call there;
-#: token: it says that more was consumed than there can be; login: who is there was not proved; denied: who is
-#: there may not do this; access: the rules have changed, connect again.
-REFUSALS = frozenset(
-    (
-        "selector",
-        "topic",
-        "schema",
-        "taken",
-        "pubend",
-        "sequence",
-        "full",
-        "limit",
-        "version",
-        "frame",
-        "unknown",
-        "draining",
-        "address",
-        "token",
-        "login",
-        "denied",
-        "access",
-    )
-)
+#: sequence: publish again from an earlier one; draining: the broker is to be taken away; token: it says that
+#: more was consumed than can be; login: who is there was not proved; access: connect again, rules changed.
+REFUSALS = frozenset((
+    "selector", "topic", "schema", "taken", "pubend", "sequence", "full", "limit", "version",
+    "frame", "unknown", "draining", "address", "token", "login", "denied", "access",
+))  # fmt: skip
 
 PeerFrame = (
     Hello | Links | Ways | Interest | Unfollow | Knowledge | Nack | AckExpected | Release | Heard | Claim
-    | Topic | Fetch | Fetched | Ping | Pong
+    | Yielded | Together | Topic | Fetch | Fetched | Ping | Pong
 )  # fmt: skip
 ClientFrame = (
     Connect | Welcome | Describe | Topic | Publish | Published | Subscribe | Subscribed | Deliver | Gap | Ack

@@ -10,13 +10,14 @@ from tidemark.message.batches.batch import BATCH_BYTES_MAX
 
 #: versions of the protocol between clients and brokers; since version 2, Refused may end with addresses;
 #: since version 3, Describe may end with the shapes that are asked for; since version 4, a broker may ask for
-#: a Login
+#: a Login; since version 5, Subscribe may end with the last broker, and Ack with credit
 PROTOCOL_OLDEST = 1
-PROTOCOL_NEWEST = 4
+PROTOCOL_NEWEST = 5
 #: versions between brokers; since version 2, Interest and Nack are by pubend and Release has a row by host;
-#: since version 3, brokers say Ways
+#: since version 3, brokers say Ways; since version 4, Together and Yielded, Claim may end with whom it is
+#: for, and Heard with what is lost
 LINK_OLDEST = 2
-LINK_NEWEST = 3
+LINK_NEWEST = 4
 
 #: a frame before the handshake is done; Hello, Connect, Resume, Pushing and Welcome always fit
 HANDSHAKE_BYTES_MAX = 8 << 10
@@ -62,6 +63,8 @@ SCHEMAS_MAX = 16_384
 SHAPES_ASKED_MAX = 4_096
 NEIGHBOURS_MAX = 4_096
 ROWS_MAX = 4_096
+#: frames in a Together
+TOGETHER_MAX = 4_096
 PUBENDS_MAX = 4_096
 TOKEN_PUBENDS_MAX = 65_536
 ACKS_MAX = 65_536

@@ -1,6 +1,6 @@
 """The layouts of the frames between brokers, and of the frames that brokers and clients share.
 
-Kinds 1 to 15 are for brokers and clients, 16 to 31 for brokers only.
+Kinds 1 to 15 are for brokers and clients, 16 to 31 and 64 on for brokers only.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tidemark.wire.fields import (
     TICK_OR_ENDLESS,
     TOPIC_SELECTOR,
     VERSION,
+    at_end,
     check_number,
     check_position,
     checked_flag,
@@ -39,6 +40,7 @@ from tidemark.wire.fields import (
 from tidemark.wire.frames import (
     AckExpected,
     Claim,
+    Fetch,
     Heard,
     Hello,
     Interest,
@@ -47,13 +49,16 @@ from tidemark.wire.frames import (
     Links,
     Nack,
     Overlay,
+    PeerFrame,
     Ping,
     Pong,
     Release,
     ReleaseRow,
+    Together,
     Topic,
     Unfollow,
     Ways,
+    Yielded,
 )
 from tidemark.wire.layouts import FrameLayout, key_of, record
 from tidemark.wire.limits import (
@@ -69,6 +74,17 @@ from tidemark.wire.limits import (
     WANTED_MAX,
 )
 from tidemark.wire.tails import Tail, check_ticks, write_with_batch
+
+#: The kinds of frames that may travel in a Together.
+MERGED = frozenset(
+    (Links, Ways, Interest, Unfollow, Knowledge, Nack, AckExpected, Release, Heard, Claim, Yielded, Fetch)
+)
+
+
+def singly(frame: PeerFrame) -> tuple[PeerFrame, ...]:
+    """Return the frames of a Together, or the one frame that `frame` is."""
+    return frame.frames if isinstance(frame, Together) else (frame,)
+
 
 _KNOWLEDGE = key_of(17)
 _NO_RANGES = write_ranges(())
@@ -137,7 +153,8 @@ LAYOUTS = (
     ),
     FrameLayout(Knowledge, _KNOWLEDGE, write_knowledge, read_knowledge),
     record(Nack, 18, layout_version=2, version=VERSION, pubend=NAME, ranges=RANGES),
-    record(Claim, 27, epoch=EPOCH, settled=FLAG, name=NAME, broker=NAME),
+    record(Claim, 27, epoch=EPOCH, settled=FLAG, name=NAME, broker=NAME, to=at_end(NAME, "")),
+    record(Yielded, 65, epoch=EPOCH, name=NAME, to=NAME),
     record(AckExpected, 19, tick=TICK, pubend=NAME),
     record(Release, 20, layout_version=2, pubend=NAME, rows=many(_ROW, ROWS_MAX, what="rows of a release")),
     record(
@@ -156,6 +173,6 @@ LAYOUTS = (
         unreachable=many(NAME, PUBENDS_MAX, what="pubends"),
         grades=many(_GRADE, NEIGHBOURS_MAX, what="grades of links"),
     ),
-    record(Heard, 24, sequence=SEQUENCE, pubend=NAME, host=NAME),
+    record(Heard, 24, sequence=SEQUENCE, pubend=NAME, host=NAME, lost=at_end(TICK, 0)),
     record(Overlay, 25, version=integer(0, OVERLAY_VERSION_MAX), digest=NAME, text=_TOPOLOGY),
 )

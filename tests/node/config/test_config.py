@@ -51,7 +51,7 @@ def test_a_later_source_wins_and_each_value_knows_where_it_came_from(tmp_path: P
         options={"limits.ping": "10s"},
     )
     assert (config.limits.ping, config.limits.frame) == (10_000_000, 9_000_000)
-    assert config.provenance("limits.ping") == "--ping"
+    assert config.provenance("limits.ping") == "--set"
     assert config.provenance("limits.frame") == "TIDEMARK_LIMITS_FRAME"
     assert config.provenance("limits.handshake") == str(file)
     assert config.provenance("limits.silence") == "default"
@@ -200,7 +200,7 @@ def test_what_is_retained_is_an_age_a_size_or_both() -> None:
             parse_retain(wrong)
     config = load(options={"archive.retain": "90d, 1GiB", "storage.data_dir": "/d"})
     assert config.archive.retain == parse_retain("90d, 1GiB")
-    assert ("archive.retain", '"90d, 1GiB"', "--retain") in show(config)
+    assert ("archive.retain", '"90d, 1GiB"', "--set") in show(config)
     assert str(config.archive_path()) == "/d/archive"
     assert str(load(options={"archive.path": "/a"}).archive_path()) == "/a"
 

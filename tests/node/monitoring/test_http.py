@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.live_node import config_at
+from tests.node.security.secured import client_of, secured
 from tests.node.speech import Stage, play
 from tests.waiting import PATIENCE_SECONDS
 from tidemark.node.config.units import HostPort
@@ -83,3 +84,18 @@ def test_a_request_is_answered_or_refused(request_bytes: bytes, status: int) -> 
         server.close()
 
     asyncio.run(story())
+
+
+def test_what_is_owed_is_on_the_page_of_a_broker_with_accounts_too(tmp_path: Path) -> None:
+    async def story(stage: Stage) -> None:
+        node = await secured(stage, tmp_path)
+        assert node.http_address is not None
+        async with client_of(node, "paula") as tm:
+            await tm.create_topic("t.one", "[n: int]")
+        async with client_of(node, "alice") as tm, tm.subscribe("t.one", durable="alice.all"):
+            pass
+        _, body = await fetch(node.http_address, get("/metrics"))
+        assert b'tidemark_lag_events{subscription="alice.all"} 0.0' in body
+        assert b"tidemark_lag_incomplete 0.0" in body
+
+    play(story)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.node.security.secured import authority_in, broker_files, client_of, secured
 from tests.node.speech import Stage, play
+from tests.waiting import PATIENCE_SECONDS
 from tidemark.client.client import connect
 from tidemark.errors import NotConnectedError, RefusedError
 from tidemark.node.security.certificates import describe, issue
@@ -110,7 +111,9 @@ def test_openssl_agrees_on_versions_and_names(tmp_path: Path) -> None:
 
         def handshake(*more: str) -> str:
             command = ["openssl", "s_client", "-connect", str(node.address), "-CAfile", str(ca), *more]
-            done = subprocess.run(command, input="", capture_output=True, text=True, timeout=20, check=False)
+            done = subprocess.run(
+                command, input="", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+            )
             return done.stdout + done.stderr
 
         said = await asyncio.to_thread(handshake, "-tls1_3", "-verify_ip", "127.0.0.1")
@@ -141,7 +144,7 @@ def test_health_and_metrics_are_served_over_tls_and_metrics_for_a_token(tmp_path
                 with urlopen(
                     Request(f"https://{node.http_address}{path}", headers=headers),
                     context=context,
-                    timeout=10,
+                    timeout=PATIENCE_SECONDS,
                 ) as page:
                     return int(page.status)
             except HTTPError as error:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.live_node import config_at
 from tests.node.speech import Stage, events, play
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 from tidemark.message.batches.batch import BatchBuilder, Shape
 from tidemark.message.batches.checking import CheckWork
 from tidemark.message.schema import Schema
@@ -180,7 +180,7 @@ def test_a_frame_that_takes_long_to_look_at_keeps_nobody_else_waiting(
 
     def slowly(self: CheckWork) -> None:
         looked.set()
-        assert may_go_on.wait(30)
+        assert may_go_on.wait(PATIENCE_SECONDS)
         look(self)
 
     monkeypatch.setattr(CheckWork, "__call__", slowly)

@@ -71,7 +71,7 @@ def rows_in(path: Path) -> list[Row]:
 
 
 def wait_for(is_so: Callable[[], bool], look: Callable[[], Any] = lambda: None) -> None:
-    deadline = time.monotonic() + 3 * PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
         assert time.monotonic() < deadline
         look()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.live_broker import Spoken
 from tests.live_node import live_node
+from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.lab.processes.process_harness import ProcessHarness
 from tidemark.message.schema import Schema
@@ -27,10 +28,6 @@ from tidemark.wire.answers import EngineStatus
 pytestmark = pytest.mark.spark
 
 SCHEMA = Schema.parse("[n: int, text: string]")
-
-
-#: Starting Spark takes its time on a busy machine.
-PATIENCE_SECONDS = 180.0
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

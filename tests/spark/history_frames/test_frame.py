@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ class Place:
         tm.create_topic("trades.fx", "[price: string, pair: string]")
         tm.subscribe("trades.us", durable="holds").close()
         self.ticks: list[int] = []
+        #: tick and key of each event of the topic `keyed`
+        self.keyed: list[tuple[int, str | bytes]] = []
         with Archive(node.url, self.path) as archive:
             for first in (0, 40):
                 self.publish(tm, first)
@@ -50,6 +52,10 @@ class Place:
         values = [value(n) | more for n in range(first, first + 40)]
         self.ticks += [tick for tick in tm.publish_many("trades.us", values) if tick is not None]
         tm.publish("trades.fx", {"price": f"p{first}", "pair": "EURUSD"})
+        for key in ("", f"k{first}", "größe", b"\xff"):
+            tick = tm.publish("keyed", {"price": first}, key=key)
+            assert tick is not None
+            self.keyed.append((tick, key))
         tm.publish("trades.open", {"price": first, "n": 1})
         tm.publish("trades.open", {"price": f"o{first}"})
         tm.publish("other", {"price": first})
@@ -89,6 +95,23 @@ def test_a_selector_chooses_in_the_archive_as_at_the_broker(spark: Any, place: P
     assert ticks("leg.venue = 'V1' OR qty IS NULL") == [tick for n, tick in every if n % 2 == 0 or n % 3]
     since, until = place.ticks[60], place.ticks[100]
     assert ticks("price >= 0", since=since, until=until) == place.ticks[60:100]
+
+
+@pytest.mark.spark
+def test_key_and_time_are_the_same_in_the_archive_as_at_the_broker(spark: Any, place: Place) -> None:
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=place.ticks[60])
+    expected: dict[str, Callable[[int, str | bytes], bool]] = {
+        "_key = 'k40'": lambda _, key: key == "k40",
+        "_key LIKE 'gr_%'": lambda _, key: key == "größe",
+        "_key IS NULL": lambda _, key: key in ("", b"\xff"),
+        "NOT _key > 'k'": lambda _, key: key == "größe",
+        f"_time >= TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S.%f}Z'": lambda tick, _: tick >= place.ticks[60],
+        "_time IS NULL OR _key IN ('k0', 'k80')": lambda _, key: key in ("k0", "k80"),
+    }
+    for selector, is_wanted in expected.items():
+        frame = history(spark, "keyed", selector, broker=place.url, archive=place.path, columns=["_tick"])
+        found = [row[0] for row in frame.orderBy("_tick").collect()]
+        assert found == [tick for tick, key in place.keyed if is_wanted(tick, key)], selector
 
 
 @pytest.mark.spark

@@ -97,6 +97,10 @@ class Acknowledgements:
             constream.held = min(self._held(pubend), default=TICK_MAX)
         return min(constream.synced, constream.held), constream.synced
 
+    def last_event(self, pubend: str) -> int:
+        """Return the tick of the last event that was delivered here; TICK_MIN before the first."""
+        return self._constreams[pubend].last_event
+
     def _held(self, pubend: str) -> list[int]:
         started = (each for each in self._subscriptions.values() if each.durable and pubend in each.starts)
         return [each.saved.get(pubend, each.starts[pubend]) for each in started]

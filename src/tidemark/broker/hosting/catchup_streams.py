@@ -27,7 +27,7 @@ from tidemark.broker.streams.window import Cuts, unexpired
 from tidemark.broker.turn import Turn
 from tidemark.message.batches.batch import EventBatch
 from tidemark.message.batches.columns import Bools
-from tidemark.ticks import TICK_MAX
+from tidemark.ticks import NO_TICKS, TICK_MAX
 from tidemark.wire.frames import Fetched, Range
 
 
@@ -148,6 +148,11 @@ class CatchupStreams:
         elif gap is not None or catchup.position < known:
             if subscription.credit > 0:
                 self._reach_back(pubend, subscription, catchup, known, gap)
+        elif catchup.needs_read and not subscription.durable:
+            # The PFS has nothing of subscribers that are not durable: everything is matched again.
+            assert constream.delivered is not None
+            catchup.matched(catchup.position, NO_TICKS, (catchup.position, constream.delivered))
+            self.call(pubend, subscription.id)
         elif catchup.needs_read:
             catchup.reads_from = catchup.position
             catchup.reads_upto = max(catchup.position, constream.delivered or catchup.position)
@@ -172,7 +177,8 @@ class CatchupStreams:
     ) -> None:
         """Ask for what no stream has.
 
-        That is what is L up to `gap`, of the archive, or else what lies before `known`, of the pubend's log.
+        That is what is L up to `gap`, of the archive, or else what lies before `known`: of the window, where
+        that accounts for what the subscriber wants, and else of the pubend's log.
         """
         base, lost = catchup.position, self._constreams[pubend].stream.window.knowledge.lost
         if self._recall and base < lost:
@@ -187,7 +193,24 @@ class CatchupStreams:
                 self.recalls.ask(pubend, subscription.id, base, upto, lines)
         else:
             line = lines[0]
-            self._fetches.begin((pubend, subscription.id), base, line.upto, line.wanted)
+            period = next(subscription.in_force(pubend, base, upto))[0]
+            remembered = self._constreams[pubend].stream.accounted(base, line.upto, period.version)
+            end = remembered[0][0] if remembered else line.upto
+            if end == base:
+                self._remember(pubend, subscription.id, *remembered[0])
+                return
+            self._fetches.begin((pubend, subscription.id), base, end, line.wanted)
+
+    def _remember(self, pubend: str, number: int, base: int, upto: int) -> None:
+        """Take from the window what lies before this host knew the subscriber, in a piece of bounded size."""
+        window = self._constreams[pubend].stream.window
+        upto = window.reach(base, upto)
+        batch = window.events(base, upto)
+        if batch is not None:
+            batch = batch.take(np.flatnonzero(self._chosen(pubend, number, batch)))
+        self._counters["remembered"] += 1
+        damaged = window.damaged.parts(base, upto)
+        self._told_of_past(pubend, number, base, upto, batch if batch and batch.count else None, damaged)
 
     def _fetched(self, number: int, frame: Fetched) -> bool:
         """The pubend's log has answered with a part of what lies before this host knew the subscriber.

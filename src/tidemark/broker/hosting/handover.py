@@ -7,6 +7,12 @@ subscriber has not consumed. It drops the subscription only when the claim is se
 pubend has heard that the new host holds for the subscriber. A broker that was away is told when it comes
 back. So at every moment at least one broker holds, and in the end only one.
 
+A subscriber names the broker that it asked before. The claim then goes to that broker alone, which answers
+when it has let go. If it does not have the subscription and does not know who has, it tells all brokers of
+the claim; and so does the claiming broker itself if no answer comes, and a broker that is to let go of a
+subscription before its own claim of it was answered. A claim that all brokers have been told of needs no
+answer: each of them remembers it for neighbours that were away.
+
 Of two claims the one of the higher epoch counts, and a neighbour that tells of a lower one is told the higher
 one. An epoch is the time of day at which the subscriber came, by the subscriber's clock, so that the later
 connection wins also among brokers that could not hear of each other. With several clocks the earlier
@@ -17,6 +23,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -24,13 +31,18 @@ from tidemark.broker.effects import SendPeer
 from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.turn import Turn
-from tidemark.wire.frames import Claim
+from tidemark.wire.frames import Claim, Yielded
 from tidemark.wire.limits import EPOCH_MAX
 
 #: Claims that are remembered, for neighbours that were away; the oldest are forgotten first.
 CLAIMS_MAX = 65_536
 #: The host of a subscription that has ended.
 NOBODY = ""
+#: A claim that was for one broker is told to all after so many microseconds without an answer.
+ANSWER_US = 5_000_000
+#: Microseconds for which a settled claim, and the answer to it, may wait at each broker for other frames.
+CLAIM_PATIENCE_US = 300_000
+ANSWER_PATIENCE_US = 500_000
 
 
 class MovingSubscriptions(Protocol):
@@ -68,6 +80,7 @@ class Handover:
         neighbourhood: Neighbourhood,
     ) -> None:
         self._me = me
+        self._turn = turn
         self._out = turn.out
         self._counters = turn.counters
         self._subscriptions = subscriptions
@@ -75,6 +88,8 @@ class Handover:
         self._neighbourhood = neighbourhood
         #: name of a subscription -> the newest claim of it
         self._claims: OrderedDict[str, Claim] = OrderedDict()
+        #: name -> the monotonic time when the claim that this broker has made for one broker is told to all
+        self._unanswered: OrderedDict[str, int] = OrderedDict()
 
     # Here.
 
@@ -83,12 +98,19 @@ class Handover:
         known = self._claims.get(name)
         return max(wall, _after(known.epoch) if known is not None else 1)
 
-    def claim(self, subscription: HostedSubscription) -> None:
-        """The subscription is on disk here, under its epoch: claim it, and settle that once it is held."""
+    def claim(self, subscription: HostedSubscription, last: str = "") -> None:
+        """The subscription is on disk here, under its epoch: claim it, and settle that once it is held.
+
+        `last` is the broker that had it before, as the subscriber says; empty if that is not known.
+        """
         subscription.moved_to = None
         self._counters["claims"] += 1
-        self._spread(Claim(subscription.name, subscription.epoch, self._me, False))
-        self._holds.hold(subscription, partial(self._settle, subscription, subscription.epoch))
+        to = last if last != self._me else ""
+        settled = Claim(subscription.name, subscription.epoch, self._me, True, to)
+        self._holds.hold(subscription, partial(self._settle, subscription, settled))
+        known = self._claims.get(subscription.name)
+        if known is None or not known.settled or _rank(known) != _rank(settled):
+            self._tell(replace(settled, settled=False))
 
     def ended(self, subscription: HostedSubscription) -> None:
         """The subscription has ended here for good; brokers that may still have it from before are told."""
@@ -97,27 +119,44 @@ class Handover:
             epoch = _after(max(known.epoch, subscription.epoch))
             self._spread(Claim(subscription.name, epoch, NOBODY, True))
 
-    def _settle(self, subscription: HostedSubscription, epoch: int) -> None:
+    def _settle(self, subscription: HostedSubscription, claim: Claim) -> None:
         """Every pubend has heard that this broker holds for the subscriber: settle the claim."""
-        if self._is_mine(subscription, epoch):
-            self._spread(Claim(subscription.name, epoch, self._me, True))
+        if self._is_mine(subscription, claim.epoch):
+            self._tell(claim)
 
-    def _claim_anew(self, subscription: HostedSubscription, epoch: int) -> None:
-        subscription.epoch = epoch
-        self._subscriptions.save(subscription, partial(self._claim_if_mine, subscription, epoch))
+    def _claim_anew(self, subscription: HostedSubscription, claim: Claim) -> None:
+        """Claim a subscription that another broker has claimed, although its subscriber came here later."""
+        subscription.epoch = epoch = _after(claim.epoch)
+        done = partial(self._claim_if_mine, subscription, epoch, claim.broker)
+        self._subscriptions.save(subscription, done)
 
-    def _claim_if_mine(self, subscription: HostedSubscription, epoch: int) -> None:
+    def _claim_if_mine(self, subscription: HostedSubscription, epoch: int, last: str) -> None:
         if self._is_mine(subscription, epoch):
-            self.claim(subscription)
+            self.claim(subscription, last)
 
     def _is_mine(self, subscription: HostedSubscription, epoch: int) -> bool:
         is_here = self._subscriptions.find(subscription.name) is subscription
         return is_here and subscription.epoch == epoch and subscription.moved_to is None
 
+    def wake(self) -> None:
+        """Tell all brokers of the claims of this one that nobody has answered."""
+        while self._unanswered and next(iter(self._unanswered.values())) <= self._turn.now:
+            name, _ = self._unanswered.popitem(last=False)
+            claim = self._claims.get(name)
+            if claim is not None and claim.broker == self._me and claim.to:
+                self._counters["claims_unanswered"] += 1
+                self._spread(replace(claim, to=""))
+
     # From neighbours.
 
     def heard(self, peer: str, claim: Claim) -> None:
-        """A neighbour tells of a claim."""
+        """A neighbour tells of a claim, or passes one on that is for one broker."""
+        if claim.to not in ("", self._me):
+            way = self._neighbourhood.way_to(claim.to)
+            if way is not None and way != peer:
+                self._out.add(SendPeer(way, claim, CLAIM_PATIENCE_US if claim.settled else 0))
+                return
+            claim = replace(claim, to="")  # there is no way to that broker: all are told
         known, mine = self._claims.get(claim.name), self._subscriptions.find(claim.name)
         best = known
         if mine is not None and mine.moved_to is None:
@@ -125,25 +164,51 @@ class Handover:
             best = own if known is None or _rank(own) > _rank(known) else known
         if best is not None and _rank(best) > _rank(claim):
             self._counters["claims_late"] += 1
-            self._out.add(SendPeer(peer, best))
+            self._out.add(SendPeer(peer, replace(best, to="")))
             return
-        if known is not None and (_rank(known), known.settled) >= (_rank(claim), claim.settled):
+        if known is not None and _news(known) >= _news(claim):
             return
-        self._spread(claim, but=peer)
+        is_answered = self._unanswered.pop(claim.name, None) is None
+        if not claim.to:
+            self._spread(claim, but=peer)
+        elif mine is None and known is not None and known.broker not in (NOBODY, self._me, claim.broker):
+            self._tell(replace(claim, to=known.broker))  # the one that had it from here, which will answer
+            return
+        elif mine is None or not is_answered or self._is_for_all(claim):
+            self._spread(replace(claim, to=""))  # somebody else has it, or may still have it
+        else:
+            self._remember(claim)
         if mine is not None and claim.broker != self._me:
             self._yield(mine, claim)
+        if claim.to and claim.settled:
+            self._answer(Yielded(claim.name, claim.epoch, claim.broker))
+
+    def _answer(self, frame: Yielded) -> None:
+        way = self._neighbourhood.way_to(frame.to)
+        if way is not None:
+            self._out.add(SendPeer(way, frame, ANSWER_PATIENCE_US))
+
+    def yielded(self, frame: Yielded) -> None:
+        """Whoever had a subscription has heard of a claim: of one of this broker, or of one behind it."""
+        if frame.to != self._me:
+            self._answer(frame)
+            return
+        claim = self._claims.get(frame.name)
+        if claim is not None and claim.epoch == frame.epoch and claim.broker == self._me:
+            self._unanswered.pop(frame.name, None)
 
     def tell_all(self, peer: str) -> None:
-        """A neighbour has come up, and may have been away: tell it every claim."""
+        """A neighbour has come up, and may have been away: tell it every claim that is for all."""
         for claim in self._claims.values():
-            self._out.add(SendPeer(peer, claim))
+            if not claim.to:
+                self._out.add(SendPeer(peer, claim))
 
     def _yield(self, mine: HostedSubscription, claim: Claim) -> None:
         """Another broker claims a subscription that is here, under a higher epoch."""
         is_here = mine.client is not None and mine.moved_to is None
         if is_here and mine.connected_at > claim.epoch:
             # The subscriber came here after that, while the brokers could not hear of each other.
-            self._claim_anew(mine, _after(claim.epoch))
+            self._claim_anew(mine, claim)
             return
         mine.moved_to = claim.broker
         self._counters["fences"] += mine.client is not None
@@ -152,14 +217,38 @@ class Handover:
             self._counters["moves"] += 1
             self._subscriptions.remove(mine)
 
+    def _tell(self, claim: Claim) -> None:
+        """Tell the broker that a claim is for, or all if there is no way to it or it is for none.
+
+        All are told that a claim is settled if they were told of it before that.
+        """
+        way = self._neighbourhood.way_to(claim.to) if claim.to and not self._is_for_all(claim) else None
+        if way is None:
+            self._spread(replace(claim, to=""))
+            return
+        self._remember(claim)
+        if claim.broker == self._me:
+            self._unanswered[claim.name] = self._turn.now + ANSWER_US
+            self._unanswered.move_to_end(claim.name)
+        self._out.add(SendPeer(way, claim, CLAIM_PATIENCE_US if claim.settled else 0))
+
+    def _is_for_all(self, claim: Claim) -> bool:
+        """Return whether all brokers have been told of a claim, as it was before it was settled."""
+        known = self._claims.get(claim.name)
+        return known is not None and _rank(known) == _rank(claim) and not known.to
+
     def _spread(self, claim: Claim, *, but: str | None = None) -> None:
+        self._unanswered.pop(claim.name, None)
+        self._remember(claim)
+        for peer in self._neighbourhood.present():
+            if peer != but:
+                self._out.add(SendPeer(peer, claim))
+
+    def _remember(self, claim: Claim) -> None:
         self._claims[claim.name] = claim
         self._claims.move_to_end(claim.name)
         while len(self._claims) > CLAIMS_MAX:
             self._claims.popitem(last=False)
-        for peer in self._neighbourhood.present():
-            if peer != but:
-                self._out.add(SendPeer(peer, claim))
 
 
 def _after(epoch: int) -> int:
@@ -169,3 +258,8 @@ def _after(epoch: int) -> int:
 
 def _rank(claim: Claim) -> tuple[int, str]:
     return claim.epoch, claim.broker
+
+
+def _news(claim: Claim) -> tuple[tuple[int, str], bool, bool]:
+    """Return by what the newer of two claims is found: one for all says more than one for one broker."""
+    return _rank(claim), claim.settled, not claim.to

@@ -108,6 +108,9 @@ class Host:
         self.acknowledgements = Acknowledgements(state, turn, self)
         self._delivery = Delivery(turn, registry)
         self.catchup_streams = CatchupStreams(state, self._delivery, fetching, turn, recall=policy.recall)
+        #: ids of subscribers that have connected and are told so at the end of the turn: whatever starts in
+        #: the same turn is told with that
+        self._newcomers: dict[int, None] = {}
         self.owed = OwedCounts(state, turn, recall=policy.recall)
         self._saved_at = self._silence_at = 0
         self._doubtful_above: int | None = None
@@ -280,6 +283,10 @@ class Host:
         for pubend, start in subscription.starts.items():
             if self._is_started(subscription, pubend):
                 subscription.told[pubend] = token.get(pubend, start)
+        self._newcomers[subscription.id] = None
+
+    def _welcome(self, subscription: HostedSubscription) -> None:
+        """Tell a subscriber that has connected where it starts and goes on; then it does."""
         self._delivery.registered(subscription)
         for pubend in list(subscription.told):
             # The selector for earlier ticks was discarded once they were acknowledged, so the subscriber is
@@ -289,6 +296,7 @@ class Host:
 
     def disconnect(self, subscription: HostedSubscription) -> None:
         """A subscriber's connection is gone."""
+        self._newcomers.pop(subscription.id, None)
         subscription.leave()
         for pubend in self.constreams:
             self.catchup_streams.end(pubend, subscription.id)
@@ -340,6 +348,12 @@ class Host:
 
     def settle(self) -> None:
         """Move every constream and catchup stream as far as the stimulus has made possible."""
+        if self._newcomers:
+            for pubend in self._dirty_pubends:
+                self._start(pubend, self.constreams[pubend])
+            newcomers, self._newcomers = self._newcomers, {}
+            for number in newcomers:
+                self._welcome(self.subscriptions[number])
         while self._dirty_pubends or self.catchup_streams.settle():
             if self._dirty_pubends:
                 pubend = next(iter(self._dirty_pubends))
@@ -375,10 +389,9 @@ class Host:
 
     def _start(self, pubend: str, constream: Constream) -> None:
         """Bring the selectors into force for which knowledge is complete from `delivered` on."""
-        if not constream.starting:
-            return
         delivered = constream.delivered
-        assert delivered is not None
+        if not constream.starting or delivered is None:
+            return
         for member in sorted(m for m, tick in constream.starting.items() if tick <= delivered):
             del constream.starting[member]
             self._come_into_force(pubend, constream, *self._members[member], delivered)
@@ -414,6 +427,7 @@ class Host:
             subscription.saved = subscription.released
             period.kept.add(pubend)
             self._begin(subscription.id, pubend)
+            self.catchup_streams.call(pubend, subscription.id)
             return
         # A start is told, and a change passed, only once it is on disk: from then on it holds, whichever
         # broker crashes.
@@ -431,7 +445,7 @@ class Host:
         period.kept.add(pubend)
         self._begin(number, pubend)
         self.catchup_streams.call(pubend, number)  # what a subscriber with a token lacks is known now
-        if changed and subscription.client is not None:
+        if changed and subscription.client is not None and number not in self._newcomers:
             self._delivery.registered(subscription)
 
     def _begin(self, number: int, pubend: str) -> None:
@@ -440,6 +454,10 @@ class Host:
         if subscription is None or subscription.client is None or pubend in subscription.told:
             return
         start = subscription.starts[pubend]
+        if number in self._newcomers:
+            is_lost = self._is_doubtful(subscription) and subscription.released[pubend] < start
+            subscription.told[pubend] = subscription.released[pubend] if is_lost else start
+            return
         if self._is_doubtful(subscription) and subscription.released[pubend] < start:
             subscription.told[pubend] = subscription.released[pubend]
             self._delivery.gap(pubend, subscription, start)
@@ -463,7 +481,7 @@ class Host:
         if is_known and (delivered is None or told >= delivered):
             self._counters["tokens_ahead"] += delivered is not None and told > delivered
             return
-        if subscription.durable:
+        if subscription.durable or subscription.replays:
             self.catchup_streams.begin(pubend, subscription.id, told)
         else:
             assert delivered is not None

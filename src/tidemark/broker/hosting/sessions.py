@@ -69,6 +69,10 @@ class Sessions:
         self._leaving: dict[int, None] = {}
         self.handover = Handover(me, turn, self, holds, neighbourhood)
         self._next_id = 1
+        #: ids of connected subscriptions for which there was no topic when they came
+        self._without_topic: set[int] = set()
+        #: how many topics there were when the selectors of these were checked last
+        self._topics_checked = 0
 
     def recover(self, next_subscriber: int) -> None:
         """After a crash: claim again what came from other brokers, since that may not have settled.
@@ -127,32 +131,31 @@ class Sessions:
         """Return the code and the reason for which a subscriber cannot be taken; None if it can."""
         if known is not None and not (known.durable and frame.durable):
             return "taken", f"{frame.name!r} is taken by another subscription: choose another name"
-        if known is None and frame.token and not frame.durable:
-            return "unknown", (
-                f"{frame.name!r} has a checkpoint, but only durable subscriptions go on from one: make it "
-                "durable, or start without a checkpoint"
-            )
         if known is not None and len(known.periods) >= SELECTORS_MAX and _is_change(frame, known):
             return "limit", f"{frame.name!r} changes its selector faster than it acknowledges events"
         proved = known.released if known is not None else {}
         problem = self._limit.problem(frame.token, proved) if frame.token is not None else None
         if problem is not None:
             return "token", problem
+        return self._problem(frame.pattern, frame.selector)
+
+    def _problem(self, pattern: str, selector: str) -> tuple[str, str] | None:
+        """Return the code and the reason if a pattern and a selector make no subscription; else None."""
         try:
-            self._check(frame)
+            self._check(pattern, selector)
         except SelectorError as error:
             return "selector", str(error)
         except TidemarkError as error:
             return "topic", str(error)
         return None
 
-    def _check(self, frame: Subscribe) -> None:
+    def _check(self, topics: str, selector: str) -> None:
         """Raise TidemarkError if the pattern or the selector cannot be read.
 
         Also if there are topics of the pattern, and the selector fits the schema of none of them.
         """
-        pattern = TopicPattern.parse(frame.pattern)
-        parse(frame.selector)
+        pattern = TopicPattern.parse(topics)
+        parse(selector)
         misfits: list[tuple[EventReader, str]] = []
         size = 0
         for name in pattern.among(self._registry.topics):
@@ -161,21 +164,22 @@ class Sessions:
             if size > LOOKED_AT_BYTES_MAX and not pattern.is_exact:
                 return
             reader = topic.reader
-            if Selector.fitting(frame.selector, reader, name) is not None:
+            if Selector.fitting(selector, reader, name) is not None:
                 return
             misfits.append((reader, name))
             if len(misfits) >= MISFITS_MAX:
                 return  # trying a selector on every topic would take too long
         if misfits:
-            Selector.parse(frame.selector, *misfits[0])  # raises, and says what may have been meant
+            Selector.parse(selector, *misfits[0])  # raises, and says what may have been meant
 
     def _create(self, client: int, frame: Subscribe, *, was_here: bool = False) -> None:
         subscription = HostedSubscription(self._next_id, frame.name, frame.durable, [])
         subscription.is_kept = not frame.durable
         subscription.owner = self._access.owner(client)
         subscription.made_at = self.handover.next_epoch(frame.name, self._came(frame))
-        if frame.token is not None:
+        if frame.token is not None and frame.durable:
             subscription.epoch = subscription.made_at
+        subscription.replays = frame.token is not None and not frame.durable
         self._next_id += 1
         self._by_name[frame.name] = subscription
         self._host.enter(subscription, SelectorPeriod(_wanted(frame)), frame.token)
@@ -208,7 +212,7 @@ class Sessions:
         if is_there and subscription.client is None:
             self._connect(client, frame, subscription)
         if subscription.epoch:
-            self.handover.claim(subscription)
+            self.handover.claim(subscription, frame.last)
 
     def _came(self, frame: Subscribe) -> int:
         """Return when the subscriber came, by its own clock, the same at whichever broker."""
@@ -220,9 +224,10 @@ class Sessions:
         What it was told there is not known here. At pubends that its token does not name it was told nothing.
         """
         token = CheckpointToken({**subscription.released, **(frame.token or {})})
+        last = subscription.moved_to or frame.last
         self._end_older(client, subscription)
         self.remove(subscription)
-        self._create(client, replace(frame, token=token), was_here=True)
+        self._create(client, replace(frame, token=token, last=last), was_here=True)
 
     def _change(self, client: int, frame: Subscribe, subscription: HostedSubscription) -> None:
         """The subscriber has changed its selector; until the new one starts at a pubend the old one holds."""
@@ -243,6 +248,31 @@ class Sessions:
                 self._host.save(subscription, lambda: None)
         token = frame.token if frame.token is not None else CheckpointToken(subscription.released)
         self._host.connect(subscription, client, frame.credit, token)
+        if frame.selector and not self._has_topic(frame.pattern):
+            self._without_topic.add(subscription.id)
+
+    def _has_topic(self, pattern: str) -> bool:
+        return any(True for _ in TopicPattern.parse(pattern).among(self._registry.topics))
+
+    def _check_without_topic(self) -> None:
+        """A topic has come: end the part of subscribers whose selector does not fit theirs, and say why.
+
+        They would wait for ever.
+        """
+        self._topics_checked = len(self._registry.topics)
+        for number in sorted(self._without_topic):
+            subscription = self._host.subscriptions.get(number)
+            client = subscription.client if subscription is not None else None
+            if subscription is None or client is None:
+                self._without_topic.discard(number)
+                continue
+            wanted = subscription.current.wanted
+            if self._has_topic(wanted.pattern):
+                self._without_topic.discard(number)
+                problem = self._problem(wanted.pattern, wanted.selector)
+                if problem is not None:
+                    self._refuse(client, subscription.name, *problem)
+                    self._part(client, subscription)
 
     def _end_older(self, client: int, subscription: HostedSubscription) -> None:
         """Take the subscription from the connection that has it, if any, and tell that one why."""
@@ -274,6 +304,10 @@ class Sessions:
         """Whether subscriptions of clients that are gone have still to be removed."""
         return bool(self._leaving)
 
+    def wake(self) -> None:
+        """Do what is due: claims that nobody has answered."""
+        self.handover.wake()
+
     def settle(self, *, is_woken: bool) -> None:
         """Remove some of the subscriptions whose client is gone; the broker is woken again for the others.
 
@@ -282,6 +316,8 @@ class Sessions:
         if not is_woken and len(self._leaving) > LEAVING_MAX:
             return
         topics = 0
+        if self._without_topic and len(self._registry.topics) != self._topics_checked:
+            self._check_without_topic()
         for number in list(islice(self._leaving, LEAVING_MAX)):
             subscription = self._host.subscriptions[number]
             del self._leaving[number]

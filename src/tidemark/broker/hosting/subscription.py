@@ -45,6 +45,8 @@ class HostedSubscription:
     #: pubend -> beyond this tick the PFS of this host knows what matched the subscriber. Set once a selector
     #: is in force there; the subscriber's token may be older, if it came from another broker
     known: dict[str, int] = field(default_factory=dict)
+    #: it is not durable, and goes on from a token: nothing is held for it, but what there is it gets
+    replays: bool = False
     #: the subscription is on disk, or does not have to be
     is_kept: bool = True
     #: the time of day when the subscription was made here

@@ -16,3 +16,6 @@ class Neighbourhood(Protocol):
 
     def is_member(self, broker: str) -> bool:
         """Return whether a broker of this name is in the layout."""
+
+    def way_to(self, broker: str) -> str | None:
+        """Return a neighbour that is there and is nearer to this broker; None if there is none."""

@@ -97,6 +97,10 @@ class Overlay:
         """Return whether a broker of this name is in the layout."""
         return broker in self.routing.members
 
+    def way_to(self, broker: str) -> str | None:
+        """Return a neighbour that is there and is nearer to this broker; None if there is none."""
+        return self.routing.way_to(broker, self._lives)
+
     # Links.
 
     def link_up(self, peer: str) -> None:
@@ -346,3 +350,4 @@ class Overlay:
                 said = self._interests.say(name, stream.upstream)
                 if said is not None:
                     self._out.add(SendPeer(stream.upstream, said))
+            stream.promise()

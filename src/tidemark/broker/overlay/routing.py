@@ -8,7 +8,7 @@ better rank, so there are no circles as long as cellmates agree on which links a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import NamedTuple
 
 from tidemark.broker.overlay.layout import Layout
@@ -50,11 +50,37 @@ class Routing:
         #: pubend -> the doors it may come into this cell by, best first if all work alike; a pubend that is
         #: hosted in this cell comes in at its host
         self._doors = {pubend: self._ranked(pubend, cell) for pubend in layout.pubends}
+        #: broker -> broker -> links between the two, at the least, whether they are up or not
+        self._distances: dict[str, dict[str, int]] = {}
 
     def ways(self, pubend: str, live: Live, rank: Rank = alike) -> list[str]:
         """Return the neighbours that can pass the pubend on now, best first; none at its own host."""
         doors = sorted(self._open(pubend, live), key=lambda door: rank(pubend, door))
         return list(dict.fromkeys(door.outside if door.inside == self.me else door.inside for door in doors))
+
+    def way_to(self, broker: str, present: Container[str]) -> str | None:
+        """Return the neighbour among `present` that is nearest to a broker; None if none is nearer than this.
+
+        Each step leads nearer, so what goes this way never goes in a circle.
+        """
+        if broker not in self.members or broker == self.me:
+            return None
+        far = self._distances.get(broker)
+        if far is None:
+            far = self._distances[broker] = self._distances_from(broker)
+        here = far.get(self.me, 0)
+        nearer = [each for each in self.neighbours if each in present and far.get(each, here) < here]
+        return min(nearer, key=lambda each: (far[each], each), default=None)
+
+    def _distances_from(self, broker: str) -> dict[str, int]:
+        far, edge = {broker: 0}, [broker]
+        while edge:
+            near = edge.pop(0)
+            for each in self.layout.neighbours(near):
+                if each not in far:
+                    far[each] = far[near] + 1
+                    edge.append(each)
+        return far
 
     def is_reachable(self, pubend: str, live: Live, rank: Rank, *, alone: bool) -> bool:
         """Return whether a way leads to the pubend; if `alone`, by a link of this broker's own."""

@@ -139,9 +139,7 @@ class Fetching:
             self._counters["fetches_repeated"] += 1
             return
         is_one_too_many = len(self._of_owner.get(peer, ())) >= PASSED_MAX
-        with self._turn.looking:
-            is_taken = frame.pubend in self._streams and not is_one_too_many and self._is_readable(frame)
-        if is_taken:
+        if frame.pubend in self._streams and not is_one_too_many and self.look(frame):
             self._take(peer, frame, lambda fetched: self._out.add(SendPeer(peer, fetched)))
 
     def ask(
@@ -336,12 +334,14 @@ class Fetching:
             return "selector", str(error)
         return None
 
-    def _is_readable(self, frame: Fetch) -> bool:
-        try:
-            TopicPattern.parse(frame.pattern)
-            parse(frame.selector)
-        except TidemarkError:
-            return False
+    def look(self, frame: Fetch) -> bool:
+        """Return whether what a neighbour wants to read can be told."""
+        with self._turn.looking:
+            try:
+                TopicPattern.parse(frame.pattern)
+                parse(frame.selector)
+            except TidemarkError:
+                return False
         return True
 
     def _make_audience(self, pattern: str, selector: str) -> Audience:

@@ -206,6 +206,8 @@ class Pubend:
         first = max(self._last + 1, self._silent + 1, wall)
         self._counters["clock_back"] += first > wall + SECOND
         batch.count_ticks(first)
+        if self._released >= self._last:
+            self._release_heard = self._turn.now  # nothing was waited for until now
         self._last = self._silent = first + batch.count - 1
         self._publishers.appended(publisher, (last, self._last))
         self._out.add(AppendEvents(self.name, publisher, last - batch.count + 1, batch))
@@ -221,7 +223,7 @@ class Pubend:
         self._sizes.append(upto, len(batch.data))
         self._may_expire = self._may_expire or may_expire(batch)
         self._counters["events_published"] += batch.count
-        self.hasten()
+        self._beat_at = self._turn.now  # an event moves the stream as silence does
         self._fresh.append((base, upto, batch))
 
     def settle(self) -> None:
@@ -270,10 +272,6 @@ class Pubend:
             base, self.position = self.position, upto
             self._silent = max(self._silent, upto)
             self._pass_on(base, upto, None)
-
-    def hasten(self) -> None:
-        """Make silence explicit at the fastest pace again: a subscriber may wait for the stream to move."""
-        self._pace = self._policy.heartbeat
 
     def _leased(self, upto: int) -> None:
         self._leasing = False

@@ -12,6 +12,7 @@ counts, also after a crash of the pubend's broker: a relay may still have one of
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +29,8 @@ ASK_AGAIN_US = 200_000
 #: The same row that asks again sooner has gone in a circle: for a while, brokers may follow each other.
 ASK_SPACING_US = ASK_AGAIN_US // 2
 
+#: What a host is told that is lost where nothing is: no event has this tick, and 0 says nothing.
+TICK_TOLD = 1
 #: released and delivered
 Minima = tuple[int, int]
 #: The minima of a host without subscribers.
@@ -47,8 +50,8 @@ class Rows:
         self._asking: set[str] = set()
         #: host -> the monotonic time when its row asked last
         self._asked_at: dict[str, int] = {}
-        #: host -> the sequence of its row that was passed on
-        self._passed: dict[str, int] = {}
+        #: host -> its row that was passed on
+        self._passed: dict[str, ReleaseRow] = {}
 
     def learn(self, peer: str, row: ReleaseRow, now: int) -> None:
         """A row came by way of a neighbour; an older row than is known is ignored."""
@@ -68,12 +71,23 @@ class Rows:
         self._rows[row.host] = row
         self._from[row.host] = peer
 
-    def unsaid(self, to: str, *, asking_only: bool = False) -> tuple[ReleaseRow, ...]:
-        """Return the rows to pass on to a neighbour, but none that came from it, and mark them passed on."""
-        news = [row for row in self._rows.values() if self._passed.get(row.host) != row.sequence]
+    def unsaid(self, to: str, *, is_due: bool = True, asking_only: bool = False) -> tuple[ReleaseRow, ...]:
+        """Return the rows to pass on to a neighbour, but none that came from it, and mark them passed on.
+
+        Rows that only raise what was passed on before wait until they are due. One that asks or that lowers
+        something never waits: until the pubend's broker hears it, events may go that the host has to hold.
+        """
+        news = [row for row in self._rows.values() if self._is_news(row, is_due=is_due)]
         news = [row for row in news if (row.asks or not asking_only) and self._from[row.host] != to]
-        self._passed.update((row.host, row.sequence) for row in news)
+        self._passed.update((row.host, row) for row in news)
         return tuple(sorted(news, key=lambda row: row.host))
+
+    def _is_news(self, row: ReleaseRow, *, is_due: bool) -> bool:
+        passed = self._passed.get(row.host)
+        if passed is None or passed.sequence == row.sequence:
+            return passed is None
+        is_lower = row.released < passed.released or row.delivered < passed.delivered
+        return is_due or row.asks or is_lower
 
     def say_again(self) -> None:
         """Mark every row as not passed on: the stream comes from another neighbour, or upstream asks."""
@@ -113,8 +127,11 @@ class Hosts:
         """The hosts that release waits for, sorted."""
         return tuple(sorted(self._known))
 
-    def received(self, peer: str, row: ReleaseRow, neighbourhood: Neighbourhood) -> None:
-        """A host's row came by way of a neighbour; if it asks, the host is told once that is on disk."""
+    def received(self, peer: str, row: ReleaseRow, neighbourhood: Neighbourhood, lost: int) -> None:
+        """A host's row came by way of a neighbour; if it asks, the host is told once that is on disk.
+
+        `lost` is what the pubend has let go before it heard of that.
+        """
         known, oldest = self._rows.get(row.host), self._known.get(row.host)
         if oldest is None and row.released == TICK_MAX:
             return  # the host has no subscribers, and never reported any
@@ -126,7 +143,7 @@ class Hosts:
         if known is None or row.sequence > known.sequence:
             self._rows[row.host] = row
         if row.asks:
-            heard = SendPeer(peer, Heard(self._pubend, row.host, row.sequence))
+            heard = SendPeer(peer, Heard(self._pubend, row.host, row.sequence, max(lost, TICK_TOLD)))
             self._turn.tables.after(lambda: self._out.add(heard) if neighbourhood.is_present(peer) else None)
 
     def remove(self, host: str) -> bool:
@@ -166,6 +183,7 @@ class _Standing:
     """What this broker last reported of its subscribers for one pubend."""
 
     sequence: int = 0
+    #: None if the next row is due at once
     minima: Minima | None = None
     #: the sequence that has to be heard before a subscriber may start; None while there is no subscriber
     begins_at: int | None = None
@@ -175,11 +193,47 @@ class _Standing:
     holds: dict[int, int] = field(default_factory=dict)
     #: sequence -> what to do once it has been heard
     waiting: dict[int, Callable[[], None]] = field(default_factory=dict)
+    #: (sequence, released) of the rows said since the last one that is known to be heard, without those that
+    #: a later one is not below of: their highest `released` is the first
+    said: deque[tuple[int, int]] = field(default_factory=deque)
 
     @property
     def asks(self) -> bool:
         """Whether a row has been reported that has to be heard, and was not yet."""
         return max([self.begins_at or 0, *self.waiting]) > self.heard
+
+    def say(self, sequence: int, released: int) -> None:
+        """A row is said."""
+        while self.said and self.said[-1][1] <= released:
+            self.said.pop()
+        self.said.append((sequence, released))
+
+    def hear(self, sequence: int) -> None:
+        """The pubend's broker goes by the row of this sequence, or by a later one."""
+        self.heard = max(self.heard, sequence)
+        while self.said and self.said[0][0] < self.heard:
+            self.said.popleft()
+
+    def is_in_force(self, tick: int) -> bool:
+        """Whether the pubend's broker surely holds everything beyond `tick` on behalf of this host.
+
+        Whichever row it goes by was said since the last one that was heard, so it is the highest of these
+        that counts, not the one that would be said now. Of a former life nothing is known.
+        """
+        return bool(self.heard) and bool(self.said) and self.said[0][1] <= tick
+
+    def lowers(self, minima: Minima) -> bool:
+        """Whether these minima are below what was reported last, or nothing was reported."""
+        said = self.minima
+        return said is None or minima[0] < said[0] or minima[1] < said[1]
+
+    def passes(self, minima: Minima, event: int) -> bool:
+        """Whether these minima, which are above what was reported last, are so where there is an event."""
+        said = self.minima
+        return said is None or any(
+            before < after and (before < event or after == TICK_MAX)
+            for before, after in zip(said, minima, strict=True)
+        )
 
 
 class Releases:
@@ -187,13 +241,19 @@ class Releases:
 
     def __init__(self, me: str, incarnation: int) -> None:
         self._me = me
-        self._counter = incarnation << 32
+        #: rows of this life have greater numbers
+        self._first = incarnation << 32
+        self._counter = self._first
         self._of: dict[str, _Standing] = {}
 
-    def row(self, pubend: str, minima: Minima | None, now: int) -> ReleaseRow | None:
-        """Return the row to report for these minima (None: not known yet); None if it is not due.
+    def row(
+        self, pubend: str, minima: Minima | None, now: int, *, last_event: int = TICK_MAX, is_due: bool = True
+    ) -> ReleaseRow | None:
+        """Return the row to report for these minima (None: not known yet); None if there is nothing to say.
 
-        A row is due if it differs from the last one, or if that one asks and is unanswered for ASK_AGAIN_US.
+        A row that lowers something is said at once, and so is one that asks, again after ASK_AGAIN_US without
+        an answer. One that only raises something is said when rows are due (`is_due`), and only if there is
+        an event beyond what was said before: `last_event` is the last one here. Silence needs no release.
         """
         standing = self._of.setdefault(pubend, _Standing())
         if minima == NOBODY:
@@ -203,13 +263,17 @@ class Releases:
             standing.minima = None
         is_sure = minima is not None and (minima == NOBODY or self.may_begin(pubend))
         said = self.bounded(pubend, minima if minima is not None and is_sure else NOTHING)
-        if said != standing.minima:
+        if said != standing.minima and (
+            standing.lowers(said) or (is_due and standing.passes(said, last_event))
+        ):
             self._counter += 1
             standing.sequence, standing.minima = self._counter, said
+            standing.say(self._counter, said[0])
         elif not standing.asks or now - standing.said_at < ASK_AGAIN_US:
             return None
         standing.said_at = now
-        return ReleaseRow(self._me, standing.sequence, *said, standing.asks)
+        assert standing.minima is not None
+        return ReleaseRow(self._me, standing.sequence, *standing.minima, standing.asks)
 
     def may_begin(self, pubend: str) -> bool:
         """Return whether the pubend's broker has heard that subscribers are here, and holds for them."""
@@ -222,7 +286,8 @@ class Releases:
         """The pubend's broker has heard this sequence; returns whether subscribers may start now."""
         standing = self._of.setdefault(pubend, _Standing())
         before = self.may_begin(pubend)
-        standing.heard = max(standing.heard, sequence)
+        if sequence > self._first:
+            standing.hear(sequence)
         for number in sorted(number for number in standing.waiting if number <= standing.heard):
             standing.waiting.pop(number)()
         return not before and self.may_begin(pubend)
@@ -239,11 +304,12 @@ class Releases:
         standing.minima = None
         return self._counter
 
-    def hold_all(self, ticks: Mapping[str, int], done: Callable[[], None]) -> None:
-        """Hold these, pubend -> tick, until each has been heard of; then call `done`.
+    def hold_all(self, ticks: Mapping[str, int], done: Callable[[], None]) -> list[str]:
+        """Hold these, pubend -> tick, until each has been heard of; then call `done`: at once if all are.
 
-        From then on the ordinary rows have to hold them.
+        From then on the ordinary rows have to hold them. Returns the pubends that have to be told.
         """
+        ticks = {pubend: tick for pubend, tick in ticks.items() if not self.is_in_force(pubend, tick)}
         waiting = set(ticks)
         numbers: dict[str, int] = {}
 
@@ -257,6 +323,12 @@ class Releases:
             numbers[pubend] = self.hold(pubend, tick, partial(heard, pubend))
         if not ticks:
             done()
+        return list(ticks)
+
+    def is_in_force(self, pubend: str, tick: int) -> bool:
+        """Return whether the pubend's broker surely holds everything beyond `tick` for this host already."""
+        standing = self._of.get(pubend)
+        return standing is not None and standing.is_in_force(tick)
 
     def let_go(self, pubend: str, sequence: int) -> None:
         """End the hold of this number."""

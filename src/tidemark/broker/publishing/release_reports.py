@@ -14,7 +14,7 @@ from tidemark.broker.hosting.subscription import HostedSubscription
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.overlay.neighbourhood import Neighbourhood
 from tidemark.broker.publishing.pubend import Pubend
-from tidemark.broker.publishing.release import Hosts, Minima, Releases, Rows
+from tidemark.broker.publishing.release import TICK_TOLD, Hosts, Minima, Releases, Rows
 from tidemark.broker.streams.interest import HERE, STARTED_ONLY
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.turn import Turn
@@ -29,6 +29,9 @@ class Consumption(Protocol):
     def minima(self, pubend: str) -> Minima | None:
         """Return the least that is released and delivered here; None while that is not known."""
 
+    def last_event(self, pubend: str) -> int:
+        """Return the tick of the last event that was delivered here; TICK_MIN before the first."""
+
 
 class ReleaseReports:
     """The release side of one broker, for all its pubends."""
@@ -41,8 +44,15 @@ class ReleaseReports:
         pubends: Mapping[str, Pubend],
         neighbourhood: Neighbourhood,
         turn: Turn,
+        period: int,
     ) -> None:
+        """`period`: rows that only raise something are sent no more often than once in this time."""
         self._me = me
+        self._period = period
+        #: the monotonic time from which on such rows may be sent again
+        self._due_at = 0
+        #: pubend -> the last event that its broker has announced, to hear that it was released
+        self._expected: dict[str, int] = {}
         #: pubend of the layout -> its stream; the broker's own, which only the broker changes
         self._streams = streams
         #: pubend hosted here -> itself; the broker's own, which only the broker changes
@@ -80,6 +90,7 @@ class ReleaseReports:
     def close(self, name: str) -> None:
         """A pubend is not in the layout any more."""
         self._releases.forget(name)
+        self._expected.pop(name, None)
         del self._rows[name]
         self.hosts.pop(name, None)
 
@@ -95,34 +106,47 @@ class ReleaseReports:
 
     # Reports to the pubends.
 
-    def report(self, name: str) -> None:
-        """Say what subscribers here and behind have consumed: to the pubend if it is here, else upstream."""
+    def wake(self) -> None:
+        """Say what is due of all pubends; what is said to one neighbour in one turn travels together."""
+        is_due = self._turn.now >= self._due_at
+        for name in self._streams:
+            if self.report(name, is_due=is_due) and is_due:
+                self._due_at = self._turn.now + self._period
+
+    def report(self, name: str, *, is_due: bool = False) -> bool:
+        """Say what subscribers here and behind have consumed: to the pubend if it is here, else upstream.
+
+        Rows that only raise something are said if they are due. Returns whether any row was said.
+        """
         assert self.consumption is not None
         here = self.consumption.minima(name)
         if name in self._pubends:
             self._release(name, here)
-            return
-        row = self._releases.row(name, here, self._turn.now)
+            return False
+        event = max(self.consumption.last_event(name), self._expected.get(name, TICK_MIN))
+        row = self._releases.row(name, here, self._turn.now, last_event=event, is_due=is_due)
         if row is not None:
             self._rows[name].learn(HERE, row, self._turn.now)
-        self._pass_rows(name)
+        return self._pass_rows(name, is_due=is_due)
 
     def attached(self, pubend: str) -> None:
         """The stream comes from another neighbour, which knows nothing of the hosts behind this broker."""
-        self.say_again(pubend)
+        self._rows[pubend].say_again()
         self.report(pubend)
 
-    def say_again(self, pubend: str) -> None:
-        """Pass every row of the pubend on again at the next report."""
+    def ack_expected(self, pubend: str, tick: int) -> None:
+        """The pubend's broker waits for the release of an event: say every row of the pubend again."""
+        self._expected[pubend] = tick
         self._rows[pubend].say_again()
 
-    def _pass_rows(self, name: str, *, asking_only: bool = False) -> None:
+    def _pass_rows(self, name: str, *, is_due: bool = False, asking_only: bool = False) -> bool:
         upstream = self._streams[name].upstream
         if upstream is None:
-            return
-        rows = self._rows[name].unsaid(upstream, asking_only=asking_only)
+            return False
+        rows = self._rows[name].unsaid(upstream, is_due=is_due, asking_only=asking_only)
         for at in range(0, len(rows), ROWS_MAX):
             self._out.add(SendPeer(upstream, Release(name, rows[at : at + ROWS_MAX])))
+        return bool(rows)
 
     def _release(self, name: str, here: Minima | None) -> None:
         pubend = self._pubends[name]
@@ -140,24 +164,28 @@ class ReleaseReports:
             if row.host == self._me or not self._neighbourhood.is_member(row.host):
                 continue  # struck off, or not known yet: then it will say it again
             if name in self._pubends:
-                self.hosts[name].received(peer, row, self._neighbourhood)
-                if row.asks:
-                    self._pubends[name].hasten()
+                self.hosts[name].received(peer, row, self._neighbourhood, self._pubends[name].lost)
             else:
                 self._rows[name].learn(peer, row, self._turn.now)
         if name not in self._pubends:
             self._pass_rows(name, asking_only=True)
 
-    def heard(self, name: str, host: str, sequence: int) -> None:
+    def heard(self, frame: Heard) -> None:
         """The pubend's broker has heard of a host: of this one, or of one behind this one, which is told."""
-        if host == self._me:
+        name = frame.pubend
+        if frame.host == self._me:
             stream = self._streams[name]
-            if self._releases.heard(name, sequence) and stream.listener is not None:
+            if self._releases.heard(name, frame.sequence) and stream.listener is not None:
+                # What was let go before the pubend heard of this host is not held: nobody starts there.
+                if frame.lost > TICK_TOLD:
+                    stream.lose(frame.lost)
                 stream.listener.advanced(name, STARTED_ONLY, stream.position, stream.position)
+                if frame.lost:
+                    stream.promise_here()
             return
-        way = self._rows[name].way_back(host)
+        way = self._rows[name].way_back(frame.host)
         if way is not None and self._neighbourhood.is_present(way):
-            self._out.add(SendPeer(way, Heard(name, host, sequence)))
+            self._out.add(SendPeer(way, frame))
 
     # For the subscribers here.
 
@@ -171,5 +199,8 @@ class ReleaseReports:
     def hold(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         """Make every pubend hold what a subscriber has not consumed, then call `done`."""
         remote = self._streams.keys() - self._pubends.keys()
-        released = subscription.released
-        self._releases.hold_all({each: released[each] for each in released if each in remote}, done)
+        held = {name: tick for name, tick in subscription.released.items() if name in remote}
+        unheard = self._releases.hold_all(held, done)
+        self._turn.counters["holds_in_force"] += len(held) - len(unheard)
+        for name in unheard:
+            self.report(name)

@@ -20,7 +20,6 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from tidemark.broker.streams.reduction import Reduction
@@ -76,25 +75,14 @@ class _Said:
     made_of: dict[int, dict[str, int]] = field(default_factory=dict)
 
 
-class Paced(Protocol):
-    """A pubend that is hosted here, as `Interests` sees it."""
-
-    def hasten(self) -> None:
-        """Make silence explicit sooner: a subscriber may wait for the stream to move."""
-
-
 class Interests:
     """The interests that a broker has heard from followers and told upstream."""
 
-    def __init__(
-        self, incarnation: int, registry: Registry, turn: Turn, pubends: Mapping[str, Paced]
-    ) -> None:
+    def __init__(self, incarnation: int, registry: Registry, turn: Turn) -> None:
         #: the topics that the broker knows; only `Topics` adds to them
         self._registry = registry
         self._looking = turn.looking
         self._counters = turn.counters
-        #: pubend hosted here -> itself; the broker's own, which only the broker changes
-        self._pubends = pubends
         #: what is wanted has changed since upstream neighbours were told; the broker resets it
         self.is_unsaid = False
         #: pubend -> follower -> its last interest
@@ -114,21 +102,23 @@ class Interests:
     def note_change(self) -> None:
         """A subscriber here or behind a neighbour wants something else than before, and waits for it."""
         self.is_unsaid = True
-        for pubend in self._pubends.values():
-            pubend.hasten()
 
     # What others want.
 
+    def look(self, frame: Interest) -> tuple[Lines | None, _Selection | None]:
+        """Return what a follower wants and the matcher of that, both None if that is everything."""
+        if frame.wanted is None:
+            return None, None
+        with self._looking:
+            try:
+                selection = self._audience(frame.wanted)
+            except TopicError:
+                return None, None
+        return selection.lines, selection
+
     def heard(self, peer: str, frame: Interest) -> None:
         """A follower tells its interest; if that cannot be read, the follower is taken to want everything."""
-        selection, wanted = None, frame.wanted
-        if wanted is not None:
-            with self._looking:
-                try:
-                    selection = self._audience(wanted)
-                    wanted = selection.lines
-                except TopicError:
-                    wanted = None
+        wanted, selection = self.look(frame)
         of_pubend = self._heard.setdefault(frame.pubend, {})
         known = of_pubend.get(peer)
         if known is not None and frame.version < known.version:

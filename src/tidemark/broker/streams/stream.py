@@ -80,8 +80,9 @@ class Stream:
         self.upstream: str | None = None
         #: Interest version sent to `upstream` on attach; knowledge tagged lower is ignored.
         self.attached = 0
-        #: neighbours that follow, over links that are up; first-time knowledge goes to these
-        self.followers: dict[str, None] = {}
+        #: neighbours that follow, over links that are up; first-time knowledge goes to these. Each with the
+        #: newest version of its interest that it knows first-time knowledge to be complete for
+        self.followers: dict[str, int] = {}
         #: the stream is known to exist up to this tick
         self.position = TICK_MIN
         #: the newest interest version that first-time knowledge has been complete for since then
@@ -89,6 +90,8 @@ class Stream:
         #: first-time knowledge tagged `attached` or higher has come from `upstream`
         self._is_settled = False
         self._coverage = InterestCoverage()
+        #: first-time knowledge up to here came while the window was full, and was not remembered
+        self._unkept = TICK_MIN
         #: ranges asked for by neighbours (or HERE) and not yet answered
         self._wants: Wants[str] = Wants()
         #: asker -> the interest version of this broker that an answer has to be complete for
@@ -116,10 +119,14 @@ class Stream:
         self.upstream = None
 
     def follow(self, peer: str) -> None:
-        """A neighbour follows, or has changed its interest; a new one is told how far the stream reaches."""
+        """A neighbour follows, or has changed its interest; a new one is told how far the stream reaches.
+
+        `promise` answers it once first-time knowledge is complete for its interest.
+        """
         if peer not in self.followers:
-            self.followers[peer] = None
-            self._send(peer, self.position, self.position, True, STARTED_ONLY, None)
+            self.followers[peer] = STARTED_ONLY
+            if not self._promised(peer):
+                self._send(peer, self.position, self.position, True, STARTED_ONLY, None)
 
     def leave(self, peer: str) -> None:
         """A neighbour does not follow any more, or its link is down: drop what it asked for."""
@@ -128,6 +135,45 @@ class Stream:
         for base, upto in self._wants.drop(peer):
             self._curiosity.answered(base, upto)
 
+    def promise(self) -> None:
+        """Tell followers and the subscribers here from where on knowledge is complete for what they want.
+
+        This is the answer to an interest: those who wait for it need not wait until there is an event, or
+        silence for everybody. It is knowledge of no tick, tagged with the version that first-time knowledge
+        beyond it is complete for.
+        """
+        for peer in list(self.followers):
+            self._promised(peer)
+        self.promise_here()
+
+    def promise_here(self) -> None:
+        """Tell the subscribers here from where on knowledge is complete for what they want."""
+        if self.listener is None:
+            return
+        tag, since = self._promisable(HERE)
+        if tag:
+            # What the window has beyond that is complete for them too, so they need not start at its end.
+            is_begun = self.listener.delivered(self.pubend) is not None and not self.is_hosted
+            base = since if is_begun else max(since, self.position)
+            self.listener.advanced(self.pubend, tag, base, base)
+
+    def _promised(self, peer: str) -> bool:
+        """Promise a follower more than it knows; return whether there was more."""
+        tag, since = self._promisable(peer)
+        if peer == self.upstream or tag <= self.followers[peer]:
+            return False
+        self.followers[peer] = tag
+        at = max(since, self.position, self._known_upto)
+        self._send(peer, at, at, True, tag, None)
+        return True
+
+    def _promisable(self, who: str) -> tuple[int, int]:
+        """Return the newest version of `who` that all first-time knowledge is complete for beyond a tick."""
+        if self.is_hosted:
+            return self._interests.tags(self.pubend, None).get(who, 0), self.position
+        newest = self._coverage.newest
+        return self._interests.tags(self.pubend, newest).get(who, 0), self._coverage.since(newest)
+
     # From upstream.
 
     def first(self, base: int, upto: int, lost: int, version: int, batch: EventBatch | None) -> None:
@@ -135,6 +181,7 @@ class Stream:
         self.lose(lost)
         if upto == base:
             self._stand_at(upto)
+            self._complete_beyond(upto, version)
             return
         accounts: int | None = None
         if not self.is_hosted:
@@ -143,25 +190,46 @@ class Stream:
                 return
             if upto <= self.position and version == self._version and self._knows(base, upto):
                 return  # passed on already
-            if not self._is_settled:
-                # Before this, upstream may not have been able to answer: ask again at once.
-                self._is_settled = True
-                self._curiosity.ask_again()
+            self._settle()
             self._version = version
-            accounts = self._coverage.learnt(version, base, self.window.end)
+            accounts = self._coverage.learnt(version, base, self._known_upto)
         keep = self.listener is None or not self.window.is_full
         if keep:
             self.window.learn(base, upto, batch)
         else:
             self._counters["windows_full"] += 1
+            self._unkept = max(self._unkept, upto)
         self.position = max(self.position, upto)
         self._take(base, upto, accounts)
         tags = self._interests.tags(self.pubend, accounts)
         for peer in self.followers:
             if peer != self.upstream:
-                self._send(peer, base, upto, True, tags.get(peer) or STARTED_ONLY, batch)
+                tag = tags.get(peer) or STARTED_ONLY
+                self.followers[peer] = max(self.followers[peer], tag)
+                self._send(peer, base, upto, True, tag, batch)
         if self.listener is not None:
             self.listener.advanced(self.pubend, tags.get(HERE, STARTED_ONLY), base, upto)
+
+    @property
+    def _known_upto(self) -> int:
+        """The end of what has come so far, for whatever interest, and also if it was not remembered."""
+        return max(self.window.end, self._unkept)
+
+    def _settle(self) -> None:
+        """Upstream passes on what this broker wants."""
+        if not self._is_settled:
+            # Before this, upstream may not have been able to answer: ask again at once.
+            self._is_settled = True
+            self._curiosity.ask_again()
+
+    def _complete_beyond(self, tick: int, version: int) -> None:
+        """Upstream promises that first-time knowledge beyond `tick` is complete for `version`."""
+        if self.is_hosted or version < max(self.attached, STARTED_ONLY + 1):
+            return
+        self._settle()
+        if version > self._coverage.newest:
+            self._coverage.learnt(version, tick, self._known_upto)
+            self.promise()
 
     def _knows(self, base: int, upto: int) -> bool:
         return self.window.knowledge.known.covers(max(base, self.window.knowledge.lost), upto)
@@ -325,6 +393,16 @@ class Stream:
     def awaited(self, base: int, upto: int) -> list[Range]:
         """Return the parts of `(base, upto]` that a neighbour or somebody here has asked for."""
         return RangeSet(self._wants.wanted()).parts(base, upto)
+
+    def accounted(self, base: int, upto: int, version: int) -> list[Range]:
+        """Return the parts of `(base, upto]` of which the window knows all that is wanted here by `version`.
+
+        At the pubend's own broker there are none: the log knows more than the window.
+        """
+        need = None if self.is_hosted else self._interests.accounting(self.pubend, HERE, version)
+        if need is None:
+            return []
+        return self._coverage.covered(self.window.knowledge.known.parts(base, upto), need)
 
     def _need(self, asker: str, version: int) -> int | None:
         """Return the version of this broker that is complete for the asker's `version`, 0 if everything is.

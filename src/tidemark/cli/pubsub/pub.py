@@ -40,7 +40,7 @@ class _Wanted:
         if sum(sources) > 1:
             raise click.UsageError("give one source of events: FIELD=VALUE..., --file or --generate")
         if self.file not in (None, "-") and not Path(str(self.file)).is_file():
-            raise click.UsageError(f"there is no file {self.file!r}")
+            raise click.UsageError(f"--file: there is no file {self.file!r}")
         if not any(sources) and sys.stdin.isatty():
             raise click.UsageError(
                 f"nothing to publish: tidemark pub {self.topic} FIELD=VALUE..., or JSON lines with --file"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from tidemark.admin import connect, listen
+from tidemark.admin import TOPICS, connect, listen
 from tidemark.admin.numbers import show_time
 from tidemark.cli.connection import Interrupts
 from tidemark.cli.options import BROKER, JSON, duration
@@ -21,7 +21,8 @@ from tidemark.message.visible import visible
 
 if TYPE_CHECKING:
     from tidemark.client.events import Event, Gap
-    from tidemark.sync import Subscription
+    from tidemark.sync import Client, Subscription
+    from tidemark.ticks import CheckpointToken
 
 #: A checkpoint file is written at most this often, and whenever nothing comes.
 SAVE_SECONDS = 0.2
@@ -98,7 +99,7 @@ class _Reading:
     "--start",
     "begin",
     metavar="earliest|TIME|TOKEN",
-    help="Where a new --durable NAME starts: earliest; a time in UTC; so long ago like 2h; a token.",
+    help="Where it starts, if --durable NAME is new: earliest; a time in UTC; so long ago like 2h; a token.",
 )
 @click.option(
     "--ack",
@@ -143,13 +144,14 @@ def sub(
     tidemark sub trades --where "price > 10 AND symbol LIKE 'A%'"
     tidemark sub "trades.>" --durable audit --json
     tidemark sub trades --durable audit --checkpoint-file audit.token --values >> audit.jsonl
-    tidemark sub trades --durable replay --start earliest
+    tidemark sub trades --start earliest
     tidemark sub trades --durable replay --start 2026-11-15T20:00:00
     tidemark sub alarms --push 127.0.0.1:0 --lease 10m
     tidemark tail trades --count 10 --wait 5s
     """
-    if durable is None and (token or path or ack or begin):
-        raise click.UsageError("a place is kept for a name: add --durable NAME")
+    given = {"--from-checkpoint": token, "--checkpoint-file": path, "--ack": ack}
+    for option in [name for name, value in given.items() if value and durable is None]:
+        raise click.UsageError(f"{option} needs a place that is kept under a name: add --durable NAME")
     if token and path:
         raise click.UsageError("give --from-checkpoint or --checkpoint-file, not both")
     if token and begin:
@@ -160,11 +162,14 @@ def sub(
     start = _start(token, file) | ({} if begin is None else {"start": _begin(begin)})
     mode = None if durable is None else _mode(ack, file)
     form: Form = "json" if as_json else "values" if values else "text"
+    if push is not None:
+        _check_address(push)
     with (
         connect(url) if push is None else listen(url, push, lease) as tm,
         tm.subscribe(topic, where, durable=durable, ack=mode, gaps=True, **start) as subscription,
         Interrupts() as interrupts,
     ):
+        _tell_if_there_is_no_topic(tm, topic)
         reading = _Reading(subscription, form, count, wait, file, ack != "client")
         reading.run(interrupts)
     if count is not None and reading.seen < count and not interrupts.is_interrupted:
@@ -176,12 +181,45 @@ tail = click.Command(
 )
 
 
+def _tell_if_there_is_no_topic(tm: Client, pattern: str) -> None:
+    """Say on standard error that the command waits for a topic, so that a misspelt name is noticed."""
+    from tidemark.matching.topics import TopicPattern
+
+    wanted = TopicPattern.parse(pattern)
+    if wanted.is_exact and tm.schemas(pattern):
+        return
+    # An open topic may have no shapes yet.
+    if not any(wanted.matches(each.topic) for each in tm.ask(TOPICS)):
+        what = f"no topic {pattern!r}" if wanted.is_exact else f"no topic that {pattern!r} matches"
+        text = f"there is {what} yet: waiting for one (`tidemark topic list` shows all)"
+        click.echo(click.style(visible(text), fg="yellow"), err=True)
+
+
 def _start(token: str | None, file: CheckpointFile | None) -> dict[str, Any]:
+    if token is not None:
+        return {"checkpoint": _parsed(token, "--from-checkpoint")}
+    return {} if file is None else {"checkpoint": file.load()}
+
+
+def _check_address(text: str) -> None:
+    from tidemark.client.connecting.addresses import parse_listen
+    from tidemark.errors import ConfigError
+
+    try:
+        parse_listen(text)
+    except ConfigError as error:
+        raise click.BadParameter(error.reason, param_hint="--push") from None
+
+
+def _parsed(text: str, option: str) -> CheckpointToken:
+    """Return the token that an option gives; BadParameter, which names the option, if it is none."""
+    from tidemark.errors import TidemarkError
     from tidemark.ticks import CheckpointToken
 
-    if token is not None:
-        return {"checkpoint": CheckpointToken.parse(token)}
-    return {} if file is None else {"checkpoint": file.load()}
+    try:
+        return CheckpointToken.parse(text)
+    except TidemarkError as error:
+        raise click.BadParameter(visible(str(error)), param_hint=option) from None
 
 
 def _begin(text: str) -> Any:
@@ -189,14 +227,13 @@ def _begin(text: str) -> Any:
     from datetime import UTC, datetime, timedelta
 
     from tidemark.cli.watching.subs import parse_goal
-    from tidemark.ticks import CheckpointToken
 
     if text == "earliest":
         return text
     goal = parse_goal(text, datetime.now(UTC), "--start", now="earliest")
     if isinstance(goal, int):
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=goal)
-    return CheckpointToken.parse(goal)
+    return _parsed(goal, "--start")
 
 
 def _mode(

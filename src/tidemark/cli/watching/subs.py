@@ -21,7 +21,8 @@ from tidemark.admin import (
 from tidemark.admin.numbers import NOTHING, show_bytes, show_seconds, show_time
 from tidemark.cli.options import BROKER, JSON
 from tidemark.cli.output import emit, emit_either, table, visible_values
-from tidemark.errors import ConfigError
+from tidemark.errors import ConfigError, TidemarkError
+from tidemark.message.visible import visible
 
 #: state of a recall from the archive -> what people read
 RECALLS = {"waiting": "waiting for the archive", "under way": "from the archive"}
@@ -117,7 +118,10 @@ def parse_goal(text: str, moment: datetime, option: str = "--to", now: str = "no
     if text == now:
         return text
     if text.startswith(PREFIX):
-        return CheckpointToken.parse(text).text()
+        try:
+            return CheckpointToken.parse(text).text()
+        except TidemarkError as error:
+            raise click.BadParameter(visible(str(error)), param_hint=option) from None
     if text.isdecimal():
         # A number that is too long to be a tick is too long to be read as one, too.
         return _checked_tick(int(text[:20]), text, moment, option)

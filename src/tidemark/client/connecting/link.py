@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
+from errno import ECONNREFUSED
 from ssl import SSLCertVerificationError
 
 from tidemark.client.connecting.addresses import SocketAddress
@@ -63,9 +65,12 @@ class Link:
         on_writable: Callable[[], None],
         backoff: Backoff,
         ping_seconds: float = PING_SECONDS,
+        waits: bool = True,
         credentials: Credentials | None = None,
     ) -> None:
+        """`waits`: the first connection is tried again also if nobody listens at any address."""
         assert addresses
+        self._waits = waits
         self._credentials = credentials or Credentials()
         #: the addresses that the application gave: never forgotten
         self._given = frozenset(addresses)
@@ -151,18 +156,23 @@ class Link:
 
     async def _run(self, first: asyncio.Future[Welcome]) -> None:
         loop = asyncio.get_running_loop()
+        was_lost: SocketAddress | None = None
         while True:
             connection = self._connection = await self._connect(first)
             self.welcome = connection.welcome.result()
             up_at, address = loop.time(), self._addresses[0]
             if not first.done():
                 first.set_result(self.welcome)
+            if was_lost:
+                what = "the broker at %s is back" if address == was_lost else "went on to the broker at %s"
+                log.warning(what, address)
             self._on_up(self.welcome)
             try:
                 error = await self._until_lost(connection)
             finally:
                 self.welcome = self._connection = None
                 self._on_down()
+            was_lost = address
             log.warning("lost the broker at %s: %s", address, error)
             if loop.time() - up_at >= STEADY_SECONDS:
                 self._backoff.reset()
@@ -183,6 +193,8 @@ class Link:
             final = [error for error in self._errors.values() if _is_final(error)]
             if len(final) == len(self._addresses) and not first.done():
                 first.set_exception(final[0])
+            if not (self._waits or first.done()) and all(map(_is_refusal, self._errors.values())):
+                first.set_exception(self._unreachable(None))
             await asyncio.sleep(self._backoff.delay())
 
     async def _connect_once(self) -> BrokerConnection | None:
@@ -280,11 +292,15 @@ class Link:
             credentials=self._credentials,
         )
 
-    def _unreachable(self, timeout: float) -> NotConnectedError:
+    def _unreachable(self, timeout: float | None) -> NotConnectedError:
+        """Return the error of having found no broker: in so many seconds, or, if None, at once."""
         said = "; ".join(f"{address}: {self._outcome(address)}" for address in self._addresses)
-        return NotConnectedError(
-            f"no broker answered in {timeout:g} s ({said}): start one with `tidemark up`, or correct the URL"
+        what = (
+            "no broker answered: nobody listens"
+            if timeout is None
+            else f"no broker answered in {timeout:g} s"
         )
+        return NotConnectedError(f"{what} ({said}): start one with `tidemark up`, or correct the URL")
 
     def _outcome(self, address: SocketAddress) -> str:
         """Return what became of the last attempt to connect to `address`."""
@@ -293,6 +309,16 @@ class Link:
         if address in self._tried:
             return f"no answer within {asyncio.get_running_loop().time() - self._tried[address]:.1f} s"
         return "not tried yet"
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Nobody listens at the address, or at any of the addresses that a name stands for."""
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    # asyncio tells of several addresses with one text.
+    kind, _, errors = str(error).partition(": ")
+    numbers = re.findall(r"\[Errno (\d+)\]", errors)
+    return kind == "Multiple exceptions" and set(numbers) == {str(ECONNREFUSED)}
 
 
 def _is_final(error: Exception) -> bool:

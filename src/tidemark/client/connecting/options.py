@@ -18,5 +18,8 @@ class ConnectOptions(LoginOptions, total=False):
     timeout: float
     #: how long the first connection may take; by default 10
     connect_timeout: float
+    #: wait so long also if nobody listens at any address, for programs that are started with their broker; by
+    #: default that is an error at once
+    wait_for_broker: bool
     #: how long a broker may be silent before the client asks whether it is there; by default 2
     ping: float

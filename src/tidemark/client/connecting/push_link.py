@@ -126,12 +126,18 @@ class PushLink(Link):
         elif isinstance(frame, Ack) and not frame.ticket:
             for name, token in frame.tokens:
                 self._acks[name] = self._acks.get(name, CheckpointToken()).merge(token)
+            for granted in frame.credits:
+                self._grant(granted)
         elif isinstance(frame, Credit):
-            self._credit[frame.name] = self._credit.get(frame.name, 0) + frame.bytes
-            self._connect_within(CREDIT_SECONDS)
+            self._grant(frame)
         else:
             self._waiting.append(frame)
             self._connect_within(0.0)
+
+    def _grant(self, frame: Credit) -> None:
+        """Keep credit for the next connection, which is made soon."""
+        self._credit[frame.name] = self._credit.get(frame.name, 0) + frame.bytes
+        self._connect_within(CREDIT_SECONDS)
 
     async def close(self) -> None:
         """End the lease, the connection and the listening."""
@@ -262,9 +268,9 @@ class PushLink(Link):
         assert self._connection is not None
         if self._connection.is_resting:
             return  # parked again before anything could be sent
-        acks = (Ack(tuple(self._acks.items())),) if self._acks else ()
         credit = tuple(Credit(name, granted) for name, granted in self._credit.items())
-        for frame in (*self._waiting, *credit, *acks):
+        acks = (Ack(tuple(self._acks.items()), 0, credit),) if self._acks or credit else ()
+        for frame in (*self._waiting, *acks):
             self._connection.send(frame)
         self._waiting.clear()
         self._acks.clear()

@@ -90,6 +90,7 @@ class Acks:
             self._timer = None
         dirty, self._dirty = self._dirty, {}
         tokens: list[tuple[str, CheckpointToken]] = []
+        granted_to: list[Credit] = []
         for each in dirty:
             if each.is_subscribed and self._link.is_up:
                 token = each.to_acknowledge()
@@ -97,11 +98,11 @@ class Acks:
                     tokens.append((each.name, token))
                 granted = each.to_grant()
                 if granted:
-                    self._link.send(Credit(each.name, granted))
+                    granted_to.append(Credit(each.name, granted))
                 if each.is_busy:
                     self.soon(each, BUSY_SECONDS)
-        if tokens:
-            self._link.send(Ack(tuple(tokens)))
+        if tokens or granted_to:
+            self._link.send(Ack(tuple(tokens), 0, tuple(granted_to)))
 
     async def commit(self, tokens: Tokens, timeout: float) -> None:
         """Acknowledge all of `tokens` or nothing; return when the broker has them on disk.

@@ -37,7 +37,7 @@ class SubscribeOptions(TypedDict, total=False):
     checkpoint: CheckpointToken | ServerKept | None
     #: when what was handed out is acknowledged: see Client.subscribe
     ack: AckMode | None
-    #: where a durable subscription that does not exist yet starts; by default now
+    #: where a subscription starts, a durable one only if it does not exist yet; by default now
     start: Start | None
     #: bytes of events that the broker may send ahead of what was consumed; by default 4 MiB
     window_bytes_max: int
@@ -62,7 +62,10 @@ class SubscribeArguments:
     def check(self, now: datetime) -> None:
         """Raise ClientError if the arguments contradict each other, or `start` is later than `now`."""
         if self.durable is None and isinstance(self.checkpoint, CheckpointToken):
-            raise ClientError("a checkpoint needs a durable subscription: give it a name with durable=...")
+            raise ClientError(
+                "a checkpoint needs a durable subscription: give it a name with durable=..., or start behind "
+                "the token with start=..."
+            )
         if self.durable is None and self.ack is not None:
             raise ClientError("only a durable subscription is acknowledged: give it a name with durable=...")
         if self.durable == "":
@@ -71,7 +74,7 @@ class SubscribeArguments:
             raise ClientError(f"ack is one of {', '.join(get_args(AckMode))}, not {self.ack!r}")
         if self.into is not None and not (isinstance(self.into, type) and is_dataclass(self.into)):
             raise ClientError(f"into is a dataclass, not {self.into!r}")
-        check_start(self.start, self.durable, now)
+        check_start(self.start, now)
 
     @property
     def token(self) -> CheckpointToken | None:

@@ -55,7 +55,7 @@ class OpenSubscriptions:
         self._names_made += 1
         return f"~{self._client}.{self._names_made}"
 
-    async def starting_token(self, name: str, start: Start) -> CheckpointToken | None:
+    async def starting_token(self, name: str | None, start: Start) -> CheckpointToken | None:
         """The token at which the durable subscription `name` starts; None if the broker has it already."""
         return await starting_token(self._ask, name, start)
 

@@ -54,8 +54,8 @@ class Owner(Protocol):
     async def unsubscribe(self, name: str) -> None:
         """End the durable subscription `name` for good."""
 
-    async def starting_token(self, name: str, start: Start) -> CheckpointToken | None:
-        """The token at which the durable subscription `name` starts; None if the broker has it already."""
+    async def starting_token(self, name: str | None, start: Start) -> CheckpointToken | None:
+        """The token at which the subscription `name` starts; None if the broker has it already."""
 
 
 class SubscriptionSession:
@@ -74,6 +74,8 @@ class SubscriptionSession:
         self.name = arguments.durable or ""
         #: the stamp of the last Subscribe frame; of two connections with one name the later stamp wins
         self._stamp = 0
+        #: the broker that was asked last
+        self._asked = ""
         #: pubend -> the tick from which a changed selector holds
         self.since = CheckpointToken()
         #: the broker on this connection delivers
@@ -102,8 +104,8 @@ class SubscriptionSession:
             return
         self._opened = asyncio.get_running_loop().create_future()
         try:
+            await self._find_start()
             if self._durable is not None:
-                await self._find_start(self._durable)
                 self._owner.enter(self)
             self.up()
             async with asyncio.timeout(self._owner.timeout):
@@ -118,11 +120,11 @@ class SubscriptionSession:
             self._end()
             raise
 
-    async def _find_start(self, durable: str) -> None:
+    async def _find_start(self) -> None:
         """If a start was given, and no checkpoint to go on from, start at the token of that start."""
         if self._arguments.start is None or self._given is not None:
             return
-        token = await self._owner.starting_token(durable, self._arguments.start)
+        token = await self._owner.starting_token(self._durable, self._arguments.start)
         if token is not None:
             self._given = token
             from_oldest = self._arguments.start == "earliest"
@@ -343,9 +345,11 @@ class SubscriptionSession:
             self.name = self._owner.fresh_name()
             self._owner.enter(self)
         token = self._given
-        if self._durable is not None and self._was_subscribed:
+        if self._keeps_place and self._was_subscribed:
             token = CheckpointToken(self.inbox.consumed()) or None
         self._stamp = max(self._stamp + 1, time_ns() // 1_000)
+        last, welcome = self._asked, self._owner.link.welcome
+        self._asked = welcome.broker if welcome is not None else ""
         frame = Subscribe(
             self.name,
             self._arguments.pattern,
@@ -354,6 +358,7 @@ class SubscriptionSession:
             self.inbox.credit,
             token,
             self._stamp,
+            last if last != self._asked else "",
         )
         self._owner.link.send(frame)
 
@@ -366,7 +371,7 @@ class SubscriptionSession:
         self.since = self.since.merge(frame.since)
         if self.is_subscribed:
             return
-        self.inbox.connected(frame.token, repeats=self._was_subscribed and self._durable is not None)
+        self.inbox.connected(frame.token, repeats=self._was_subscribed and self._keeps_place)
         self.is_subscribed = self._was_subscribed = True
         self._check_started()
         self._owner.acks.soon(self)
@@ -391,6 +396,11 @@ class SubscriptionSession:
         """The broker reports ticks that were released before this subscriber got them."""
         if self.is_subscribed:
             self._arrived(self.inbox.let_go(frame, missed=self._missed))
+
+    @property
+    def _keeps_place(self) -> bool:
+        """Whether the subscription goes on where it was after a break: it is durable, or began at a token."""
+        return self._durable is not None or self._given is not None
 
     @property
     def _missed(self) -> str:

@@ -36,6 +36,8 @@ class ObservedSubscriber(SimSubscriber):
     """A subscriber of the simulator that calls `on_deliver` for every delivery."""
 
     on_deliver: Callable[[ObservedSubscriber, Deliver], None] = lambda _, __: None
+    #: called after every frame
+    on_frame: Callable[[], None] = lambda: None
     #: pubend -> the tick up to which it got everything, committed or not
     told: dict[str, int] = field(default_factory=dict)
 
@@ -50,6 +52,7 @@ class ObservedSubscriber(SimSubscriber):
         if isinstance(frame, Deliver):
             self.told[frame.pubend] = frame.upto
             self.on_deliver(self, frame)
+        self.on_frame()
 
 
 class SimulatedOverlay:

@@ -131,6 +131,8 @@ class CoreFuzzer:
         self._acknowledged = 0
         self._delivered: list[int] = []
         self._start()
+        for _ in range(10):
+            self._pass_time(100_000)  # until the good subscriber has started
 
     def run(self, steps: int) -> CoreReport:
         """Let so many hostile things be said; the report says what came of it."""

@@ -196,6 +196,7 @@ async def publish(given: argparse.Namespace) -> int:
             pubend=given.pubend,
             timeout=given.timeout,
             connect_timeout=given.timeout,
+            wait_for_broker=True,
             ping=given.ping,
         )
         await client.create_topic(given.topic, SCHEMA)
@@ -221,6 +222,7 @@ async def subscribe(given: argparse.Namespace) -> int:
             client=given.name,
             timeout=given.timeout,
             connect_timeout=given.timeout,
+            wait_for_broker=True,
             ping=given.ping,
         ) as client:
             with suppress(asyncio.CancelledError):

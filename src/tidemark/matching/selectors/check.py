@@ -37,6 +37,7 @@ from tidemark.message.types import (
     INT,
     LONG,
     STRING,
+    TIMESTAMP,
     Atomic,
     Dynamic,
     Kind,
@@ -47,7 +48,9 @@ from tidemark.message.types import (
     Variant,
 )
 
-HEADER_TYPES: dict[str, Type] = dict(zip(HEADERS, (STRING, LONG, INT, STRING), strict=True))
+HEADER_TYPES: dict[str, Type] = dict(
+    zip(HEADERS, (STRING, LONG, INT, STRING, STRING, TIMESTAMP), strict=True)
+)
 
 
 class Family(Enum):

@@ -30,7 +30,7 @@ from typing import Literal as Choice
 from tidemark.message.types import Path
 
 #: Headers of an event, which a selector can use like fields. Types: string, long (microseconds), int, string.
-HEADERS = ("_topic", "_tick", "_priority", "_publisher")
+HEADERS = ("_topic", "_tick", "_priority", "_publisher", "_key", "_time")
 
 CompareOp = Choice["=", "<>", "<", "<=", ">", ">="]
 ArithmeticOp = Choice["+", "-", "*", "/"]

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from tidemark.errors import DecodeError
 from tidemark.message.batches.batch import EventBatch
-from tidemark.message.batches.columns import Bytes, Column, Decimals, Ints, Spans
+from tidemark.message.batches.columns import Bools, Bytes, Column, Decimals, Ints, Spans
 from tidemark.message.batches.gather import Messages
 from tidemark.message.evolve import Resolution
 from tidemark.message.schema import Schema
-from tidemark.message.types import INT, LONG, STRING, Atomic, Kind, Path, Type
+from tidemark.message.types import INT, LONG, STRING, TIMESTAMP, Atomic, Kind, Path, Type
 
 #: Schemas that one reader remembers how to read at a time, and bytes of their texts, which take about a
 #: hundred times as much in memory: a topic may have thousands of schemas.
@@ -272,9 +272,25 @@ def _priority(batch: EventBatch) -> Column:
     return Column(INT, batch.prelude("priority").astype(np.int64))
 
 
+def _key(batch: EventBatch) -> Column:
+    """The keys as strings; NULL where an event has none, or one that is no UTF-8."""
+    starts: Ints = batch.message_ends
+    ends: Ints = batch.ends.astype(np.int64)
+    valid: Bools = ends > starts
+    beyond_ascii: Ints = np.concatenate((np.zeros(1, np.int64), np.cumsum(batch.body >= 0x80)))
+    for row in np.flatnonzero(beyond_ascii[ends] > beyond_ascii[starts]).tolist():
+        try:
+            batch.key(row).decode()
+        except UnicodeDecodeError:
+            valid[row] = False
+    return Column(STRING, Spans(batch.body, np.where(valid, starts, 0), np.where(valid, ends, 0)), valid)
+
+
 _HEADERS: dict[str, Callable[[EventBatch], Column]] = {
     "_topic": lambda batch: _named([shape.topic for shape in batch.shapes], batch.prelude("shape")),
     "_tick": lambda batch: Column(LONG, batch.ticks),
     "_priority": _priority,
     "_publisher": lambda batch: _named(batch.publishers, batch.prelude("publisher")),
+    "_key": _key,
+    "_time": lambda batch: Column(TIMESTAMP, batch.ticks),
 }

@@ -47,6 +47,16 @@ NAME_BYTES_MAX = 255
 PFS_GROUP_BITS_MAX = 16
 
 
+#: Settings that have an option of their own.
+FLAGS = {"broker.listen": "--listen", "storage.data_dir": "--data-dir", "http.listen": "--http"}
+
+
+class SetOption(str):
+    """The value of an option `--set KEY=VALUE`, also for a setting that has an option of its own."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class _Gathered:
     """The values that were gathered so far, and where each came from."""
@@ -93,7 +103,7 @@ def load(
     for key, variable, text in _variables(environment or {}):
         gathered.set(key, text, variable)
     for key, value in (options or {}).items():
-        gathered.set(key, value, f"--{key.partition('.')[2].replace('_', '-')}")
+        gathered.set(key, value, "--set" if isinstance(value, SetOption) else FLAGS.get(key, "--set"))
     if broker is not None:
         gathered.set("broker.name", broker, "--broker")
     return _assembled(gathered, topology, path)

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable
 
+from tidemark.access.principal import BROKER_ITSELF
 from tidemark.node.runtime import Runtime
 from tidemark.wire.answers import SUBSCRIPTIONS, SubscriptionStatus
 from tidemark.wire.frames import Answer, Ask, Frame
@@ -32,7 +33,7 @@ class LagQuestion:
         self._is_over = False
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(ANSWER_SECONDS_MAX, self._finish, False)
-        self._client = runtime.client_came(self)
+        self._client = runtime.client_came(self, BROKER_ITSELF)
         self._loop.call_soon(self._ask, "")
 
     def _ask(self, after: str) -> None:
@@ -54,6 +55,7 @@ class LagQuestion:
     def send(self, frame: Frame) -> None:
         """The broker's core answers."""
         if self._is_over or not isinstance(frame, Answer):
+            self._loop.call_soon(self._finish, False)
             return
         items, after = read_page(json.loads(frame.payload))
         found = SUBSCRIPTIONS.read(items)

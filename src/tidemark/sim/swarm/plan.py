@@ -54,6 +54,7 @@ class WorldPlan:
     thresholds: Thresholds = field(default_factory=Thresholds)
     return_delay: int = 200_000
     linger: int = SECOND
+    release_period: int = SECOND
     damping: int = 15 * SECOND
     topics: tuple[str, ...] = ("t.x", "t.y")
     #: a topic that publishers begin to use during the run
@@ -234,6 +235,11 @@ def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:
         # With every byte of a link taken, a nack repeated by a threshold of the storm's would be a storm.
         thresholds=replace(plan.thresholds, nrt_us=200_000, nrt_us_max=10 * SECOND),
     )
+
+
+def with_economy(plan: WorldPlan, chance: Random) -> WorldPlan:
+    """The same plan, with brokers that are more or less sparing of what they say."""
+    return replace(plan, release_period=chance.choice((20_000, 200_000, SECOND)))
 
 
 def _policy(chance: Random) -> PubendPolicy:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from tidemark.broker.broker import Broker
 from tidemark.broker.effects import CacheWritten
 from tidemark.broker.hosting import catchup_streams, constream
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
@@ -22,7 +23,7 @@ from tidemark.broker.hosting.host import Host
 from tidemark.broker.outgoing import HistoryQueue
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
-from tidemark.broker.publishing.release import NOBODY, Hosts
+from tidemark.broker.publishing.release import NOBODY, Hosts, Releases, Rows
 from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.stream import Stream
@@ -35,6 +36,7 @@ from tidemark.storage.events import event_log
 from tidemark.storage.events.event_log import EventLog
 from tidemark.storage.log.segments.scan import _Scanner
 from tidemark.ticks import TICK_MAX, TICK_MIN, Curiosity, Pace
+from tidemark.wire.peer_layouts import singly
 
 #: (object, name of its attribute, the value that replaces it)
 Patch = tuple[object, str, Any]
@@ -190,12 +192,12 @@ def _reroute_that_skips() -> list[Patch]:
 def _release_by_arrival() -> list[Patch]:
     received = Hosts.received
 
-    def careless(self: Hosts, peer: str, row: Any, neighbourhood: Any) -> None:
+    def careless(self: Hosts, peer: str, row: Any, neighbourhood: Any, lost: int) -> None:
         if row.host in self._rows:
             self._rows[row.host] = replace(self._rows[row.host], sequence=0)
         if row.host in self._known:
             self._known[row.host] = 0
-        received(self, peer, row, neighbourhood)
+        received(self, peer, row, neighbourhood, lost)
 
     return [(Hosts, "received", careless)]
 
@@ -210,6 +212,45 @@ def _unknown_has_released() -> list[Patch]:
         )
 
     return [(Hosts, "total", careless)]
+
+
+def _raise_overtakes() -> list[Patch]:
+    learn, unsaid = Rows.learn, Rows.unsaid
+
+    def remembering(self: Rows, peer: str, row: Any, now: int) -> None:
+        highest: dict[str, Any] = self.__dict__.setdefault("highest", {})
+        highest[row.host] = max(highest.get(row.host, row.released), row.released)
+        learn(self, peer, row, now)
+
+    def mixed_up(self: Rows, to: str, *, is_due: bool = True, asking_only: bool = False) -> Any:
+        # What was held back leaves when it is due, as if it were the newest.
+        rows = unsaid(self, to, is_due=is_due, asking_only=asking_only)
+        highest = self.__dict__.get("highest", {})
+        return tuple(replace(row, released=highest[row.host]) for row in rows) if is_due else rows
+
+    return [(Rows, "learn", remembering), (Rows, "unsaid", mixed_up)]
+
+
+def _skip_a_hold() -> list[Patch]:
+    return [(Releases, "is_in_force", lambda _self, _pubend, _tick: True)]
+
+
+def _remember_too_much() -> list[Patch]:
+    def bold(self: Stream, base: int, upto: int, version: int) -> list[Any]:
+        del version
+        return [] if self.is_hosted else self.window.knowledge.known.parts(base, upto)
+
+    return [(Stream, "accounted", bold)]
+
+
+def _apply_in_part() -> list[Patch]:
+    frame_of = Broker._peer_frame
+
+    def partial(self: Broker, peer: str, frame: Any) -> None:
+        # Of what came together only the first is handled, as if it had come alone.
+        frame_of(self, peer, singly(frame)[0])
+
+    return [(Broker, "_peer_frame", partial)]
 
 
 def _nack_once() -> list[Patch]:
@@ -417,6 +458,26 @@ BUGS = {
         "who has not reported counts as having released all",
         _unknown_has_released,
         ("let go up to", "a gap that nothing justifies"),
+    ),
+    "raise-overtakes": Bug(
+        "a row that was held back because it only raises something is passed on after a lower one",
+        _raise_overtakes,
+        ("let go up to", "a gap that nothing justifies"),
+    ),
+    "hold-skipped": Bug(
+        "a pubend is taken to hold for a subscriber that moved, although it was never told to",
+        _skip_a_hold,
+        ("let go up to", "a gap that nothing justifies"),
+    ),
+    "window-in-doubt": Bug(
+        "a subscriber that moved gets the silence of a window that does not account for what it wants",
+        _remember_too_much,
+        ("is missing",),
+    ),
+    "merged-in-part": Bug(
+        "of the frames that came together only the first is handled",
+        _apply_in_part,
+        ("never started at", "but there is an event at", "and hosted by", "let go up to", "of silence at"),
     ),
     "nack-once": Bug(
         "a nack that is lost is never repeated", _nack_once, ("but there is an event at", "never started at")

@@ -2,6 +2,7 @@
 
 Hello, Links, Ways, Interest, Unfollow, Claim and Topic travel as over TCP: in order and, while the link is
 up, without loss. Every other frame may be lost, repeated or overtaken, and the protocol has to survive that.
+What travels together travels as the most reliable of it.
 
 A link may have a bandwidth. Each of its directions then carries one frame at a time, and what waits leaves in
 the order, and is dropped by the bound, of a real connection (`broker.outgoing`).
@@ -13,14 +14,31 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import cast
 
-from tidemark.broker.outgoing import NEVER_DROPPED, HistoryQueue, is_history
+from tidemark.broker.outgoing import HistoryQueue, is_history, undroppable
 from tidemark.sim.world.engine import Action, Engine
 from tidemark.wire.codec import encode, size_of
-from tidemark.wire.frames import Claim, Hello, Interest, Links, PeerFrame, Topic, Unfollow, Ways
+from tidemark.wire.frames import (
+    Claim,
+    Frame,
+    Hello,
+    Interest,
+    Links,
+    PeerFrame,
+    Topic,
+    Unfollow,
+    Ways,
+)
+from tidemark.wire.peer_layouts import singly
 
 #: Frames that arrive in order and, while the link is up, without loss.
 RELIABLE_FRAMES = (Hello, Links, Ways, Interest, Unfollow, Claim, Topic)
+
+
+def _is_reliable(frame: PeerFrame) -> bool:
+    """Whether a frame, or one of those in it, must not be lost."""
+    return any(isinstance(each, RELIABLE_FRAMES) for each in singly(frame))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +71,21 @@ class _Direction:
 
     def put(self, frame: PeerFrame, size: int, bytes_max: int) -> bool:
         """Let `frame` wait; returns False if it is dropped instead, because too much waits."""
-        may_drop = type(frame) not in NEVER_DROPPED
         if is_history(frame):
             if self.history.has(frame):
                 return True
             if self.history.bytes > bytes_max:
                 return False
             self.history.put(frame, (frame, size), size)
-        elif may_drop and self.live_bytes > bytes_max:
-            return False
-        else:
-            self.live.append((frame, size))
+            return True
+        kept: Frame | None = frame
+        if self.live_bytes > bytes_max:
+            kept = undroppable(frame)
+        if kept is not None:
+            size = size if kept is frame else size_of(encode(kept))
+            self.live.append((cast(PeerFrame, kept), size))
             self.live_bytes += size
-        return True
+        return kept is frame
 
     def take(self) -> tuple[PeerFrame, int] | None:
         """Remove and return the frame that leaves next; None if none waits."""
@@ -139,9 +159,11 @@ class Network:
 
     def send(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         """Put a frame on the link, or let it wait until the link has sent what is before it."""
-        self._observe(sender, receiver, frame)
-        kind = type(frame).__name__
-        self.sent[kind] = self.sent.get(kind, 0) + 1
+        for each in singly(frame):
+            self._observe(sender, receiver, each)
+        for each in singly(frame):
+            kind = type(each).__name__
+            self.sent[kind] = self.sent.get(kind, 0) + 1
         rate = self.rates.get((sender, receiver), self.rate)
         if rate is None:
             self._carry(sender, receiver, frame)
@@ -169,7 +191,7 @@ class Network:
 
     def _carry(self, sender: str, receiver: str, frame: PeerFrame) -> None:
         faults = self.faults
-        is_reliable = isinstance(frame, RELIABLE_FRAMES)
+        is_reliable = _is_reliable(frame)
         if not is_reliable and self._chance.random() < faults.loss:
             return
         copies = 2 if not is_reliable and self._chance.random() < faults.repeat else 1
@@ -191,7 +213,7 @@ class Network:
                 return
             if (sender, receiver) not in self._clogged:
                 self._deliver(sender, receiver, frame)
-            elif isinstance(frame, RELIABLE_FRAMES):
+            elif _is_reliable(frame):
                 self._stuck.setdefault((sender, receiver), []).append(arrive)
 
         self._engine.at(at, arrive)

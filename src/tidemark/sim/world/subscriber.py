@@ -124,6 +124,8 @@ class SimSubscriber:
     #: pubend -> what was consumed since the last commit
     pending: dict[str, ConsumedPubend] = field(default_factory=dict)
     _owed: int = 0
+    #: what was acknowledged last on this connection
+    _said: CheckpointToken | None = None
     _ticket: int = 0
     #: ticket -> the token acknowledged with it; pubend -> the tick that the broker has confirmed on disk
     _acks: dict[int, CheckpointToken] = field(default_factory=dict)
@@ -171,6 +173,7 @@ class SimSubscriber:
             self._begin()
         self._has_asked = True
         self.client = self.world.connect(self.machine, self.receive, self.disconnected)
+        last = self.asked_at if self.asked_at not in (None, self.machine) else ""
         self.life.has_moved |= self.asked_at not in (None, self.machine) or self._shows_a_change
         self.asked_at = self.machine
         if self.is_ending:
@@ -182,7 +185,14 @@ class SimSubscriber:
         want = self.life.wants[-1]
         now = self.world.engine.now
         frame = Subscribe(
-            self.life.name, want.pattern, want.selector, self.life.durable, self.credit, token, now
+            self.life.name,
+            want.pattern,
+            want.selector,
+            self.life.durable,
+            self.credit,
+            token,
+            now,
+            last or "",
         )
         self.world.to_broker(self.client, frame)
 
@@ -220,6 +230,7 @@ class SimSubscriber:
         self.is_welcome = False
         self.pending.clear()
         self._owed = 0
+        self._said = None
 
     def unsubscribe(self) -> None:
         """End the subscription for good; another one begins once the broker has confirmed that."""
@@ -248,15 +259,17 @@ class SimSubscriber:
             kept.gaps += pending.gaps
         self.pending.clear()
         token = self._token()
+        if token == self._said and not self._owed:
+            return  # nothing is new
+        self._said = token
         ticket = 0
         if self.kind == "leaves":
             self._ticket += 1
             ticket = self._ticket
             self._acks[ticket] = token
-        self.world.to_broker(self.client, Ack(((self.life.name, token),), ticket))
-        if self._owed:
-            self.world.to_broker(self.client, Credit(self.life.name, self._owed))
-            self._owed = 0
+        granted = (Credit(self.life.name, self._owed),) if self._owed else ()
+        self._owed = 0
+        self.world.to_broker(self.client, Ack(((self.life.name, token),), ticket, granted))
 
     def receive(self, frame: ClientFrame) -> None:
         """Handle a frame from the broker; ViolationError if its range or its events are not as promised."""
@@ -275,6 +288,12 @@ class SimSubscriber:
                 self._ended()
             case Refused("unsubscribe", _, "unknown", _):
                 self._ended()  # an earlier Unsubscribe was carried out and its answer lost
+            case Refused("subscribe", _, "token", _) if self.life.past is not None and not self.is_subscribed:
+                # The clock of the pubend's broker went back before anything was published: it cannot have
+                # been then. The subscription begins now.
+                self.life.past = None
+                self.leave()
+                self.come()
             case Refused():
                 self.world.refused(self, frame)
             case _:

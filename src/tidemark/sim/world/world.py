@@ -93,6 +93,7 @@ class World:
             plan.host_policy,
             plan.thresholds,
             plan.window_bytes_max,
+            release_period=plan.release_period,
             return_delay=plan.return_delay,
             linger=plan.linger,
             damping=plan.damping,

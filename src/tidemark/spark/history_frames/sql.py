@@ -50,6 +50,14 @@ def field_text(layout: ArchiveLayout, versions: Iterable[Schema], name: str, wan
     return f"CASE {' '.join(cases)} END"
 
 
+#: Headers of selectors that are no columns of the archive, as Spark SQL of its columns.
+_HEADER_TEXTS = {
+    "_time": "timestamp_micros(`_tick`)",
+    # A string, NULL for an event without a key or with one that is no UTF-8.
+    "_key": "(CASE WHEN length(`_key`) > 0 THEN try_validate_utf8(CAST(`_key` AS STRING)) END)",
+}
+
+
 def condition_text(layout: ArchiveLayout, topic: TopicSchemas, selector: str) -> str | None:
     """Spark SQL that is true for the rows of the topic whose events match; None if no event ever does."""
     try:
@@ -62,7 +70,7 @@ def condition_text(layout: ArchiveLayout, topic: TopicSchemas, selector: str) ->
 
     def column(path: Path) -> str:
         if len(path) == 1 and path[0] in HEADERS:
-            return column_text(path)
+            return _HEADER_TEXTS.get(path[0], column_text(path))
         first, *rest = columns.column(path)
         text = field_text(layout, topic.versions, first, types[first])
         return f"({text}).{column_text(tuple(rest))}" if rest else f"({text})"

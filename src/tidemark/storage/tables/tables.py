@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemark.errors import DiskFullError
 from tidemark.storage.log.segments.place import Place
@@ -304,22 +304,29 @@ class Tables(ABC):
         return self._contents.pfs.get(pubend)
 
     def put_topic(self, row: TopicRow) -> None:
-        """Add a topic, or add versions of its schema to those that it has."""
+        """Add a topic, or add versions of its schema to those it has; an open one may become declared."""
         if row.topic not in self._contents.topics:
             created = TopicRow(row.topic, row.is_open, ())
             self._contents.topics[row.topic] = self._changes.topics[row.topic] = created
+        elif self._contents.topics[row.topic].is_open and not row.is_open:
+            declared = replace(self._contents.topics[row.topic], is_open=False)
+            self._contents.topics[row.topic] = self._changes.topics[row.topic] = declared
         for schema in row.schemas:
             number = self._schema_counts.get(row.topic, 0)
             self._contents.schemas[row.topic, number] = self._changes.schemas[row.topic, number] = schema
             self._schema_counts[row.topic] = number + 1
 
     def topics(self) -> list[TopicRow]:
-        """Returns all topics with all versions of their schemas, in the order of their names."""
+        """Returns all topics with all versions of their schemas, in the order of their names.
+
+        A version that was put twice comes where it was put last.
+        """
         schemas = {name: list(row.schemas) for name, row in self._contents.topics.items()}
         for topic, number in sorted(self._contents.schemas):
             schemas[topic].append(self._contents.schemas[topic, number])
         rows = self._contents.topics
-        return [TopicRow(name, rows[name].is_open, tuple(schemas[name])) for name in sorted(rows)]
+        ordered = {name: tuple(dict.fromkeys(texts[::-1]))[::-1] for name, texts in schemas.items()}
+        return [TopicRow(name, rows[name].is_open, ordered[name]) for name in sorted(rows)]
 
     def put_hosts(self, pubend: str, hosts: Mapping[str, int]) -> None:
         """Keep the brokers that may have subscribers of a pubend, each with the oldest row that counts."""

@@ -100,7 +100,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> Sequence[Table]:
     runs = setting(
         seconds_a_run=effort.seconds, runs=effort.runs, publishers=len(PARENTS), events_a_second=RATE
     )
-    return [tables.brokers, tables.deliveries, tables.storage, runs]
+    return [tables.brokers, tables.deliveries, tables.storage, tables.frames, tables.waits, runs]
 
 
 def played(case: Case) -> RoamingTables:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tidemark.broker.overlay.layout import Layout
 from tidemark.broker.publishing.pubend import PubendPolicy
 from tidemark.lab.figures.mops.roaming import (
+    KINDS,
     PARENTS,
     PUBLISH_EVERY_S,
     VALIDITY_MS,
@@ -19,7 +20,8 @@ from tidemark.lab.figures.mops.roaming import (
     MessageCounts,
 )
 from tidemark.lab.figures.simulated_overlay import STEADY, ObservedSubscriber, SimulatedOverlay
-from tidemark.sim.swarm.plan import WorldPlan
+from tidemark.sim.swarm.plan import SECOND, WorldPlan
+from tidemark.ticks import TICK_MIN
 from tidemark.wire.frames import (
     ClientFrame,
     Deliver,
@@ -28,9 +30,12 @@ from tidemark.wire.frames import (
     Knowledge,
     PeerFrame,
     Publish,
+    Release,
     Subscribe,
+    Together,
     Unsubscribe,
 )
+from tidemark.wire.peer_layouts import singly
 
 #: A hierarchy of twenty types.
 TOPICS = (
@@ -41,16 +46,46 @@ TOPICS = (
 
 @dataclass
 class PersistentMobileSubscriber:
-    """A mobile subscriber of Tidemark."""
+    """A mobile subscriber of Tidemark, and how long it waits at a broker that it has come to."""
 
     observed: ObservedSubscriber
+    counts: MessageCounts
+    #: what it waits for, since when, and for each pubend the tick that it has to be told of
+    _waits: tuple[str, int, dict[str, int]] | None = None
+
+    def __post_init__(self) -> None:
+        self.observed.on_frame = self._heard
 
     def come(self, at: str) -> None:
         """Connect to this broker."""
-        self.observed.come_to(at)
+        world, observed = self.observed.world, self.observed
+        what, ticks = "start", dict.fromkeys(world.ground_truth.durable, TICK_MIN)
+        if observed.is_subscribed:
+            what = "return" if at == observed.machine else "move"
+            for pubend in ticks:
+                received = observed.life.ledger[pubend].upto if pubend in observed.life.ledger else 0
+                missed = world.ground_truth.within(pubend, received, world.latest)
+                ticks[pubend] = max((tick for tick, _ in missed), default=TICK_MIN)
+        self._waits = what, world.engine.now, ticks
+        observed.come_to(at)
+
+    def _heard(self) -> None:
+        """Something has come: end the wait once everything of before has."""
+        if self._waits is None or not self.observed.is_welcome:
+            return
+        what, since, ticks = self._waits
+        consumed = self.observed.pending | {
+            name: each
+            for name, each in self.observed.life.ledger.items()
+            if name not in self.observed.pending
+        }
+        if all(name in consumed and consumed[name].upto >= tick for name, tick in ticks.items()):
+            self.counts.waited(what, (self.observed.world.engine.now - since) / SECOND)
+            self._waits = None
 
     def leave(self) -> None:
         """Acknowledge what was consumed, and disconnect."""
+        self._waits = None
         self.observed.commit()
         self.observed.leave()
 
@@ -72,15 +107,22 @@ class PersistenceApproach:
     # Frames on the way.
 
     def _between(self, sender: str, receiver: str, frame: PeerFrame) -> None:
-        match frame:
-            case Knowledge(batch=batch) | Fetched(batch=batch) if batch is not None:
-                self.message_counts.passed(sender, receiver, "notification", batch.count)
-            case Knowledge():
-                self.message_counts.passed(sender, receiver, "silence")
-            case Interest():
-                self.message_counts.passed(sender, receiver, self._kind(sender, receiver, frame))
-            case _:
-                self.message_counts.passed(sender, receiver, "control")
+        """Count a frame: its notifications one by one, and whatever else is in it as one message."""
+        self.message_counts.framed(_kind_of(frame), brokers=2)
+        others: list[str] = []
+        for each in singly(frame):
+            match each:
+                case Knowledge(batch=batch) | Fetched(batch=batch) if batch is not None:
+                    self.message_counts.passed(sender, receiver, "notification", batch.count)
+                case Knowledge():
+                    others.append("silence")
+                case Interest():
+                    others.append(self._kind(sender, receiver, each))
+                case _:
+                    others.append("control")
+        if others:
+            kind = next((kind for kind in KINDS if kind in others), "control")
+            self.message_counts.passed(sender, receiver, kind)
 
     def _kind(self, sender: str, receiver: str, frame: Interest) -> str:
         """Returns "unsubscription" for an interest that only shrinks, otherwise "subscription"."""
@@ -91,6 +133,7 @@ class PersistenceApproach:
         return "subscription" if set(frame.wanted) - set(before.wanted) else "unsubscription"
 
     def _to_client(self, broker: str, frame: ClientFrame) -> None:
+        self.message_counts.framed(_kind_of(frame), brokers=1)
         match frame:
             case Deliver(batch=batch) if batch is not None:
                 self.message_counts.passed(broker, None, "notification", batch.count)
@@ -100,6 +143,7 @@ class PersistenceApproach:
                 self.message_counts.passed(broker, None, "control")
 
     def _from_client(self, broker: str, frame: ClientFrame) -> None:
+        self.message_counts.framed(_kind_of(frame), brokers=1)
         match frame:
             case Publish(batch=batch):
                 self.message_counts.passed(None, broker, "notification", batch.count)
@@ -122,7 +166,8 @@ class PersistenceApproach:
 
     def mobile_subscriber(self, number: int) -> PersistentMobileSubscriber:
         """Returns a subscriber of everything that has not come yet."""
-        return PersistentMobileSubscriber(self._overlay.subscriber(f"s{number}", next(iter(PARENTS))))
+        observed = self._overlay.subscriber(f"s{number}", next(iter(PARENTS)))
+        return PersistentMobileSubscriber(observed, self.message_counts)
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:
         """Start a publisher of an event every so many seconds."""
@@ -146,3 +191,19 @@ class PersistenceApproach:
         lives = [life for each in self._overlay.subscribers for life in each.lives]
         events = sum(len(received.events) for life in lives for received in life.ledger.values())
         return DeliveryCounts(events, missed=0, repeated=0)
+
+
+def _kind_of(frame: PeerFrame | ClientFrame) -> str:
+    """Returns the kind of a frame for the table of frames, with what it is about where that matters."""
+    kind = type(frame).__name__
+    match frame:
+        case Together(frames=frames):
+            return " + ".join(sorted({_kind_of(each) for each in frames}))
+        case Knowledge(first=False):
+            return f"{kind}, an answer"
+        case Knowledge() | Deliver():
+            return f"{kind}, {'silence' if frame.batch is None else 'events'}"
+        case Release():
+            return f"{kind}, asking" if any(row.asks for row in frame.rows) else kind
+        case _:
+            return kind

@@ -218,6 +218,7 @@ class QueueApproach:
                 name, None, "control" if isinstance(message, EndProxy) else message.kind
             )
             self.message_counts.passed(None, receiver, message.kind)
+            self.message_counts.framed(type(message).__name__, brokers=2)
             # The network carries any object; it looks only at the type, for frames that must not be lost.
             self._network.send(name, receiver, cast(Any, message))
 
@@ -226,6 +227,7 @@ class QueueApproach:
     def _deliverer(self, name: str) -> Callable[[int, int], None]:
         def deliver(subscriber: int, event: int) -> None:
             self.message_counts.passed(name, None, "notification")
+            self.message_counts.framed("to a subscriber", brokers=1)
             self._subscribers[subscriber].take(event)
 
         return deliver
@@ -255,6 +257,7 @@ class QueueApproach:
         if subscriber.since is None:
             subscriber.since = self._events
         self.message_counts.passed(None, at, "control" if old == at else "subscription")
+        self.message_counts.framed("from a subscriber", brokers=1)
         self._brokers[at].arrived(subscriber.number, old)
 
     def left(self, subscriber: QueueSubscriber) -> None:
@@ -262,6 +265,7 @@ class QueueApproach:
         assert subscriber.place is not None
         subscriber.is_here = False
         self.message_counts.passed(None, subscriber.place, "control")
+        self.message_counts.framed("from a subscriber", brokers=1)
         self._brokers[subscriber.place].left(subscriber.number)
 
     def publish_every(self, broker: str, seconds: float, first: float) -> None:
@@ -271,6 +275,7 @@ class QueueApproach:
             if self._is_publishing:
                 self._events += 1
                 self.message_counts.passed(None, broker, "notification")
+                self.message_counts.framed("from a publisher", brokers=1)
                 self._brokers[broker].published(self._events)
                 self._engine.after(round(seconds * SECOND), publish)
 

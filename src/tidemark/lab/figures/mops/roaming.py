@@ -13,6 +13,9 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
+import numpy as np
+
+from tidemark.lab.figures.estimates import quantile
 from tidemark.lab.figures.table import Table
 
 PARENTS: dict[str, str | None] = {
@@ -46,6 +49,10 @@ class MessageCounts:
 
     received: Counter[tuple[str, str]] = field(default_factory=Counter)
     sent: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: frame, as it is on the wire -> how often a broker sent or received one
+    frames: Counter[str] = field(default_factory=Counter)
+    #: what subscribers waited for -> how many seconds each of them did
+    waits: dict[str, list[float]] = field(default_factory=dict)
     is_counting: bool = False
 
     def passed(self, sender: str | None, receiver: str | None, kind: str, count: int = 1) -> None:
@@ -54,6 +61,16 @@ class MessageCounts:
             self.sent[sender, kind] += count
         if self.is_counting and receiver is not None:
             self.received[receiver, kind] += count
+
+    def framed(self, frame: str, *, brokers: int) -> None:
+        """Count a frame that so many brokers handle: two on a link, one on the connection of a client."""
+        if self.is_counting:
+            self.frames[frame] += brokers
+
+    def waited(self, what: str, seconds: float) -> None:
+        """A subscriber has waited so long."""
+        if self.is_counting:
+            self.waits.setdefault(what, []).append(seconds)
 
 
 class MobileSubscriber(Protocol):
@@ -133,6 +150,16 @@ def storage_table() -> Table:
     return Table("storage", ("approach", "subscribers", "run", "time_s", "stored"))
 
 
+def frames_table() -> Table:
+    """Returns the table of frames by kind: how many a broker sends and receives in a second, on average."""
+    return Table("frames", ("approach", "subscribers", "run", "frame", "a_second"))
+
+
+def waits_table() -> Table:
+    """Returns the table of what subscribers waited for, in milliseconds."""
+    return Table("waits", ("approach", "subscribers", "run", "what", "number", "p50_ms", "p99_ms"))
+
+
 @dataclass
 class RoamingTables:
     """The tables of all runs."""
@@ -140,12 +167,16 @@ class RoamingTables:
     brokers: Table = field(default_factory=brokers_table)
     deliveries: Table = field(default_factory=deliveries_table)
     storage: Table = field(default_factory=storage_table)
+    frames: Table = field(default_factory=frames_table)
+    waits: Table = field(default_factory=waits_table)
 
     def add(self, other: RoamingTables) -> None:
         """Add the rows of another run."""
         self.brokers.rows += other.brokers.rows
         self.deliveries.rows += other.deliveries.rows
         self.storage.rows += other.storage.rows
+        self.frames.rows += other.frames.rows
+        self.waits.rows += other.waits.rows
 
 
 class RoamingRun:
@@ -183,6 +214,7 @@ class RoamingRun:
         approach.message_counts.is_counting = False
         for broker in PARENTS:
             self._tables.brokers.add(*self._row(broker))
+        self._add_frames_and_waits()
         found = approach.finish()
         self._tables.deliveries.add(*self._who, found.expected, found.missed, found.repeated)
         return self._tables
@@ -208,3 +240,11 @@ class RoamingRun:
         ways = (message_counts.received, message_counts.sent)
         messages = (way[broker, kind] / seconds for way in ways for kind in KINDS)
         return (*self._who, broker, *averages, *messages)
+
+    def _add_frames_and_waits(self) -> None:
+        counts, seconds = self._approach.message_counts, self._end - BEGIN_S
+        for frame, count in sorted(counts.frames.items()):
+            self._tables.frames.add(*self._who, frame, count / seconds / len(PARENTS))
+        for what, waits in sorted(counts.waits.items()):
+            p50, p99 = (quantile(np.array(waits), each) * 1e3 for each in (0.5, 0.99))
+            self._tables.waits.add(*self._who, what, len(waits), p50, p99)
