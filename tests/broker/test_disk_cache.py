@@ -21,7 +21,7 @@ class Relay:
     def __init__(self, window_bytes: int = 1, cache_bytes: int = 1 << 20) -> None:
         self.turn = Turn()
         self.turn.now = 1_000_000
-        self.interests = Interests(1, Registry(), self.turn, {})
+        self.interests = Interests(1, Registry(), self.turn)
         self.cache = DiskCache(self.turn, cache_bytes)
         thresholds = Thresholds(gct_us=0)
         self.stream = Stream(
