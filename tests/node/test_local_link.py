@@ -18,6 +18,7 @@ class FakeServer:
     """What a local link needs of a server, and what it says to it."""
 
     def __init__(self, name: str, *neighbours: str) -> None:
+        self.access = None
         self.name = name
         self.incarnation = 1
         self.neighbours = neighbours

@@ -22,7 +22,8 @@ from tidemark.wire.answers import SNAPSHOT, SNAPSHOT_END, SNAPSHOT_READ
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[LiveNode]:
-    with live_node(tmp_path, storage__segment="64KiB", thresholds__save="20ms") as made:
+    options = {"storage__segment": "64KiB", "thresholds__save": "20ms", "retention__min_retain": "0s"}
+    with live_node(tmp_path, **options) as made:
         yield made
 
 

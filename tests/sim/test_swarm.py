@@ -51,6 +51,7 @@ REGRESSIONS: dict[tuple[str, int], str] = {
         610_351,
     ): "the archive asked for two pubends under one ticket, and the second was not answered",
     ("narrow", 700_327): "a broker that is drained was expected to keep events for newcomers",
+    ("narrow", 701_691): "the archive asked again under the ticket of a fetch that was under way",
     ("swarm", 121_998): "what was wanted at another broker was not known to the one that was returned to",
 }
 

@@ -293,7 +293,8 @@ def test_a_topic_may_get_fields_and_other_topics_may_have_them_otherwise(
 
 
 def test_what_was_gone_before_it_was_archived_is_a_gap(tmp_path: Path) -> None:
-    with live_node(tmp_path) as node, sync.connect(node.url) as tm:
+    at_once = {"retention.min_retain": "0s"}
+    with live_node(tmp_path, **at_once) as node, sync.connect(node.url) as tm:
         tm.create_topic("trades.us", TRADE)
         gone = tm.publish("trades.us", {"symbol": "A", "price": 1.0, "qty": 1})
         assert gone is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -12,6 +13,7 @@ from tests.spark.archive.small_archive import SCHEMA, SmallArchive
 from tidemark.spark.archive import compaction, reader
 from tidemark.spark.archive.compaction import mergeable
 from tidemark.spark.archive.table import ArchiveTable, folder_of
+from tidemark.spark.history_frames.frame import history
 from tidemark.ticks import TICK_MAX, TICK_MIN
 
 Tool = Callable[[DeltaTable], object]
@@ -71,3 +73,18 @@ def test_what_other_tools_have_rewritten_is_read_and_written_on(
         patch.setattr(compaction, "SMALL_FILES_MIN", 1)
         files = again._tables["news"].files()
         assert all(each.is_own for each in mergeable(files))
+
+
+@pytest.mark.spark
+def test_history_reads_what_other_tools_have_rewritten(spark: Any, tmp_path: Path) -> None:
+    archive = SmallArchive(tmp_path)
+    for turn in range(3):
+        events = [("news.local", 10 * n, n, n % 2) for n in range(5 * turn, 5 * turn + 5)]
+        archive.round({"p": 50 * turn + 45}, {"p": events})
+    table = DeltaTable(folder_of(tmp_path, "news"))
+    table.optimize.z_order(["kind"])
+    table.delete("n = 12")
+    rows = history(spark, "news.local", archive=tmp_path).select("n", "_tick").collect()
+    assert sorted((row.n, row["_tick"]) for row in rows) == [(n, 10 * n) for n in range(15) if n != 12]
+    some = history(spark, "news.local", "n >= 10", 110, archive=tmp_path)
+    assert sorted(row.n for row in some.collect()) == [11, 13, 14]

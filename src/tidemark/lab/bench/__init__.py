@@ -109,5 +109,10 @@ BENCHES: dict[str, Bench] = {
         Bench(
             "spark", "the pipeline: source, archive, history beside a Parquet scan, sink", "spark.benchmark"
         ),
+        Bench(
+            "engines",
+            "CPU and memory of the two engines of the archive, idle and at 2,000 events a second",
+            "spark.engines",
+        ),
     )
 }

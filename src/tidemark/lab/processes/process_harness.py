@@ -236,8 +236,8 @@ class ManagedArchive(ManagedProcess):
     #: the archive ends when this pipe is closed, and so with its parent
     stdin = subprocess.PIPE
 
-    def __init__(self, name: str, path: Path, url: str, log: Path, engine: str) -> None:
-        told = ["--path", str(path), "--broker", url, "--interval", ARCHIVE_INTERVAL, "--attached", "--json"]
+    def __init__(self, name: str, path: Path, url: str, log: Path, engine: str, interval: str) -> None:
+        told = ["--path", str(path), "--broker", url, "--interval", interval, "--attached", "--json"]
         told += ["--engine", engine]
         super().__init__(name, ["pipeline", "archive", *told], log)
         self.path = path
@@ -307,9 +307,12 @@ class ProcessHarness:
         self._brokers.append(part)
         return part
 
-    def archive(self, url: str, name: str = "archive", engine: str = "light") -> ManagedArchive:
+    def archive(
+        self, url: str, name: str = "archive", engine: str = "light", interval: str = ARCHIVE_INTERVAL
+    ) -> ManagedArchive:
         """Returns the archive of a broker, not started yet."""
-        part = ManagedArchive(name, self.directory / name, url, self.directory / f"{name}.log", engine)
+        log = self.directory / f"{name}.log"
+        part = ManagedArchive(name, self.directory / name, url, log, engine, interval)
         self._archives.append(part)
         return part
 

@@ -31,6 +31,11 @@ class ProcessStat:
         """CPU time of all threads, in the kernel too, without that of children that have ended."""
         return (int(self._fields[11]) + int(self._fields[12])) / _TICKS_A_SECOND
 
+    @property
+    def ended_children_cpu_seconds(self) -> float:
+        """CPU time of all children that have ended, and of theirs, once the process has waited for them."""
+        return (int(self._fields[13]) + int(self._fields[14])) / _TICKS_A_SECOND
+
 
 def cpu_seconds_exact(pid: int) -> float:
     """CPU time of all live threads of a process, to the nanosecond, which /proc/PID/stat is not."""

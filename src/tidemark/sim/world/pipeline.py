@@ -74,6 +74,8 @@ class Pipeline:
         self._clients: dict[str, int] = {}
         self._life = 0
         self._is_up = False
+        #: the fetches so far; each has a ticket of its own
+        self._fetches = 0
         self._answering: dict[tuple[str, int], _RecallUnderWay] = {}
 
     def start(self) -> None:
@@ -148,8 +150,8 @@ class Pipeline:
         name = self._world.plan.pubends[pubend]
         if life == self._life and name in self._clients:
             upto = self._world.latest + 3_600_000_000
-            ticket = 1 + list(self.kept).index(pubend)
-            self._say(name, Fetch(ticket, pubend, self.kept[pubend].upto, upto, ">", "", FETCH_BYTES))
+            self._fetches += 1
+            self._say(name, Fetch(self._fetches, pubend, self.kept[pubend].upto, upto, ">", "", FETCH_BYTES))
 
     def _fetched(self, name: str, frame: Fetched) -> None:
         kept = self.kept[frame.pubend]

@@ -12,8 +12,8 @@ from tidemark.errors import ConfigError, TidemarkError
 Engine = Literal["spark", "light"]
 #: What `archive.engine` may be.
 ENGINES = ("auto", "spark", "light")
-#: With less memory than this to spare, `auto` is the light engine: the query takes about 0.8 GiB, and the
-#: machine is there for the broker.
+#: With less memory than this to spare, `auto` is the light engine: the query takes about 1.2 GiB under load,
+#: and the machine is there for the broker.
 MEMORY_BYTES_MIN = 2 << 30
 _MEMORY = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
