@@ -204,7 +204,7 @@ def with_expiry(plan: WorldPlan, chance: Random) -> WorldPlan:
 
 
 def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
-    """The same plan, perhaps with pubends that keep what everybody has released, caches, imprecise PFS."""
+    """The same plan, perhaps with pubends that keep what everybody has released for a while."""
     policies = {}
     for pubend in plan.pubends:
         if chance.random() < 0.4:
@@ -216,8 +216,17 @@ def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
     return replace(
         plan,
         pubend_policies=policies,
-        cache_bytes_max=chance.choice((0, 0, 20_000, 1 << 20)),
-        pfs_group_bits=chance.choice((0, 0, 1, 3)),
+    )
+
+
+def with_storage(plan: WorldPlan, chance: Random) -> WorldPlan:
+    """The same plan, in three of ten worlds with caches on disk or an imprecise PFS, or both."""
+    if chance.random() >= 0.3:
+        return plan
+    return replace(
+        plan,
+        cache_bytes_max=chance.choice((0, 20_000, 1 << 20)),
+        pfs_group_bits=chance.choice((0, 1, 3)),
     )
 
 

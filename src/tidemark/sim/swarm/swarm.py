@@ -24,6 +24,7 @@ from tidemark.sim.swarm.plan import (
     with_history,
     with_rates,
     with_retention,
+    with_storage,
 )
 from tidemark.sim.swarm.planted import planted
 from tidemark.sim.swarm.workers import in_order
@@ -47,8 +48,6 @@ PATTERNS = ("t.>", "t.x", "t.*")
 STORM_US = 2 * SECOND
 REST_US = 60 * SECOND
 STEP_US = SECOND // 4
-#: The share of worlds without caches, imprecise PFS and anything kept for newcomers, all of which hide bugs.
-BARE = 0.2
 #: When all is quiet, nacks have to stop within this many microseconds.
 CALM_US = SECOND
 #: An answer of silence that was lost is asked for again late, while nobody lacks an event: so often.
@@ -81,8 +80,8 @@ class SeedRun:
         history = Random(f"history of {seed}")
         plan = with_history(plan_of(self.chance, profile), history)
         plan = with_expiry(plan, Random(f"expiry of {seed}"))
-        if Random(f"bare {seed}").random() >= BARE:
-            plan = with_retention(plan, Random(f"retention of {seed}"))
+        plan = with_retention(plan, Random(f"retention of {seed}"))
+        plan = with_storage(plan, Random(f"storage, {seed}"))
         plan = with_economy(plan, Random(f"economy of {seed}"))
         self.plan = with_rates(plan, Random(f"rates of {seed}"), profile)
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)
