@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,9 +16,9 @@ from tests.live_node import LiveNode, live_node
 from tests.waiting import PATIENCE_SECONDS
 from tidemark import sync
 from tidemark.admin.backups.make import back_up
-from tidemark.admin.backups.restore import check_backup
+from tidemark.admin.backups.restore import check_backup, restore_backup
 from tidemark.errors import RefusedError
-from tidemark.wire.answers import SNAPSHOT, SNAPSHOT_END, SNAPSHOT_READ
+from tidemark.wire.answers import SNAPSHOT, SNAPSHOT_END, SNAPSHOT_READ, SnapshotFile
 
 
 @pytest.fixture
@@ -57,19 +58,19 @@ def test_a_snapshot_keeps_what_the_broker_lets_go_of(node: LiveNode, tm: sync.Cl
         event = sub.next(timeout=PATIENCE_SECONDS)
         assert event is not None
     sub.ack(sub.checkpoint)
-    first = log / Path(segments[0].name).name
 
-    def is_gone() -> bool:
+    def gone() -> list[SnapshotFile]:
         publish(tm, 1)
-        return not first.exists()
+        return [each for each in segments if not (log / Path(each.name).name).exists()]
 
-    wait_until(is_gone)
+    wait_until(lambda: bool(gone()))
+    segment = gone()[0]
     whole = b""
-    while len(whole) < segments[0].bytes:
+    while len(whole) < segment.bytes:
         piece = tm.ask(
             SNAPSHOT_READ,
             snapshot=snapshot.snapshot,
-            file=segments[0].name,
+            file=segment.name,
             offset=len(whole),
             bytes=10_000,
         )
@@ -125,3 +126,30 @@ def test_a_broker_that_stops_or_starts_leaves_no_snapshot(node: LiveNode, tmp_pa
     left.mkdir()
     node.start()
     assert not left.exists()
+
+
+def test_a_witness_on_another_disk_that_knows_more_does_not_keep_a_restored_broker_from_starting(
+    tmp_path: Path,
+) -> None:
+    data, place = tmp_path / "data", tmp_path / "backups"
+    with live_node(tmp_path, storage__witness=str(tmp_path / "elsewhere")) as node:
+        with sync.connect(node.url) as tm, tm.subscribe("t", durable="s", gaps=True) as sub:
+            publish(tm, 3)
+            back_up(node.url, place)
+            publish(tm, 2)
+            assert sub.next(timeout=10) is not None
+        node.stop()
+        shutil.rmtree(data)
+        restore_backup(place, data)
+        for _ in range(2):
+            node.start()
+            with sync.connect(node.url) as tm:
+                life = tm.ask("status")
+                assert life["incarnation"] > 1_000
+            node.stop()
+        node.start()
+        assert not (data / "restored").exists()
+        with sync.connect(node.url) as tm, tm.subscribe("t", durable="s", gaps=True) as sub:
+            publish(tm, 1)
+            came = [sub.next(timeout=10) for _ in range(4)]
+        assert [type(each).__name__ for each in came] == ["Event", "Event", "Event", "Gap"]

@@ -415,7 +415,8 @@ def _latest(config: Config, directory: DataDirectory, store: Store) -> Config:
     """
     saved, name = directory.topology(), config.broker.name
     found = max(config.topology.version, saved.version if saved is not None else OF_FILE)
-    if found < store.known_topology and config.storage.accept_damage != "overlay":
+    is_accepted = config.storage.accept_damage == "overlay" or directory.restoration() is not None
+    if found < store.known_topology and not is_accepted:
         raise DamagedError(
             f"has version {found} of the topology, and other files know of {store.known_topology}: put the "
             "newest copy back, or start once with --set storage.accept_damage=overlay: the neighbours tell "

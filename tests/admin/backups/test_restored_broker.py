@@ -200,3 +200,25 @@ def test_the_life_of_a_restored_broker_is_beyond_any_that_the_lost_one_can_have_
     assert restoration.last_life(5, BEGIN + 100 * 365 * day) < 2**30
     assert restoration.known.log.segment > 3
     assert restoration.known.generation == 8
+
+
+def test_a_pubend_that_the_backup_does_not_have_begins_with_what_was_lost(
+    story: Story, tmp_path: Path
+) -> None:
+    """It may have been made, and published to, after the backup: a neighbour tells of it later."""
+    restore_backup(story.backups[0], tmp_path / "data", ahead=60)
+    now = story.now + 5 * SECOND
+    for _ in range(2):  # a later life does not forget it
+        life = SteppedBroker(tmp_path / "data", now)
+        now += SECOND
+        name = f"late-{now}"
+        (found,) = life._store.open_pubends([name], now).values()
+        assert found.is_damaged
+        assert found.last == now + 60 * SECOND
+        assert found.lease >= found.last
+        life._data.has_started()
+        life.kill()
+    fresh = SteppedBroker(tmp_path / "fresh", now)
+    (found,) = fresh._store.open_pubends([name], now).values()
+    assert not found.is_damaged
+    fresh.kill()

@@ -208,6 +208,8 @@ class RestoredDirectory:
 
     def finish(self, restoration: Restoration) -> None:
         """Everything is there and on the platter: make it a data directory. Raises StorageError."""
+        if (self.path / ACCESS_FILE).exists():
+            (self.path / ACCESS_FILE).chmod(0o600)
         replace_file(self._disk, RESTORED_FILE, [json.dumps(asdict(restoration)).encode()])
         replace_file(self._disk, VERSION_FILE, [_line().encode() + b"\n"], draft=VERSION_FILE_NEW)
         self._disk.remove(RESTORING_FILE)
@@ -217,7 +219,7 @@ class RestoredDirectory:
         """Remove what was put here so far."""
         for part in PARTS:
             shutil.rmtree(self.path / part, ignore_errors=True)
-        for name in (OVERLAY_FILE, RESTORED_FILE, f"{RESTORED_FILE}.new", RESTORING_FILE):
+        for name in (OVERLAY_FILE, ACCESS_FILE, RESTORED_FILE, f"{RESTORED_FILE}.new", RESTORING_FILE):
             (self.path / name).unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidemark.errors import StorageError
 from tidemark.node.clock import wall_us
-from tidemark.node.disk.data_directory import OVERLAY_FILE, SNAPSHOT
+from tidemark.node.disk.data_directory import ACCESS_FILE, OVERLAY_FILE, SNAPSHOT
 from tidemark.persistence.store import Store
 from tidemark.storage.log.checksum import crc32c
 from tidemark.storage.log.segments.place import Place
@@ -49,15 +49,15 @@ def remove_snapshot(data: Path) -> None:
 
 
 def take_of_log(store: Store, data: Path) -> tuple[list[SnapshotFile], Place]:
-    """Begin a snapshot with the event logs and the topology. Call it on the event logs' thread.
+    """Begin a snapshot with the event logs, the topology and who may do what. For the event logs' thread.
 
     Returns its files so far, and up to where the logs are in it. Raises StorageError.
     """
     remove_snapshot(data)
     cut, place = store.cut_log()
     files = _linked(data, "log", cut, place)
-    if (data / OVERLAY_FILE).exists():
-        files += _linked(data, "", {OVERLAY_FILE: None}, None)
+    documents = {name: None for name in (OVERLAY_FILE, ACCESS_FILE) if (data / name).exists()}
+    files += _linked(data, "", documents, None)
     return files, place
 
 
