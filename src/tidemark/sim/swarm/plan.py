@@ -220,12 +220,13 @@ def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
 
 
 def with_storage(plan: WorldPlan, chance: Random) -> WorldPlan:
-    """The same plan, in three of ten worlds with caches on disk or an imprecise PFS, or both."""
+    """The same plan, in three of ten worlds with caches on disk, small windows and maybe an imprecise PFS."""
     if chance.random() >= 0.3:
         return plan
     return replace(
         plan,
-        cache_bytes_max=chance.choice((0, 20_000, 1 << 20)),
+        window_bytes_max=min(plan.window_bytes_max, 8_000),
+        cache_bytes_max=chance.choice((20_000, 1 << 20)),
         pfs_group_bits=chance.choice((0, 1, 3)),
     )
 

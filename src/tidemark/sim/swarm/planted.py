@@ -423,6 +423,7 @@ BUGS = {
         "a cache on disk answers with what an earlier life of its broker has written",
         _answer_from_a_former_life,
         ("is missing", "of silence at"),
+        profile="crashes",
     ),
     "cut-at-bad-record": Bug(
         "recovery cuts a log at the first record that is damaged",
