@@ -357,6 +357,8 @@ class Subscription(Generic[ItemT]):
         """
         session = self._session
         while True:
+            if session.must_commit:
+                self._loop.run(session.commit)
             item = session.step()
             if item is not None:
                 yield cast(ItemT, item)
@@ -368,6 +370,8 @@ class Subscription(Generic[ItemT]):
 
         Without a timeout it waits until there is one. A gap is raised as a GapError unless gaps are items.
         """
+        if self._session.must_commit:
+            self._loop.run(self._session.commit)
         item = self._session.step()
         return self._loop.run(self._subscription.next, timeout) if item is None else cast(ItemT, item)
 
@@ -385,6 +389,8 @@ class Subscription(Generic[ItemT]):
         """
         session = self._session
         while True:
+            if session.must_commit:
+                self._loop.run(session.commit)
             item = session.step_batch()
             if item is not None:
                 yield item

@@ -242,3 +242,35 @@ def test_what_is_told_tiles_and_is_exactly_what_matched_or_a_gap(
     excused = {tick for base, upto in world.gaps_told for tick in range(base + 1, upto + 1)}
     assert world.wanted <= set(world.events_told) | excused
     assert not set(world.events_told) & excused
+
+
+def test_where_the_pfs_is_imprecise_what_arrives_is_matched_again() -> None:
+    def odd(events: EventBatch) -> Mask:
+        return np.equal(events.ticks % 20, 10)
+
+    catchup = Catchup(0)
+    catchup.matched(100, np.array([10, 20, 30, 40], np.int64), None, is_exact=False)
+    assert catchup.missing() == [(9, 10), (19, 20), (29, 30), (39, 40)]
+    catchup.arrived(0, 25, Cuts(batch(10, 15, 20)), (), odd, TICK_MAX)
+    assert ready(catchup) == (29, [10])
+    catchup.arrived(25, 100, Cuts(batch(30, 40)), (), odd, TICK_MAX)
+    assert ready(catchup) == (100, [30])
+    # What may have matched and is lost is a gap.
+    catchup = Catchup(0)
+    catchup.matched(100, np.array([10, 20], np.int64), None, is_exact=False)
+    assert ready(catchup, credit=0) == (9, [])
+    assert catchup.gap(50) == 50
+
+
+def test_where_the_pfs_is_imprecise_events_of_an_unknown_topic_are_put_off_and_asked_for_again() -> None:
+    catchup = Catchup(0)
+    catchup.matched(100, np.array([10, 20, 30], np.int64), None, is_exact=False)
+    assert catchup.is_worth_asking(catchup.missing())
+    catchup.arrived(0, 100, Cuts(batch(10, 20, 30)), (), lambda events: events.ticks > 0, 15)
+    assert catchup.waits_for_topic
+    assert ready(catchup) == (19, [10])
+    catchup.waits_for_topic = False
+    assert catchup.missing() == [(19, 20), (29, 30)]
+    assert catchup.is_worth_asking(catchup.missing())
+    catchup.arrived(0, 100, Cuts(batch(10, 20, 30)), (), lambda events: events.ticks > 20, TICK_MAX)
+    assert ready(catchup) == (100, [30])

@@ -69,6 +69,8 @@ class FakeBroker:
     publishers: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     subscribers: dict[str, Subscriber] = field(default_factory=dict)
+    #: acknowledgements are kept and not confirmed
+    is_silent_about_acks: bool = False
     #: every frame that any client sent
     heard: list[Frame] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)
@@ -201,7 +203,7 @@ class FakeBroker:
             acked = self.subscribers[name].acked
             for pubend, tick in token.items():
                 acked[pubend] = max(tick, acked.get(pubend, tick))
-        if frame.ticket:
+        if frame.ticket and not self.is_silent_about_acks:
             session.send(Acked(frame.ticket))
 
     def declare(self, frame: Topic) -> Topic | Refused:

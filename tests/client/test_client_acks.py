@@ -11,7 +11,7 @@ from tests.client.connected import connected, declare, numbers, publish
 from tests.client.fake_broker import FakeBroker
 from tests.waiting import until
 from tidemark.client.client import Client
-from tidemark.errors import ClientError
+from tidemark.errors import ClientError, TimedOutError
 from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Ack
 
@@ -128,3 +128,42 @@ async def test_a_transaction_survives_a_break(broker: FakeBroker, tm: Client) ->
         await broker.start()
         await commit
         assert CheckpointToken(broker.subscribers["a"].acked) == sub.checkpoint
+
+
+@connected
+async def test_in_the_mode_auto_an_event_is_on_disk_as_consumed_before_the_next_one_is_handed_out(
+    broker: FakeBroker, tm: Client
+) -> None:
+    await declare(tm)
+    async with tm.subscribe("t", durable="d", ack="auto") as sub:
+        await publish(tm, 0, 4)
+        ticks = broker.events["p1"][0].ticks.tolist()
+        for number, tick in enumerate(ticks[:3]):
+            assert await numbers(sub, 1) == [number]
+            if number:
+                assert broker.subscribers["d"].acked["p1"] == ticks[number - 1]
+            assert sub.checkpoint == CheckpointToken({"p1": tick})
+        tickets = [frame.ticket for frame in broker.of(Ack) if frame.ticket]
+        assert tickets == [1, 2]
+        # By batches it is a commit for each batch.
+        batch = await anext(sub.batches())
+        assert broker.subscribers["d"].acked["p1"] == ticks[2]
+        assert batch.base == ticks[2]
+    assert broker.subscribers["d"].acked["p1"] == ticks[3]
+
+
+@connected
+async def test_a_commit_that_does_not_come_is_told_where_the_next_event_is_asked_for(
+    broker: FakeBroker, tm: Client
+) -> None:
+    await declare(tm)
+    async with tm.subscribe("t", durable="d", ack="auto") as sub:
+        await publish(tm, 0, 3)
+        assert await numbers(sub, 1) == [0]
+        broker.is_silent_about_acks = True
+        sub._session._owner.timeout = 0.05
+        with pytest.raises(TimedOutError, match="acknowledging again is safe"):
+            await numbers(sub, 1)
+        broker.is_silent_about_acks = False
+        sub._session._owner.timeout = 10.0
+        assert await numbers(sub, 2) == [1, 2]

@@ -22,6 +22,7 @@ FINDS = {
     "forget-lease": 37,
     "cut-at-bad-record": 25,
     "expire-early": 6,
+    "stale-cache": 8,
     "trust-tables": 11,
     "filter-in-doubt": 16,
     "answer-before-version": 20,

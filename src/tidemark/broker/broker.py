@@ -16,6 +16,8 @@ from tidemark.broker.config import BrokerConfig
 from tidemark.broker.departures import Departures
 from tidemark.broker.effects import (
     AccessChanged,
+    CacheRead,
+    CacheWritten,
     ClientCame,
     ClientFrameReceived,
     ClientGone,
@@ -53,6 +55,7 @@ from tidemark.broker.preparation import Preparation, Steps
 from tidemark.broker.publishing.fetching import Fetching
 from tidemark.broker.publishing.pubend import Pubend
 from tidemark.broker.publishing.release_reports import ReleaseReports
+from tidemark.broker.streams.disk_cache import DiskCache
 from tidemark.broker.streams.interest import Interests
 from tidemark.broker.streams.stream import Stream
 from tidemark.broker.topics import Topics
@@ -134,6 +137,7 @@ class Broker:
         #: pubend hosted here -> itself; only this class adds and removes. `Fetching`, `ReleaseReports` and
         #: `Admin` hold it too
         self._pubends: dict[str, Pubend] = {}
+        self._cache = DiskCache(turn, config.cache_bytes_max)
         self._access = AccessControl(config.access, registry, turn)
         self._interests = Interests(config.incarnation, registry, turn)
         self._fetching = Fetching(self._pubends, self._streams, registry, turn)
@@ -344,6 +348,11 @@ class Broker:
                     self._streams[stimulus.pubend].read(stimulus)
             case LogFetched():
                 self._fetching.read(stimulus)
+            case CacheWritten(number):
+                self._cache.written(number)
+            case CacheRead():
+                if stimulus.asked.pubend in self._streams:
+                    self._streams[stimulus.asked.pubend].cached(stimulus)
             case LogExpired():
                 if stimulus.pubend in self._pubends:
                     self._pubends[stimulus.pubend].expired(stimulus)
@@ -529,6 +538,7 @@ class Broker:
             config.window_bytes_max,
             config.thresholds,
             is_hosted=is_hosted,
+            cache=self._cache,
         )
         self._reports.open(name)
         if is_hosted:
@@ -544,6 +554,7 @@ class Broker:
         self._host.part(name)
         self._interests.forget_pubend(name)
         self._reports.close(name)
+        self._cache.forget_pubend(name)
         del self._streams[name]
         self._pubends.pop(name, None)
 

@@ -39,6 +39,8 @@ class BrokerConfig:
     host_policy: HostPolicy = field(default_factory=HostPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
     window_bytes_max: int = 64 << 20
+    #: bytes of the cache on disk, for pubends that are hosted elsewhere; 0 for none
+    cache_bytes_max: int = field(default=0, kw_only=True)
     topic_limits: TopicLimits = field(default_factory=TopicLimits)
     client_limits: ClientLimits = field(default_factory=ClientLimits)
     #: periodic work: silence, releases, saving

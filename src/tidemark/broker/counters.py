@@ -40,6 +40,8 @@ COUNTED = {
     "nacks_received": "nack frames from downstream",
     "ranges_consolidated": "ranges asked for from below that were being asked for already",
     "answers_cached": "nacks answered, in part or whole, from the window",
+    "answers_from_disk": "entries read from the cache on disk for nacks that the window could not answer",
+    "cache_writes": "entries written to the cache on disk",
     "events_left_out": "events not sent to a neighbour because nothing behind it wants them",
     "windows_shrunk": "times that a window over its bound let go",
     "windows_full": "first-time knowledge passed on without being remembered",

@@ -138,6 +138,36 @@ class ExpireLog:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteCache:
+    """Write what is known of `(base, upto]` to the cache on disk, if there is room; report CacheWritten."""
+
+    number: int
+    pubend: str
+    base: int
+    upto: int
+    batch: EventBatch | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCache:
+    """Read the entry of this number, for `(base, upto]` of it; report CacheRead."""
+
+    number: int
+    pubend: str
+    base: int
+    upto: int
+    #: the interest version that the entry is complete for; it comes back in the report
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChopCache:
+    """The cache may discard the entries up to this number."""
+
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
 class AppendPfs:
     """In `(base, upto]` the events at `ticks` matched the subscribers of `sets`, and nothing else matched.
 
@@ -271,6 +301,9 @@ Effect = (
     | FetchLog
     | LoseLog
     | ExpireLog
+    | WriteCache
+    | ReadCache
+    | ChopCache
     | AppendPfs
     | SyncPfs
     | ReadPfs
@@ -422,6 +455,22 @@ class LogExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheWritten:
+    """The WriteCache of this number is done, or was given up."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead:
+    """The answer to a ReadCache: the entry with all its events, or that it is not there."""
+
+    asked: ReadCache
+    is_found: bool
+    batch: EventBatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PfsSynced:
     """Everything appended to the PFS before the SyncPfs of this ticket is on disk."""
 
@@ -433,6 +482,7 @@ class PfsRead:
     """The subscriber matched `ticks` and nothing else in `(base, upto]`.
 
     What matched in `unknown`, which begins at `upto`, the PFS does not know: it has to be matched again.
+    Unless `is_exact`, some of `ticks` may have matched others only.
     """
 
     pubend: str
@@ -441,6 +491,7 @@ class PfsRead:
     upto: int
     ticks: Ticks
     unknown: Range | None = None
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,6 +567,8 @@ Stimulus = (
     | LogRead
     | LogFetched
     | LogExpired
+    | CacheWritten
+    | CacheRead
     | PfsSynced
     | PfsRead
     | PfsCounted

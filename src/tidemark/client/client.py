@@ -425,10 +425,10 @@ class Client:
         what was missed.
 
         Who keeps the place of a durable subscription is a choice. The broker keeps it from acknowledgements,
-        by `ack`: "auto", the default, when the application takes the next event; "client", when it calls
-        `ack()`; "transacted", several subscriptions together. Or the application keeps it: it gives the token
-        that it stored as `checkpoint`, None the first time, and calls `ack()` once it has stored another, so
-        that brokers can release the events before it.
+        by `ack`: "gathered", the default, soon after the application takes the next event; "auto", on disk
+        before it gets the next event; "client", when it calls `ack()`; "transacted", several subscriptions
+        together. Or the application keeps it: it gives the token that it stored as `checkpoint`, None the
+        first time, and calls `ack()` once it has stored another: brokers can release the events before it.
 
         A durable subscription that does not exist yet begins now, or at its `start` in the past: "earliest",
         a datetime (UTC if it has no zone), or a token; brokers and the archive behind them deliver what they

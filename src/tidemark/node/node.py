@@ -395,6 +395,9 @@ def open_store(config: Config, directory: DataDirectory) -> Store:
             restoration=directory.restoration(),
             second_witness=kind(Path(chosen) / f"of-{name}") if chosen else None,
             segment_bytes=config.storage.segment,
+            cache=UnsyncedDisk(directory.part("cache")),
+            is_cached=config.cache.bytes > 0,
+            pfs_group_bits=config.storage.pfs_group_bits,
             os_pubends=[
                 pubend for pubend in config.pubends if settings_of(config, pubend).durability == "os"
             ],
@@ -482,6 +485,7 @@ def broker_config(config: Config, incarnation: int) -> BrokerConfig:
         ClientLimits(config.limits.subscriptions, config.limits.topics),
         pfs_sync=thresholds.pfs_sync,
         drain_notice=drain_notice(config.topology, name),
+        cache_bytes_max=config.cache.bytes,
         pubend_policies={pubend: _policy(config, pubend) for pubend in config.pubends},
     )
 

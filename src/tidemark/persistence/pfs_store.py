@@ -42,9 +42,9 @@ class PfsStore:
     The numbers of match sets must mean the same while this object lives, which is as long as its broker does.
     """
 
-    def __init__(self, volume: LogVolume, vouching: Vouching, alarms: Alarms) -> None:
-        """`volume` belongs to the store."""
-        self._pfs = PersistentFiltering(volume)
+    def __init__(self, volume: LogVolume, vouching: Vouching, alarms: Alarms, *, group_bits: int = 0) -> None:
+        """`volume` belongs to the store. With `group_bits` the PFS is imprecise."""
+        self._pfs = PersistentFiltering(volume, group_bits=group_bits)
         self._vouching = vouching
         self._sync = PatientSync(self._write, PfsSynced, alarms, "pfs")
         #: effects since the last sync, in order
@@ -89,7 +89,15 @@ class PfsStore:
         appended = self._appended.get(effect.pubend, effect.base)
         if unknown is None and missed.upto == effect.base < appended:
             unknown = (effect.base, appended)  # the PFS has dropped it, and it waits to be appended again
-        return PfsRead(effect.pubend, effect.subscriber, effect.base, missed.upto, missed.ticks, unknown)
+        return PfsRead(
+            effect.pubend,
+            effect.subscriber,
+            effect.base,
+            missed.upto,
+            missed.ticks,
+            unknown,
+            missed.is_exact,
+        )
 
     def count(self, effect: CountPfs) -> PfsCounted:
         """Returns what matched each subscriber and is owed to it, or that there is more to be read."""

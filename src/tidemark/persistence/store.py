@@ -22,6 +22,7 @@ from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
     AppendPfs,
+    ChopCache,
     ChopPfs,
     CommitTables,
     CountPfs,
@@ -30,6 +31,7 @@ from tidemark.broker.effects import (
     ExpireLog,
     FetchLog,
     LoseLog,
+    ReadCache,
     ReadLog,
     ReadPfs,
     RecoveredPubend,
@@ -41,10 +43,12 @@ from tidemark.broker.effects import (
     Stimulus,
     SyncLog,
     SyncPfs,
+    WriteCache,
 )
 from tidemark.broker.hosting.host import SavedSubscription
 from tidemark.errors import StorageError
 from tidemark.persistence.alarm import Alarms
+from tidemark.persistence.cache_store import CacheStore
 from tidemark.persistence.event_logs import EventLogs
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.persistence.restoration import Restoration
@@ -79,6 +83,9 @@ class Store:
         accept_damage: bool = False,
         os_pubends: Collection[str] = (),
         restoration: Restoration | None = None,
+        pfs_group_bits: int = 0,
+        cache: Disk | None = None,
+        is_cached: bool = False,
         second_witness: Disk | None = None,
     ) -> None:
         """Open the volumes in the two directories, or create them. Raises what `LogVolume.open` raises.
@@ -89,7 +96,8 @@ class Store:
         is answered with about `read_bytes` at the most. With `accept_damage` tables that have lost rows are
         used; otherwise they raise DamagedError, and nothing is written. Events of `os_pubends` are durable
         once the operating system has them. With `restoration` the directories were put back from a backup,
-        and this is the first start since then.
+        and this is the first start since then. What is in the directory `cache` is removed; if `is_cached`, a
+        new cache begins there. `pfs_group_bits` makes the PFS imprecise: see `PersistentFiltering`.
         """
         #: how often the broker has started, counting this time; 0 before `recover`
         self.incarnation = 0
@@ -117,7 +125,8 @@ class Store:
         self._volumes = (log_volume, pfs_volume)
         self._raw_tables = tables
         self._logs = EventLogs(log_volume, self._vouching, read_bytes, self._alarms, os_pubends)
-        self._pfs = PfsStore(pfs_volume, self._vouching, self._alarms)
+        self._pfs = PfsStore(pfs_volume, self._vouching, self._alarms, group_bits=pfs_group_bits)
+        self._cache = CacheStore(cache, identity ^ 2, segment_bytes, self._alarms, is_on=is_cached)
         self._tables = TableStore(tables, self._vouching, self._alarms)
         for text in tables.bounded:
             self._alarms.stands(text, text)
@@ -213,6 +222,12 @@ class Store:
                 return self._logs.read(effect)
             case FetchLog():
                 return self._logs.fetch(effect)
+            case WriteCache():
+                return self._cache.write(effect)
+            case ReadCache():
+                return self._cache.read(effect)
+            case ChopCache():
+                self._cache.chop(effect)
             case ExpireLog():
                 return self._logs.expire(effect)
             case ReadPfs():
@@ -278,6 +293,7 @@ class Store:
         """Close all files and write nothing, as if the process had died."""
         for volume in self._volumes:
             volume.abandon()
+        self._cache.close()
         self._vouching.abandon()
         self._raw_tables.close()
 
@@ -288,5 +304,6 @@ class Store:
                 sync(0)
         for volume in self._volumes:
             volume.close()
+        self._cache.close()
         self._vouching.close()
         self._raw_tables.close()

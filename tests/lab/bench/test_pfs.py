@@ -37,3 +37,13 @@ def test_a_wrong_answer_fails_the_run(
     monkeypatch.setattr(PersistentFiltering, "read_many", wrong)
     assert run("pfs", quick=True) == 1
     assert "what subscriber 7 missed" in capsys.readouterr().err
+
+
+def test_an_imprecise_pfs_writes_less_and_reports_more() -> None:
+    load = pfs._load(TINY, sets=TINY.seconds * pfs.EVENTS_A_SECOND)
+    found = {
+        (each.case, each.metric): each.value for each in pfs._imprecise(TINY, {"new": load}).measurements
+    }
+    assert found["new, groups of 1", "events read for one that matched"] == 1
+    assert found["new, groups of 8", "events read for one that matched"] > 2
+    assert found["new, groups of 8", "written"] < found["new, groups of 1", "written"]

@@ -52,6 +52,8 @@ class Catchup:
         #: have[i]: the event of ticks[i] is in `_held`
         self._have: Mask = np.zeros(0, np.bool_)
         self._held: list[EventBatch] = []
+        #: some of `_ticks` may not have matched: their events are matched again when they have arrived
+        self._is_exact = True
         #: ranges of `(position, scanned]` whose events have to be matched again
         self._unfiltered = RangeSet()
         #: ranges of it that are L
@@ -70,9 +72,13 @@ class Catchup:
         """Whether everything that the PFS answered has been told, so that it has to be asked for more."""
         return self.reads_from is None and self.position >= self._scanned
 
-    def matched(self, upto: int, ticks: Ticks, unknown: Range | None) -> None:
-        """The PFS answers: up to `upto` exactly `ticks` matched; `unknown` has to be matched again."""
+    def matched(self, upto: int, ticks: Ticks, unknown: Range | None, *, is_exact: bool = True) -> None:
+        """The PFS answers: up to `upto` exactly `ticks` matched; `unknown` has to be matched again.
+
+        Unless `is_exact`, some of `ticks` may not have matched.
+        """
         self.reads_from = None
+        self._is_exact = self._is_exact and is_exact
         if upto > self._scanned:
             self._insert(ticks[ticks > self._scanned])
             self._scanned = upto
@@ -114,8 +120,8 @@ class Catchup:
     ) -> None:
         """Events of `(base, upto]` have arrived; a matched tick that is not among them has expired meanwhile.
 
-        `chosen` matches events again where the PFS does not know. That needs their schemas, which are known
-        up to the tick `readable`.
+        `chosen` matches events again where the PFS does not know, or not exactly. That needs their schemas,
+        which are known up to the tick `readable`.
         """
         base = max(base, self.position)
         if upto <= base:
@@ -126,6 +132,8 @@ class Catchup:
             if readable > first:
                 self._filter(first, min(last, readable), cuts, chosen)
             self.waits_for_topic = self.waits_for_topic or readable < last
+        if not self._is_exact and readable < upto:
+            upto = self._put_off(max(base, readable), upto)
         lo, hi = np.searchsorted(self._ticks, (base, upto), side="right").tolist()
         lacking = np.flatnonzero(~self._have[lo:hi]) + lo
         if not len(lacking):
@@ -135,6 +143,8 @@ class Catchup:
             wanted, ticks = self._ticks[lacking], cuts.batch.ticks
             rows = np.minimum(np.searchsorted(ticks, wanted), len(ticks) - 1)
             found = ticks[rows] == wanted
+            if not self._is_exact and found.any():
+                found[found] = chosen(cuts.take(rows[found]))
             if found.any():
                 self._hold(cuts.take(rows[found]))
                 self._have[lacking[found]] = True
@@ -142,6 +152,14 @@ class Catchup:
             keep = np.ones(len(self._ticks), np.bool_)
             keep[lacking[~found]] = False
             self._keep(keep)
+
+    def _put_off(self, readable: int, upto: int) -> int:
+        """What came of `(readable, upto]` cannot be matched yet: ask for it again. Return `readable`."""
+        lo, hi = np.searchsorted(self._ticks, (readable, upto), side="right").tolist()
+        if not self._have[lo:hi].all():
+            self.waits_for_topic = True
+            self._asked = min(self._asked, readable)
+        return readable
 
     def _filter(self, base: int, upto: int, cuts: Cuts | None, chosen: Callable[[EventBatch], Mask]) -> None:
         """Match the events of `(base, upto]` again."""

@@ -122,7 +122,7 @@ class CatchupStreams:
             # What was let go before the constream got there is not in the PFS, and nothing comes after it.
             unknown = (answer.base, catchup.reads_upto)
         self._counters["refilters"] += unknown is not None
-        catchup.matched(answer.upto, answer.ticks, unknown)
+        catchup.matched(answer.upto, answer.ticks, unknown, is_exact=answer.is_exact)
         self._calls[answer.pubend, answer.subscriber] = None
 
     def _catch_up(self, pubend: str, subscription: HostedSubscription, catchup: Catchup) -> None:

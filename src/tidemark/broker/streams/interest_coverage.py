@@ -9,6 +9,7 @@ answered, on behalf of that version.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from tidemark.broker.streams.interest import VERSIONS_KEPT_MAX
 from tidemark.ticks import TICK_MAX, RangeSet
@@ -62,6 +63,20 @@ class InterestCoverage:
     def since(self, version: int) -> int:
         """Return the tick beyond which everything is complete for this version; TICK_MAX if there is none."""
         return next((tick for reached, tick in self._steps if reached >= version), TICK_MAX)
+
+    def versions(self, base: int, upto: int) -> list[tuple[int, int, int]]:
+        """Return `(base, upto]` in parts, each with the newest version that its silence is complete for."""
+        firm = self._firm.parts(base, upto)
+        edges = {base, upto, *(tick for _, tick in self._steps), *(edge for part in firm for edge in part)}
+        found: list[tuple[int, int, int]] = []
+        for first, last in pairwise(sorted(edge for edge in edges if base <= edge <= upto)):
+            version = max((reached for reached, tick in self._steps if tick <= first), default=0)
+            if self._firm.covers(first, last):
+                version = max(version, self._firm_version)
+            if found and found[-1][2] == version:
+                first = found.pop()[0]
+            found.append((first, last, version))
+        return found
 
     def covered(self, known: Iterable[Range], version: int) -> list[Range]:
         """Return the parts of the `known` ranges whose silence is complete for this version, in order."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from tidemark.broker.effects import LogRead, ReadLog, SendPeer
+from tidemark.broker.effects import CacheRead, LogRead, ReadCache, ReadLog, SendPeer
+from tidemark.broker.streams.disk_cache import DiskCache, split
 from tidemark.broker.streams.interest import HERE, STARTED_ONLY, Interests
 from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.window import PIECE_BYTES, Window, rows_within, unexpired
@@ -64,8 +65,11 @@ class Stream:
         thresholds: Thresholds,
         *,
         is_hosted: bool,
+        cache: DiskCache | None = None,
     ) -> None:
         self.pubend = pubend
+        #: the cache of all streams of this broker; None where there is none, and at the pubend's own broker
+        self._cache = cache if cache is not None and cache.is_on and not is_hosted else None
         self.is_hosted = is_hosted
         self._interests = interests
         self._turn = turn
@@ -272,6 +276,10 @@ class Stream:
             size = len(batch.data) if batch is not None else 0
             self._curiosity.heard(base, upto, size, self._turn.now)
         self.window.learn(base, upto, batch, damaged)
+        if self._cache is not None and base < self.window.floor and not damaged:
+            # The window does not keep it, and others may want it too.
+            known = min(upto, self.window.floor)
+            self._cache.keep(self.pubend, base, known, version, rows_within(batch, base, known))
         self._coverage.answered(version, base, upto)
         tags = self._interests.tags(self.pubend, accounts)
         for asker, ranges in self._take(base, upto, accounts).items():
@@ -353,7 +361,34 @@ class Stream:
         since = self._coverage.since(need) if need else TICK_MIN
         now = self._turn.now
         for base, upto in asked:
-            self._ask(base, upto, now if patient or base < since else now - self._gct)
+            for first, last in self._read_cache(base, upto, need):
+                self._ask(first, last, now if patient or first < since else now - self._gct)
+
+    def _read_cache(self, base: int, upto: int, need: int) -> list[Range]:
+        """Read from the cache what it has that is complete for `need`; return the parts that are left."""
+        if self._cache is None:
+            return [(base, upto)]
+        reads, left = split(base, upto, self._cache.find(self.pubend, base, upto, need))
+        for entry, (first, last) in reads:
+            self._out.add(ReadCache(entry.number, self.pubend, first, last, entry.version))
+        return left
+
+    def cached(self, answer: CacheRead) -> None:
+        """The cache has answered, or lost what it had: then, or if it is not enough, upstream is asked."""
+        asked = answer.asked
+        base, upto, version = max(asked.base, self.window.knowledge.lost), asked.upto, asked.version
+        if not answer.is_found and self._cache is not None:
+            self._cache.forget(asked.number)
+        if upto <= base:
+            return
+        if answer.is_found:
+            self._counters["answers_from_disk"] += 1
+            tags = self._interests.tags(self.pubend, version)
+            for asker, ranges in self._take(base, upto, version).items():
+                for first, last in ranges:
+                    self._give(asker, first, last, answer.batch, (), tags.get(asker, STARTED_ONLY))
+        for first, last in self.awaited(base, upto):
+            self._ask(first, last, self._turn.now - self._gct)
 
     def awaited(self, base: int, upto: int) -> list[Range]:
         """Return the parts of `(base, upto]` that a neighbour or somebody here has asked for."""
@@ -451,7 +486,20 @@ class Stream:
     def shrink(self) -> None:
         """Let the window go back to its bound, as far as what is here has been consumed."""
         keep = self.listener.delivered(self.pubend) if self.listener is not None else None
-        self._counters["windows_shrunk"] += self.window.shrink(keep)
+        save = None if self._cache is None else self._save
+        self._counters["windows_shrunk"] += self.window.shrink(keep, save)
+
+    def _save(self, base: int, upto: int) -> None:
+        """Write what the window knows of `(base, upto]` to the cache."""
+        assert self._cache is not None
+        for known in self.window.knowledge.known.parts(base, upto):
+            for first, last, version in self._coverage.versions(*known):
+                while first < last:
+                    stop = self.window.reach(first, last)
+                    if not self.window.damaged.parts(first, stop):
+                        events = self.window.events(first, stop)
+                        self._cache.keep(self.pubend, first, stop, version, events)
+                    first = stop
 
     def next_wake(self) -> int | None:
         """Return the monotonic time when the next nack is due; None if there is none."""

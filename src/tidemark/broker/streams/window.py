@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +29,8 @@ PIECE_BYTES = 1 << 20
 #: Different selections of rows of one piece that are remembered, and the memory that they may take.
 CUTS_MAX = 64
 CUTS_BYTES_MAX = 2 * PIECE_BYTES
+#: The share of a window that is forgotten at once where it is written to a cache.
+SAVED_SHARE = 8
 #: Pieces that are remembered: subscribers that catch up together are never far apart.
 PIECES_MAX = 8
 #: So many batches in a row, of at most so many bytes each, are made one: a single event that is a batch of
@@ -148,18 +150,28 @@ class Window:
         self.knowledge.lose(upto)
         self._drop(upto)
 
-    def shrink(self, keep_beyond: int | None) -> bool:
+    def shrink(self, keep_beyond: int | None, save: Callable[[int, int], None] | None = None) -> bool:
         """Forget the oldest events until the bound holds, but nothing beyond `keep_beyond` (None: no limit).
 
-        Returns whether anything was forgotten.
+        What is forgotten is given to `save` before, as a range; then a part of the window is forgotten at
+        once, so that ranges are large. Returns whether anything was forgotten.
         """
-        before = self.floor
-        while self.bytes > self._bytes_max and self._batches:
-            last = self._batches[0][0]
-            if keep_beyond is not None and last > keep_beyond:
+        over = self.bytes - self._bytes_max
+        if over <= 0:
+            return False
+        if save is not None:
+            over += self._bytes_max // SAVED_SHARE
+        floor = self.floor
+        for last, _, batch in self._batches:
+            if over <= 0 or (keep_beyond is not None and last > keep_beyond):
                 break
-            self.raise_floor(last)
-        return self.floor > before
+            floor, over = last, over - batch.held_bytes
+        if floor <= self.floor:
+            return False
+        if save is not None:
+            save(max(self.floor, self.knowledge.lost), floor)
+        self.raise_floor(floor)
+        return True
 
     def raise_floor(self, floor: int) -> None:
         """Forget everything at or below `floor`."""

@@ -236,9 +236,11 @@ def _begin(text: str) -> Any:
     return _parsed(goal, "--start")
 
 
-def _mode(ack: Literal["auto", "client"] | None, file: CheckpointFile | None) -> Literal["auto", "client"]:
+def _mode(
+    ack: Literal["auto", "client"] | None, file: CheckpointFile | None
+) -> Literal["gathered", "client"]:
     """Return who acknowledges: with a checkpoint file this command does, once the file has the token."""
-    return "client" if file is not None else ack or "auto"
+    return "client" if file is not None or ack == "client" else "gathered"
 
 
 def _print_event(event: Event, form: Form) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from tidemark.client.subscribing.start_position import Start, check_start
 from tidemark.errors import ClientError
@@ -15,7 +15,7 @@ from tidemark.ticks import CheckpointToken
 WINDOW_BYTES_MAX = 4 << 20
 
 #: When a durable subscription whose place the broker keeps is acknowledged: see Client.subscribe.
-AckMode = Literal["auto", "client", "transacted"]
+AckMode = Literal["auto", "gathered", "client", "transacted"]
 
 
 class ServerKept(Enum):
@@ -70,8 +70,8 @@ class SubscribeArguments:
             raise ClientError("only a durable subscription is acknowledged: give it a name with durable=...")
         if self.durable == "":
             raise ClientError("the name of a durable subscription has at least one character")
-        if self.ack is not None and self.ack not in ("auto", "client", "transacted"):
-            raise ClientError(f'ack is "auto", "client" or "transacted", not {self.ack!r}')
+        if self.ack is not None and self.ack not in get_args(AckMode):
+            raise ClientError(f"ack is one of {', '.join(get_args(AckMode))}, not {self.ack!r}")
         if self.into is not None and not (isinstance(self.into, type) and is_dataclass(self.into)):
             raise ClientError(f"into is a dataclass, not {self.into!r}")
         check_start(self.start, now)
@@ -89,4 +89,4 @@ class SubscribeArguments:
     @property
     def mode(self) -> AckMode:
         """The way of acknowledging that was chosen; without a choice it depends on who keeps the token."""
-        return self.ack or ("client" if self.is_held else "auto")
+        return self.ack or ("client" if self.is_held else "gathered")

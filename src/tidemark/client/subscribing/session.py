@@ -27,6 +27,8 @@ from tidemark.ticks import CheckpointToken
 from tidemark.wire.frames import Credit, Deliver, Refused, Subscribe, Subscribed, Unsubscribe
 from tidemark.wire.frames import Gap as GapFrame
 
+#: The ways of acknowledging in which the application need not do anything.
+_BY_ITSELF = ("auto", "gathered")
 #: What can be acknowledged: all up to one of these, or with None all that was handed out.
 Upto = Event | Gap | Batch | CheckpointToken | None
 
@@ -84,6 +86,8 @@ class SubscriptionSession:
         self._acknowledged: dict[str, int] = dict(self._given or {})
         #: pubend -> tick that was acknowledged to the broker on this connection
         self._sent: dict[str, int] = {}
+        #: in the mode "auto": pubend -> tick that was handed out and is on the broker's disk
+        self._committed: dict[str, int] = {}
         self._opened: asyncio.Future[None] | None = None
         self._wakeup = Wakeup()
         #: the events that the inbox's cursor goes through; None while it is at a gap
@@ -253,6 +257,25 @@ class SubscriptionSession:
         """The token of everything that was handed out."""
         return CheckpointToken(self.inbox.handed())
 
+    @property
+    def must_commit(self) -> bool:
+        """Before anything more is handed out, what was handed out has to be on the broker's disk."""
+        cursor = self.inbox.cursor
+        if self._mode != "auto" or cursor is None or cursor.done == cursor.out:
+            return False
+        return self.inbox.handed() != self._committed
+
+    async def commit(self) -> None:
+        """Acknowledge everything that was handed out; return when the broker has that on disk.
+
+        Raises what `Acks.commit` raises: then whether the broker has it is not known.
+        """
+        self.check_open()
+        handed = self.inbox.handed()
+        await self._owner.acks.commit([(self, CheckpointToken(handed))], self._owner.timeout)
+        self._sent = {**self._sent, **handed}
+        self._committed = handed
+
     async def ack(self, upto: Upto, *, sync: bool) -> None:
         """Acknowledge all up to `upto`; see Subscription.ack."""
         if self._durable is None:
@@ -290,7 +313,7 @@ class SubscriptionSession:
         """The token to acknowledge now; None if the broker was told as much on this connection."""
         if self._durable is None:
             return None
-        known = self.inbox.consumed() if self._mode == "auto" else {}
+        known = self.inbox.consumed() if self._mode in _BY_ITSELF else {}
         # Silence behind a token that the application keeps is not in that token yet. If the silence were
         # acknowledged and released, the application would be told of a gap when it returns with the token.
         mine = self._acknowledged if self._is_held else self.inbox.quiet(self._acknowledged)
@@ -309,7 +332,7 @@ class SubscriptionSession:
     def is_busy(self) -> bool:
         """Events are being handed out one by one, so there will soon be more to acknowledge."""
         cursor = self.inbox.cursor
-        return self._mode == "auto" and cursor is not None and cursor.done < len(cursor.positions)
+        return self._mode == "gathered" and cursor is not None and cursor.done < len(cursor.positions)
 
     # From the broker.
 

@@ -99,6 +99,8 @@ class Subscription(Generic[ItemT]):
 
     async def __anext__(self) -> ItemT:
         session = self._session
+        if session.must_commit:
+            await session.commit()
         item = session.step()
         while item is None:
             if not await session.load():
@@ -130,6 +132,8 @@ class Subscription(Generic[ItemT]):
         """
         session = self._session
         while True:
+            if session.must_commit:
+                await session.commit()
             item = session.step_batch()
             if item is not None:
                 yield item

@@ -44,6 +44,7 @@ PATHS = (
     "storage.data_dir",
 )
 NAME_BYTES_MAX = 255
+PFS_GROUP_BITS_MAX = 16
 
 
 #: Settings that have an option of their own.
@@ -253,6 +254,8 @@ def _fitting(config: Config) -> Config:
         raise _of(config, "links.wait_max", "must not be shorter than links.wait")
     if config.thresholds.nack_max < config.thresholds.nack:
         raise _of(config, "thresholds.nack_max", "must not be shorter than thresholds.nack")
+    if config.storage.pfs_group_bits > PFS_GROUP_BITS_MAX:
+        raise _of(config, "storage.pfs_group_bits", f"is more than {PFS_GROUP_BITS_MAX}, the most that works")
     check_pubends(config)
     try:
         check_patterns(config.subscribers.callbacks)

@@ -76,6 +76,12 @@ class StorageSection:
         choices=("sync", "os"),
     )
     segment: Size = _size("64MiB", "The size of one log file.", least="64KiB")
+    pfs_group_bits: int = setting(
+        0,
+        "With more than 0 the PFS is imprecise: it notes which groups of 2, 4, 8 ... durable subscribers an "
+        "event is for, writes less, and who returns gets more events matched again. At most 16.",
+        least=0,
+    )
     witness: str = setting(
         "",
         "A directory on another disk, in which the broker also notes how far its data is, so that it notices "
@@ -251,6 +257,18 @@ class RetentionSection:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSection:
+    """The cache on disk, for the history of pubends that other brokers host."""
+
+    bytes: Size = _size(
+        "0B",
+        "How much history is kept on disk beyond limits.window, so that a pubend is asked for it once; 0B "
+        "for none.",
+        least="0B",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveSection:
     """The archive that `tidemark up` writes beside the broker."""
 
@@ -345,6 +363,7 @@ class Config:
     http: HttpSection = field(default_factory=HttpSection)
     thresholds: ThresholdsSection = field(default_factory=ThresholdsSection)
     retention: RetentionSection = field(default_factory=RetentionSection)
+    cache: CacheSection = field(default_factory=CacheSection)
     archive: ArchiveSection = field(default_factory=ArchiveSection)
     security: SecuritySection = field(default_factory=SecuritySection)
     log: LogSection = field(default_factory=LogSection)
@@ -384,6 +403,7 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
         "http": HttpSection,
         "thresholds": ThresholdsSection,
         "retention": RetentionSection,
+        "cache": CacheSection,
         "archive": ArchiveSection,
         "security": SecuritySection,
         "log": LogSection,

@@ -6,6 +6,7 @@
     pfs/            the PFS: which events matched which durable subscriber
     tables/         subscriptions, topics and acknowledgements
     witness/        how far the three above were on the platter, so that one that is older is noticed
+    cache/          history of other brokers' pubends, of use to one life only: it may be deleted at any time
     overlay.toml    the topology, once it was changed while the broker ran
     access.toml     the access document, once it was changed while the broker ran; readable by its owner only
     restored        the backup that the directory was put back from, until its first start has succeeded
@@ -48,7 +49,7 @@ RESTORED_FILE = "restored"
 RESTORING_FILE = "restoring"
 SNAPSHOT = "snapshot"
 VERSION = 1
-PARTS = ("log", "pfs", "tables", "witness")
+PARTS = ("log", "pfs", "tables", "witness", "cache")
 #: How the second line of a saved file begins; the line has the checksum of all others.
 _CHECK = "# check "
 #: What a directory may hold before its first use: the lock, a version file that a crash left unfinished, and

@@ -18,7 +18,16 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
-from tidemark.broker.effects import CommitTables, Effect, FetchLog, ReadLog, Stimulus, SyncLog, SyncPfs
+from tidemark.broker.effects import (
+    CommitTables,
+    Effect,
+    FetchLog,
+    ReadCache,
+    ReadLog,
+    Stimulus,
+    SyncLog,
+    SyncPfs,
+)
 from tidemark.errors import DiskFailedError, StorageError
 
 #: How often the thread retries what found the disk full.
@@ -26,7 +35,7 @@ RETRY_SECONDS = 1.0
 #: How many pieces of other work may go before a read that waits.
 READ_AFTER = 16
 #: Effects that nothing waits for but the one who asked: no effect that comes later counts on them.
-_READS = frozenset((FetchLog, ReadLog))
+_READS = frozenset((FetchLog, ReadCache, ReadLog))
 
 _Mark = asyncio.Future[None]
 Result = TypeVar("Result")

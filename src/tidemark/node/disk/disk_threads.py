@@ -19,19 +19,25 @@ from tidemark.broker.effects import (
     AppendEvents,
     AppendLease,
     AppendPfs,
+    ChopCache,
     Effect,
     ExpireLog,
     FetchLog,
     LoseLog,
+    ReadCache,
     ReadLog,
     ResumeLog,
     Stimulus,
     SyncLog,
+    WriteCache,
 )
 from tidemark.node.disk.disk_thread import DiskListener, DiskThread, DiskWorker, Result
 
 _OF_EVENT_LOGS = frozenset(
-    (AppendEvents, AppendLease, ExpireLog, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog)
+    (
+        *(AppendEvents, AppendLease, ExpireLog, FetchLog, LoseLog, ReadLog, ResumeLog, SyncLog),
+        *(ChopCache, ReadCache, WriteCache),
+    )
 )
 #: How many additions to the PFS may wait to be handed over, and how many events each of them may have.
 HELD_MAX = 64

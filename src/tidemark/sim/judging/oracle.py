@@ -72,10 +72,9 @@ class RunningChecks:
     def _is_old(self, pubend: str, base: int, upto: int, wall: int) -> None:
         """No valid event of `(base, upto]` may be younger than min_retain, where nothing else bounds that."""
         policy = self.world.plan.policy_of(pubend)
-        layout = self.world.layout
-        is_drained = layout.pubends.get(pubend) in layout.draining  # it keeps nothing for newcomers
-        if policy.min_retain_bytes < MUCH_BYTES or self.world.plan.fault_weights.full or is_drained:
-            return
+        weights = self.world.plan.fault_weights
+        if policy.min_retain_bytes < MUCH_BYTES or weights.full or weights.reform:
+            return  # bounded by bytes; and a full disk, or a broker that was told to drain, keeps nothing
         for tick, key in self.world.ground_truth.within(pubend, base, upto):
             if tick > wall - policy.min_retain and self.world.ground_truth[key].alive_at(tick, wall):
                 raise ViolationError(f"{pubend} let {key} at {tick} go, which it keeps for newcomers")

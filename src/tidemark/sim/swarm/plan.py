@@ -45,6 +45,10 @@ class WorldPlan:
     link_faults: LinkFaults = field(default_factory=LinkFaults)
     fault_weights: FaultWeights = field(default_factory=FaultWeights)
     window_bytes_max: int = 1 << 20
+    #: with more than 0 the PFS is imprecise
+    pfs_group_bits: int = 0
+    #: bytes of the cache on disk of each broker; 0 for none
+    cache_bytes_max: int = 0
     pubend_policy: PubendPolicy = field(default_factory=PubendPolicy)
     host_policy: HostPolicy = field(default_factory=HostPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -209,7 +213,22 @@ def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
                 min_retain=chance.choice((100_000, SECOND, 100 * SECOND)),
                 min_retain_bytes=chance.choice((1_500, 1 << 30)),
             )
-    return replace(plan, pubend_policies=policies)
+    return replace(
+        plan,
+        pubend_policies=policies,
+    )
+
+
+def with_storage(plan: WorldPlan, chance: Random) -> WorldPlan:
+    """The same plan, in three of ten worlds with caches on disk, small windows and maybe an imprecise PFS."""
+    if chance.random() >= 0.3:
+        return plan
+    return replace(
+        plan,
+        window_bytes_max=min(plan.window_bytes_max, 8_000),
+        cache_bytes_max=chance.choice((20_000, 1 << 20)),
+        pfs_group_bits=chance.choice((0, 1, 3)),
+    )
 
 
 def with_rates(plan: WorldPlan, chance: Random, profile: str) -> WorldPlan:

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tidemark.broker.broker import Broker
+from tidemark.broker.effects import CacheWritten
 from tidemark.broker.hosting import catchup_streams, constream
 from tidemark.broker.hosting.acknowledgements import Acknowledgements
 from tidemark.broker.hosting.catchup_streams import CatchupStreams
@@ -27,6 +28,8 @@ from tidemark.broker.publishing.release_reports import ReleaseReports
 from tidemark.broker.streams.interest_coverage import InterestCoverage
 from tidemark.broker.streams.stream import Stream
 from tidemark.message.batches.batch import EventBatch
+from tidemark.persistence import cache_store
+from tidemark.persistence.cache_store import CacheStore
 from tidemark.persistence.pfs_store import PfsStore
 from tidemark.persistence.vouching import Vouching
 from tidemark.storage.events import event_log
@@ -121,6 +124,27 @@ def _trust_the_tables() -> list[Patch]:
         del self, accept
 
     return [(Vouching, "check_tables", trusting)]
+
+
+def _answer_from_a_former_life() -> list[Patch]:
+    begin, write = CacheStore.__init__, CacheStore.write
+
+    def recovering(self: CacheStore, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        if self._volume is not None:
+            first, last = self._volume.bounds(cache_store.STREAM)
+            for record in self._volume.read_some(cache_store.STREAM, first, last, bytes_max=None).records:
+                self._index_of[cache_store.HEAD.unpack_from(record.payload)[0]] = record.index
+
+    def trusting(self: CacheStore, effect: Any) -> Any:
+        # The numbers of entries count from 1 in every life.
+        return CacheWritten(effect.number) if effect.number in self._index_of else write(self, effect)
+
+    return [
+        (CacheStore, "__init__", recovering),
+        (CacheStore, "write", trusting),
+        (cache_store, "empty", lambda _: None),
+    ]
 
 
 def _free_by_the_first_to_expire() -> list[Patch]:
@@ -394,6 +418,12 @@ BUGS = {
         "a batch is let go when its first event has expired, although others were promised",
         _free_by_the_first_to_expire,
         ("go as expired, which is still valid",),
+    ),
+    "stale-cache": Bug(
+        "a cache on disk answers with what an earlier life of its broker has written",
+        _answer_from_a_former_life,
+        ("is missing", "of silence at"),
+        profile="crashes",
     ),
     "cut-at-bad-record": Bug(
         "recovery cuts a log at the first record that is damaged",

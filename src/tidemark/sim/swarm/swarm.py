@@ -24,6 +24,7 @@ from tidemark.sim.swarm.plan import (
     with_history,
     with_rates,
     with_retention,
+    with_storage,
 )
 from tidemark.sim.swarm.planted import planted
 from tidemark.sim.swarm.workers import in_order
@@ -80,6 +81,7 @@ class SeedRun:
         plan = with_history(plan_of(self.chance, profile), history)
         plan = with_expiry(plan, Random(f"expiry of {seed}"))
         plan = with_retention(plan, Random(f"retention of {seed}"))
+        plan = with_storage(plan, Random(f"storage, {seed}"))
         plan = with_economy(plan, Random(f"economy of {seed}"))
         self.plan = with_rates(plan, Random(f"rates of {seed}"), profile)
         self.world = World(self.plan, self.chance.randrange(1 << 30), trace)

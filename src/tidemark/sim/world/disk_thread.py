@@ -19,6 +19,7 @@ from tidemark.broker.effects import (
     CountPfs,
     Effect,
     LogRead,
+    ReadCache,
     ReadLog,
     ReadPfs,
     Stimulus,
@@ -43,6 +44,7 @@ TAKES_US_MAX: dict[type, int] = {
     SyncLog: SYNC_US_MAX,
     SyncPfs: SYNC_US_MAX,
     CommitTables: SYNC_US_MAX,
+    ReadCache: READ_US_MAX,
     ReadLog: READ_US_MAX,
     ReadPfs: READ_US_MAX,
     CountPfs: READ_US_MAX,
@@ -64,6 +66,9 @@ class SimDiskThread:
         done: Callable[[Effect, Stimulus | None], None],
         report: Callable[[Stimulus], None],
         failed: Action,
+        *,
+        is_cached: bool = False,
+        pfs_group_bits: int = 0,
     ) -> None:
         """`done` is called with every effect and its result, `report` with each stimulus for the broker.
 
@@ -74,10 +79,14 @@ class SimDiskThread:
         self._done = done
         self._report = report
         self._failed = failed
+        self._is_cached = is_cached
+        self._pfs_group_bits = pfs_group_bits
         self._identity = chance.getrandbits(64)
         self._log = MemoryDisk(f"{name}/log")
         self._pfs = MemoryDisk(f"{name}/pfs")
         self._disks = (self._log, self._pfs)
+        #: what may be full, fail and rot without an excuse: it is soft state
+        self._cache = MemoryDisk(f"{name}/cache")
         #: what the stores know of each other
         self._witness = MemoryDisk(f"{name}/witness")
         self._tables = MemoryTables()
@@ -110,6 +119,9 @@ class SimDiskThread:
                 witness=self._witness,
                 segment_bytes=SEGMENT_BYTES,
                 read_bytes=READ_BYTES,
+                cache=self._cache,
+                is_cached=self._is_cached,
+                pfs_group_bits=self._pfs_group_bits,
             )
             recovered = self._store.recover(pubends, now)
         except (DiskFullError, DiskFailedError):
@@ -137,9 +149,9 @@ class SimDiskThread:
             self._cut_off(self._jobs[0])
         self._jobs.clear()
         self._is_busy = self._will_retry = False
-        for disk in self._disks:
+        for disk in (*self._disks, self._cache):
             disk.syncs_to_fail = 0
-        for disk in (*self._disks, self._witness):
+        for disk in (*self._disks, self._witness, self._cache):
             if self._harmed is None:
                 disk.crash(by_chance(self._chance))
             else:
@@ -154,20 +166,20 @@ class SimDiskThread:
     # Faults.
 
     def fail_next_sync(self) -> None:
-        """The next sync of either volume fails, if the machine is on."""
-        for disk in self._disks:
+        """The next sync of each volume fails, if the machine is on."""
+        for disk in (*self._disks, self._cache):
             disk.syncs_to_fail = int(self._store is not None)
 
     def fill(self) -> None:
         """Leave no room on the disks."""
         self._tables.is_full = True
-        for disk in self._disks:
+        for disk in (*self._disks, self._cache):
             disk.fill()
 
     def free(self) -> None:
         """Make room on the disks again."""
         self._tables.is_full = False
-        for disk in self._disks:
+        for disk in (*self._disks, self._cache):
             disk.bytes_max = None
 
     def stall(self, duration: int) -> None:
@@ -183,6 +195,7 @@ class SimDiskThread:
         """
         if self._store is None:
             return False
+        self._rot_cache(Random(self.rots))
         log, pfs = (
             [
                 (disk, name, offset, length)
@@ -198,6 +211,17 @@ class SimDiskThread:
         disk.rot(name, offset + chance.randrange(HEADER_BYTES + length), 1 << chance.randrange(8))
         self.rots += 1
         return True
+
+    def _rot_cache(self, chance: Random) -> None:
+        """Flip a bit of a record of the cache, if there is one. That excuses nothing."""
+        found = [
+            (name, *record)
+            for name in self._cache.list()
+            for record in _records(self._cache, name, self._identity ^ 2)
+        ]
+        if found:
+            name, offset, length = chance.choice(found)
+            self._cache.rot(name, offset + chance.randrange(HEADER_BYTES + length), 1)
 
     def harm_tables(self, chance: Random) -> None:
         """At the next crash only the process dies, and it finds its tables gone, or as they once were.

@@ -57,7 +57,16 @@ class Machine:
         self._world = world
         self._engine: Engine = world.engine
         self.name = name
-        self._disk = SimDiskThread(self._engine, chance, name, self._disk_did, self._give, self._disk_failed)
+        self._disk = SimDiskThread(
+            self._engine,
+            chance,
+            name,
+            self._disk_did,
+            self._give,
+            self._disk_failed,
+            is_cached=world.plan.cache_bytes_max > 0,
+            pfs_group_bits=world.plan.pfs_group_bits,
+        )
         self.life = 0
         self.broker: Broker | None = None
         #: microseconds that this machine's time of day is ahead of the world's

@@ -99,6 +99,7 @@ class World:
             damping=plan.damping,
             drain_notice=drain_notice(self.layout, name),
             pubend_policies=plan.pubend_policies,
+            cache_bytes_max=plan.cache_bytes_max,
         )
 
     def neighbours(self, name: str) -> tuple[str, ...]:

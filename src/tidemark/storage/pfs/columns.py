@@ -22,7 +22,7 @@ class BlockTally(NamedTuple):
     events: Index
     bytes: Index
     oldest: Ticks
-    #: the block knows how many bytes its events have
+    #: the block knows how many bytes its events have, and which subscribers they matched
     is_exact: bool
 
 
@@ -97,7 +97,7 @@ class BlockColumns:
             if len(rows):
                 events[i], size[i] = len(rows), lengths[rows].sum(dtype=np.int64)
                 oldest[i] = self.ticks[rows[0]]
-        return BlockTally(events, size, oldest, self.lengths is not None)
+        return BlockTally(events, size, oldest, self.lengths is not None and not self.group_bits)
 
     def _sets_of(self, subscribers: Ids) -> list[Index]:
         """subscribers[i] -> the sets that the subscriber's group is in."""

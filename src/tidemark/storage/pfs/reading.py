@@ -24,6 +24,8 @@ class Missed:
     ticks: Ticks
     upto: Tick
     unknown: Range | None
+    #: every one of `ticks` matched this subscriber, and not only another one of its group
+    is_exact: bool = True
 
 
 class Stretch(NamedTuple):
@@ -55,9 +57,11 @@ class _SubscriberReading:
     room: int
     found: list[Ticks] = field(default_factory=list)
     unknown: Range | None = None
+    is_exact: bool = True
 
-    def advance(self, ticks: Ticks, upto: Tick) -> None:
+    def advance(self, ticks: Ticks, upto: Tick, *, is_exact: bool) -> None:
         """Take over the subscriber's ticks up to `upto`, as many as there is room for."""
+        self.is_exact = self.is_exact and (is_exact or not len(ticks))
         if len(ticks) > self.room:
             ticks = ticks[: self.room]
             upto = int(ticks[-1])
@@ -67,7 +71,7 @@ class _SubscriberReading:
 
     def missed(self) -> Missed:
         ticks = np.concatenate(self.found) if self.found else np.zeros(0, np.int64)
-        return Missed(ticks, self.upto, self.unknown)
+        return Missed(ticks, self.upto, self.unknown, self.is_exact)
 
 
 def read_missed(
@@ -105,7 +109,8 @@ def _advance_all(readers: list[_SubscriberReading], stretch: Stretch) -> None:
             reader.unknown = (reader.upto, stretch.base)
     inside = [reader for reader in readers if stretch.base <= reader.upto < stretch.upto]
     for reader, ticks in zip(inside, _ticks(inside, stretch), strict=True):
-        reader.advance(ticks, stretch.upto)
+        is_exact = stretch.columns is None or not stretch.columns.group_bits
+        reader.advance(ticks, stretch.upto, is_exact=is_exact)
 
 
 def _ticks(readers: list[_SubscriberReading], stretch: Stretch) -> list[Ticks]:

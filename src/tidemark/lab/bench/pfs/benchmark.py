@@ -36,6 +36,8 @@ KEPT_SECONDS = 5
 TICKS_A_SECOND = 1_000_000
 FIRST_TICK = 1_763_000_000_000_000
 
+#: How imprecise the PFS is made.
+GROUP_BITS = (0, 1, 2, 3, 5)
 LESS_DATA = 100
 FASTER = 20
 #: The paper's size of an event that matched n subscribers.
@@ -112,6 +114,7 @@ def sections(effort: PfsEffort) -> Iterator[Section]:
         runs["PFS, all sets new"].append(_run(_filter, many))
     yield _section(effort, {name: min(each, key=lambda run: run.seconds) for name, each in runs.items()})
     yield _reading(effort, {"4 sets": few, "all sets new": many})
+    yield _imprecise(effort, {"4 sets": few, "all sets new": many})
 
 
 def _load(effort: PfsEffort, sets: int) -> PfsLoad:
@@ -145,9 +148,9 @@ def _run(write: Writer, load: PfsLoad) -> WriteCost:
     return WriteCost(taken, disk.bytes_written)
 
 
-def _filter(volume: LogVolume, load: PfsLoad) -> PersistentFiltering:
+def _filter(volume: LogVolume, load: PfsLoad, group_bits: int = 0) -> PersistentFiltering:
     """Write the load to the PFS, as the constream does."""
-    pfs = PersistentFiltering(volume)
+    pfs = PersistentFiltering(volume, group_bits=group_bits)
     upto = FIRST_TICK
     for second in load.seconds():
         for first in second[::TURN_EVENTS]:
@@ -240,6 +243,43 @@ def _reading(effort: PfsEffort, loads: dict[str, PfsLoad]) -> Section:
                 measurements.append(Measurement(name, f"{count} at once", max(rates), "ticks/s"))
             volume.close()
     return Section(f"reading {effort.seconds} s of it", measurements, prefix="reading")
+
+
+def _imprecise(effort: PfsEffort, loads: dict[str, PfsLoad]) -> Section:
+    """Measure what an imprecise PFS saves when it is written, and what it costs who returns."""
+    measurements: list[Measurement] = []
+    for name, load in loads.items():
+        for bits in GROUP_BITS:
+            with TemporaryDirectory(prefix="tidemark-bench-") as path:
+                disk = CountingDisk(path)
+                volume = LogVolume.open(disk, identity=1)
+                with collector_off():
+                    begin = perf_counter()
+                    pfs = _filter(volume, load, group_bits=bits)
+                    taken = perf_counter() - begin
+                case = f"{name}, groups of {1 << bits}"
+                share = _needless(pfs, load)
+                volume.close()
+            measurements.append(Measurement(case, "time", taken, "s"))
+            written = disk.bytes_written / len(load.ticks)
+            measurements.append(Measurement(case, "written", written, "bytes/event"))
+            measurements.append(Measurement(case, "events read for one that matched", share, "x"))
+    return Section(f"an imprecise PFS, {effort.seconds} s of the load", measurements, prefix="imprecise")
+
+
+def _needless(pfs: PersistentFiltering, load: PfsLoad) -> float:
+    """Returns how many ticks are reported for one that matched; AssertionError if one that matched is not."""
+    first = max(0, len(load.ticks) - KEPT_SECONDS * EVENTS_A_SECOND)
+    base = int(load.ticks[first]) - 1
+    missed = pfs.read_many(PUBEND, dict.fromkeys(range(SUBSCRIBERS), base), len(load.ticks))
+    wanted = load.wanted()[load.sets[first:]]
+    reported = 0
+    for subscriber, found in missed.items():
+        expected = load.ticks[first:][wanted[:, subscriber]]
+        there = expected[np.isin(expected, found.ticks)]
+        check_exact(len(there), len(expected), f"what subscriber {subscriber} missed")
+        reported += len(found.ticks)
+    return reported / int(wanted.sum())
 
 
 def _read_rate(volume: LogVolume, subscribers: int, limit: int) -> float:
