@@ -213,10 +213,7 @@ def with_retention(plan: WorldPlan, chance: Random) -> WorldPlan:
                 min_retain=chance.choice((100_000, SECOND, 100 * SECOND)),
                 min_retain_bytes=chance.choice((1_500, 1 << 30)),
             )
-    return replace(
-        plan,
-        pubend_policies=policies,
-    )
+    return replace(plan, pubend_policies=policies)
 
 
 def with_storage(plan: WorldPlan, chance: Random) -> WorldPlan:

@@ -151,7 +151,8 @@ class SimDiskThread:
         self._is_busy = self._will_retry = False
         for disk in (*self._disks, self._cache):
             disk.syncs_to_fail = 0
-        for disk in (*self._disks, self._witness, self._cache):
+        cache = (self._cache,) if self._is_cached else ()
+        for disk in (*self._disks, self._witness, *cache):
             if self._harmed is None:
                 disk.crash(by_chance(self._chance))
             else:
