@@ -20,6 +20,9 @@ class Place:
     subscriptions: dict[str, HostedSubscription] = field(default_factory=dict)
     held: list[Callable[[], None]] = field(default_factory=list)
     fenced: list[tuple[str, str]] = field(default_factory=list)
+    #: what waits for the disk while it is busy
+    saving: list[Callable[[], None]] = field(default_factory=list)
+    is_saving: bool = False
 
     def __post_init__(self) -> None:
         self.turn = turn = Turn()
@@ -45,6 +48,12 @@ class Place:
     def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         del subscription
         done()
+
+    def after_save(self, action: Callable[[], None]) -> None:
+        if self.is_saving:
+            self.saving.append(action)
+        else:
+            action()
 
     def fence(self, subscription: HostedSubscription, broker: str) -> None:
         self.fenced.append((subscription.name, broker))
@@ -336,3 +345,14 @@ def test_a_neighbour_that_was_away_is_told_the_newest_claim_if_all_were_told_an_
     at.said()
     at.handover.tell_all("r")
     assert at.said() == []
+
+
+def test_a_broker_answers_that_it_has_let_go_only_when_that_is_on_disk() -> None:
+    """Nobody tells it again after that, so it must not find the subscription after a crash."""
+    at = Place("old", is_saving=True)
+    at.has(epoch=0, made_at=3)
+    at.handover.heard("l", Claim("s", 7, "new", True, "old"))
+    assert at.subscriptions == {}
+    assert answers(at) == []
+    at.saving.pop()()
+    assert answers(at) == [("r", Yielded("s", 7, "new"))]

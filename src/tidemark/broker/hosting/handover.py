@@ -55,6 +55,9 @@ class MovingSubscriptions(Protocol):
     def save(self, subscription: HostedSubscription, done: Callable[[], None]) -> None:
         """Put a subscription on disk, with its epoch, then call `done`."""
 
+    def after_save(self, action: Callable[[], None]) -> None:
+        """Run `action` once everything saved so far is on disk."""
+
     def fence(self, subscription: HostedSubscription, broker: str) -> None:
         """End the subscription's connection, if it has one: the subscriber is at another broker now."""
 
@@ -185,7 +188,10 @@ class Handover:
         if mine is not None and claim.broker != self._me:
             self._yield(mine, claim)
         if claim.to and claim.settled:
-            self._answer(Yielded(claim.name, claim.epoch, claim.broker))
+            # Nobody tells this broker again once it has answered: it must not have the subscription after a
+            # crash.
+            answer = Yielded(claim.name, claim.epoch, claim.broker)
+            self._subscriptions.after_save(partial(self._answer, answer))
 
     def _answer(self, frame: Yielded) -> None:
         way = self._neighbourhood.way_to(frame.to)
