@@ -299,8 +299,8 @@ class Pubend:
     def released(self, released: int, delivered: int) -> None:
         """Take the minima over all subscriber hosting brokers.
 
-        They may be lower than before: a host has come, or holds for a subscriber that starts in the past or has
-        moved there. What was kept until then, for newcomers or for the archive, is kept for that host too.
+        They may be lower than before: a host has come, or holds for a subscriber that starts in the past or
+        has moved there. What was kept until then, for newcomers or for the archive, is kept for it too.
         """
         if released > self._released:
             self._release_heard = self._turn.now
