@@ -32,6 +32,9 @@ SEEDS = {
     "calm": (5, 10),
 }
 
+#: What only brokers with accounts count, which no simulated broker has.
+OF_ACCOUNTS = {"denied", "access_renewed"}
+
 #: (profile, seed) that found a bug once -> what it was.
 REGRESSIONS: dict[tuple[str, int], str] = {
     ("swarm", 510_161): "a pubend that kept events for newcomers let them go although a host had come",
@@ -95,7 +98,8 @@ def test_these_worlds_meet_nearly_all_that_can_happen() -> None:
     for profile, seeds in SEEDS.items():
         for seed in seeds:
             report.add(outcome(profile, seed))
-    assert len(report.never) <= (len(COUNTED) + len(FAULTS)) // 8, report.never
+    never = {*report.never} - OF_ACCOUNTS
+    assert len(never) <= (len(COUNTED) + len(FAULTS)) // 8, never
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
